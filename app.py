@@ -13,10 +13,11 @@ from aws_cdk import App
 
 from calve.config.job import Job, Kafka, Registry
 from calve.errors import CalveError, ConfigError
-from calve.settings import StackDefaults, load_deployment
+from calve.settings import load_deployment
+from calve.settings.resolving import StackDefaults
 from stacks.assembly import build
 from stacks.base.bundling import Runtime
-from stacks.stateful.lake import is_asked_for
+from stacks.stateful.lake_storage import delete_data_requested
 
 NOWHERE = StackDefaults(Kafka("kafka.invalid:9092"), Registry("https://registry.invalid"))
 """Stands in for what calve.yaml leaves to the embedded stack: then there are templates to look at, which no account takes."""
@@ -33,7 +34,7 @@ def main(app: App) -> int:
         config = Path(context("config") or "calve.yaml")
         deployment = load_deployment(config, context("env"), NOWHERE)
         runtime = Runtime.read(context("lambda_python"), context("lambda_architecture"))
-        delete_data = is_asked_for(context("delete_data"), deployment.name)
+        delete_data = delete_data_requested(context("delete_data"), deployment.name)
         missing = _missing(deployment.jobs[0].settings)
         build(app, deployment, runtime=runtime, delete_data=delete_data, missing=missing)
     except CalveError as error:

@@ -20,7 +20,7 @@ from cli.console import COMMON
 
 if TYPE_CHECKING:
     from calve.config.deployment import Deployment
-    from calve.settings import StackDefaults
+    from calve.settings.resolving import StackDefaults
     from cli.embedded.stack import Stack
 
 ConfigOption = Annotated[
@@ -108,7 +108,8 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
     Raises:
         ConfigError: the configuration cannot be used.
     """
-    from calve.settings import StackDefaults, load_deployment
+    from calve.settings import load_deployment
+    from calve.settings.resolving import StackDefaults
 
     embedded = embedded_stack()
     supplied = stack_defaults(embedded)
@@ -144,7 +145,7 @@ def default_region() -> str | None:
 
 def stack_defaults(embedded: Stack | None) -> StackDefaults:
     """The settings that a running embedded stack supplies; none if it does not run."""
-    from calve.settings import StackDefaults
+    from calve.settings.resolving import StackDefaults
 
     if embedded is None:
         return StackDefaults()

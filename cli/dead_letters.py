@@ -33,8 +33,8 @@ from calve.schema.columns import REASONS, REDRIVEN, SEALED
 from calve.settings.problems import near_miss, one_of
 from cli import lake
 from cli.config import parse_time
-from lambdas.csv_export import batches
-from lambdas.csv_export.failure import ExportFailed
+from lambdas.csv_export import scan as scanning
+from lambdas.csv_export.window import ExportFailed
 
 PLACE = ("cluster_id", "topic_id", "topic", "partition", "offset")
 PREVIEW_BYTES = 256
@@ -355,7 +355,7 @@ def read(
         scan = table.scan(selected, selected_fields=tuple(columns))
         tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
         try:
-            yield from batches.read(table, tasks, scan.projection(), selected)
+            yield from scanning.read(table, tasks, scan.projection(), selected)
         except ExportFailed as error:
             raise CalveError(error.message, fix=error.fix) from None
 

@@ -1,1 +1,1 @@
-"""Functions: one folder each, a thin handler beside its domain. No Spark."""
+"""Functions: one folder each, a thin handler beside its domain code. No Spark."""

@@ -1,7 +1,7 @@
-"""Answers to CloudFormation: a request to a custom resource gets one answer, whatever happens, or the stack hangs for an hour.
+"""Answers to CloudFormation: every request to a custom resource gets one answer, or the stack hangs for an hour.
 
-CloudFormation invokes asynchronously, so a request whose answer could not be delivered comes again: what a resource does must
-bear repetition. The request holds a presigned URL, which is a credential: it is never logged.
+CloudFormation invokes asynchronously and repeats a request whose answer was lost, so every act must be idempotent. The request
+holds a presigned URL, which is a credential: it is never logged.
 https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/crpg-ref.html
 """
 
@@ -19,10 +19,10 @@ from calve import http_client
 from calve.errors import CalveError, Retryable
 
 NEVER_MADE = "never-made"
-"""Physical id of a resource whose properties were of no use; deleting it does nothing."""
+"""Physical id of a resource with invalid properties; deleting it does nothing."""
 
 ANSWER_MARGIN_S = 30.0
-"""What must be left of the function's time when the work ends, so that the answer still goes out."""
+"""The rest of the function's time that sending the answer needs."""
 
 REASON_LENGTH = 1000  # CloudFormation refuses an answer above 4096 bytes
 ATTEMPTS = 4
@@ -30,7 +30,7 @@ TIMEOUT_S = 5.0
 
 
 class Act(Protocol):
-    """Does what a request asks; returns the resource's attributes. What it raises becomes the reason of a failure."""
+    """Does the work of a request and returns the resource's attributes. Its error becomes the reason of the failure."""
 
     def __call__(
         self, request: CloudFormationCustomResourceEvent, *, time_left_s: float
@@ -44,12 +44,12 @@ def serve(
     *,
     identify: Callable[[Mapping[str, Any]], str],
 ) -> str | None:
-    """Do what CloudFormation asks, and tell it how that ended; returns the reason where it failed.
+    """Do the work of CloudFormation's request and answer it; returns the reason of a failure.
 
-    `identify` makes the physical id from the properties: one thing, one id, or CloudFormation deletes it as replaced.
+    `identify` makes the physical id from the properties. It must be stable: CloudFormation deletes a resource whose id changed.
 
     Raises:
-        Retryable: CloudFormation did not take the answer.
+        Retryable: CloudFormation did not accept the answer.
     """
     request = CloudFormationCustomResourceEvent(dict(event))
     physical_id = request.physical_resource_id or NEVER_MADE

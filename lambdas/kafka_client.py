@@ -1,4 +1,4 @@
-"""A cluster as librdkafka's admin client sees it, asked with explicit time limits: one place says what its errors mean."""
+"""The AdminClient of a Kafka cluster, with time limits and clear errors; and the SCRAM users and ACLs that a rotation needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from calve.config.job import Kafka
 from calve.config.kafka_auth import librdkafka_properties
@@ -23,15 +34,15 @@ DENIED = {KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATIO
 
 
 class Refused(Fatal):
-    """The cluster does not let this user in, or its certificate is not trusted."""
+    """The cluster refuses the login, or its certificate is not trusted."""
 
 
 class Denied(Fatal):
-    """The cluster lets this user in, and does not let it do this."""
+    """The user is logged in, but not allowed to do this."""
 
 
 class KafkaClient:
-    """One cluster with the rights of one user. `properties`: of librdkafka. No question waits for longer than `patience_s`."""
+    """One cluster with the rights of one user. `properties`: of librdkafka. `patience_s`: the longest wait for an answer."""
 
     def __init__(self, where: str, properties: dict[str, Any], patience_s: float = TIMEOUT_S) -> None:
         self._where = where
@@ -54,7 +65,7 @@ class KafkaClient:
             )
 
     def _result(self, future: Future[Any]) -> Any:
-        """A client's answer. It reports refusals only to `error_cb`, which `poll` calls, and goes on trying."""
+        """A client's answer. librdkafka reports refusals only to `error_cb`, which `poll` calls, and retries."""
         until = time.monotonic() + self._patience_s + 1
         while not future.done() and self._refusal is None and time.monotonic() < until:
             self._admin.poll(0.05)
@@ -89,7 +100,7 @@ class KafkaClient:
 
 
 def properties_of(kafka: Kafka, secret: Redacted | None, region: str) -> dict[str, Any]:
-    """What every librdkafka client is made with; `region` is where an MSK cluster stands.
+    """Properties of every librdkafka client; `region`: of an MSK cluster.
 
     Raises:
         ConfigError: as `librdkafka_properties`.
@@ -126,3 +137,98 @@ def _msk_token(region: str) -> Callable[[str], tuple[str, float]]:
         return base64.urlsafe_b64encode(signed).rstrip(b"=").decode(), time.time() + lifetime_s
 
     return token
+
+
+ITERATIONS = 8192
+
+Right = tuple[ResourceType, str, ResourcePatternType, str, AclOperation, AclPermissionType]
+"""An ACL without its principal: kind and name of the resource, how the name is meant, host, operation, allowed or denied."""
+
+
+class Broker(KafkaClient):
+    """The cluster with the rights of one user. `authorities`: PEM of the CAs of the brokers' certificates."""
+
+    def __init__(self, kafka: Kafka, user: Redacted, authorities: str | None = None) -> None:
+        given = {"ssl.ca.pem": authorities} if authorities else {}
+        super().__init__(kafka.bootstrap_servers, {**librdkafka_properties(kafka, user), **given})
+        self._mechanism = kafka.mechanism or "SCRAM-SHA-512"
+
+    def topics(self) -> set[str]:
+        """The topics that the user can see.
+
+        Raises:
+            Refused: the login failed. Retryable: Kafka does not answer.
+        """
+        with self._errors():
+            self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
+            return set(self._admin.list_topics(timeout=TIMEOUT_S).topics)
+
+    def set_password(self, user: str, password: str) -> None:
+        """Create a user, or change its password.
+
+        Raises:
+            Denied: not allowed. Retryable: no answer.
+        """
+        info = ScramCredentialInfo(ScramMechanism[self._mechanism.replace("-", "_")], ITERATIONS)
+        change = UserScramCredentialUpsertion(user, info, password.encode())
+        with self._errors():
+            for answer in self._admin.alter_user_scram_credentials(
+                [change], request_timeout=TIMEOUT_S
+            ).values():
+                self._result(answer)
+
+    def copy_rights(self, user: str, to: str) -> None:
+        """Give one user the ACLs of another; nothing if the cluster has no ACLs.
+
+        Raises:
+            Denied, Retryable: as `set_password`.
+        """
+        with self._errors():
+            try:
+                wanted, there = self._rights(user), self._rights(to)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.SECURITY_DISABLED:
+                    return
+                raise
+            if missing := [_binding(to, each) for each in wanted - there]:
+                for answer in self._admin.create_acls(missing, request_timeout=TIMEOUT_S).values():
+                    self._result(answer)
+            if extra := [_filter(to, each) for each in there - wanted]:
+                for answer in self._admin.delete_acls(extra, request_timeout=TIMEOUT_S).values():
+                    self._result(answer)
+
+    def _rights(self, user: str) -> set[Right]:
+        every = AclBindingFilter(
+            ResourceType.ANY,
+            None,  # type: ignore[arg-type]  # of any name
+            ResourcePatternType.ANY,
+            f"User:{user}",
+            None,  # type: ignore[arg-type]
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        found = self._result(self._admin.describe_acls(every, request_timeout=TIMEOUT_S))
+        return {
+            (
+                each.restype,
+                each.name,
+                each.resource_pattern_type,
+                each.host,
+                each.operation,
+                each.permission_type,
+            )
+            for each in found
+        }
+
+
+Login = Callable[[Redacted], Broker]
+
+
+def _binding(user: str, right: Right) -> AclBinding:
+    kind, name, pattern, host, operation, permission = right
+    return AclBinding(kind, name, pattern, f"User:{user}", host, operation, permission)
+
+
+def _filter(user: str, right: Right) -> AclBindingFilter:
+    kind, name, pattern, host, operation, permission = right
+    return AclBindingFilter(kind, name, pattern, f"User:{user}", host, operation, permission)

@@ -1,4 +1,4 @@
-"""How far a table of the lake is: what Glue names as its metadata, and what that says."""
+"""The current state of a lake table: the metadata file in Glue, and its content."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A table as its newest metadata has it.
+    """A table by its newest metadata.
 
-    sequence_number: of the newest snapshot that was ever committed; a rollback leaves it as it is.
-    updated_ms: when the metadata was written. snapshot_id: where main stands; None: the table is empty.
-    previous: the metadata files before this one, as far as it names them.
+    sequence_number: of the newest snapshot ever committed; a rollback does not change it.
+    updated_ms: when the metadata was written. snapshot_id: of main; None: the table is empty.
+    previous: earlier metadata files, as far as this one lists them.
     """
 
     name: TableName
@@ -34,7 +34,7 @@ class Head:
 
 
 class Metadata(Protocol):
-    """A metadata file of a table, as Glue or somebody else names it."""
+    """A metadata file of a table, in Glue or in another catalog."""
 
     @property
     def metadata_location(self) -> str: ...
@@ -47,11 +47,11 @@ class Metadata(Protocol):
 
 
 def is_newer(one: Metadata, other: Metadata) -> bool:
-    """Whether one file of a table was written after another one: who follows a table goes by this, and never back.
+    """Whether one metadata file of a table was written after another. A follower never goes back.
 
-    The order is that of files, not of snapshots: after a rollback a later file names an earlier snapshot, and is to be followed.
-    A file says it itself where it names the other as one before it. Times alone may mislead, as two writers have two clocks; but
-    they are all there is where so many commits lie between that the older is named no more, and then they are far apart.
+    The order is that of files, not of snapshots: after a rollback, a later file names an earlier snapshot. A file that lists the
+    other as previous is newer. Otherwise timestamps decide: clocks of two writers differ, but with so many commits between the
+    files that the older is no longer listed, their times are far apart.
     """
     if other.metadata_location in one.previous:
         return True
@@ -61,7 +61,7 @@ def is_newer(one: Metadata, other: Metadata) -> bool:
 
 
 def head(glue: Any, s3: Any, name: TableName) -> Head | None:
-    """The table's head by clients of Glue and S3; None where Glue has no such Iceberg table."""
+    """The table's head, from Glue and S3; None if Glue has no such Iceberg table."""
     try:
         found = glue.get_table(DatabaseName=name.database, Name=name.table)["Table"]
     except glue.exceptions.EntityNotFoundException:
@@ -71,14 +71,14 @@ def head(glue: Any, s3: Any, name: TableName) -> Head | None:
 
 
 def databases_of(glue: Any, deployment: str) -> list[str]:
-    """The databases that a deployment made, one for each cluster where that names them; each names its maker."""
+    """The databases that a deployment made, one per cluster; a property names the deployment."""
     pages = glue.get_paginator("get_databases").paginate()
     found = (each for page in pages for each in page["DatabaseList"])
     return [each["Name"] for each in found if each.get("Parameters", {}).get(OWNER_TAG) == deployment]
 
 
 def of_metadata(name: TableName, location: str, metadata: dict[str, Any]) -> Head:
-    """The head that a metadata file says."""
+    """The head in a metadata file."""
     current = metadata.get("current-snapshot-id")
     newest: dict[str, Any] = next(
         (each for each in metadata.get("snapshots", ()) if each["snapshot-id"] == current), {}

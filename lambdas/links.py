@@ -1,4 +1,4 @@
-"""The row of a link in DynamoDB: what it opens, how often it was used, whether it still may be."""
+"""The row of a link in DynamoDB: its files, its number of downloads, and whether it is still valid."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Part:
 
     @property
     def file(self) -> str:
-        """The name that the reader sees and saves."""
+        """The file name that the recipient sees."""
         return self.key.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link to the files of one export's window, for one recipient (a hash; None: whoever the topic reaches).
+    """A link to the files of one export's window, for one recipient (a hash; None: all subscribers of the topic).
 
-    `window` is the text that people read. `max_downloads` counts every part: three parts fetched once are three.
+    `window`: text for people. `max_downloads` counts every part: three parts downloaded once are three.
     """
 
     id: str
@@ -89,7 +89,7 @@ class Links:
         return Link.from_item(answer["Item"]) if "Item" in answer else None
 
     def use(self, link_id: str, *, now: float) -> bool:
-        """Count one download, if the link still allows one: decided by DynamoDB, so that two at once cannot both be the last."""
+        """Count one download, if the link still allows one. DynamoDB decides, so two requests at once cannot both be the last."""
         return self._update(
             link_id,
             "SET downloads = downloads + :one",
@@ -98,7 +98,7 @@ class Links:
         )
 
     def revoke(self, link_id: str) -> bool:
-        """Close a link for good; False where there is none."""
+        """Close a link for good; False if there is none."""
         return self._update(link_id, "SET revoked = :true", "attribute_exists(id)", {":true": {"BOOL": True}})
 
     def all(self) -> Iterator[Link]:
@@ -123,12 +123,12 @@ class Links:
 
 
 def recipient_hash(address: str) -> str:
-    """How a row names its recipient: the table holds no addresses."""
+    """How a row names its recipient, as the table holds no addresses."""
     return hashlib.sha256(address.strip().lower().encode()).hexdigest()[:32]
 
 
 def _plain(value: Any) -> Any:
-    """DynamoDB's numbers are decimals; every number of a link is whole."""
+    """DynamoDB's numbers are decimals; all numbers of a link are integers."""
     match value:
         case dict():
             return {key: _plain(each) for key, each in value.items()}

@@ -1,4 +1,4 @@
-"""Metrics of functions, by the one list of them: `calve.outputs.metrics`."""
+"""Metrics of functions; `calve.outputs.metrics` lists them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ NAMESPACE = "calve"
 
 
 def add(metrics: Metrics, metric: Metric, value: float = 1) -> None:
-    """Write the metric when the function's run ends, with all that it measures."""
+    """Write the metric at the end of the invocation, with its dimensions."""
     metrics.add_metric(metric.name, metric.unit, value)
 
 
 def add_alone(metric: Metric, **dimensions: str) -> None:
-    """Write the metric now, as 1."""
+    """Write the metric now, with the value 1."""
     with single_metric(
         metric.name, MetricUnit(metric.unit), 1, namespace=NAMESPACE, default_dimensions=dict(dimensions)
     ):

@@ -1,27 +1,31 @@
-"""How far each table is at each target it is published to: rows of a DynamoDB table. Publishers write them, `calve status` reads.
+"""How far each table is at each target: rows of a DynamoDB table. Functions write them, `calve status` reads them.
 
-A row is also the table's lease: of two functions that were told of the same table, one works on it at a time.
+A row is also the lease of its table: only one function at a time works on a table. `CommitBatch` is a batch of commit events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
 from botocore.exceptions import ClientError
 
+from calve.names import TableName
+from calve.outputs.announcement import table_of
+
 
 class Target(StrEnum):
-    """Who else gets the tables."""
+    """The systems to which tables are published."""
 
     SNOWFLAKE = "snowflake"
     ICEBERG_REST = "iceberg_rest"
 
 
 class State(StrEnum):
-    """PENDING: it has nothing yet. SYNCING: it is being written. SYNCED: it was equal to Glue when last looked at."""
+    """PENDING: nothing is published yet. SYNCING: a write is in progress. SYNCED: it was equal to Glue at the last check."""
 
     PENDING = "pending"
     SYNCING = "syncing"
@@ -33,8 +37,8 @@ class State(StrEnum):
 class PublishState:
     """A table at a target.
 
-    table: `database.table`, as Glue has it. since_ms: when it came into this state. uuid: of the Iceberg table that the target
-    has from us; None: it has none. metadata_location, snapshot_id: what the target shows, as far as is known.
+    table: `database.table` in Glue. since_ms: when this state began. uuid: of the Iceberg table that calve published; None: none.
+    metadata_location, snapshot_id: what the target shows, if known.
     lag_s: from the newest commit that the target shows until it showed it.
     """
 
@@ -49,7 +53,7 @@ class PublishState:
     lag_s: float | None = None
 
     def become(self, state: State, now_ms: int, reason: str | None = None, **changes: Any) -> Self:
-        """The same table in this state; one that it is in already began when it began."""
+        """The same table in this state; `since_ms` changes only with the state."""
         since_ms = self.since_ms if state == self.state else now_ms
         return replace(self, state=state, since_ms=since_ms, reason=reason, **changes)
 
@@ -62,18 +66,18 @@ class PublishStates:
         self._client = client
 
     def find(self, target: Target, table: str) -> PublishState | None:
-        """The row of a table; None where none was ever put."""
+        """The row of a table; None if there is none."""
         answer = self._client.get_item(TableName=self._table, Key=_key(target, table), ConsistentRead=True)
         return _state(answer.get("Item", {}))
 
     def all(self, target: Target | None = None) -> Iterator[PublishState]:
-        """All rows, or those of one target; in no order."""
+        """All rows, or those of one target; unordered."""
         pages = self._client.get_paginator("scan").paginate(TableName=self._table, ConsistentRead=True)
         found = (_state(item) for page in pages for item in page["Items"])
         return (each for each in found if each and target in (None, each.target))
 
     def put(self, state: PublishState, holder: str | None = None) -> bool:
-        """Write a row; False where `holder` is named and no longer has the lease: then somebody else knows better."""
+        """Write a row; False if `holder` is given and no longer has the lease."""
         values = {name: value for name, value in asdict(state).items() if name not in ("target", "table")}
         given = {name: value for name, value in values.items() if value is not None}
         names = {f"#{name}": name for name in values}
@@ -84,13 +88,13 @@ class PublishStates:
         return self._update(state.target, state.table, change, holder, names=names, values=texts)
 
     def remove(self, target: Target, table: str, holder: str | None = None) -> bool:
-        """Forget a table, lease and all; False as with `put`."""
+        """Delete a row with its lease; False as with `put`."""
         return self._conditional(
             self._client.delete_item, Key=_key(target, table), **_held_by(holder, names={}, values={})
         )
 
     def take(self, target: Target, table: str, holder: str, *, now_ms: int, until_ms: int) -> bool:
-        """Take the table's lease until then, for a holder of this one time; False where it is taken."""
+        """Take the table's lease until then; `holder` must be unique. False if it is taken."""
         return self._conditional(
             self._client.update_item,
             Key=_key(target, table),
@@ -105,7 +109,7 @@ class PublishStates:
         )
 
     def release(self, target: Target, table: str, holder: str) -> None:
-        """Give the lease back, if it is still the holder's."""
+        """Release the lease, if the holder still has it."""
         names = {"#held": "held_until_ms", "#holder": "holder"}
         self._update(target, table, "REMOVE #holder, #held", holder, names=names, values={})
 
@@ -157,7 +161,7 @@ def _attribute(value: str | float) -> dict[str, str]:
 
 
 def _state(item: dict[str, Any]) -> PublishState | None:
-    if "state" not in item:  # a lease alone
+    if "state" not in item:  # only a lease
         return None
     texts = {name: value["S"] for name, value in item.items() if "S" in value and name != "holder"}
     return PublishState(
@@ -169,3 +173,29 @@ def _state(item: dict[str, Any]) -> PublishState | None:
             "lag_s": float(item["lag_s"]["N"]) if "lag_s" in item else None,
         }
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch:
+    """Ids of messages, by table. `unread`: of messages without a table; they are retried and end in the dead-letter queue."""
+
+    about: Mapping[TableName, list[str]]
+    unread: list[str]
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        about: dict[TableName, list[str]] = {}
+        unread = []
+        for message in event["Records"]:
+            try:
+                about.setdefault(table_of(json.loads(message["body"])["detail"]), []).append(
+                    message["messageId"]
+                )
+            except (ValueError, KeyError, TypeError):
+                unread.append(message["messageId"])
+        return cls(about, unread)
+
+    def answer(self, again: Collection[TableName]) -> dict[str, Any]:
+        """Lambda's batch response; `again`: tables whose messages must be delivered again."""
+        ids = [id for table, ids in self.about.items() if table in again for id in ids]
+        return {"batchItemFailures": [{"itemIdentifier": id} for id in (*ids, *self.unread)]}

@@ -1,6 +1,6 @@
-"""The four steps of Secrets Manager's rotation, for any secret; what they do is its subject's.
+"""The four steps of Secrets Manager's rotation, for any secret; a `Subject` does the work.
 
-A step may die anywhere and is then done again, by whoever is asked next. Nobody reads a new version before it has been tested.
+A step may crash anywhere and is then repeated. Nobody reads a new version before it was tested.
 https://docs.aws.amazon.com/secretsmanager/latest/userguide/rotate-secrets_lambda-functions.html
 """
 
@@ -23,49 +23,49 @@ from calve.secrets import EXAMPLE, Redacted
 Handler = Callable[[Any, LambdaContext], None]
 
 SUFFIX = re.compile(r"-[A-Za-z0-9]{6}")
-"""What AWS puts behind a secret's name in its ARN."""
+"""The characters that AWS adds to a secret's name in its ARN."""
 
 
 class Subject(Protocol):
-    """What a secret's versions are to somebody else. Each of its methods may be called again, also after it died halfway.
+    """The system that a secret's versions open. Every method can be repeated, also after a crash halfway.
 
-    `current` is the text of the version in use; None where there is none.
+    `current`: the text of the version in use; None if there is none.
     """
 
     def create(self, version: str, current: str | None) -> str:
-        """The text of a new version. `version` is its id: what is made for it elsewhere can be found by it."""
+        """The text of a new version. `version`: its id, by which things created for it can be found."""
         ...
 
     def set(self, pending: str, current: str | None) -> None:
-        """Make the new version known to whom it is shown; the one in use stays valid."""
+        """Register the new version; the one in use stays valid."""
         ...
 
     def test(self, pending: str, current: str | None) -> None:
         """Use the new version.
 
         Raises:
-            Retryable, Fatal: it does not work, and so does not come into use.
+            Retryable, Fatal: it does not work, so it is not put into use.
         """
         ...
 
     def finished(self, current: str) -> None:
-        """The new version is in use now: clear away what nobody needs any more, never what was in use until now."""
+        """The new version is in use: delete older ones, but never the previous one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """One secret, by its name or ARN; `client` is Secrets Manager's."""
+    """One secret, by its name or ARN; `client`: of Secrets Manager."""
 
     secret: str
     subject: Subject
     client: Any
 
     def step(self, event: SecretsManagerEvent) -> None:
-        """Do what Secrets Manager asks for.
+        """Do one step for Secrets Manager.
 
         Raises:
-            Fatal: it is another secret, the version is not staged, or the step is unknown; or as the subject's.
+            Fatal: another secret, a version that is not staged, or an unknown step; or as the subject's.
         """
         if not _names(event.secret_id, self.secret):
             raise Fatal(f"this function rotates {self.secret} alone")
@@ -82,9 +82,7 @@ class Rotation:
                 self._create(version)
             case "setSecret":
                 self.subject.set(self._needed(version), self.current())
-            case (
-                "testSecret"
-            ):  # a schedule that is made is tested by this step alone, for a version that holds nothing
+            case "testSecret":  # a new schedule is tested by this step, with an empty version
                 current = self.current()
                 self.subject.test(self._text(VersionId=version) or current or self._needed(version), current)
             case "finishSecret":
@@ -95,11 +93,11 @@ class Rotation:
                 raise Fatal(f'"{name}" is no step of a rotation')
 
     def current(self) -> str | None:
-        """The text in use; None where there is none."""
+        """The text in use; None if there is none."""
         return self._text(VersionStage="AWSCURRENT")
 
     def put(self, text: str) -> None:
-        """Bring a text into use at once: the first one of all."""
+        """Put a text into use at once: the first one."""
         self.client.put_secret_value(SecretId=self.secret, SecretString=text)
 
     def _create(self, version: str) -> None:
@@ -133,7 +131,7 @@ class Rotation:
 
 
 def handler_of(rotation: Callable[[], Rotation], logger: Logger, tracer: Tracer) -> Handler:
-    """A function that does the step which Secrets Manager asks for. rotation: is made with the first request."""
+    """A handler that does one step. rotation: called at the first request."""
 
     @logger.inject_lambda_context(log_event=False)
     @tracer.capture_lambda_handler(capture_response=False)
@@ -146,13 +144,13 @@ def handler_of(rotation: Callable[[], Rotation], logger: Logger, tracer: Tracer)
 
 
 def _names(arn: str, secret: str) -> bool:
-    """True where `secret` is this ARN, or the name in it."""
+    """True if `secret` is this ARN, or the name in it."""
     _, _, name = arn.partition(":secret:")
     return arn == secret or (name.startswith(secret) and SUFFIX.fullmatch(name[len(secret) :]) is not None)
 
 
 def credentials_of(text: str | None) -> Redacted:
-    """What a version of the secret holds.
+    """The credentials in a version of the secret.
 
     Raises:
         Fatal: it holds no user.
@@ -162,6 +160,6 @@ def credentials_of(text: str | None) -> Redacted:
         known = bool(raw["username"] and raw["password"])
     except (ValueError, TypeError, KeyError):
         raw, known = {}, False
-    if not known:  # outside of the handler: a JSON error carries the text that it could not read
+    if not known:  # outside the handler: a JSON error contains its input
         raise Fatal("the secret holds no user yet", fix=f"write the first one: {EXAMPLE}")
     return Redacted(raw)

@@ -1,8 +1,8 @@
-"""The token of a link: who may download, until when, signed.
+"""The signed token of a link: its id and expiry.
 
 `base64url(payload) "." base64url(HMAC-SHA256(key, payload))` with payload = version (1 byte), link id (16), expiry in epoch
-seconds (8, big endian), key id (ASCII). It is checked without any I/O but the keys.
-The signing keys come from Secrets Manager, and are kept in memory for a few minutes.
+seconds (8, big endian), key id (ASCII). A check needs no I/O except to read the keys.
+The signing keys come from Secrets Manager, and are cached for a few minutes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _ABSENT = secrets.token_bytes(KEY_BYTES)
 
 
 class BadKeys(ValueError):
-    """A secret that holds no keys; its message never says what it holds."""
+    """A secret without valid keys; the message never quotes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The signing keys by id, two at most; new tokens are signed with `current`."""
+    """The signing keys by id, at most two; new tokens are signed with `current`."""
 
     current: str
     keys: dict[str, bytes] = field(repr=False)
@@ -58,7 +58,7 @@ class Keys:
         if current not in keys or not all(
             _KEY_ID.fullmatch(name) and len(key) == KEY_BYTES for name, key in keys.items()
         ):
-            # Raised outside the handler: a JSON error carries the text that it could not read.
+            # Raised outside the handler: a JSON error contains its input.
             raise BadKeys("the secret of the link keys holds no keys")
         return cls(current, keys)
 
@@ -67,14 +67,14 @@ class Keys:
         return json.dumps({"current": self.current, "keys": coded})
 
     def rotated(self) -> Self:
-        """A new current key beside the one until now; an older one is no longer valid."""
+        """A new current key beside the previous one; older ones are invalid."""
         name = f"k{1 + max(int(each[1:]) for each in self.keys)}"
         return type(self)(name, {self.current: self.keys[self.current], name: secrets.token_bytes(KEY_BYTES)})
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a token says; true only when `verify` has returned it."""
+    """The content of a token; trustworthy only if `verify` returned it."""
 
     link_id: str
     key_id: str
@@ -82,7 +82,7 @@ class Claim:
 
 
 def new_link_id() -> str:
-    """An unguessable id; alone it opens nothing."""
+    """A random id; alone it opens nothing."""
     return _encode(secrets.token_bytes(ID_BYTES))
 
 
@@ -93,16 +93,16 @@ def sign(keys: Keys, link_id: str, expires_at: int) -> str:
 
 
 def key_id_of(token: str) -> str | None:
-    """The key that a token names, unchecked; None where it is no token by its form."""
+    """The key that a token names, not verified; None if the token is malformed."""
     parsed = _parse(token)
     return parsed[0].key_id if parsed else None
 
 
 def verify(keys: Keys, token: str, *, now: float) -> Claim | None:
-    """What a token says, if one of the keys has signed it and it has not expired.
+    """The content of a token, if one of the keys signed it and it has not expired.
 
-    Exactly one text is a link's token: base64url with other spare bits, padding or foreign characters is refused. An unknown
-    key costs the same work as a wrong MAC.
+    A link has exactly one valid token: base64url with other spare bits, padding or foreign characters is refused. An unknown key
+    costs the same work as a wrong MAC.
     """
     parsed = _parse(token)
     if parsed is None:
@@ -113,7 +113,7 @@ def verify(keys: Keys, token: str, *, now: float) -> Claim | None:
 
 
 def reference(link_id: str) -> str:
-    """How logs name a link: it tells two apart and leads nobody back to the id."""
+    """How logs name a link: a hash, from which the id cannot be found."""
     return hashlib.sha256(link_id.encode()).hexdigest()[:12]
 
 
@@ -154,8 +154,8 @@ REREAD_S = 60.0
 class Keyring:
     """Reads the keys when they are needed.
 
-    A token signed with a key that is not known yet (the keys have just been rotated) makes one early read, and no
-    more than one a minute: made-up key ids cannot turn into load on Secrets Manager.
+    An unknown key id (after a rotation) causes one early read, at most one a minute: invented key ids cannot put load on Secrets
+    Manager.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Keyring:
         return Keys.parse(str(text))
 
     def verify(self, token: str, *, now: float) -> Claim | None:
-        """As `tokens.verify`; a token of the wrong form does not even ask for the keys."""
+        """As `tokens.verify`; a malformed token does not read the keys."""
         key_id = key_id_of(token)
         if key_id is None:
             return None

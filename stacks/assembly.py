@@ -1,4 +1,4 @@
-"""All stacks of a deployment, in the order in which they need each other."""
+"""All stacks of a deployment, each after the stacks that it needs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ def build(
 ) -> None:
     """Add the deployment's stacks to the app.
 
-    `missing` sections of calve.yaml become parameters that nobody gives a value, so that a deploy ends before it begins.
+    `missing`: sections that calve.yaml lacks. Each becomes a parameter without a value, so a deploy fails at once.
     """
     name = deployment.name
-    lake = LakeStack(app, f"{name}-lake", deployment=deployment, runtime=runtime, delete_data=delete_data)
+    stack = LakeStack(app, f"{name}-lake", deployment=deployment, runtime=runtime, delete_data=delete_data)
     for section in missing:
-        _parameter_without_value(lake, section)
+        _parameter_without_value(stack, section)
+    lake = stack.lake
     brokers = None
     if deployment.msk or deployment.network:
         kafka = KafkaStack(

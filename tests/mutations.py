@@ -14,8 +14,7 @@ from random import Random
 from calve.decoding.avro_program import reasons
 from calve.decoding.decode_plan import decoding, first_columns
 from calve.errors import CalveError
-from calve.schema.registered import Schema
-from calve.schema.wire import CONFLUENT
+from calve.schema.wire import CONFLUENT, Schema
 from glue_jobs.engines.columnar.decoder import Decoder
 from tests.columnar import records_of
 from tests.random_avro import Schemas, Values, mutated

@@ -103,12 +103,12 @@ def longest(graph: Graph) -> tuple[str, ...]:
 
 
 def picture() -> str:
-    """The rooms of each package as import-linter's contracts order them, side by side: a room imports only from lower floors."""
+    """The rooms of each package, as import-linter's contracts order them, side by side; functions have no rooms."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    of_rooms = [each for each in contracts if each.get("containers", ["lambdas"]) != ["lambdas"]]
     columns = [
-        [each["containers"][0], "", *each["layers"]]
-        for each in contracts
-        if len(each.get("containers", ())) == 1
+        [each["containers"][0], "", *(floor.replace(" : ", " | ") for floor in each["layers"])]
+        for each in of_rooms
     ]
     widths = [max(map(len, each)) for each in columns]
     floors = zip_longest(*columns, fillvalue="")

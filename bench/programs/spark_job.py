@@ -21,7 +21,7 @@ from bench.programs.marks import LAP, READY, mark
 from calve.config.job import Job, Table
 from calve.config.spark_conf import CATALOG
 from calve.registry.registry import open_registry
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from glue_jobs.decode.shapes import spark_type
 from glue_jobs.process.session import spark_session
 

@@ -14,8 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 from numpy.typing import NDArray
 
 from bench.workloads.workload import SEED, Block, Workload
-from calve.schema.registered import Schema
-from calve.schema.wire import zigzag
+from calve.schema.wire import Schema, zigzag
 from cli.verify.formats.protobuf_schema import compiled
 
 BEGIN_MS = 1_790_000_000_000

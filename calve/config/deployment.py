@@ -1,8 +1,8 @@
-"""The resolved configuration of a whole deployment: what the stacks are built from, and `plan` and `cost` work on.
+"""The resolved configuration of a deployment, for the stacks and for `plan` and `cost`.
 
-`calve.settings.load_deployment` makes these values; nothing here checks or guesses. What only a deploy knows (the name
-of a bucket that the stack makes, the brokers of a cluster that it makes) stands as a placeholder in
-`JobDeployment.settings`, and the deployed job is told by `--warehouse` and `--bootstrap-servers`.
+`calve.settings.load_deployment` makes these values; nothing here validates. Values that only a deploy knows (the name of a made
+bucket, the brokers of a made cluster) are placeholders in `JobDeployment.settings`; the job gets them as `--warehouse` and
+`--bootstrap-servers`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from calve.config.export import Export
 from calve.config.job import Job, Table
-from calve.config.publishing import Publish
+from calve.config.publishing import Export, Publish
 
 UNKNOWN_WAREHOUSE = "s3://made-by-the-stack"
 UNKNOWN_SERVERS = "made-by-the-stack:9098"
@@ -21,7 +20,7 @@ UNKNOWN_SERVERS = "made-by-the-stack:9098"
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """How many Glue workers a job has; it scales between the two."""
+    """The minimum and maximum number of a job's Glue workers."""
 
     min: int = 2
     max: int = 4
@@ -29,9 +28,9 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class JobDeployment:
-    """One Glue job. `schedule` None: it runs always; else an EventBridge expression at which it starts, drains and ends.
+    """One Glue job. `schedule` None: it runs continuously; else an EventBridge expression at which it starts, drains and ends.
 
-    `maintenance_window` is `Ddd:H`, in GMT: when Glue may restart a job that runs always.
+    `maintenance_window`: `Ddd:H`, in GMT: when Glue may restart a continuous job.
     """
 
     settings: Job
@@ -52,9 +51,9 @@ class Msk:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Where jobs reach the brokers. `vpc_id` None: the stack makes a VPC, if anything needs one.
+    """The network of the jobs. `vpc_id` None: the stack makes a VPC, if anything needs one.
 
-    An existing VPC is described in full, so that synth need not ask AWS.
+    An existing VPC is described completely, so that synth does not call AWS.
     """
 
     vpc_id: str | None = None
@@ -65,10 +64,10 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class KeyRotation:
-    """A secret in AWS, `aws:SECRET_ID`, whose keys a function changes.
+    """A secret in AWS, `aws:SECRET_ID`, that a function rotates.
 
-    of: who uses them. admin: the secret of who may change them; None: MSK reads what is in the secret.
-    keys_to_retain: of Confluent Cloud; None: it is a SCRAM user's.
+    of: the system that the keys open. admin: the secret of a user that may change them; None: MSK reads the secret itself.
+    keys_to_retain: of Confluent Cloud; None: a SCRAM user's secret.
     """
 
     of: Literal["kafka", "emit", "registry"]
@@ -80,7 +79,7 @@ class KeyRotation:
 
 @dataclass(frozen=True, slots=True)
 class LakeDeployment:
-    """Bucket, key and database. Those that are named exist already: they are imported and never deleted."""
+    """Bucket, key and database. Named ones exist already: they are imported and never deleted."""
 
     database: str
     import_database: bool = False
@@ -97,7 +96,7 @@ PUBLISHED_LATE_S = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Alerts:
-    """Who hears of trouble, and from when on it is one. freshness_s None: what the tables promise decides."""
+    """Recipients and thresholds of alarms. freshness_s None: the tables' freshness targets decide."""
 
     emails: tuple[str, ...] = ()
     freshness_s: float | None = None
@@ -105,22 +104,20 @@ class Alerts:
     restarts: int = 5
 
     def late_after_s(self, job: JobDeployment, tables: Sequence[Table]) -> float | None:
-        """Age of records from which on these tables of the job are late. None: a scheduled job's are as old as its schedule."""
+        """The age of records above which these tables are late. None: for a scheduled job the schedule decides."""
         if self.freshness_s is not None or job.schedule:
             return self.freshness_s
         return max(LEAST_LATE_S, TOLERANCE * max(table.freshness_s for table in tables))
 
     @property
     def published_late_s(self) -> float:
-        """Time after a commit from which on a table is late elsewhere."""
+        """The time after a commit when a published table counts as late."""
         return PUBLISHED_LATE_S if self.freshness_s is None else self.freshness_s
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Everything that `cdk deploy` deploys. `network` None: nothing runs inside a VPC; `publish` None: the tables
-    are in Glue alone.
-    """
+    """All that `cdk deploy` deploys. `network` None: no VPC. `publish` None: tables are only in Glue."""
 
     name: str
     jobs: tuple[JobDeployment, ...]

@@ -1,7 +1,6 @@
-"""Which engine makes the rows of a table: the columnar one wherever it can do what the table asks, else the one of rows.
+"""Chooses the engine of a table: columnar if it supports everything that the table needs, else rows.
 
-Both make the same rows and the same figures. Why a table is not columnar is told in sentences: by `calve plan`, and by the job
-when it opens the table.
+Both engines make the same rows and counts. `calve plan` and the job report the reasons why a table is not columnar.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ MODES = ("upsert", "change_data", "deduplicate", "aggregate")
 
 
 class Unsupported(CalveError):
-    """The columnar engine cannot make a table, or not surely the same; the message says why, as a reason does."""
+    """The columnar engine does not support a table. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The engine of a table, and why it is not the columnar one."""
+    """The engine of a table, and the reasons why it is not the columnar one."""
 
     engine: EngineName
     reasons: tuple[str, ...] = ()
@@ -34,24 +33,24 @@ class Chosen:
 
 
 def of_settings(table: Table) -> tuple[str, ...]:
-    """Why calve.yaml alone keeps a table from being columnar; none where the schemas of its records decide."""
+    """Reasons in calve.yaml against the columnar engine. None: the schemas of the records decide."""
     modes = [name for name in MODES if getattr(table, name) is not None]
     formats = [part.format for part in (table.value, table.key) if part]
     return tuple(reasons(modes, formats, (each.kind for each in table.steps)))
 
 
 def reasons(modes: Iterable[str], formats: Iterable[str], steps: Iterable[str]) -> Iterable[str]:
-    """The same of a table with these modes, formats of values and keys, and kinds of steps, as calve.yaml names them."""
+    """The same for these modes, formats of values and keys, and kinds of steps, by their names in calve.yaml."""
     yield from (f"its mode is {each}" for each in modes)
     yield from (f"its records are {FORMATS[each]}" for each in dict.fromkeys(formats) if each in FORMATS)
     yield from (f"it has the step {each}" for each in dict.fromkeys(steps) if each == "lookup")
 
 
 def choose(table: str, wanted: EngineChoice, why_not: tuple[str, ...]) -> Chosen:
-    """The engine that calve.yaml wants, or can have.
+    """The engine that calve.yaml requests, or the best one.
 
     Raises:
-        Suspended: `engine_unsupported`: it wants none but the columnar one.
+        Suspended: `engine_unsupported`: calve.yaml requests the columnar engine, which cannot be used.
     """
     if wanted == "rows":
         return Chosen("rows", ("calve.yaml says so",))

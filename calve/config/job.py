@@ -1,7 +1,7 @@
-"""The resolved configuration of one job: what the Glue job, the Lambdas and the CLI are handed as JSON.
+"""The resolved configuration of one job. Glue job, Lambdas and CLI get it as JSON.
 
-`calve.settings` validates `calve.yaml` and makes these values; nothing here checks or guesses. Standard library only, since a
-Glue job cannot import native wheels from its extra Python files.
+`calve.settings` validates `calve.yaml` and makes these values; nothing here validates. Standard library only: a Glue job cannot
+import native wheels from its extra Python files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 from calve.config.maintenance import Maintenance
+from calve.config.publishing import Announce, Emit
 from calve.config.steps import Mask, Step, step
 from calve.names import TableName
 
@@ -20,9 +21,9 @@ EngineChoice = Literal["auto", "columnar", "rows"]
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """How to reach the cluster. `secret` is a reference (`env:NAME`, `file:PATH`, `aws:SECRET_ID`), never a value.
+    """The connection to the cluster. `secret`: a reference (`env:NAME`, `file:PATH`, `aws:SECRET_ID`), never a value.
 
-    emit_secret: of the principal that writes output topics; None: the same as the one that reads.
+    emit_secret: of the principal that writes output topics; None: `secret`.
     """
 
     bootstrap_servers: str
@@ -35,7 +36,7 @@ class Kafka:
 
     @property
     def output(self) -> Kafka:
-        """The cluster as output topics are written to it."""
+        """The connection for writing output topics."""
         return replace(self, secret=self.emit_secret or self.secret)
 
 
@@ -70,7 +71,7 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class GlueRegistry:
-    """A registry of the AWS Glue Schema Registry, reached with the credentials of whoever asks."""
+    """A registry of the AWS Glue Schema Registry, read with the caller's credentials."""
 
     name: str
     region: str
@@ -85,9 +86,9 @@ AnyRegistry = Registry | GlueRegistry
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Where tables live. `warehouse` is an S3 URI without a trailing slash.
+    """The location of the tables. `warehouse`: an S3 URI without a trailing slash.
 
-    names_key: the bucket was there before, so that `kms_key` encrypts only what is sent with its name.
+    names_key: the bucket was imported, so `kms_key` encrypts only objects that are sent with its name.
     """
 
     database: str
@@ -101,7 +102,7 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where an unread topic begins: `timestamp` in ms since epoch, `offsets` by partition (next offset to read)."""
+    """The first offsets of a new topic: `timestamp_ms` since epoch, `offsets` by partition (next offset to read)."""
 
     at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
     timestamp_ms: int | None = None
@@ -110,7 +111,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """One Iceberg partition field or sort field: `name` is a transform, `argument` the N of bucket and truncate."""
+    """One Iceberg partition field or sort field: `name`: a transform, `argument`: the N of bucket and truncate."""
 
     column: str
     name: Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"] = "identity"
@@ -118,7 +119,7 @@ class Transform:
     descending: bool = False
 
     def __str__(self) -> str:
-        """As calve.yaml writes it: `price desc`, `bucket(16, user_id)`."""
+        """As in calve.yaml: `price desc`, `bucket(16, user_id)`."""
         arguments = ", ".join(str(each) for each in (self.argument, self.column) if each is not None)
         plain = self.column if self.name == "identity" else f"{self.name}({arguments})"
         return f"{plain} desc" if self.descending else plain
@@ -126,7 +127,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many records the rounds of the last `within_s` may reject: `records`, or `share` of what they read if that is more."""
+    """How many records the rounds of the last `within_s` may reject: `records`, or `share` of records read if that is more."""
 
     share: float = 0.01
     records: int = 1_000
@@ -138,11 +139,10 @@ PartName = Literal["value", "key"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How the values, or the keys, of a topic are read.
+    """How the values, or the keys, of a topic are decoded.
 
-    subject: a name in the registry, or a pattern with `*`; None: the topic's. schema: the text of the one schema that all were
-    written with. rest: the column of what a JSON schema does not declare. column: of keys, and of values that are one column.
-    message: of a Protobuf file; None: the first.
+    subject: a name in the registry, or a pattern with `*`; None: the topic's. schema: the text of the only schema.
+    rest: of undeclared JSON properties. column: of keys, and of values that are one column. message: None: the file's first.
     """
 
     subject: str | None = None
@@ -155,12 +155,12 @@ class Source:
 
     @property
     def registered(self) -> bool:
-        """True where the registry is asked for schemas."""
+        """True if the schemas are in the registry."""
         return self.format == "registry"
 
     @property
     def framed(self) -> bool:
-        """True where each begins with the id of its schema."""
+        """True if each value begins with its schema id."""
         return self.registered and self.prefix != "none"
 
 
@@ -168,8 +168,7 @@ class Source:
 class Upsert:
     """The table holds the newest record of each key. `key`, `order_by`: paths of columns; a struct stands for its fields.
 
-    order_by: None: the record that was read last is the newest. deletes: the record key is the key, so that a tombstone names
-    a row. bucketed: no partitioning was configured.
+    order_by: None: last write wins. deletes: a tombstone deletes, as the record key is the key. bucketed: by default.
     """
 
     kind: ClassVar[str] = "upsert"
@@ -183,7 +182,7 @@ class Upsert:
 class Deduplicate:
     """The table holds the first record of each key. `key`: paths of columns; a struct stands for its fields.
 
-    window_ms: a key may have further rows, whose records are at least so far apart in time; None: it has one.
+    window_ms: later records of a key are rows too if they are at least this much later; None: one row per key.
     """
 
     kind: ClassVar[str] = "deduplicate"
@@ -193,10 +192,9 @@ class Deduplicate:
 
 @dataclass(frozen=True, slots=True)
 class ChangeData(Upsert):
-    """The table holds the rows of a database's table, by Debezium's events of its changes.
+    """The table holds the rows of a database table, from Debezium's change events.
 
-    source_order: fields of an event's `source` that order changes; none: the one that was read last is the newest. keep_deleted:
-    rows that the database has deleted stay, and say so.
+    source_order: fields of `source` that order changes; none: last write wins. keep_deleted: deleted rows stay, marked.
     """
 
     kind: ClassVar[str] = "change_data"
@@ -206,7 +204,7 @@ class ChangeData(Upsert):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of a table of totals, and what it holds, as `calve.modes.measure_text` reads it."""
+    """A column of an aggregate and its expression, as `calve.modes.measure_text` parses it."""
 
     name: str
     text: str
@@ -214,7 +212,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Records are told apart by when their `column` lies, too: in spans of `size_ms` since the epoch, in UTC."""
+    """Groups are also split by time: windows of `size_ms` of `column`, aligned to the epoch, in UTC."""
 
     column: str
     size_ms: int
@@ -222,7 +220,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """The table holds a row of totals for each group of records. `by`: paths of columns that are alike in a group."""
+    """The table holds one row per group of records. `by`: paths of the columns of the group."""
 
     kind: ClassVar[str] = "aggregate"
     by: tuple[str, ...]
@@ -231,46 +229,19 @@ class Aggregate:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns of a record that say which group it is of."""
+        """The columns of a record that identify its group."""
         return (*self.by, self.window.column) if self.window else self.by
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
-    """A topic that gets the rows which a table gets.
-
-    key: columns; none: the record's key as the table has it. The others are what the topic is made with, if it is not there.
-    retention_ms: None: the broker's.
-    """
-
-    topic: str
-    format: Literal["avro", "json"] = "avro"
-    key: tuple[str, ...] = ()
-    partitions: int = 6
-    retention_ms: int | None = None
-    cleanup_policy: Literal["delete", "compact"] = "delete"
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """What the announcements of a table's commits say beside the usual: rows by the values of a column.
-
-    alert_on: the values that operators hear of at once.
-    """
-
-    count_by: str
-    alert_on: tuple[str, ...] = ()
-
-
 Mode = Upsert | Deduplicate | Aggregate
-"""What a table does with a record besides holding it as a row."""
+"""The modes besides append."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One topic kept as one table; at most one of `upsert`, `change_data`, `deduplicate` and `aggregate` is there.
+    """One topic kept as one table; at most one of `upsert`, `change_data`, `deduplicate` and `aggregate` is set.
 
-    pattern: the entry of calve.yaml that it is one of the tables of; None: the entry has its name.
+    pattern: the entry of calve.yaml whose pattern made this table; None: the entry has the table's name.
     """
 
     name: str
@@ -304,29 +275,29 @@ class Table:
 
     @property
     def mode(self) -> Mode | None:
-        """None: the table holds every record."""
+        """None: append; every record is a row."""
         return self.upsert or self.change_data or self.deduplicate or self.aggregate
 
     @property
     def count_by(self) -> str | None:
-        """The column whose values are counted."""
+        """The column whose values announcements count."""
         return self.announce.count_by if self.announce else None
 
     @property
     def masks(self) -> bool:
-        """Whether personal data is masked, so that nothing of its records may be kept as it was received."""
+        """Whether personal data is masked, so that records may not be kept unencrypted."""
         return any(isinstance(each, Mask) and each.masks for each in self.steps)
 
     @property
     def registered(self) -> bool:
-        """True where the registry is asked for schemas, or is given some."""
+        """True if the registry is needed, for reading or for output schemas."""
         of_key = self.key is not None and self.key.registered
         return self.value.registered or of_key or self.emit is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of `tables` as far as others must know it. With `pattern`, its name and its topic are patterns.
+    """The part of an entry of `tables` that other jobs need. With `pattern`, name and topic are patterns.
 
     output: the topic that it emits to.
     """
@@ -339,11 +310,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything one ingest job needs. `registry`: None where no table needs one. masking: the secret with the keys that hash
-    personal data (`calve.config.masking_keys`); None where no table masks any.
+    """The configuration of one ingest job. `registry`: None if no table needs one. masking: the secret with the keys that hash
+    personal data (`calve.config.masking_keys`); None if no table masks any.
 
-    patterns: what is alike in the tables of topics that an expression matches: `topic` is the expression, `name` names them
-    (`calve.config.topics`). entries: all that the deployment has, in the order of calve.yaml; none where the job has no patterns.
+    patterns: the common configuration of tables of matching topics: `topic` is the expression, `name` names the tables
+    (`calve.config.topics`). entries: of the whole deployment, in the order of calve.yaml; none if the job has no patterns.
     """
 
     name: str
@@ -398,8 +369,8 @@ def _table(raw: dict[str, Any]) -> Table:
     start = raw["start"] | {"offsets": {int(p): o for p, o in raw["start"]["offsets"].items()}}
     transforms = {key: tuple(Transform(**t) for t in raw[key]) for key in ("partition_by", "sort_by")}
     budget = Budget(**raw.get("dead_letter_budget", {}))
-    key, upsert, changes, deduplicate = (
-        raw.get(name) for name in ("key", "upsert", "change_data", "deduplicate")
+    key, upsert, changes, deduplicate, emit, announce = (
+        raw.get(name) for name in ("key", "upsert", "change_data", "deduplicate", "emit", "announce")
     )
     parts = {
         "start": Start(**start),
@@ -417,19 +388,11 @@ def _table(raw: dict[str, Any]) -> Table:
         else None,
         "aggregate": _aggregate(raw["aggregate"]) if raw.get("aggregate") else None,
         "steps": tuple(map(step, raw.get("steps", ()))),
-        "emit": _emit(raw["emit"]) if raw.get("emit") else None,
-        "announce": _announce(raw["announce"]) if raw.get("announce") else None,
+        "emit": Emit(**(emit | {"key": tuple(emit["key"])})) if emit else None,
+        "announce": Announce(announce["count_by"], tuple(announce["alert_on"])) if announce else None,
         "maintenance": Maintenance.from_dict(raw.get("maintenance", {})),
     }
     return Table(**(raw | parts | transforms))
-
-
-def _emit(raw: dict[str, Any]) -> Emit:
-    return Emit(**(raw | {"key": tuple(raw["key"])}))
-
-
-def _announce(raw: dict[str, Any]) -> Announce:
-    return Announce(raw["count_by"], tuple(raw["alert_on"]))
 
 
 def _aggregate(raw: dict[str, Any]) -> Aggregate:

@@ -1,4 +1,4 @@
-"""`kafka.auth` in the dialects of Kafka's clients: Java (Spark's sink), librdkafka and kafka-python."""
+"""`kafka.auth` as properties of Kafka's clients: Java (Spark's sink), librdkafka and kafka-python."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 
 
 def java_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
-    """Servers and security for Kafka's Java clients; Spark's sink takes each with `kafka.` before it.
+    """Servers and security for Kafka's Java clients. Spark's sink takes each with the prefix `kafka.`.
 
-    `secret` is what `kafka.secret` refers to. Certificates are given inline, so that executors need no file.
-    The MSK IAM login module comes with `software.amazon.msk:aws-msk-iam-auth` on the class path.
+    `secret`: the value of `kafka.secret`. Certificates are inline, so that executors need no file.
+    The MSK IAM login module is `software.amazon.msk:aws-msk-iam-auth` on the class path.
 
     Raises:
-        ConfigError: the secret lacks a text, or a file of certificates cannot be read.
+        ConfigError: the secret lacks a value, or a certificate file cannot be read.
     """
     properties = _servers(kafka)
     match kafka.auth:
@@ -53,7 +53,7 @@ def java_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
 def librdkafka_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
     """The same for librdkafka (confluent-kafka).
 
-    With MSK IAM the caller adds an `oauth_cb`: librdkafka knows no IAM and takes its tokens as OAUTHBEARER.
+    With MSK IAM the caller adds an `oauth_cb`: librdkafka has no IAM and takes the tokens as OAUTHBEARER.
 
     Raises:
         ConfigError: as `java_properties`.
@@ -75,7 +75,7 @@ def librdkafka_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
 
 
 def kafka_python_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
-    """The same for kafka-python, but that `authorities`, `certificate` and `key` are PEM: it takes them as an `ssl.SSLContext`.
+    """The same for kafka-python. `authorities`, `certificate` and `key` are PEM, for an `ssl.SSLContext`.
 
     Raises:
         ConfigError: as `java_properties`.
@@ -123,7 +123,7 @@ def _scram(kafka: Kafka) -> str:
 
 
 def _scram_name(username: str) -> str:
-    """As it stands in a message of SCRAM (RFC 5802), of which the other clients see to themselves."""
+    """A user name as in SCRAM messages (RFC 5802). The other clients escape names themselves."""
     return username.replace("=", "=3D").replace(",", "=2C")
 
 
@@ -133,7 +133,7 @@ def _jaas(module: str, kafka: Kafka, secret: Redacted | None) -> str:
 
 
 def jaas_text(value: str) -> str:
-    """A quoted text of a JAAS line, as Kafka reads it: with the escapes of `java.io.StreamTokenizer`.
+    """A quoted text in a JAAS line, with the escapes of `java.io.StreamTokenizer`.
 
     Source: `JaasConfig` in kafka-clients.
     """

@@ -1,6 +1,6 @@
-"""What keeps a table as it was on its first day: how long snapshots, dead letters and rows stay, and how large its files are.
+"""Maintenance rules: how long snapshots, dead letters and rows are kept, and how large files are.
 
-What is due, and which snapshots stay, is decided here, free of Spark; `docs/maintenance.md` says who does it.
+This module decides what is due and which snapshots stay, without Spark. `docs/maintenance.md` says who does the work.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from calve.table.summary import HOLD, RETAINED, ends_of
 Kind = Literal["compact", "deletes", "manifests", "orphans", "rows", "dead_letters", "snapshots"]
 
 SMALL = 0.75
-"""Share of the wanted size below which a file is small: Iceberg's planner takes the same ones."""
+"""Share of the target size below which a file is small, as in Iceberg's planner."""
 SURPLUS_FILES, SURPLUS_SHARE = 32, 0.05
-"""A scan opens every file: so many too many, in number and of all, are felt. The loop's own merging leaves fewer than that."""
+"""Thresholds in number and share, as a scan opens every file. The ingest job's own merging leaves fewer."""
 DELETE_FILES, DELETE_SHARE = 32, 0.1
-"""As for data files: each delete file is opened beside the data file that it deletes from."""
+"""As for data files: each delete file is opened with its data file."""
 DELETED_ROWS = 0.3
-"""Share of rows that are read in vain; Iceberg's planner rewrites files from there on."""
+"""Share of deleted rows at which Iceberg's planner rewrites files."""
 MANIFEST_BYTES, SURPLUS_MANIFESTS = 8_000_000, 40
-"""What Iceberg merges manifests to, and twice as many as commits leave behind before they are merged."""
+"""Iceberg's target size, and twice as many as commits leave before they are merged."""
 ORPHANS_EVERY_S = 7 * 86_400.0
 ORPHANS_NOTE = "calve-orphans.json"
-"""The file beside a table's metadata that says since when somebody has looked for orphans, and which were found."""
+"""The file beside a table's metadata with the start of the search for orphan files, and those found."""
 MOST_EXPIRED = 500
-"""Snapshots that go in one turn: what is left to do at once must not hold up the table, however old it is."""
+"""The most snapshots to expire at once, so that an expiry does not delay the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowRetention:
-    """Rows leave the table once `column`, a time, is older than `keep_s`."""
+    """Rows are deleted once `column`, a time, is older than `keep_s`."""
 
     column: str
     keep_s: float
@@ -43,9 +43,9 @@ class RowRetention:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """file_bytes: of a data file that is not made larger. snapshots_s: their age; `at_least` of the newest stay whatever their
-    age, and else not more than `at_most`, be that less (one may be the table's own, the other that of `defaults`).
-    dead_letters_s, rows: None: they stay for ever.
+    """file_bytes: the target size of data files. snapshots_s: the age to which snapshots are kept; the newest `at_least` always
+    stay, and at most `at_most`, even if that is less (one may be the table's, the other from `defaults`).
+    dead_letters_s, rows: None: kept for ever.
     """
 
     file_bytes: int = 128_000_000
@@ -63,10 +63,10 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is known of a table without reading its rows.
+    """Statistics of a table, without reading its rows.
 
-    surplus_files: how many fewer data files there were if the small ones were merged (`surplus`). deleted_rows: those that delete
-    files take away. oldest_*_s: ages. orphans_s: since somebody looked for orphans. None: not known, and so never due.
+    surplus_files: how many data files a merge of small ones would save (`surplus`). deleted_rows: rows that delete files remove.
+    oldest_*_s: ages. orphans_s: since the last check for orphan files. None: unknown, and so never due.
     """
 
     data_files: int = 0
@@ -85,14 +85,14 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Maintenance that a table needs, and why, in words."""
+    """Maintenance that a table needs, and the reason as text."""
 
     kind: Kind
     why: str
 
 
 def surplus(sizes: Mapping[Any, Sequence[int]], file_bytes: int) -> int:
-    """How many fewer files there were if the small ones of each partition were merged. sizes: of data files, by partition."""
+    """How many files a merge of each partition's small files would save. sizes: of data files, by partition."""
     found = 0
     for each in sizes.values():
         small = [size for size in each if size < SMALL * file_bytes]
@@ -101,7 +101,7 @@ def surplus(sizes: Mapping[Any, Sequence[int]], file_bytes: int) -> int:
 
 
 def due(figures: Figures, maintenance: Maintenance) -> tuple[Due, ...]:
-    """What a table needs, the cheapest first."""
+    """The maintenance that a table needs, the cheapest first."""
     return tuple(_due(figures, maintenance))
 
 
@@ -150,9 +150,9 @@ def _days(seconds: float | None) -> str:
 
 
 def snapshots_to_keep(ages_s: Sequence[float], needed: int, maintenance: Maintenance) -> int:
-    """How many of main's newest snapshots stay; `ages_s`: of all of them, the newest first; needed: so many are used still.
+    """How many of main's newest snapshots stay. `ages_s`: of all, newest first. needed: how many are still used.
 
-    Where there are more than `at_most`, half of these stay, so that expiry is not to be done with every commit.
+    Above `at_most`, half of them stay, so that not every commit needs an expiry.
     """
     kept = sum(age <= maintenance.snapshots_s for age in ages_s)
     if len(ages_s) > maintenance.snapshots_at_most:
@@ -161,9 +161,9 @@ def snapshots_to_keep(ages_s: Sequence[float], needed: int, maintenance: Mainten
     return min(kept, len(ages_s))
 
 
-# The maintenance and the job of a table keep out of each other's way by properties of the table (ADR 31).
+# Maintenance and ingest job coordinate through properties of the table (ADR 31).
 TURN_KINDS: tuple[Kind, ...] = ("compact", "deletes")
-"""Work that replaces data files, from which rounds of tables with keys delete rows."""
+"""Work that replaces data files; rounds of keyed tables delete rows from these."""
 HOLD_S = 1_800.0
 
 
@@ -173,11 +173,10 @@ def is_held(properties: Mapping[str, str], now: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """Rows whose `column` is before a moment are gone, as far as the offsets below `to` made them.
+    """Rows with `column` before a time were deleted, for offsets below `to`.
 
-    Each commit that deletes rows for their age says so.
-    before_us: microseconds since epoch. rows: how many went, of this commit and of all before it. A commit says all that earlier
-    ones said.
+    Each commit that deletes expired rows says so in its summary. A commit repeats what earlier ones said.
+    before_us: microseconds since epoch. rows: the total number of deleted rows.
     """
 
     column: str
@@ -196,7 +195,7 @@ class Retained:
 
 
 def retained(ancestors: Iterable[Commit], properties: Mapping[str, str]) -> Retained | None:
-    """What a table says: by its history, or where that has expired by its properties; None: no row has left it for its age."""
+    """The retention that a table's history records or, if that has expired, its properties; None: no row has expired."""
     oldest = None
     for oldest in ancestors:
         if RETAINED in oldest.summary:
@@ -208,5 +207,5 @@ def retained(ancestors: Iterable[Commit], properties: Mapping[str, str]) -> Reta
 def after(
     before: Retained | None, column: str, before_us: int, rows: int, stood: Mapping[str, str]
 ) -> Retained:
-    """What a commit says that deletes so many rows; stood: the summary of the commit that says where the table stands."""
+    """The summary of a commit that deletes that many rows; stood: the summary of the commit with the position."""
     return Retained(column, before_us, rows + (before.rows if before else 0), ends_of(stood))

@@ -1,7 +1,7 @@
-"""The keys that hash personal data, and which of them hashes a value.
+"""The keys that hash personal data, and the choice of the key for a value.
 
-A value is hashed by the key of its record's timestamp, never by that of the moment at which it is hashed: a replay, a redrive and
-every other table make the same token of it. A key is replaced by adding one whose time is to come; tokens join within its time.
+The timestamp of the record chooses the key, not the current time: so a replay, a redrive and other tables make the same token.
+To rotate a key, add one whose time begins later. Tokens join within the time of one key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BLOCK_BYTES = 64
 """Of SHA-256. A longer key is hashed before it is padded (RFC 2104)."""
 SEAL = b"calve.dead-letters"
 FIRST_YEAR_DAY, FIRST_YEAR_US = -2_147_483_456, -9_223_371_158_400_000_000
-"""When the first year begins of which dates, or timestamps, have the first day; Spark fails on what is before."""
+"""The start of the first full year of dates, or timestamps; Spark fails on earlier values."""
 
 _ID = re.compile(r"[a-z0-9_-]{1,16}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One version of the key. id: what its tokens begin with. since_us: when its time begins, in microseconds after 1970 UTC."""
+    """One version of the key. id: the prefix of its tokens. since_us: the start of its time, in microseconds since epoch."""
 
     id: str
     since_us: int
@@ -42,35 +42,35 @@ class Key:
 
     @property
     def seal(self) -> bytes:
-        """The key of 32 bytes that dead letters are sealed with.
+        """The 32-byte key that encrypts dead letters.
 
-        By another hash than the tokens': with the same one, a record could hold the text whose token is this key.
+        It uses another hash than the tokens: with the same one, a record could contain the text whose token is this key.
         """
         return hmac.digest(self.secret, SEAL, "sha512")[:32]
 
 
 def read_keys(reference: str) -> tuple[Key, ...]:
-    """The keys of a secret, the one that counts first coming first; there is at least one.
+    """The keys of a secret, ordered by the start of their time; at least one.
 
     Raises:
-        ConfigError: there is no such secret, it may not be read, or it holds something else; the message says nothing of it.
+        ConfigError: the secret does not exist, cannot be read, or is invalid; the message does not quote it.
         Retryable: AWS Secrets Manager did not answer.
     """
     problem, keys = _parsed(secret_text(reference, EXAMPLE))
     if problem:
-        # Raised outside the handlers: an error of JSON or base64 carries what it could not read.
+        # Raised outside the handlers: an error of JSON or base64 contains its input.
         raise ConfigError(f"the secret {reference} {problem}", fix=f"write it as {EXAMPLE}")
     return tuple(sorted(keys, key=lambda each: each.since_us))
 
 
 def newest(keys: Sequence[Key], now_us: int) -> Key:
-    """The key that counts at a moment: the last of `read_keys` whose time has begun, else the first."""
+    """The key at a time: the last of `read_keys` whose time has begun, else the first."""
     begun = [each for each in keys if each.since_us <= now_us]
     return begun[-1] if begun else keys[0]
 
 
 def pads(secret: bytes) -> tuple[bytes, bytes]:
-    """What stands before the data of the inner and of the outer hash."""
+    """The blocks before the data of the inner and of the outer hash."""
     secret = sha256(secret).digest() if len(secret) > BLOCK_BYTES else secret
     block = secret.ljust(BLOCK_BYTES, b"\0")
     return bytes(each ^ 0x36 for each in block), bytes(each ^ 0x5C for each in block)
@@ -96,7 +96,7 @@ def _parsed(text: str) -> tuple[str | None, list[Key]]:
 
 
 def _key(raw: Any) -> Key | str:
-    """A key, or what is wrong with it."""
+    """A key, or the problem with it."""
     if not isinstance(raw, dict) or not all(isinstance(raw.get(name), str) for name in ("id", "from", "key")):
         return 'is no object with the texts "id", "from" and "key"'
     if not _ID.fullmatch(raw["id"]):

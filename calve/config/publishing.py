@@ -1,6 +1,6 @@
-"""Where a deployment publishes its tables, resolved; what the functions that do it are handed as JSON.
+"""The outputs of a deployment, resolved: published tables, scheduled exports, emitted and announced rows.
 
-`calve.settings` makes these values from `publish:`; standard library only.
+`calve.settings` makes these values; functions and jobs get them as JSON. Standard library only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SNOWFLAKE_ROTATION_DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """A warehouse of Snowflake, for those who query."""
+    """A Snowflake warehouse for queries."""
 
     name: str
     size: str = "XSMALL"
@@ -38,12 +38,12 @@ class OpenCatalog:
 
 @dataclass(frozen=True, slots=True)
 class Snowflake:
-    """An account of Snowflake that reads the tables. Names stand as Snowflake has them, mostly in capitals.
+    """A Snowflake account that reads the tables. Names are as in Snowflake, mostly in upper case.
 
     url: of its SQL API. secret: reference to the administrator's key pair. warehouse: None: none is made.
-    reader: the role of those who query; publisher: of `service_user`, which keeps the tables current.
+    reader: the role for queries; publisher: of `service_user`, which refreshes the tables.
     volume, integration: the names of the external volume and the catalog integration.
-    iam_user_arn: Snowflake's IAM user, where trust is static; None: the deployment asks Snowflake for it.
+    iam_user_arn: Snowflake's IAM user, if trust is static; None: the deployment asks Snowflake.
     """
 
     account: str
@@ -68,7 +68,7 @@ class Snowflake:
 
     @property
     def linked(self) -> bool:
-        """Whether Snowflake finds the tables by itself, in a database that follows the catalog."""
+        """Whether Snowflake finds the tables itself, in a database that follows the catalog."""
         return self.tables == "linked_database"
 
     def to_json(self) -> str:
@@ -87,9 +87,9 @@ class Snowflake:
 
 @dataclass(frozen=True, slots=True)
 class CatalogBootstrap:
-    """How a catalog of Polaris is made.
+    """How a Polaris catalog is created.
 
-    secret, scope: of an administrator. management_uri: of Polaris' management API. role_arn, external_id: the role by which
+    secret, scope: of an administrator. management_uri: of Polaris' management API. role_arn, external_id: the role with which
     Polaris reads the tables.
     """
 
@@ -102,10 +102,10 @@ class CatalogBootstrap:
 
 @dataclass(frozen=True, slots=True)
 class IcebergRest:
-    """An Iceberg REST catalog that is kept equal to Glue.
+    """An Iceberg REST catalog that is synchronized with Glue.
 
-    namespace: None: the name of each table's Glue database. secret: a reference to `client_id` and `client_secret`.
-    scope, token_url: of OAuth. update: how the catalog is told of newer metadata. bootstrap: None: it is there.
+    namespace: None: the Glue database of each table. secret: a reference to `client_id` and `client_secret`.
+    scope, token_url: of OAuth. update: how the catalog gets newer metadata. bootstrap: None: the catalog exists.
     """
 
     uri: str
@@ -129,13 +129,118 @@ class IcebergRest:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """What is published where.
+    """What is published, and where.
 
-    tables: those of the deployment but for dead letters, and for tables of topics by expression. patterns: expressions for the
-    names of those.
+    tables: those of the deployment, without dead letters and tables of patterns. patterns: expressions for their names.
     """
 
     tables: tuple[TableName, ...]
     patterns: tuple[str, ...] = ()
     snowflake: Snowflake | None = None
     iceberg_rest: IcebergRest | None = None
+
+
+Window = Literal["previous_day", "previous_week", "previous_month"]
+Function = Literal["sum", "count", "min", "max"]
+Channel = Literal["sns", "ses"]
+Formulas = Literal["guard", "keep"]
+EXPORTS = "exports/"
+"""The folder of all exports in the lake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One aggregated column: `function` over `column`; `count` without a column counts rows."""
+
+    name: str
+    function: Function
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Csv:
+    """The format of the file. `row_limit`: of one part, without its header: a spreadsheet has at most 1,048,576 rows.
+
+    `formulas`: whether a text that a spreadsheet would run as a formula gets an apostrophe, or is kept as it is.
+    """
+
+    delimiter: str = ","
+    bom: bool = False
+    gzip: bool = False
+    system_columns: bool = False
+    row_limit: int = 1_000_000
+    formulas: Formulas = "guard"
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """One table's window as a CSV file. `columns` empty: all. `filter`: a row filter in PyIceberg's syntax.
+
+    `database` empty: that of the deployment's Kafka cluster, which each run finds in Glue.
+    `time_column`: a path such as `created_at` or `_kafka.timestamp`. A week begins on Monday; windows are in `time_zone`.
+    `schedule`: an EventBridge expression, in `time_zone`. `sender`: only for `ses`.
+    """
+
+    name: str
+    database: str
+    table: str
+    time_column: str
+    schedule: str
+    recipients: tuple[str, ...]
+    window: Window = "previous_week"
+    time_zone: str = "UTC"
+    columns: tuple[str, ...] = ()
+    filter: str | None = None
+    group_by: tuple[str, ...] = ()
+    measures: tuple[Measure, ...] = ()
+    csv: Csv = Csv()
+    channel: Channel = "sns"
+    sender: str | None = None
+    reply_to: str | None = None
+    wait_s: float = 7200.0
+    recheck_windows: int = 2
+    keep_days: int = 90
+    link_days: int = 7
+    max_downloads: int = 50
+
+    @property
+    def source(self) -> str:
+        """The table's name in messages."""
+        return f"{self.database}.{self.table}" if self.database else self.table
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw: dict[str, Any] = json.loads(text)
+        lists = {key: tuple(raw[key]) for key in ("recipients", "columns", "group_by")}
+        measures = tuple(Measure(**each) for each in raw["measures"])
+        return cls(**(raw | lists | {"measures": measures, "csv": Csv(**raw["csv"])}))
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """An output topic for the rows of a table.
+
+    key: columns; none: the record's key. Partitions, retention and cleanup policy apply only if calve creates the topic.
+    retention_ms: None: the broker's default.
+    """
+
+    topic: str
+    format: Literal["avro", "json"] = "avro"
+    key: tuple[str, ...] = ()
+    partitions: int = 6
+    retention_ms: int | None = None
+    cleanup_policy: Literal["delete", "compact"] = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Counts in the announcements of a table's commits: rows by the values of a column.
+
+    alert_on: values that are mailed to operators at once.
+    """
+
+    count_by: str
+    alert_on: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""Steps: what becomes of the columns of a record on its way to the table, in the order of calve.yaml (docs/steps.md).
+"""Steps: what happens to the columns of a record on the way to the table, in the order of calve.yaml (docs/steps.md).
 
-Values alone; `glue_jobs.transform` runs them. Paths are names with dots between them; they go through lists and values of maps
-as if these were what they hold: `items.price` is the price of every item.
+Only values; `glue_jobs.transform` runs them. Paths are names with dots. They go through lists and values of maps: `items.price`
+is the price of every item.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any, Literal
 from calve.schema.columns import Json
 
 Value = str | int | bool
-"""What a column may hold by which records are routed."""
+"""The types of a column by which records are routed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Of a topic that several tables share, the records that are the table's: those with one of `values` in a column.
+    """The records of a shared topic that belong to this table: those with one of `values` in a column.
 
-    others: what becomes of records whose value no table names, null among them; of all tables just one does not leave them out.
-    named: what all these tables name; with `leave_out` nothing, since who leaves all others out need not know it.
+    others: what happens to records whose value no table names, or null; exactly one of the tables does not leave them out.
+    named: the values of all these tables; not needed with `leave_out`.
     """
 
     column: str
@@ -35,10 +35,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Flatten:
-    """Structs become columns, named by their path with `separator` for the dots.
+    """Structs become columns, named by their path with `separator` instead of dots.
 
-    explode: path of a list, of whose items each makes a row. maps: path of a map -> its keys that become columns; the map keeps
-    the others.
+    explode: path of a list; each item becomes a row. maps: path of a map -> its keys that become columns; the map keeps the
+    others.
     """
 
     separator: str = "_"
@@ -49,8 +49,8 @@ class Flatten:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column that `flatten` makes of what is at a path of structs: as it is, of a map the value of `key`, or the map `without`
-    keys. shown: the field as messages call it.
+    """A column that `flatten` makes from a path of structs: the value, a map's value of `key`, or the map `without` keys.
+    shown: the field's name in messages.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Records for which the condition, a Spark SQL expression, is not true make no row."""
+    """Only records for which the condition, a Spark SQL expression, is true become rows."""
 
     condition: str
     kind: Literal["filter"] = "filter"
@@ -70,7 +70,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """One `SELECT ... FROM source [WHERE ...]` of Spark SQL, computed for each record alone."""
+    """One `SELECT ... FROM source [WHERE ...]` of Spark SQL, computed per record."""
 
     query: str
     kind: Literal["sql"] = "sql"
@@ -78,7 +78,7 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Columns of another table of the lake, of its row that has the same key.
+    """Columns from another table of the lake, from the row with the same key.
 
     on: column of the record -> column of the other table. columns: new column -> column of the other table.
     """
@@ -90,14 +90,14 @@ class Lookup:
     kind: Literal["lookup"] = "lookup"
 
     def full_name(self, database: str) -> str:
-        """The other table with its database: this one where the step names none."""
+        """The other table with its database; by default this table's."""
         return self.table if "." in self.table else f"{database}.{self.table}"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a value is masked. `argument`: of `partial` the characters that stay, or `domain`; of `generalise` `year`, `month` or
-    the width of a band.
+    """How a value is masked. `argument`: of `partial` the number of characters to keep, or `domain`; of `generalise` `year`,
+    `month` or the width of a range.
     """
 
     how: Literal["drop", "null", "hash", "partial", "generalise", "keep"]
@@ -106,9 +106,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Personal data of a record. fields: by path. tags: by a tag that the schema gives a field; `fields` count first.
+    """Masking of a record. fields: by path. tags: by a tag of the schema; `fields` take precedence.
 
-    key, headers: what becomes of `_kafka.key` and of the headers' values, which may hold the same data as they were received.
+    key, headers: what happens to `_kafka.key` and to header values, which may hold the same data in the clear.
     """
 
     fields: dict[str, Rule] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Mask:
 
     @property
     def masks(self) -> bool:
-        """False where it only says `keep`: somebody has looked at these fields, and nothing is masked."""
+        """False if all rules are `keep`: the fields were reviewed, and nothing is masked."""
         rules = (*self.fields.values(), *self.tags.values())
         return {self.key, self.headers, *(each.how for each in rules)} != {"keep"}
 
@@ -128,21 +128,18 @@ Step = Route | Flatten | Filter | Sql | Lookup | Mask
 
 
 def ways_to(path: str) -> list[str]:
-    """The paths of the fields that a field is in, from the column on, and its own."""
+    """The paths of a field and of the fields that contain it, from the column on."""
     names = path.split(".")
     return [".".join(names[:length]) for length in range(1, len(names) + 1)]
 
 
 def names_behind(steps: Iterable[Step], path: str) -> set[str]:
-    """What a field of the records may be called behind these steps: its path, or what `flatten` makes of it."""
+    """The possible names of a field after these steps: its path, or the columns that `flatten` makes of it."""
     return {path, *(path.replace(".", each.separator) for each in steps if isinstance(each, Flatten))}
 
 
 def is_masked(steps: Iterable[Step], path: str, tags: Iterable[str] = ()) -> bool:
-    """Whether the step `mask` has a rule for a field of the records: by its path, by that of a field that it is in, or by a tag.
-
-    `keep` is a rule, too.
-    """
+    """Whether `mask` has a rule for a field: by its path, a containing field's path, or a tag. `keep` is a rule too."""
     before: list[Step] = []
     for each in steps:
         if isinstance(each, Mask):
@@ -154,14 +151,14 @@ def is_masked(steps: Iterable[Step], path: str, tags: Iterable[str] = ()) -> boo
 
 
 def masked_columns(steps: Sequence[Step], tags: Mapping[str, Sequence[str]]) -> set[str]:
-    """What the fields that the step `mask` has a rule for may be called behind the steps."""
+    """The possible names, after the steps, of the fields with a rule of `mask`."""
     ruled = {path for each in steps if isinstance(each, Mask) for path in each.fields}
     ruled |= {path for path, found in tags.items() if is_masked(steps, path, found)}
     return {name for path in ruled for name in names_behind(steps, path)}
 
 
 def step(raw: dict[str, Any]) -> Step:
-    """A step out of what `dataclasses.asdict` made of it."""
+    """A step from the output of `dataclasses.asdict`."""
     match raw["kind"]:
         case "route":
             return Route(**(raw | {part: tuple(raw[part]) for part in ("values", "named")}))
@@ -179,32 +176,30 @@ def step(raw: dict[str, Any]) -> Step:
 
 NOTE = "steps"
 LOOKED_UP = "lookup:"
-"""Stands before a table, `database.table`, where a round notes the snapshot of it that rows were looked up in."""
+"""Prefix of a table, `database.table`, in a round's note of the snapshot that its lookups read."""
 
 
 def noted(steps: Sequence[Step], records: Json, tags: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """What a round notes under `NOTE` of how its rows were made: a digest of the steps, and of the names, types and tags of what
-    they were run on; nothing where there are no steps.
-    """
+    """The value of `NOTE` in a round: a digest of the steps and of the names, types and tags of their input; empty if none."""
     if not steps:
         return {}
-    told = (
-        [[each.kind, _told(each), *_order(each)] for each in steps],
+    described = (
+        [[each.kind, _without_defaults(each), *_order(each)] for each in steps],
         _names(records),
         {p: list(t) for p, t in tags.items()},
     )
-    return {NOTE: hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]}
+    return {NOTE: hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]}
 
 
 def _order(step: Step) -> list[str]:
-    """Of several tags the first counts; in all other mappings the order says nothing."""
+    """The order of tags decides; the order of other mappings does not matter."""
     return list(step.tags) if isinstance(step, Mask) and len(step.tags) > 1 else []
 
 
-def _told(value: Any) -> Any:
+def _without_defaults(value: Any) -> Any:
     """A value without what is as it is by default: a setting that a release adds changes no digest."""
     if isinstance(value, Mapping):
-        return {name: _told(each) for name, each in value.items()}
+        return {name: _without_defaults(each) for name, each in value.items()}
     if not is_dataclass(value):
         return value
     own = {each.name: getattr(value, each.name) for each in fields(value)}
@@ -212,7 +207,7 @@ def _told(value: Any) -> Any:
         each.name: each.default if each.default_factory is MISSING else each.default_factory()
         for each in fields(value)
     }
-    return {name: _told(each) for name, each in own.items() if each != by_default[name]}
+    return {name: _without_defaults(each) for name, each in own.items() if each != by_default[name]}
 
 
 def _names(kind: Json) -> Json:

@@ -1,7 +1,7 @@
-"""Topics by regular expression: which of a cluster's topics an entry of calve.yaml keeps, and what their tables are named.
+"""Topics by regular expression: which topics of a cluster an entry of calve.yaml keeps, and the names of their tables.
 
-Whoever lists topics asks `expand`: the job while it runs, and the commands. It decides by names alone, but for two topics that
-make one table: there the table itself says which of them it has been kept from.
+`expand` decides by names alone, for the job and for the commands. Only if two topics have the same table name, the table says
+which topic it has.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _OF_ONE_LANGUAGE = re.compile(r"\(\?(P|\(|#|<(?![=!]))")
 _LITERAL = re.compile(r"[A-Za-z0-9_-]|\\[.-]")
 
 Keeper = Callable[[str], str | None]
-"""The topic that the table of a name has been kept from; None where there is no such table."""
+"""The topic of the table with a name; None if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotKept:
-    """A topic that an entry matches, and why it is no table."""
+    """A matching topic that has no table, and the reason."""
 
     topic: str
     entry: str
@@ -36,7 +36,7 @@ class NotKept:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What the patterns of a job make of the topics that are there."""
+    """The tables of a job's patterns."""
 
     tables: tuple[Table, ...] = ()
     not_kept: tuple[NotKept, ...] = ()
@@ -45,8 +45,8 @@ class Expansion:
 def expand(job: Job, topics: Iterable[str], keeper: Keeper) -> Expansion:
     """The tables of the job's patterns, by topic.
 
-    A topic that an entry names is that entry's, and never a pattern's; of several patterns that match, the first one of
-    calve.yaml has it. Topics of Kafka, of the registry, and those that the deployment emits to, are nobody's.
+    A topic that an entry names belongs to that entry, never to a pattern. Of several matching patterns, the first in calve.yaml
+    has it. Internal topics of Kafka and the registry, and output topics, have no table.
     """
     patterns = {each.name: each for each in job.patterns}
     tables, problems = [], []
@@ -104,7 +104,7 @@ def _decided(
 
 
 def table_name(pattern: str, match: re.Match[str]) -> str:
-    """The name of the table of a topic; it need not be one that a table may have."""
+    """The table name for a topic; it may be invalid."""
 
     def filled(place: re.Match[str]) -> str:
         group = 0 if place[1] == "topic" else int(place[1])
@@ -114,12 +114,12 @@ def table_name(pattern: str, match: re.Match[str]) -> str:
 
 
 def name_pattern(name: str) -> str:
-    """An expression for the names of the tables that a name with placeholders may become."""
+    """An expression for the table names that a name with placeholders can make."""
     return PLACEHOLDER.sub("[a-z0-9_]*", name)
 
 
 def expression_problem(text: str) -> str | None:
-    """Why `text` can be no expression that Java and Python read alike, or None where it can."""
+    """Why `text` is not an expression that Java and Python read alike; None if it is."""
     if found := _OF_ONE_LANGUAGE.search(re.sub(r"\\.", "", text)):
         return f'"{text}" has "{found[0]}", which Java and Python do not read alike'
     try:
@@ -132,7 +132,7 @@ def expression_problem(text: str) -> str | None:
 
 
 def naming_problem(name: str, groups: int | None = None) -> str | None:
-    """Why `name` can name no tables of an expression with so many groups (None: not known), or None where it can."""
+    """Why `name` cannot name tables of an expression with so many groups (None: unknown); None if it can."""
     plain = PLACEHOLDER.sub("x", name)
     if plain == name or table_problem(plain):
         return f'"{name}" names no tables: use a-z, 0-9, _ and at least one of {{topic}}, {{1}}, {{2}}'
@@ -143,7 +143,7 @@ def naming_problem(name: str, groups: int | None = None) -> str | None:
 
 
 def literal_prefix(expression: str) -> str:
-    """What the name of every topic that the expression matches begins with, as far as that is plain to see."""
+    """The prefix of every topic that the expression matches, as far as it is literal."""
     if _has_alternatives(expression):
         return ""
     letters: list[str] = []
@@ -157,7 +157,7 @@ def literal_prefix(expression: str) -> str:
 
 
 def _has_alternatives(expression: str) -> bool:
-    """Whether a `|` stands outside of all groups."""
+    """Whether a `|` is outside all groups."""
     plain = re.sub(r"\[[^\]]*\]", "", re.sub(r"\\.", "", expression))
     while (shorter := re.sub(r"\([^()]*\)", "", plain)) != plain:
         plain = shorter

@@ -11,13 +11,11 @@ from calve.decoding.field_quarantine import leaves as leaves_of
 from calve.decoding.field_quarantine import only
 from calve.decoding.formats import FIELDS, FORMATS, REGISTERED, Top, columns, writer
 from calve.errors import Suspended
-from calve.schema.columns import Json, struct
+from calve.schema.columns import Json, struct, tags_of
 from calve.schema.evolution import Change, SchemaProblem, plain
 from calve.schema.lineage import Fit, Proposal, comments, fit, propose, settle
-from calve.schema.protobuf.numbers import with_former_names
-from calve.schema.registered import Schema
-from calve.schema.tags import tags_of
-from calve.schema.wire import CONFLUENT, Wire
+from calve.schema.protobuf.columns import with_former_names
+from calve.schema.wire import CONFLUENT, Schema, Wire
 from calve.schema.writers import ProtobufWriter, Writer
 
 
@@ -91,7 +89,7 @@ def evolution(
 
 
 def tags(table: Json, versions: Sequence[Schema], top: Top = FIELDS) -> dict[str, tuple[str, ...]]:
-    """The tags of a table's fields by path (`calve.schema.tags`): of all versions that fit, under the newest names."""
+    """The tags of a table's fields by path (`calve.schema.columns`): of all versions that fit, under the newest names."""
     return tags_of(*(each.named for _, each in _fits(table, versions, top) if each.named is not None))
 
 

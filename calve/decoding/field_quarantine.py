@@ -11,8 +11,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from calve.config.steps import Step, is_masked
-from calve.schema.columns import Json
-from calve.schema.evolution import join
+from calve.schema.columns import Json, join
 from calve.table.summary import FIELDS
 
 

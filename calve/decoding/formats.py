@@ -6,22 +6,20 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from calve.registry.declared import NO_ID
+from calve.registry.registry import NO_ID
 from calve.schema import avro, json_schema
 from calve.schema.avro import with_definitions
 from calve.schema.avro_reader import framed, resolution, unframed
 from calve.schema.change_events import JSON_TYPES, read_as, row_of, with_logical_types
 from calve.schema.columns import Json, field, struct
-from calve.schema.connect_schema import PAYLOAD, as_json_schema, is_connect_schema
 from calve.schema.evolution import Rule, SchemaProblem
-from calve.schema.json_scalars import CONNECT_TYPES
+from calve.schema.json_scalars import CONNECT_TYPES, PAYLOAD, as_json_schema, is_connect_schema
 from calve.schema.protobuf.columns import columns_of
-from calve.schema.protobuf.linking import has_message, load, message_of, messages
+from calve.schema.protobuf.descriptor import message_indexes, message_places
+from calve.schema.protobuf.files import has_message, load, message_of, messages
 from calve.schema.protobuf.model import File
 from calve.schema.protobuf.reading import plan
-from calve.schema.protobuf.wire import message_indexes, message_places
-from calve.schema.registered import Schema
-from calve.schema.wire import Wire
+from calve.schema.wire import Schema, Wire
 from calve.schema.writers import (
     AvroWriter,
     JsonWriter,

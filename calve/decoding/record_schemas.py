@@ -26,13 +26,11 @@ from calve.decoding.decode_plan import (
 from calve.decoding.field_quarantine import leaves as leaves_of
 from calve.decoding.formats import Top, concerns
 from calve.errors import Retryable, Suspended
-from calve.registry.declared import FRAMED, Declared, identity
-from calve.registry.registry import Registry
+from calve.registry.registry import FRAMED, Declared, Registry, identity
 from calve.schema.columns import CHANGE, Json, struct
 from calve.schema.evolution import Change, Rule
 from calve.schema.lineage import Proposal
-from calve.schema.registered import Schema
-from calve.schema.wire import BARE, Wire
+from calve.schema.wire import BARE, Schema, Wire
 
 LISTED_FOR_S = 60.0
 """A pattern's subjects are asked for again after this time, or when a record names a schema that is not known."""
@@ -267,7 +265,7 @@ class RecordSchemas:
         return {path: own for path, own in found.items() if path in held}
 
     def read_with(self, versions: Versions) -> dict[str, str]:
-        """What values and keys are read with: `calve.registry.declared.identity` of the only schema, or `FRAMED`.
+        """What values and keys are read with: `calve.registry.registry.identity` of the only schema, or `FRAMED`.
 
         Values that are framed are left out, and keys that make no column.
         """

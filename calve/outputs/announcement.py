@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.names import TableName
 from calve.table.protocol import Commit
 from calve.table.summary import ANNOUNCED, COUNTS, has_ledger, ledger_of, metrics_of, round_of

@@ -15,8 +15,7 @@ from calve import http_client
 from calve.config import job
 from calve.errors import ConfigError, Fatal, Retryable, Suspended
 from calve.http_client import Tokens
-from calve.schema.registered import Schema
-from calve.schema.wire import CONFLUENT, Wire
+from calve.schema.wire import CONFLUENT, Schema, Wire
 from calve.secrets import HeldSecret, read_secret, value_of
 
 JSON_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -24,9 +23,9 @@ NOT_FOUND_CODES = {40401, 40402, 40403}
 
 
 class ConfluentRegistry:
-    """`calve.registry.registry.Registry` over Confluent's REST interface.
+    """`calve.registry.registry.Registry` with Confluent's REST interface.
 
-    secret: `username` and `password` of basic authentication. tokens: bearer tokens in their place.
+    secret: `username` and `password` of basic authentication. tokens: bearer tokens instead.
     headers: sent with every request.
     """
 
@@ -76,10 +75,10 @@ class ConfluentRegistry:
         return sorted({str(each["subject"]) for each in found})
 
     def register(self, subject: str, text: str, kind: str) -> int:
-        """The id of a schema (`AVRO`, `JSON`) in a subject, which gets it as its next version unless it has it already.
+        """The id of a schema (`AVRO`, `JSON`) in a subject. If the subject lacks it, it becomes the next version.
 
         Raises:
-            Suspended: `schema_refused`: the registry does not allow it beside the versions that there are.
+            Suspended: `schema_refused`: the registry finds it incompatible with existing versions.
         """
         key = subject, text
         if key not in self._registered:
@@ -112,7 +111,7 @@ class ConfluentRegistry:
         return Schema(schema_id, found["schema"], found.get("schemaType", "AVRO"), references)
 
     def _collect(self, wanted: Any, found: dict[str, str], inside: tuple[str, ...]) -> None:
-        """Put the texts of references into `found`; one that the registry does not have is left out, and so not resolved."""
+        """Add the texts of references to `found`. A missing one is left out, and so not resolved."""
         for each in wanted:
             name, subject = each["name"], urllib.parse.quote(each["subject"], safe="")
             path = f"/subjects/{subject}/versions/{int(each['version'])}"
@@ -123,8 +122,8 @@ class ConfluentRegistry:
                 found[name] = schema["schema"]
 
     def _get(self, path: str, body: bytes | None = None) -> Any:
-        """What the registry says; None where it has no such thing. A token that it refuses is renewed once; a password is for a
-        while after it was changed no reason to give up.
+        """The registry's answer; None if there is none. A refused token is renewed once, a refused password retried for a while
+        after a change.
         """
         if self._tokens is None:
             headers = _basic(self._secret) if self._secret else {}
@@ -166,7 +165,7 @@ class ConfluentRegistry:
 
 
 def open_confluent(settings: job.Registry) -> ConfluentRegistry:
-    """The registry of a configuration.
+    """The configured registry.
 
     Raises:
         ConfigError, Retryable: as `read_secret`. Fatal: the url is neither http nor https.
@@ -220,7 +219,7 @@ def _tls(settings: job.Registry) -> ssl.SSLContext:
 
 
 def _error_code(answer: http_client.Answer) -> int | None:
-    """The registry's own code: a 404 without one is a proxy or a wrong url, not an absent schema."""
+    """The registry's own code: a 404 without one comes from a proxy or a wrong url."""
     try:
         code = answer.json().get("error_code")
     except (Retryable, AttributeError):

@@ -1,7 +1,6 @@
 """The AWS Glue Schema Registry: a schema's name is the subject, a version's UUID is the id.
 
-Only `GetSchema`, `GetSchemaVersion` and `ListSchemas` are asked. boto3 finds credentials, endpoint and proxy as in every other
-client of AWS.
+Only `GetSchema`, `GetSchemaVersion` and `ListSchemas` are called. boto3 finds credentials, endpoint and proxy as usual.
 """
 
 from __future__ import annotations
@@ -13,15 +12,14 @@ from uuid import UUID
 
 from calve.config.job import PartName
 from calve.errors import Fatal, Retryable
-from calve.schema.registered import Schema
-from calve.schema.wire import GLUE, Wire
+from calve.schema.wire import GLUE, Schema, Wire
 from calve.secrets import DENIED
 
 READABLE = {"AVAILABLE", "DELETING"}
 
 
 class GlueRegistry:
-    """`calve.registry.registry.Registry` over the API of AWS."""
+    """`calve.registry.registry.Registry` with the API of AWS."""
 
     wire: Wire = GLUE
 
@@ -34,7 +32,7 @@ class GlueRegistry:
         self._lock = threading.RLock()
 
     def default_subject(self, topic: str, part: PartName = "value") -> str:
-        """AWS's serializers tell keys and values apart by nothing, so that tables name the schemas of keys themselves."""
+        """AWS's serializers do not distinguish keys and values, so tables must name the schemas of keys."""
         return topic
 
     def by_id(self, schema_id: int) -> Schema | None:
@@ -66,7 +64,7 @@ class GlueRegistry:
                 del self._versions[key]
 
     def _look_up(self, schema_id: int) -> tuple[Schema, str] | None:
-        """A schema and its name; a version's id alone may also be of another registry, whose schemas are none of ours."""
+        """A schema and its name. A version id may also belong to another registry, whose schemas are ignored."""
         if schema_id not in self._by_id:
             found = self._ask("get_schema_version", SchemaVersionId=str(UUID(int=schema_id)))
             if found is None or found["Status"] not in READABLE:
@@ -78,7 +76,7 @@ class GlueRegistry:
         return self._by_id[schema_id]
 
     def _version(self, subject: str, number: int) -> Schema | None:
-        """A version by its number; numbers are not used again, so an absent one was deleted, or never became a version."""
+        """A version by its number. Numbers are not reused, so an absent one was deleted, or never became a version."""
         if (subject, number) not in self._versions:
             found = self._ask(
                 "get_schema_version",
@@ -108,7 +106,7 @@ class GlueRegistry:
         return {"RegistryName": self._name, "SchemaName": subject}
 
     def _ask(self, operation: str, **arguments: Any) -> Any:
-        """The answer of AWS; None where it has no such thing."""
+        """The answer of AWS; None if there is none."""
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
         where = f"the AWS Glue Schema Registry in {self._region}"

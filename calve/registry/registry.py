@@ -1,57 +1,99 @@
-"""Schema registries: what calve asks of one, whoever serves it.
+"""Schema registries behind one interface, and the schema of a table that no registry describes.
 
-An id that the registry does not know is data (a reject); a registry that does not answer is a system that is down
-(`Retryable`). Schemas never change once they have an id, so ids are cached for ever; absences and subjects are not.
+An unknown schema id is data (a dead letter). A registry that does not answer is a system that is down (`Retryable`). A schema id
+never changes its schema, so ids are cached without limit; absences and subjects are not.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from calve.config import job
+from calve.config.job import Source
 from calve.errors import ConfigError
-from calve.schema.registered import Schema
-from calve.schema.wire import Wire
+from calve.schema.wire import Schema, Wire
+
+NO_ID = 0
+"""Instead of an id, without a registry."""
+FRAMED = "framed"
+"""Instead of an `identity`, if each record names its schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Instead of `calve.decoding.record_schemas.Subjects`: one version, which no record names."""
+
+    source: Source
+
+    @property
+    def title(self) -> str:
+        return f"the {self.source.format} schema of calve.yaml"
+
+    @property
+    def foreign(self) -> list[Schema]:
+        return []
+
+    @property
+    def shared(self) -> bool:
+        return False
+
+    def listed(self) -> list[Schema]:
+        return self.versions()
+
+    def versions(self) -> list[Schema]:
+        return [Schema(NO_ID, self.source.schema or "", self.source.format.upper())]
+
+    def learn(self, ids: Iterable[int]) -> bool:
+        return False
+
+
+def identity(version: Schema) -> str:
+    """A name for a schema without frames: its registry id, or a digest of its text."""
+    digest = hashlib.sha256(f"{version.type} {version.text}".encode()).hexdigest()[:16]
+    return str(version.id or f"sha256:{digest}")
 
 
 class Registry(Protocol):
-    """Reads schemas; safe to share between threads.
+    """Reads schemas; thread-safe.
 
-    Every method raises `Retryable` where the registry does not answer, and `Fatal` where it refuses the credentials.
+    Every method raises `Retryable` if the registry does not answer, and `Fatal` if it refuses the credentials.
     """
 
     @property
     def wire(self) -> Wire:
-        """How values name its schemas."""
+        """The wire format of its values."""
         ...
 
     def default_subject(self, topic: str, part: job.PartName = "value") -> str:
-        """The subject of a topic's values, or keys, that producers use where they are not told another."""
+        """The default subject of producers for a topic's values or keys."""
         ...
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """The schema of an id, or None where the registry has none."""
+        """The schema of an id; None if it is unknown."""
         ...
 
     def versions(self, subject: str) -> list[Schema]:
-        """Every version of a subject, oldest first; empty where the subject does not exist."""
+        """Every version of a subject, oldest first; empty if the subject does not exist."""
         ...
 
     def subjects(self) -> list[str]:
-        """The names of all subjects, in order."""
+        """The names of all subjects, sorted."""
         ...
 
     def subjects_of(self, schema_id: int) -> list[str]:
-        """The subjects that have a version with this schema, or had one, as far as the registry remembers."""
+        """The subjects that have or had a version with this schema, as far as the registry remembers."""
         ...
 
     def forget(self, subject: str) -> None:
-        """Drop what is cached of a subject: one that was deleted and made again has other ids for the same versions."""
+        """Clear the cache of a subject: one that was deleted and created again has other ids."""
         ...
 
 
 def open_registry(settings: job.AnyRegistry | None) -> Registry:
-    """The registry of a configuration, with the credentials that its secrets hold.
+    """The configured registry, with the credentials of its secrets.
 
     Raises:
         ConfigError: there is none. ConfigError, Retryable: as `read_secret`. Fatal: the url is neither http nor https.

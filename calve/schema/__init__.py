@@ -1,1 +1,1 @@
-"""Schemas as table columns: Avro, JSON Schema and Protobuf, and how a table's columns follow them. No registry, no table."""
+"""Schemas as table columns: Avro, JSON Schema and Protobuf, and the evolution of a table's columns. No registry, no table."""

@@ -1,8 +1,8 @@
 """Avro schemas as table columns.
 
-Sources: Avro 1.12 specification (schema resolution, logical types), Iceberg's type list, and the mapping that Confluent's
-public converters apply. Two choices are calve's own: every column is optional, so that no later schema needs a rewrite, and
-a row holds what its writer wrote: a field the writer does not have is null, never a default from another schema version.
+Sources: Avro 1.12 specification (schema resolution, logical types), Iceberg's types, and Confluent's public converters. Two
+choices are calve's own. Every column is optional, so that no later schema needs a rewrite. A row holds what its writer wrote: a
+field that the writer lacks is null, never a default of another schema version.
 """
 
 from __future__ import annotations
@@ -13,9 +13,19 @@ from collections.abc import Mapping, Sequence
 
 from calve.names import SYSTEM_COLUMN
 from calve.schema.change_events import AVRO_UNITS, MILLIS, MOMENT
-from calve.schema.columns import Json, field, list_of, map_of, struct, with_unit
-from calve.schema.evolution import Rule, SchemaProblem, column_name, join
-from calve.schema.tags import TAGS, listed, with_tags
+from calve.schema.columns import (
+    TAGS,
+    Json,
+    field,
+    join,
+    list_of,
+    listed,
+    map_of,
+    struct,
+    with_tags,
+    with_unit,
+)
+from calve.schema.evolution import Rule, SchemaProblem, column_name
 
 PRIMITIVES = {
     "boolean": "boolean",
@@ -43,9 +53,9 @@ UNITS = {
     ("long", "local-timestamp-nanos"): "nanoseconds since 1970-01-01, local time",
     ("fixed", "duration"): "months, days and milliseconds: three unsigned little-endian integers of 4 bytes",
 } | AVRO_UNITS
-"""Logical types that no column of Spark and Iceberg holds exactly: they stay the numbers and bytes that they are."""
+"""Logical types without an exact type in Spark and Iceberg: they stay numbers and bytes."""
 KEY_TYPES = {"boolean", "int", "long", "bytes", "string", "enum", "fixed"}
-"""Keys of a map that is written as a list of entries. Floating-point keys would be compared: 0.0 and -0.0 are one key."""
+"""Key types of a map that is written as a list of entries. Not floating point: 0.0 and -0.0 are one key."""
 SYMBOL = re.compile(r"[^\W\d]\w*")
 ALWAYS_NULL = "a field that is always null has no column type"
 MAX_DEPTH = 32
@@ -53,11 +63,11 @@ MAX_FIELDS = 10_000
 
 
 def expand(text: str) -> Json:
-    """A registered schema as JSON with every reference to a named type replaced by its definition.
+    """A registered schema as JSON, with every reference to a named type replaced by its definition.
 
     Raises:
-        SchemaProblem: recursive types, which have no table form, references to types that are not defined, and JSON that
-            is no Avro schema: some registries call every version of a subject AVRO, whatever it is.
+        SchemaProblem: recursive types (a table cannot hold them), undefined references, or JSON that is not an Avro schema: some
+            registries call every version AVRO.
     """
     try:
         schema = _expand(json.loads(text), {}, (), "", "")
@@ -72,7 +82,7 @@ def expand(text: str) -> Json:
 
 
 def _count(node: Json, known: dict[int, int]) -> int:
-    """Fields at any depth. A record that is used again counts again, and is looked at once: each use may hold many."""
+    """Fields at any depth. A record counts at each use but is visited once, as there may be many uses."""
     if isinstance(node, list):
         return sum(_count(each, known) for each in node)
     if isinstance(node, str):
@@ -146,7 +156,7 @@ def columns_of(schema: Json) -> Json:
     """The table columns of an expanded schema, as an Iceberg struct in JSON form without field ids.
 
     Raises:
-        SchemaProblem: the schema is no record, or a part of it has no column type.
+        SchemaProblem: the schema is not a record, or a part of it has no column type.
     """
     if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
         raise SchemaProblem(
@@ -164,7 +174,7 @@ def column_type(node: Json, path: str) -> Json:
     """The column type of an expanded type. The fields of its structs are optional and may have `aliases` and `tags`.
 
     Raises:
-        SchemaProblem: no column holds its values.
+        SchemaProblem: no column type holds its values.
     """
     if isinstance(node, list):
         return _union_type(node, path)
@@ -196,10 +206,10 @@ def _array_type(node: Json, path: str) -> Json:
 
 
 def is_map(array: Json) -> bool:
-    """True for an array of entries of a map, as converters write maps whose keys are no strings.
+    """True for an array of map entries, as converters write maps whose keys are not strings.
 
-    An entry is a record of `key` and `value`, called MapEntry where the array has no `logicalType` map. Where a key may be null
-    or is nested, the entries stay a list.
+    An entry is a record of `key` and `value`, named MapEntry if the array has no `logicalType` map. If a key may be null or is
+    nested, the entries stay a list.
     """
     entry = array["items"]
     if not isinstance(entry, dict) or entry["type"] != "record":
@@ -214,19 +224,19 @@ def is_map(array: Json) -> bool:
 
 
 def branches(union: Sequence[Json]) -> list[Json]:
-    """The types of a union but for null."""
+    """The types of a union without null."""
     return [
         each for each in union if each != "null" and not (isinstance(each, dict) and each["type"] == "null")
     ]
 
 
 def branch_names(union: Sequence[Json], path: str) -> list[str]:
-    """The field of the struct that a union of several types becomes, for each of its `branches`.
+    """The field names of the struct that a union of several types becomes, one for each of its `branches`.
 
-    It is the type's name without namespace or, where two are alike, with it and dots as underscores.
+    The name is the type's name without namespace; if two are equal, with it, and dots become underscores.
 
     Raises:
-        SchemaProblem: two fields would have one name.
+        SchemaProblem: two fields have the same name.
     """
     names = [short_name(each) for each in branches(union)]
     folded = [name.lower() for name in names]
@@ -240,7 +250,7 @@ def branch_names(union: Sequence[Json], path: str) -> list[str]:
 
 
 def full_name(node: Json) -> str:
-    """The name of an expanded type: a named type's own, with its namespace, or the kind of type."""
+    """The name of an expanded type: a named type's full name, or the kind of type."""
     return str(node if isinstance(node, str) else node.get("name", node["type"]))
 
 
@@ -289,7 +299,7 @@ def _tags(each: Json) -> list[str]:
 
 
 def _doc(doc: str | None, kind: Json) -> str | None:
-    """A column's comment: the field's own, and the unit where the column's type does not say it."""
+    """A column's comment: the field's own, and the unit if the column's type does not have it."""
     if isinstance(kind, list):
         kind = found[0] if len(found := branches(kind)) == 1 else "null"
     unit = UNITS.get((kind["type"], str(kind.get("logicalType")))) if isinstance(kind, dict) else None
@@ -311,12 +321,12 @@ def _decimal_type(node: Json, path: str) -> str:
 
 
 def with_definitions(text: str, references: Mapping[str, str]) -> str:
-    """A schema with each type that it refers to defined where it is named first, since Avro knows no other way.
+    """A schema with each referenced type defined at its first use, as Avro requires.
 
     `references`: each after those that it needs itself.
 
     Raises:
-        ValueError: a text is no JSON.
+        ValueError: a text is not JSON.
     """
     written = _Written()
     for each in references.values():
@@ -330,7 +340,7 @@ class _Written:
         self.defined: set[str] = set()
 
     def know(self, schema: Json) -> None:
-        """Note every named type of a referenced schema."""
+        """Register every named type of a referenced schema."""
         if isinstance(schema, list):
             for each in schema:
                 self.know(each)
@@ -371,7 +381,7 @@ class _Written:
 
 
 def _full_name(node: Json, space: str) -> tuple[str, str]:
-    """The full name of a named type and the namespace that holds inside it."""
+    """The full name of a named type, and the namespace inside it."""
     name = node["name"]
     if "." in name:
         return name, name.rpartition(".")[0]

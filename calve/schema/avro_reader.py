@@ -1,8 +1,7 @@
-"""The Avro schemas that a writer's bytes are read with, so that they come out as a table's columns; and the frame around them.
+"""The Avro reader schemas that turn a writer's bytes into a table's columns; and the frame around the bytes.
 
-The writer's schema is written anew: with every named type under a name of its own, and every field under the name of the column
-that it fills. The bytes do not know names. So both schemas agree by construction, whatever was renamed, used twice, or is named
-as Avro's Java would refuse to.
+The writer's schema is renamed: every named type gets a unique name, and every field the name of its column. Avro's bytes contain
+no names. So both schemas agree by construction, even after renames, reuse, or names that Avro's Java refuses.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from itertools import count
 
 from calve.schema.avro import branch_names, branches, column_type, is_map
 from calve.schema.change_events import MILLIS
-from calve.schema.columns import Json, decimal_digits
-from calve.schema.evolution import Rule, SchemaProblem, join, show, widens
+from calve.schema.columns import Json, decimal_digits, join
+from calve.schema.evolution import Rule, SchemaProblem, show, widens
 
 FLOATS, INTEGERS = {"float", "double"}, {"int", "long"}
 SPARK_LOGICAL = {"date": ("int", "date"), "timestamptz": ("long", "timestamp-micros")} | {
@@ -23,14 +22,14 @@ SPARK_LOGICAL = {"date": ("int", "date"), "timestamptz": ("long", "timestamp-mic
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The writer's schema, the reader's, and what is left to do with the value that Spark makes of them.
+    """The writer's schema, the reader's, and the conversion of the value that Spark makes of them.
 
-    `shape` is None where the value is right as it is, and otherwise one of
-    `{"cast": type}`, `{"moment": type}` (a text that says it), `{"millis": type}` (a number that does),
+    `shape` is None if the value needs no conversion, otherwise one of
+    `{"cast": type}`, `{"moment": type}` (a timestamp as text), `{"millis": type}` (a timestamp as a number),
     `{"list": shape}`, `{"map": shape}`,
     `{"struct": [[name, shape, absent]]}` (`absent`: the type of a field that is null and not in the value),
     `{"union": [[name, member, shape, type]]}` (a union as Spark has it; `member` null: the writer has no such branch) and
-    `{"entries": [shape, shape]}` (a list of key and value, to be a map).
+    `{"entries": [shape, shape]}` (a list of key and value, to become a map).
     """
 
     writer: Json
@@ -41,7 +40,7 @@ class Resolution:
 def resolution(writer: Json, table: Json) -> Resolution:
     """How to read an (expanded) writer's bytes as the table's columns, in their order.
 
-    A column may have `written`: the name by which this writer writes it, or None where it does not.
+    A column may have `written`: the name by which this writer writes it, or None if it does not.
 
     Raises:
         SchemaProblem: the writer's bytes cannot be read as this table's columns.
@@ -120,9 +119,9 @@ class _Resolver:
         return self._union(writer, made, {"union": shape})
 
     def _union(self, writer: list[Json], made: list[Resolution], shape: Json | None) -> Resolution:
-        """Both unions, in the writer's order, with null where it was.
+        """Both unions, in the writer's order, with null at its place.
 
-        Spark reads a union of two numbers as the wider one: a third type, which no writer writes, keeps them apart.
+        Spark reads a union of two numbers as the wider one. A third type, which no writer writes, prevents that.
         """
         writers, readers = (iter(each.writer for each in made), iter(each.reader for each in made))
         nulls = [len(branches([each])) == 0 for each in writer]
@@ -147,7 +146,7 @@ class _Resolver:
         raise _mismatch(f"a {column['type']}", f"a {node['type']}", path)
 
     def entries(self, node: Json, column: Json, path: str) -> Resolution:
-        """A map written as a list of entries. With texts as keys, key first, its bytes are those of Avro's own map."""
+        """A map written as a list of entries. With string keys, key first, its bytes are those of Avro's map."""
         first, last = node["items"]["fields"]
         kinds = {each["name"]: each["type"] for each in (first, last)}
         value = self.type(kinds["value"], column["value"], f"{path}{{}}")
@@ -181,7 +180,7 @@ class _Resolver:
         return self.cast(node, column, path)
 
     def cast(self, node: Json, column: Json, path: str) -> Resolution:
-        """A type without fields as it is, and a cast where the column is wider."""
+        """A type without fields; with a cast if the column is wider."""
         own = column_type(node, path)
         if own != column and not widens(own, column):
             raise _mismatch(show(column), show(own), path)
@@ -193,7 +192,7 @@ class _Resolver:
         return Resolution(written, _logical(written, node, own), {"cast": column} if own != column else None)
 
     def copy(self, node: Json) -> Json:
-        """The type under names of its own, with nothing but what its bytes mean."""
+        """The type with new names, and only with what its bytes need."""
         if isinstance(node, list):
             return [self.copy(each) for each in node]
         if isinstance(node, str):
@@ -214,7 +213,7 @@ class _Resolver:
                 return kind
 
     def absent(self, column: Json) -> Json | None:
-        """An Avro type that Spark maps to this column, read as null; None where Avro has none."""
+        """An Avro type that Spark maps to this column, read as null; None if Avro has none."""
         if isinstance(column, str):
             return _absent_primitive(column)
         match column["type"]:
@@ -243,7 +242,7 @@ def _by_written_name(struct: Json) -> dict[str, Json]:
 
 
 def _logical(written: Json, node: Json, own: str) -> Json:
-    """The type for reading: with a logical type only where Spark is to make one of it."""
+    """The type for reading, with a logical type only if Spark should use it."""
     if digits := decimal_digits(own):
         precision, scale = digits
         kind = written if isinstance(written, dict) else {"type": written}
@@ -268,7 +267,7 @@ def _mismatch(table: str, writer: str, path: str) -> SchemaProblem:
 
 
 def framed(schema: Json, size: int) -> Json:
-    """A record of the frame (`size` bytes), the value, and the 8 bytes appended by the reader (see `glue_jobs.decode.decode`)."""
+    """A record of the frame (`size` bytes), the value, and 8 bytes that the reader appends (see `glue_jobs.decode.decode`)."""
     frame = {"name": "frame", "type": {"type": "fixed", "name": "calve_frame", "size": size}}
     return {"type": "record", "name": "calve_framed", "fields": [*([frame] if size else []), *_tail(schema)]}
 

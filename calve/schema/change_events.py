@@ -1,10 +1,10 @@
-"""Debezium's change events: what of an envelope is read, which of its parts are the row, and what its types mean.
+"""Debezium's change events: the parts of an envelope that are read, those that are the row, and their types.
 
 Source: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-events; the other relational
 connectors write the same envelope: `before`, `after`, `op`, `source`.
-Source of the types: the classes of `io.debezium.time` and `io.debezium.data`. Confluent's converters write a name as
-`connect.name` of an Avro type and as `title` of a JSON Schema, beside a version, which means nothing here. Types that are not
-named here are what they are without their names.
+Source of the types: the classes of `io.debezium.time` and `io.debezium.data`. Confluent's converters write a type's name as
+`connect.name` in Avro and as `title` in JSON Schema, beside a version, which is ignored. Types not listed here are read without
+their names.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from calve.schema.json_scalars import (
 )
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""Stands for a value that an update has left alone and that the database's log does not have."""
+"""Replaces a value that an update did not change and that the database's log omits."""
 TIMES = {"ts_us": "long", "ts_ms": "long"}
-"""Fields of `source` that say when a change was made, the finer one first."""
+"""Fields of `source` with the time of a change, the finest first."""
 NUMBERS = ("int", "long")
 MONGODB = (
     "`after` is a text: so Debezium's connector for MongoDB writes a document, which has no columns. Let its transform"
@@ -35,10 +35,10 @@ MONGODB = (
 
 
 def row_of(envelope: Json) -> Json:
-    """The columns of the rows that events tell of; `envelope`: those of the whole event.
+    """The columns of the rows in events; `envelope`: the columns of the whole event.
 
     Raises:
-        SchemaProblem: it is no change event, or a field has a name that calve gives to another column.
+        SchemaProblem: not a change event, or a field has a name that calve uses.
     """
     after = _fields(envelope).get("after")
     if _fields(envelope).get("op") != "string" or after is None or not _is_struct(after):
@@ -55,12 +55,12 @@ def row_of(envelope: Json) -> Json:
 
 
 def read_as(envelope: Json, row: Json, order: Sequence[str]) -> Json:
-    """What is read of an event, alike for all schemas of a table: `op`, `before`, `after`, and of `source` what `slots` says.
+    """The part of an event that is read, the same for all schemas of a table: `op`, `before`, `after`, and `slots` of `source`.
 
-    `row`: the table's columns, as `calve.schema.lineage.Fit` has them. `order`: fields of `source`.
+    `row`: the table's columns, as in `calve.schema.lineage.Fit`. `order`: fields of `source`.
 
     Raises:
-        SchemaProblem: a field of `order` is missing, or is neither a whole number nor a text.
+        SchemaProblem: a field of `order` is missing, or is neither an integer nor a text.
     """
     parts = _fields(envelope)
     source = _fields(parts["source"]) if _is_struct(parts.get("source")) else {}
@@ -82,7 +82,7 @@ def read_as(envelope: Json, row: Json, order: Sequence[str]) -> Json:
 
 
 def slots(order: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Column that is read -> field of `source` and its type. A number and a text have a column each: versions may differ."""
+    """Column -> field of `source` and its type. Numbers and texts have separate columns, as versions may differ."""
     wanted = [*TIMES.items(), *((name, kind) for name in order for kind in ("long", "string"))]
     return {f"{name}_{kind}": (name, kind) for name, kind in wanted}
 
@@ -103,7 +103,7 @@ TIME = "io.debezium.time."
 MOMENT = f"{TIME}ZonedTimestamp"
 """A text with an offset from UTC."""
 MILLIS = f"{TIME}Timestamp"
-"""Milliseconds since 1970, local time; an infinite one is more than 64 bits of microseconds hold."""
+"""Milliseconds since 1970, local time; infinity exceeds 64 bits of microseconds."""
 UNITS = {
     ("int32", f"{TIME}Time"): "milliseconds after midnight",
     ("int64", f"{TIME}MicroTime"): "microseconds after midnight",
@@ -113,7 +113,7 @@ UNITS = {
     ("int64", f"{TIME}NanoDuration"): "nanoseconds",
     ("int32", f"{TIME}Year"): "calendar year",
 }
-"""Numbers that no column of Spark and Iceberg holds as what they are."""
+"""Numbers without an exact type in Spark and Iceberg."""
 
 AVRO = {"int32": "int", "int64": "long"}
 AVRO_UNITS = {(AVRO[kind], name): unit for (kind, name), unit in UNITS.items()}
@@ -135,11 +135,11 @@ JSON_TYPES = Named(
     UNITS | {("int32", f"{CONNECT}Time"): "milliseconds after midnight"},
     {**CONNECT_NUMBERS, "float32": "database_float", "float64": "database_double"},
 )
-"""Decimals are Base64 texts, too: so Confluent's converter registers them where it writes them so."""
+"""Decimals may be Base64 text; Confluent's converter then registers them so."""
 
 
 def with_logical_types(schema: Json) -> Json:
-    """An expanded Avro schema whose named types have the logical types that they are."""
+    """An expanded Avro schema; its named types get their logical types."""
     if isinstance(schema, list):
         return [with_logical_types(each) for each in schema]
     if isinstance(schema, str):

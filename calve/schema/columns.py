@@ -1,7 +1,6 @@
-"""Columns that calve adds: the `_kafka` struct of every table, and the dead-letter table.
+"""Columns as Iceberg types in JSON form: those that calve adds, and the tags that schemas give their fields, such as PII.
 
-Types are written in Iceberg's JSON form (https://iceberg.apache.org/spec/#appendix-c-json-serialization) without field ids;
-`with_ids` numbers them when a table is made.
+https://iceberg.apache.org/spec/#appendix-c-json-serialization, without field ids: `with_ids` numbers a new table.
 """
 
 from __future__ import annotations
@@ -36,24 +35,24 @@ REASONS = {
     "batch_too_large": "the record lies beyond the part of its batch that calve inflates: nothing of it is kept, Kafka has it",
     "corrupt_batch": "the record's batch cannot be read from some place on, though its checksum is right: nothing of it is kept",
 }
-"""Why a record is rejected: `reason` of the dead-letter table -> its `message`."""
+"""Reject reasons: `reason` of the dead-letter table -> its `message`."""
 
 UNDELIVERED = ("bad_timestamp", "record_too_large", "batch_too_large", "corrupt_batch")
-"""Reasons that no value is looked at for: the source of the engines gives them, before any other. Such a letter stays one.
+"""Reasons found by the source before a value is decoded. These dead letters cannot be redriven.
 
-bad_timestamp: more than (2**63 - 1) // 1000 milliseconds before or after 1970. The letter has the record but for its timestamp,
-which is null. record_too_large: key, value and the bytes of the headers in their record batch have together more than
-`LARGEST_RECORD`, whatever the timestamp. The letter has no value, and neither key nor headers of more than `KEPT_OF_LARGE`.
+bad_timestamp: more than (2**63 - 1) // 1000 milliseconds before or after 1970. The dead letter has the record without timestamp.
+record_too_large: key, value and header bytes in their record batch exceed `LARGEST_RECORD`, whatever the timestamp. The dead
+letter has no value, and no key or headers above `KEPT_OF_LARGE`.
 The other two: offsets without a record. Their dead letters have no timestamp, key, value or headers.
 """
 LARGEST_RECORD = 32 << 20
 KEPT_OF_LARGE = 64 << 10
 MOST_MILLIS = (2**63 - 1) // 1000
-"""The furthest timestamp, before and after 1970, that a column of microseconds holds."""
+"""The largest timestamp before and after 1970 that fits a column of microseconds."""
 
 
 def decimal_digits(kind: Json) -> tuple[int, int] | None:
-    """Precision and scale of a decimal type; None where it is another type."""
+    """Precision and scale of a decimal type; None for other types."""
     match = _DECIMAL.fullmatch(kind) if isinstance(kind, str) else None
     return (int(match[1]), int(match[2])) if match else None
 
@@ -64,7 +63,7 @@ def field(name: str, kind: Json, *, required: bool = False, doc: str | None = No
 
 
 def with_unit(doc: str | None, unit: str | None) -> str | None:
-    """A column's comment: what its schema says, and the unit where the column's type does not say it."""
+    """A column's comment: the schema's doc, and the unit if the column's type does not have it."""
     return f"{doc} ({unit})" if doc and unit else doc or unit
 
 
@@ -111,16 +110,16 @@ CHANGE = field(
     ),
     doc="the newest change of the row",
 )
-"""The column of tables whose topic is a database's changes."""
+"""The column of tables whose topic holds a database's changes."""
 
 REDRIVEN = "redriven"
-"""The column of the dead-letter table that tells the letters that came back from those that are open."""
+"""Column of the dead-letter table: whether the dead letter was redriven."""
 
 SEALED = "sealed"
-"""The column of the dead-letter table that tells the letters whose bytes are encrypted, and by which key."""
+"""Column of the dead-letter table: the key with which the bytes are encrypted, if they are."""
 
 REJECTED_AT = "rejected_at"
-"""The column of the dead-letter table by which letters grow old."""
+"""Column of the dead-letter table from which a dead letter's age counts."""
 
 DEAD_LETTERS = struct(
     field("cluster_id", "string"),
@@ -150,11 +149,11 @@ DEAD_LETTERS = struct(
     ),
 )
 LATER = (REDRIVEN, SEALED)
-"""Columns of the dead-letter table that earlier releases did not know; null there."""
+"""Columns of the dead-letter table that earlier releases lack; null in their rows."""
 
 
 def leaf_names(kind: Json, name: str = "", path: str = "") -> Iterator[tuple[str, str]]:
-    """The leaves of a type: as Iceberg calls each, and its path with nothing for what lies in lists and maps."""
+    """The leaves of a type: Iceberg's name of each, and its path, which is empty for leaves in lists and maps."""
     if not isinstance(kind, dict):
         yield name, path
         return
@@ -168,7 +167,7 @@ def leaf_names(kind: Json, name: str = "", path: str = "") -> Iterator[tuple[str
 
 
 def with_ids(kind: Json, ids: Iterator[int] | None = None) -> Json:
-    """The same type with fresh field ids in every struct, list and map, as Iceberg's JSON form wants them."""
+    """The same type with new field ids in every struct, list and map, as Iceberg's JSON form requires."""
     ids = ids or count(1)
     if not isinstance(kind, dict):
         return kind
@@ -182,3 +181,60 @@ def with_ids(kind: Json, ids: Iterator[int] | None = None) -> Json:
         case _:
             key_id, value_id = next(ids), next(ids)
             return kind | {"key-id": key_id, "value-id": value_id, "value": with_ids(kind["value"], ids)}
+
+
+def join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+TAGS = "confluent:tags"
+"""Attribute of a field in Avro and of a property in JSON Schema. Protobuf has `confluent.field_meta`."""
+
+
+def listed(raw: Json) -> list[str]:
+    """The tags of an attribute; a single text is one tag. Other values are ignored."""
+    return [each for each in (raw if isinstance(raw, list) else [raw]) if isinstance(each, str)]
+
+
+def with_tags(column: dict[str, Json], tags: list[str]) -> dict[str, Json]:
+    return column | {"tags": list(dict.fromkeys(tags))} if tags else column
+
+
+def tags_of(*versions: Json) -> dict[str, tuple[str, ...]]:
+    """The tags of each tagged field, by path; paths go through lists and maps as in `calve.config.steps`.
+
+    versions: columns under the same names. A tag of any version counts.
+    """
+    found: dict[str, list[str]] = {}
+    for columns in versions:
+        for path, tags in _tagged(columns, ""):
+            found.setdefault(path, []).extend(tags)
+    return {path: tuple(dict.fromkeys(tags)) for path, tags in found.items()}
+
+
+def _tagged(kind: Json, path: str) -> Iterator[tuple[str, list[str]]]:
+    if isinstance(kind, str):
+        return
+    match kind["type"]:
+        case "struct":
+            for each in kind["fields"]:
+                here = join(path, each["name"])
+                if each.get("tags"):
+                    yield here, each["tags"]
+                yield from _tagged(each["type"], here)
+        case "list":
+            yield from _tagged(kind["element"], path)
+        case _:
+            yield from _tagged(kind["value"], path)
+
+
+def joined(one: Json, other: Json) -> Json | None:
+    """A type with the tags of both; None if the types differ in more than tags."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        both = {key: joined(one.get(key), other.get(key)) for key in one | other if key != "tags"}
+        tags = [*one.get("tags", ()), *other.get("tags", ())]
+        return None if None in both.values() else with_tags(both, tags)
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        parts = [joined(*pair) for pair in zip(one, other, strict=True)]
+        return None if None in parts else parts
+    return one if one == other else None

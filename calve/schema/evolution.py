@@ -1,7 +1,7 @@
-"""The law of evolution: what must change in a table so that rows of a schema fit, whatever the schema is written in.
+"""The evolution rules: which changes a table needs so that rows of a schema fit. Independent of the schema's language.
 
-Columns are compared by name; `calve.schema.lineage` finds out which earlier names a column had. A column that a schema lacks
-stays and is null; every column is optional, so that no later schema needs a rewrite. `docs/types.md` has the law in words.
+Columns are compared by name; `calve.schema.lineage` finds earlier names. A column that a schema lacks stays and is null. Every
+column is optional, so that no later schema needs a rewrite. `docs/types.md` describes the rules.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Literal
 
 from calve.errors import CalveError
 from calve.names import FIELD_NAME, SYSTEM_COLUMN, nearest
-from calve.schema.columns import Json, decimal_digits
+from calve.schema.columns import Json, decimal_digits, join
 
 WIDENINGS = (("int", "long"), ("float", "double"))
 
 
 class Rule(StrEnum):
-    """Why a schema, or a part of it, cannot be kept in a table: stable words, for people and for programs."""
+    """Why a schema, or a part of it, does not fit a table: stable words for people and programs."""
 
     CYCLIC_TYPE = "CYCLIC_TYPE"
     EMPTY_STRUCT = "EMPTY_STRUCT"
@@ -42,9 +42,9 @@ class Rule(StrEnum):
 
 
 class SchemaProblem(CalveError):
-    """A schema, or a part of it, that cannot be kept in this table.
+    """A schema, or a part of it, that does not fit this table.
 
-    `path` is the field: `a.b`, elements of a list are `a[]`, values of a map `a{}`.
+    `path`: the field: `a.b`; elements of a list are `a[]`, values of a map `a{}`.
     """
 
     def __init__(self, path: str, why: str, rule: Rule = Rule.UNREPRESENTABLE_TYPE) -> None:
@@ -56,10 +56,10 @@ class SchemaProblem(CalveError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that must be done to a table before rows of a schema fit.
+    """One change of a table before rows of a schema fit.
 
-    `add` a column, `widen` its type, `rename` it to `to`, `comment` it with `doc`. `parent` and `name` are as the table has them
-    before any change. `path` is Iceberg's (`a.element.b`), `where` that of a `SchemaProblem`, with new names.
+    `add` a column, `widen` its type, `rename` it to `to`, `comment` it with `doc`. `parent` and `name`: as in the table before
+    any change. `path`: Iceberg's (`a.element.b`); `where`: as in a `SchemaProblem`, with new names.
     """
 
     kind: Literal["add", "widen", "rename", "comment"]
@@ -81,12 +81,12 @@ class Change:
 
 
 def changes(table: Json, schema: Json) -> list[Change]:
-    """What must change in a table (Iceberg struct) so that rows of `schema` (columns) fit; may be empty.
+    """The changes of a table (Iceberg struct) that rows of `schema` (columns) need; may be empty.
 
-    A field of `schema` may have `former`, the names that it had before: a column of such a name is renamed.
+    A field of `schema` may have `former`, its earlier names: a column of such a name is renamed.
 
     Raises:
-        SchemaProblem: a column would need what an addition, a widening or a rename cannot give it.
+        SchemaProblem: a column would need more than an addition, a widening or a rename.
     """
     return _struct_changes(table, schema, (), "")
 
@@ -118,7 +118,7 @@ def _struct_changes(table: Json, schema: Json, path: tuple[str, ...], where: str
 
 
 def _former(field: Json, present: dict[str, Json], wanted: set[str], here: str) -> str | None:
-    """The column that a field was under an earlier name; a name that the schema uses itself is not an earlier one."""
+    """The column of a field under an earlier name; a name that the schema still uses does not count."""
     found = [name for name in field.get("former", ()) if name in present and name not in wanted]
     if len(found) > 1:
         names = " and ".join(f'"{name}"' for name in found)
@@ -150,7 +150,7 @@ def _differs(old: Json, new: Json, where: str, rule: Rule) -> SchemaProblem:
 
 
 def widens(narrow: Json, wide: Json) -> bool:
-    """True where every value of one column type is, unchanged, a value of the other, and Iceberg can widen it in place."""
+    """True if every value of one type is also a value of the other, and Iceberg can widen it in place."""
     if (narrow, wide) in WIDENINGS:
         return True
     one, other = decimal_digits(narrow), decimal_digits(wide)
@@ -191,7 +191,7 @@ def _applied(kind: Json, wanted: Sequence[Change], path: tuple[str, ...]) -> Jso
 
 
 def column_at(table: Json, path: str) -> Json | None:
-    """The column of a table, or the field of nested structs (`a.b`); None where there is none."""
+    """The column of a table, or the field of nested structs (`a.b`); None if there is none."""
     found, kind = None, table
     for name in path.split("."):
         fields = kind["fields"] if isinstance(kind, dict) and kind["type"] == "struct" else ()
@@ -203,7 +203,7 @@ def column_at(table: Json, path: str) -> Json | None:
 
 
 def no_column(table: Json, path: str) -> str:
-    """What to say of a column that is missing: `the schemas of its records make no column prize; did you mean price?`"""
+    """The message for a missing column: `the schemas of its records make no column prize; did you mean price?`"""
     near = nearest(path, _paths(table, ""))
     return f"the schemas of its records make no column {path}" + (f"; did you mean {near}?" if near else "")
 
@@ -215,10 +215,10 @@ def _paths(kind: Json, above: str) -> Iterator[str]:
 
 
 def column_name(name: str, where: str) -> str:
-    """The name of a field, which must be one that a column may have.
+    """The name of a field, if a column may have it.
 
     Raises:
-        SchemaProblem: it is not (`FIELD_NAME_INVALID`).
+        SchemaProblem: it may not (`FIELD_NAME_INVALID`).
     """
     if not FIELD_NAME.fullmatch(name):
         raise SchemaProblem(
@@ -229,21 +229,17 @@ def column_name(name: str, where: str) -> str:
     return name
 
 
-def join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
 def show(kind: Json) -> str:
     return kind if isinstance(kind, str) else str(kind["type"])
 
 
 def data_columns(table: Json) -> Json:
-    """A table's struct without the system column and without field ids: what `changes` and a format's writer want."""
+    """A table's struct without the system column and field ids, as `changes` and the writers of a format need it."""
     return plain(table | {"fields": [each for each in table["fields"] if each["name"] != SYSTEM_COLUMN]})
 
 
 def plain(kind: Json) -> Json:
-    """The type with nothing in it but what makes columns."""
+    """The type with only what makes columns."""
     if not isinstance(kind, dict):
         return kind
     match kind["type"]:

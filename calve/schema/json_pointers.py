@@ -1,4 +1,4 @@
-"""Where a `$ref` of a JSON Schema leads: inside its document, or to a schema that the registry lists as a reference."""
+"""The target of a `$ref` of a JSON Schema: in its document, or in a schema that the registry lists as a reference."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SIBLINGS_IGNORED = ("draft-03", "draft-04", "draft-06", "draft-07")
 
 
 class Documents:
-    """A schema and those it refers to, known by name, by `$id` and by anchor. Nothing is ever fetched.
+    """A schema and its references, by name, `$id` and anchor. Nothing is fetched.
 
     Raises:
         SchemaProblem: a text is nested too deeply.
-        ValueError: a text is no JSON.
+        ValueError: a text is not JSON.
     """
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
@@ -31,15 +31,15 @@ class Documents:
 
     @property
     def siblings_ignored(self) -> bool:
-        """What stands beside a `$ref` means nothing, by the draft that the schema names."""
+        """Whether the schema's draft ignores properties beside a `$ref`."""
         draft = self.root.get("$schema") if isinstance(self.root, dict) else None
         return isinstance(draft, str) and any(each in draft for each in SIBLINGS_IGNORED)
 
     def resolve(self, reference: str, path: str) -> Json:
-        """The schema of a `$ref`, as it stands in the schemas after loading.
+        """The schema of a `$ref`.
 
         Raises:
-            SchemaProblem: it leads nowhere.
+            SchemaProblem: there is none.
         """
         if reference in self._known:
             return self._known[reference]
@@ -91,7 +91,7 @@ def _base(around: str, node: Json) -> str:
 
 
 def _joined(base: str, reference: str) -> str:
-    """A URI relative to another; one that is no URI stays as it is, and so leads nowhere."""
+    """A URI relative to another. An invalid URI is not changed, so it resolves to nothing."""
     try:
         return urljoin(base, reference)
     except ValueError:
@@ -99,7 +99,7 @@ def _joined(base: str, reference: str) -> str:
 
 
 def _objects(base: str, document: Json) -> Iterator[tuple[str, dict[str, Json]]]:
-    """Every object of a document, with the base URI around it."""
+    """Every object of a document, with its base URI."""
     rest: list[tuple[str, Json]] = [(base, document)]
     while rest:
         around, node = rest.pop()

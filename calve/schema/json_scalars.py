@@ -1,11 +1,16 @@
-"""Types of JSON Schema that have no parts: the leaves of a shape (`calve.schema.json_schema`)."""
+"""Scalar types of JSON Schema, and Kafka Connect's schemas as JSON Schemas.
+
+Connect's JSON converter writes a schema into every message: an object of `schema` and `payload`. Sources: `JsonConverter` of
+Apache Kafka for the schemas, Confluent's `JsonSchemaData` for their JSON Schemas.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from calve.schema.columns import Json
+from calve.schema.columns import Json, join
 from calve.schema.evolution import SchemaProblem
 
 FORMATS = {"date": "date", "date-time": "timestamptz"}
@@ -16,21 +21,21 @@ CONNECT_NUMBERS = {"int8": "int", "int16": "int", "int32": "int", "int64": "long
     "float64": "double",
 }
 DECIMAL = "decimal"
-"""In the place of a leaf: a decimal, whose digits the schema says."""
+"""Instead of a leaf: a decimal with the digits of the schema."""
 TypeName = tuple[str, str]
-"""The `connect.type` of a schema, or its type where it has none, and its `title`, in which converters write a type's name."""
+"""The `connect.type` of a schema, or its type, and its `title`: converters write a type's name there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What the names of types mean: their leaves, and units that no leaf says. numbers: the leaves of numbers without a name."""
+    """The meaning of type names: their leaves, and units that no leaf has. numbers: the leaves of numbers without a name."""
 
     leaves: Mapping[TypeName, str]
     units: Mapping[TypeName, str]
     numbers: Mapping[str, str]
 
     def unit(self, node: Json) -> str | None:
-        """The unit of a property's values, where it says it itself or beside null."""
+        """The unit of a property's values, possibly declared beside null."""
         if not isinstance(node, dict):
             return None
         listed = [node.get(key) for key in ("oneOf", "anyOf")]
@@ -45,7 +50,7 @@ CONNECT_TYPES = Named(
 
 
 def kind_of(node: dict[str, Json]) -> str | None:
-    """The one type of a node's values beside null; None where they have several types, or none."""
+    """The only type of a node's values besides null; None if there are several, or none."""
     kind = node.get("type")
     if kind is None:
         return _kind_of_values(node)
@@ -56,7 +61,7 @@ def kind_of(node: dict[str, Json]) -> str | None:
 
 
 def _kind_of_values(node: dict[str, Json]) -> str | None:
-    """The type of a node that does not name it: that of its values, or of what it says of them."""
+    """The type of a node that declares none, from its values or its keywords."""
     if "properties" in node or "additionalProperties" in node or "patternProperties" in node:
         return "object"
     if "items" in node or "prefixItems" in node:
@@ -75,7 +80,7 @@ def scalar(kind: str, node: dict[str, Json], path: str, named: Named) -> str:
     """The leaf of a node of this type.
 
     Raises:
-        SchemaProblem: no column holds its values.
+        SchemaProblem: no column type holds its values.
     """
     name, said = _name(node, kind), node.get("connect.type")
     connect = None if said is None else str(said)
@@ -115,3 +120,95 @@ def _decimal(node: dict[str, Json], path: str) -> str:
     if not (1 <= precision <= 38 and 0 <= scale <= precision):
         raise SchemaProblem(path, f"decimal({precision}, {scale}) is outside decimal(1..38, 0..precision)")
     return f"decimal({precision}, {scale})"
+
+
+PAYLOAD = "payload"
+NUMBERS = {kind: ("integer", kind) for kind in ("int8", "int16", "int32", "int64")} | {
+    "float": ("number", "float32"),
+    "double": ("number", "float64"),
+}
+CONNECT_ALONE = {*NUMBERS, "bytes", "struct", "map"}
+"""Types that JSON Schema does not have."""
+CONNECT_AND_JSON = {"boolean", "string", "array"}
+OPTIONAL = "optional"
+"""Every Connect schema has this key, no JSON Schema does."""
+
+
+def is_connect_schema(text: str) -> bool:
+    """Whether a text is a schema of Connect, not a JSON Schema.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    node = json.loads(text)
+    if not isinstance(node, dict) or not isinstance(node.get("type"), str):
+        return False
+    return node["type"] in CONNECT_ALONE or (
+        node["type"] in CONNECT_AND_JSON and isinstance(node.get(OPTIONAL), bool)
+    )
+
+
+def as_json_schema(text: str) -> str:
+    """The JSON Schema of the payloads of a Connect schema.
+
+    Raises:
+        SchemaProblem: it is not a Connect schema, or JSON Schema cannot express it.
+    """
+    try:
+        return json.dumps(_schema(json.loads(text), ""))
+    except RecursionError:
+        raise SchemaProblem("", "types are nested too deep") from None
+
+
+def _schema(node: Json, path: str) -> Json:
+    if not isinstance(node, dict) or not isinstance(node.get("type"), str):
+        raise SchemaProblem(path, "this is no schema of Kafka Connect")
+    said = {"title": "name", "connect.version": "version", "connect.parameters": "parameters"}
+    made = _type(node, path) | {key: node[word] for key, word in said.items() if word in node}
+    if node.get(OPTIONAL) is True:
+        made = {"oneOf": [{"type": "null"}, made]}
+    return made | ({"description": node["doc"]} if "doc" in node else {})
+
+
+def _type(node: Json, path: str) -> dict[str, Json]:
+    match node["type"]:
+        case "string" | "boolean" as kind:
+            return {"type": kind}
+        case str(kind) if kind in NUMBERS:
+            plain, connect = NUMBERS[kind]
+            return {"type": plain, "connect.type": connect}
+        case "bytes":
+            plain = "number" if node.get("name") == f"{CONNECT}Decimal" else "string"
+            return {"type": plain, "connect.type": "bytes"}
+        case "array":
+            return {"type": "array", "items": _schema(node.get("items"), f"{path}[]")}
+        case "map":
+            return _map(node, path)
+        case "struct":
+            return {"type": "object", "properties": _properties(node.get("fields"), path)}
+        case kind:
+            raise SchemaProblem(path, f'"{kind}" is no type of Kafka Connect')
+
+
+def _map(node: Json, path: str) -> dict[str, Json]:
+    keys = node.get("keys")
+    if not isinstance(keys, dict) or keys.get("type") != "string":
+        raise SchemaProblem(
+            path, "a map whose keys are no strings is written as a list of pairs, which no column holds"
+        )
+    values = _schema(node.get("values"), f"{path}{{}}")
+    return {"type": "object", "connect.type": "map", "additionalProperties": values}
+
+
+def _properties(fields: Json, path: str) -> dict[str, Json]:
+    if not isinstance(fields, list):
+        raise SchemaProblem(path, "a struct must have a list of fields")
+    found: dict[str, Json] = {}
+    for each in fields:
+        name = each.get("field") if isinstance(each, dict) else None
+        if not isinstance(name, str):
+            raise SchemaProblem(path, "a field of a struct has no name: `field`")
+        if name in found:
+            raise SchemaProblem(join(path, name), "two fields of a struct have this name")
+        found[name] = _schema(each, join(path, name))
+    return found

@@ -1,9 +1,9 @@
 """JSON Schemas (draft 7 and 2020-12) as table columns.
 
-Sources: the two specifications, Iceberg's type list, and the mapping that Confluent's public converters apply. Choices that are
-calve's own: every column is optional; `format` is read; what no other column type holds is kept as its JSON text.
+Sources: the two specifications, Iceberg's types, and Confluent's public converters. calve's own choices: every column is
+optional; `format` is used; a value that no other column type holds is kept as JSON text.
 
-A shape is an Iceberg type in JSON form whose leaves may also be one of `WIRE`: how the value stands in the JSON text.
+A shape is an Iceberg type in JSON form whose leaves may also be one of `WIRE`: how the value is written in JSON.
 """
 
 from __future__ import annotations
@@ -13,11 +13,22 @@ from contextlib import suppress
 from functools import reduce
 
 from calve.names import FIELD_NAME, SYSTEM_COLUMN
-from calve.schema.columns import Json, field, list_of, map_of, struct, with_unit
-from calve.schema.evolution import SchemaProblem, join
+from calve.schema.columns import (
+    TAGS,
+    Json,
+    field,
+    join,
+    joined,
+    list_of,
+    listed,
+    map_of,
+    struct,
+    with_tags,
+    with_unit,
+)
+from calve.schema.evolution import SchemaProblem
 from calve.schema.json_pointers import Documents
 from calve.schema.json_scalars import CONNECT_TYPES, Named, kind_of, scalar
-from calve.schema.tags import TAGS, joined, listed, with_tags
 
 WIRE = {"json": "string", "days": "date", "millis": "timestamptz", "instant": "timestamptz"} | {
     "local_millis": "timestamp",
@@ -25,22 +36,22 @@ WIRE = {"json": "string", "days": "date", "millis": "timestamptz", "instant": "t
     "database_float": "float",
     "database_double": "double",
 }
-"""Leaves of a shape that are no type of Iceberg -> the column they become."""
+"""Leaves of a shape that are not Iceberg types -> their column type."""
 MAX_DEPTH = 32
 MAX_PARTS = 10_000
 TEXTS = {"string", "date", "timestamptz"}
 ALIASES = "x-aliases"
-"""Annotation of a property: the names that it had before."""
+"""Annotation of a property: its earlier names."""
 CONDITIONAL = ("if", "then", "else", "not")
 CONDITIONAL_BY_NAME = ("dependentSchemas", "dependencies")
 
 
 def shape(text: str, references: Mapping[str, str], named: Named = CONNECT_TYPES) -> Json:
-    """What values of a registered schema hold; `references`: the schemas that it refers to, by the name it uses.
+    """The shape of a registered schema's values. `references`: the schemas that it refers to, by the name it uses.
 
     Raises:
-        SchemaProblem: no table can hold it: it is no object with properties, or a part of it has no column type.
-        ValueError: the text is no JSON.
+        SchemaProblem: it is not an object with properties, or a part of it has no column type.
+        ValueError: the text is not JSON.
     """
     documents = Documents(text, references)
     found = _Shapes(documents, named).of(documents.root, "", ())
@@ -54,7 +65,7 @@ def shape(text: str, references: Mapping[str, str], named: Named = CONNECT_TYPES
 
 
 def whole(text: str, references: Mapping[str, str], column: str, named: Named = CONNECT_TYPES) -> Json:
-    """As `shape`, with all that a value holds in one field: an object with properties, or one plain value.
+    """As `shape`, but the whole value is one field: an object with properties, or one plain value.
 
     Raises:
         SchemaProblem, ValueError: as `shape`.
@@ -80,7 +91,7 @@ def columns_of(shape: Json) -> Json:
 
 
 class _Shapes:
-    """Walks one schema. `inside`: the nodes around a node, as written; one that comes again contains itself."""
+    """Walks one schema. `inside`: the nodes around a node, as written; a node in it contains itself."""
 
     def __init__(self, documents: Documents, named: Named) -> None:
         self._documents = documents
@@ -111,7 +122,7 @@ class _Shapes:
         return scalar(kind, resolved, path, self._named)
 
     def _resolved(self, node: Json, path: str, seen: tuple[str, ...] = ()) -> dict[str, Json]:
-        """The node with what its `$ref` and `allOf` say."""
+        """The node with its `$ref` and `allOf` resolved."""
         self._parts += 1
         if self._parts > MAX_PARTS:
             raise SchemaProblem(path, f"the schema has more than {MAX_PARTS} parts")
@@ -137,16 +148,16 @@ class _Shapes:
         return merged([rest, *parts], path)
 
     def _branches(self, node: dict[str, Json], path: str) -> list[dict[str, Json]]:
-        """The alternatives of a node, resolved; none where they only say more of what the node says itself."""
+        """The alternatives of a node, resolved; none if they only refine the node itself."""
         found = [
             self._resolved(each, path) for each in _listed(node, "oneOf", path) + _listed(node, "anyOf", path)
         ]
         return [] if kind_of(node) == "object" and "properties" in node else found
 
     def _union(self, branches: list[dict[str, Json]], path: str, inside: tuple[Json, ...]) -> Json:
-        """Alternatives that say the same of a value's type; several formats of text are text, all else is JSON text.
+        """Alternatives that agree on a value's type; several text formats are text, anything else is JSON text.
 
-        Which alternative wrote a value is not in the JSON, and may be undecidable.
+        JSON does not say which alternative wrote a value, and it may be undecidable.
         """
         first, *others = [self.of(each, path, inside) for each in branches]
         alike = reduce(lambda found, each: found and joined(found, each), others, first)
@@ -199,7 +210,7 @@ class _Shapes:
         return list_of(self.of(node["items"], f"{path}[]", inside))
 
     def _conditional(self, node: Json, path: str, seen: tuple[str, ...]) -> Iterator[str]:
-        """Names of properties that a node declares anywhere but in its own `properties`."""
+        """Names of properties that a node declares outside its own `properties`."""
         for each in _conditions(node, path):
             reference = each.get("$ref")
             if isinstance(reference, str) and reference not in seen:
@@ -211,7 +222,7 @@ class _Shapes:
 
 
 def _text(path: str, why: str) -> Json:
-    """What no column type holds is kept as JSON text; but for the top, which must be columns."""
+    """A value that no column type holds is kept as JSON text; not at the top level, which must be columns."""
     if path:
         return "json"
     raise SchemaProblem(path, why)
@@ -225,7 +236,7 @@ def _aliases(node: Json, path: str) -> list[str]:
 
 
 def _conditions(node: Json, path: str) -> list[Json]:
-    """The schemas of a node that hold for the same value, but not always."""
+    """The subschemas of a node that apply to the same value, but not always."""
     found = [node[key] for key in CONDITIONAL if key in node]
     for key in ("allOf", "anyOf", "oneOf"):
         found += _listed(node, key, path)
@@ -272,10 +283,10 @@ MEANT_FOR_PEOPLE = (
 
 
 def merged(nodes: Sequence[dict[str, Json]], path: str) -> dict[str, Json]:
-    """One schema with what all of them say; what they say twice and differently is looked at when it matters.
+    """One schema with the constraints of all. Contradictions are checked only where they matter.
 
     Raises:
-        SchemaProblem: they name types that no value has at once.
+        SchemaProblem: they require types that no value has at once.
     """
     first, *others = [each for each in nodes if each] or [{}]
     found = dict(first)
@@ -322,9 +333,9 @@ SAME_COLUMN = ("allOf", "anyOf", "oneOf", "items", "additionalProperties")
 
 
 def tags_in(node: Json, documents: Documents, kind: Json) -> list[str]:
-    """The tags of a property; `kind`: the shape that it has.
+    """The tags of a property; `kind`: its shape.
 
-    What is kept as JSON text has the tags of all that is in it: there are no columns inside that could have them.
+    A value that is kept as JSON text has the tags of everything in it, as there are no columns inside.
     """
     is_text = _leaf(kind) == "json"
     found: list[str] = []
@@ -341,7 +352,7 @@ def tags_in(node: Json, documents: Documents, kind: Json) -> list[str]:
         reference = each.get("$ref")
         if isinstance(reference, str) and reference not in seen:
             seen.add(reference)
-            with suppress(SchemaProblem):  # inside of JSON text it may lead nowhere
+            with suppress(SchemaProblem):  # inside JSON text it may not resolve
                 rest.append(documents.resolve(reference, ""))
     return found
 

@@ -1,8 +1,8 @@
-"""Which column a field is, through all versions of a schema: what keeps a renamed column one column.
+"""Follows each column through all versions of a schema, so that a renamed column stays one column.
 
-A version renames a field by naming it anew and listing the earlier name as an alias (`aliases` of a field of its columns).
-Records of earlier versions keep arriving, so a version is never looked at alone: the names of all versions that fit the table
-say which column each of them writes.
+A version renames a field by giving it a new name and listing the earlier one as an alias (`aliases` of a field of its columns).
+Records of earlier versions keep arriving, so the names of all versions that fit the table decide together which column each
+version writes.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from calve.schema.columns import Json
-from calve.schema.evolution import Change, Rule, SchemaProblem, apply, changes, join
+from calve.schema.columns import Json, join
+from calve.schema.evolution import Change, Rule, SchemaProblem, apply, changes
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
     """How one version fits a table.
 
-    named: its columns under their newest names. None where there is a problem.
-    changes: what it asks of the table, renames first and alone: what follows them is asked with the new names.
-    problem: why no table like this can hold it.
-    columns: the table's columns, each with `written`, the name by which this version writes it (null: it does not). None as long
-        as the table has not changed.
+    named: its columns under their newest names. None if there is a problem.
+    changes: of the table; renames come first and alone: later changes use the new names.
+    problem: why no such table can hold it.
+    columns: the table's columns, each with `written`, the name by which this version writes it (null: it does not). None until
+    the table has changed.
     """
 
     named: Json | None
@@ -33,7 +33,7 @@ class Fit:
 
 
 def fit(table: Json, versions: Sequence[Json | SchemaProblem]) -> list[Fit]:
-    """How each version (columns, oldest first; or why it has none) fits a table.
+    """How each version (columns, oldest first; or its problem) fits a table.
 
     A version that does not fit renames nothing.
     """
@@ -48,7 +48,7 @@ def fit(table: Json, versions: Sequence[Json | SchemaProblem]) -> list[Fit]:
                 misfits[number] = problem
         if not misfits:
             break
-        # Without the names that only they declare, versions may fit that do not fit now.
+        # Without the names that only they declare, other versions may fit.
         problems |= {n: misfits[n] for n in misfits if _has_aliases(versions[n])} or misfits
     return [
         Fit(None, problem=problems[n]) if n in problems else _fit(table, named[n], found[n])
@@ -64,9 +64,9 @@ def _fit(table: Json, named: Json, wanted: list[Change]) -> Fit:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one more version would do.
+    """The effect of one more version.
 
-    changes: to the table, in order. problem: why the table cannot take it, and then nothing changes.
+    changes: of the table, in order. problem: why the table cannot hold it; then nothing changes.
     unfilled: paths of columns that it would not write.
     """
 
@@ -76,16 +76,16 @@ class Proposal:
 
 
 def settle(table: Json, versions: Sequence[Json | SchemaProblem]) -> tuple[Json, list[Change], list[Fit]]:
-    """The table once it has changed as the versions ask, what that took, and how they fit then."""
+    """The table after all changes that the versions need, these changes, and the final fit."""
     done: list[Change] = []
     while True:
         fits = fit(table, versions)
-        asked = [each.named for each in fits if each.changes]
-        if not asked:
+        requested = [each.named for each in fits if each.changes]
+        if not requested:
             said = comments(table, [each.named for each in fits if each.named is not None])
             return apply(table, said), [*done, *said], fits
-        for columns in asked:
-            # What an earlier version asked for may stand in its way; the next look says so.
+        for columns in requested:
+            # A change for an earlier version may conflict with it; the next iteration finds that.
             with suppress(SchemaProblem):
                 while wanted := _first(changes(table, columns)):
                     done += wanted
@@ -93,7 +93,7 @@ def settle(table: Json, versions: Sequence[Json | SchemaProblem]) -> tuple[Json,
 
 
 def _first(wanted: Sequence[Change]) -> Sequence[Change]:
-    """What can be asked of a table at once: renames that a version declares, or where there are none everything else."""
+    """The changes that a table can make at once: a version's renames, or without renames everything else."""
     renames = [each for each in wanted if each.kind == "rename"]
     return [each for each in renames or wanted if each.declared]
 
@@ -101,7 +101,7 @@ def _first(wanted: Sequence[Change]) -> Sequence[Change]:
 def propose(
     table: Json, versions: Sequence[Json | SchemaProblem], candidate: Json | SchemaProblem
 ) -> Proposal:
-    """What a version after all others would do to a table."""
+    """The effect of a version after all others on a table."""
     table, _, _ = settle(table, versions)
     _, done, fits = settle(table, [*versions, candidate])
     mine = fits[-1]
@@ -123,7 +123,7 @@ def _unfilled(columns: Json, where: str) -> Iterator[str]:
 
 @dataclass(slots=True, eq=False)
 class _Column:
-    """One column: its newest name, and every name and alias that it has had."""
+    """One column: its newest name, and all its earlier names and aliases."""
 
     name: str
     names: set[str]
@@ -136,7 +136,7 @@ _Links = list[tuple[_Column, Json, "_Links"]]
 def _named(
     versions: Sequence[Json | SchemaProblem], *, without: dict[int, SchemaProblem]
 ) -> tuple[dict[int, Json], dict[int, SchemaProblem]]:
-    """Each version's columns under their newest names, and the versions whose aliases are ambiguous."""
+    """Each version's columns under their newest names, and the versions with ambiguous aliases."""
     left_out = dict(without)
     while True:
         columns: list[_Column] = []
@@ -155,7 +155,7 @@ def _named(
 
 
 def _link(columns: list[_Column], struct: Json, where: str) -> _Links:
-    """Say which column each field is; columns learn names, and new ones are appended."""
+    """Assign each field to a column; columns learn names, and new ones are appended."""
     current = {column.name: column for column in columns}
     own = {each["name"]: each for each in struct["fields"]}
     links: _Links = []
@@ -183,7 +183,7 @@ def _link(columns: list[_Column], struct: Json, where: str) -> _Links:
 def _earlier(
     each: Json, columns: list[_Column], current: dict[str, _Column], own: dict[str, Json], here: str
 ) -> _Column | None:
-    """The column that a field of another name is: the one that its aliases name, or that was called so before."""
+    """The column of a renamed field: the one that its aliases name, or that had its name before."""
     aliases = each.get("aliases", ())
     claimed = [current[alias] for alias in aliases if alias in current and alias not in own]
     found = claimed or [c for c in columns if each["name"] in c.names and c.name not in own]
@@ -194,7 +194,7 @@ def _earlier(
 
 
 def _refuse_exchange(each: Json, own: dict[str, Json], current: dict[str, _Column], here: str) -> None:
-    """Names that change hands (a to b, b to c; or a and b swapped) cannot be told from fields that stay."""
+    """Names that move (a to b, b to c; or a and b swapped) cannot be distinguished from fields that stay."""
     for alias in each.get("aliases", ()):
         if alias == each["name"] or alias not in own or alias not in current:
             continue
@@ -243,7 +243,7 @@ def _written_type(table: Json, version: Json) -> Json:
 
 
 def _inner(kind: Json, where: str) -> tuple[Json | None, str]:
-    """The struct of a type, or in its lists and maps, and the path to it."""
+    """The struct in a type, or in its lists and maps, and its path."""
     while isinstance(kind, dict) and kind["type"] != "struct":
         inside, mark = ("element", "[]") if kind["type"] == "list" else ("value", "{}")
         kind, where = kind[inside], where + mark
@@ -270,10 +270,10 @@ def _has_aliases(kind: Json) -> bool:
 
 
 def comments(table: Json, versions: Sequence[Json]) -> list[Change]:
-    """What must change so that each column has the newest comment that a version gives it.
+    """The changes that give each column its newest comment.
 
-    versions: columns under the table's names, oldest first. One without a comment says nothing; a comment that no version has
-    given is somebody's own and stays.
+    versions: columns under the table's names, oldest first. A version without a comment changes nothing. A comment that no
+    version has belongs to the user and stays.
     """
     given: dict[tuple[str, ...], list[str]] = {}
     for version in versions:
@@ -296,7 +296,7 @@ class _Commented:
 
 
 def _columns(kind: Json, path: tuple[str, ...], where: str) -> Iterator[_Commented]:
-    """Every column, at any depth; `path` as Iceberg names it, `where` as a `SchemaProblem` does."""
+    """Every column at any depth; `path`: Iceberg's, `where`: as in a `SchemaProblem`."""
     if isinstance(kind, str):
         return
     match kind["type"]:

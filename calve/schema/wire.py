@@ -1,20 +1,48 @@
-"""Wire formats: how a value says which schema wrote it."""
+"""Registered schemas, and wire formats: how a value names the schema that wrote it."""
 
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from uuid import UUID
 
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A registered schema: its id, its text, and its type (`AVRO`, `PROTOBUF`, `JSON`).
+
+    references: the texts of all schemas that it needs, by the name it uses; each comes after those that it needs itself.
+    version: the number within its subject, if ids are not numbers.
+    registered: the time that orders schemas of different subjects. None: ids are in order of time.
+    """
+
+    id: int
+    text: str
+    type: str = "AVRO"
+    references: Mapping[str, str] = field(default_factory=dict, hash=False)
+    version: int | None = None
+    registered: float | None = None
+
+    @property
+    def order(self) -> float:
+        return self.id if self.registered is None else self.registered
+
+    @property
+    def number(self) -> int:
+        """The `_kafka.schema_id` of rows of this schema."""
+        return self.id if self.version is None else self.version
+
+
 INFLATED_LIMIT = 64 * 2**20
-"""A compressed payload that is longer than this, once it is inflated, is refused."""
+"""In bytes. A payload that is longer after decompression is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What stands before a payload: `magic`, then the schema's id, big-endian; `size` bytes in all, none where it is 0.
+    """The header before a payload: `magic`, then the schema id, big-endian; `size` bytes in total, 0: no header.
 
-    `deflated`: the magic, of the same length, of values whose payload is compressed by zlib.
+    `deflated`: the magic, of the same length, of values whose payload is compressed with zlib.
     """
 
     magic: bytes
@@ -27,14 +55,14 @@ class Wire:
 
     @property
     def names_are_numbers(self) -> bool:
-        """Whether an id is a number of 32 bits, as Kafka's clients know it; else it is a UUID."""
+        """Whether an id is a 32-bit number, as in Kafka's clients; else it is a UUID."""
         return self.size - len(self.magic) <= 4
 
     def frame(self, schema_id: int) -> bytes:
         return self.magic + schema_id.to_bytes(self.size - len(self.magic), "big") if self.size else b""
 
     def frames(self, schema_id: int) -> tuple[bytes, ...]:
-        """Everything that a value of this schema may begin with."""
+        """All headers that a value of this schema may have."""
         frame = self.frame(schema_id)
         return tuple(magic + frame[len(magic) :] for magic in self.magics)
 
@@ -42,7 +70,7 @@ class Wire:
         return int.from_bytes(frame[len(self.magic) : self.size], "big")
 
     def name(self, schema_id: int) -> str:
-        """The id as people and ledgers write it: a number with a sign, as Kafka's clients have it, or a UUID."""
+        """The id in messages and ledgers: a signed number, as in Kafka's clients, or a UUID."""
         if not self.names_are_numbers:
             return str(UUID(int=schema_id))
         return str(schema_id - 2**32 if schema_id >= 2**31 else schema_id)
@@ -52,7 +80,7 @@ class Wire:
         return int(name) % 2**32 if self.names_are_numbers else UUID(name).int
 
     def plain(self, value: bytes) -> bytes | None:
-        """A value with a compressed payload as it would be without compression; None where it cannot be inflated."""
+        """A value as if its payload were not compressed; None if it cannot be decompressed."""
         payload = inflate(value[self.size :])
         return None if payload is None else self.magic + value[len(self.magic) : self.size] + payload
 
@@ -66,7 +94,7 @@ BARE = Wire(b"", 0)
 
 
 def inflate(payload: bytes, limit: int = INFLATED_LIMIT) -> bytes | None:
-    """The payload of one zlib stream; None where it is none, has bytes after it, or is longer than the limit."""
+    """The payload of one zlib stream; None if it is invalid, has trailing bytes, or exceeds the limit."""
     stream = zlib.decompressobj()
     try:
         found = stream.decompress(payload, limit + 1)
@@ -76,12 +104,12 @@ def inflate(payload: bytes, limit: int = INFLATED_LIMIT) -> bytes | None:
 
 
 def zigzag(number: int) -> bytes:
-    """A number that is not negative as Avro writes a long and Confluent a message index: zig-zag, then a varint."""
+    """A non-negative number as Avro's long and Confluent's message index: zigzag, then varint."""
     return varint_of(number << 1)
 
 
 def varint_of(number: int) -> bytes:
-    """A number that is not negative, seven bits to the byte, the lowest first."""
+    """A non-negative number as a varint: seven bits per byte, the lowest first."""
     rest, encoded = number, bytearray()
     while rest >= 0x80:
         encoded.append(rest & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""How the values of one schema are read."""
+"""How the values of one schema are decoded."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from calve.schema.protobuf.reading import Struct
 
 @dataclass(frozen=True, slots=True)
 class AvroWriter:
-    """A schema id, the schema its framed values were written with, and the one to read them with (Avro JSON text).
+    """A schema id, the schema of its framed values, and the schema to read them with (Avro JSON text).
 
-    `prefix`: what its values begin with. `shape`: what is left to do with the value (`calve.schema.avro_reader.Resolution`).
+    `prefix`: the first bytes of its values. `shape`: the conversion afterwards (`calve.schema.avro_reader.Resolution`).
     """
 
     id: int
@@ -25,10 +25,10 @@ class AvroWriter:
 
 @dataclass(frozen=True, slots=True)
 class JsonWriter:
-    """A schema id, what its values begin with and hold (a shape of `calve.schema.json_schema`), and the columns to read them as.
+    """A schema id, the prefix and shape of its values (`calve.schema.json_schema`), and the columns to read them as.
 
-    rest: the column of what the schema does not declare. scalar: a value is no object, but what this one field of the shape is.
-    member: each is an object, and this member of it is the value.
+    rest: the column of undeclared properties. scalar: the value is this one field, not an object.
+    member: the value is this member of an object.
     """
 
     id: int
@@ -42,10 +42,10 @@ class JsonWriter:
 
 @dataclass(frozen=True, slots=True)
 class ProtobufWriter:
-    """A schema id, what the values of one of its messages begin with, and how they are read.
+    """A schema id, the prefix of the values of one of its messages, and how they are read.
 
-    `prefix`: the frame and the indexes of `message`, which is its name. `others`: those of the schema's other messages, which
-    are no rows of the table, and their names.
+    `prefix`: the frame and the indexes of `message`, its name. `others`: the prefixes and names of the schema's other messages,
+    which are not rows of the table.
     """
 
     id: int
@@ -57,7 +57,7 @@ class ProtobufWriter:
 
 @dataclass(frozen=True, slots=True)
 class PlainWriter:
-    """Bytes that are kept as they are, in one column; `text`: they must be UTF-8."""
+    """Bytes that are kept unchanged, in one column; `text`: they must be UTF-8."""
 
     id: int
     prefix: bytes
@@ -67,7 +67,7 @@ class PlainWriter:
 
 @dataclass(frozen=True, slots=True)
 class WholeWriter:
-    """A writer whose value is one column, not several."""
+    """A writer whose value is one column."""
 
     inner: Writer
     column: str

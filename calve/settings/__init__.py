@@ -1,6 +1,6 @@
-"""calve.yaml: read and checked once on the operator's side, and resolved into jobs, or into a whole deployment.
+"""calve.yaml: read and validated once on the operator's side, then resolved into jobs or a whole deployment.
 
-Needs pydantic and PyYAML, so the Glue job and the Lambdas never import it: they read `calve.config.job.Job` as JSON.
+Needs pydantic and PyYAML, so Glue jobs and Lambdas never import it: they read `calve.config.job.Job` as JSON.
 """
 
 from __future__ import annotations
@@ -13,24 +13,23 @@ from calve.config.deployment import UNKNOWN_WAREHOUSE, Deployment
 from calve.config.job import Job
 from calve.errors import ConfigError
 from calve.settings import document
-from calve.settings.checks import configuration
+from calve.settings.checks import configuration, job_names, relations
 from calve.settings.document import schema_problems
 from calve.settings.entries.deployment import deployment
 from calve.settings.model import Configuration
 from calve.settings.problems import Problem, config_error
-from calve.settings.relations import job_names, relations
 from calve.settings.resolving import StackDefaults, needed_by_a_command, needed_by_a_deploy, resolved_job
 
 __all__ = ["StackDefaults", "load", "load_deployment", "load_spark_settings", "read_source"]
 
 
 def load(path: Path, *, env: str | None = None, stack: StackDefaults | None = None) -> tuple[Job, ...]:
-    """The jobs of `path`, with the overlay of `env` (`calve.prod.yaml` beside `calve.yaml`) laid over it.
+    """The jobs of `path`, with the overlay of `env` (`calve.prod.yaml` beside `calve.yaml`).
 
-    What only reads may have `UNKNOWN_WAREHOUSE` as the stack's: the catalog knows where tables lie.
+    A command that only reads may pass `UNKNOWN_WAREHOUSE` for the stack's: the catalog knows the tables' locations.
 
     Raises:
-        ConfigError: lists every problem found, each with file, line, key, reason and cure.
+        ConfigError: lists every problem, each with file, line, key, reason and fix.
     """
     stack = stack or StackDefaults()
     source = read_source(path, env)
@@ -39,9 +38,9 @@ def load(path: Path, *, env: str | None = None, stack: StackDefaults | None = No
 
 
 def load_deployment(path: Path, env: str | None = None, stack: StackDefaults | None = None) -> Deployment:
-    """Everything that `path`, with the overlay of `env`, says about a deployment; `load` has its jobs alone.
+    """The deployment in `path`, with the overlay of `env`; `load` returns only its jobs.
 
-    A bucket and a cluster that the stack makes are named by `UNKNOWN_WAREHOUSE` and `UNKNOWN_SERVERS`.
+    `UNKNOWN_WAREHOUSE` and `UNKNOWN_SERVERS` stand for a bucket and a cluster that the stack makes.
 
     Raises:
         ConfigError: as `load`.
@@ -55,7 +54,7 @@ def load_deployment(path: Path, env: str | None = None, stack: StackDefaults | N
 
 
 def load_spark_settings(path: Path, env: str | None = None) -> dict[str, dict[str, str]]:
-    """`jobs.<name>.conf` of a file that `load` takes, by job."""
+    """`jobs.<name>.conf` of a valid file, by job."""
     checked, _ = configuration(read_source(path, env).values)
     return {name: section.conf for name, section in ((checked and checked.jobs) or {}).items()}
 
@@ -74,7 +73,7 @@ def _checked(path: Path, source: document.Document, missing: Iterable[Problem]) 
 
 
 def read_source(path: Path, env: str | None) -> document.Document:
-    """The values of `path` and the overlay of `env`, unchecked, with the line of each.
+    """The values of `path` and the overlay of `env`, not validated, with the line of each.
 
     Raises:
         ConfigError: a file cannot be read, or is not YAML.

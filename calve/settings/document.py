@@ -1,9 +1,9 @@
-"""YAML files as plain values that remember the line of every key.
+"""YAML files as plain values, with the line of every key.
 
-Scalars follow YAML 1.2's core schema: `no` and `on` are text, `1:30` is text, `010` is ten and a date stays text,
-so that no value changes its meaning on the way. Every key is text.
+Scalars follow YAML 1.2's core schema: `no` and `on` are text, `1:30` is text, `010` is ten and a date stays text. Every key is
+text.
 
-Schema files that it names are read with it, and shipped as text; their checks work on the values as written.
+Schema files that calve.yaml names are read too, and shipped as text. Their checks work on the values as written.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import yaml
 from calve.decoding.formats import FORMATS, Top, columns
 from calve.errors import ConfigError
 from calve.names import FIELD_NAME
-from calve.registry.declared import NO_ID
+from calve.registry.registry import NO_ID
 from calve.schema.evolution import SchemaProblem
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from calve.settings.problems import KeyPath, Place, Problem, config_error
 
 _TAG = "tag:yaml.org,2002:"
@@ -29,7 +29,7 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(slots=True)
 class Document:
-    """The values of one or more files laid over each other."""
+    """The values of one or more files, merged."""
 
     file: str
     values: dict[str, Any] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Document:
     problems: list[tuple[Place, Problem]] = field(default_factory=list)
 
     def place(self, path: KeyPath) -> Place:
-        """Where a key stands, or its nearest parent where the key is absent."""
+        """The line of a key, or of its nearest existing parent."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.places:
                 return self.places[path[:length]]
@@ -48,7 +48,7 @@ class Document:
         return [(self.place(each.path), each) for each in problems]
 
     def overlaid_by(self, top: Document) -> Document:
-        """These values with those of `top` over them: mappings are merged, anything else is replaced."""
+        """These values, overlaid by those of `top`: mappings are merged, other values are replaced."""
         return Document(
             self.file,
             _merged(self.values, top.values),
@@ -98,7 +98,7 @@ _Loader.add_implicit_resolver(_TAG + "float", re.compile(r"[-+]?[0-9]+\.[0-9]+\Z
 
 
 class _Walk:
-    """Turns nodes into values and notes places, duplicate keys and what calve.yaml has no use for."""
+    """Turns nodes into values and records places, duplicate keys and unsupported YAML."""
 
     def __init__(self, document: Document) -> None:
         self._document = document

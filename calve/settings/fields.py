@@ -1,4 +1,4 @@
-"""What every mapping of calve.yaml has in common, and types of single values: what each may be, and what is said otherwise."""
+"""The base class of all sections of calve.yaml, and types of single values with their error messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from calve.config.export import Measure
 from calve.config.job import Start, Transform
+from calve.config.publishing import Measure
 from calve.config.spark_conf import OWN_SETTINGS
 from calve.config.topics import expression_problem, naming_problem
 from calve.names import DATABASE_NAME, FIELD_NAME, field_problem, table_problem, topic_problem
@@ -18,7 +18,7 @@ from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, one
 
 
 class Section(BaseModel):
-    """A mapping of calve.yaml; an empty one (`lake:`) counts as `{}`, and a key without a value as absent."""
+    """A mapping of calve.yaml. An empty section (`lake:`) counts as `{}`, and a key without a value as absent."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
@@ -31,7 +31,7 @@ class Section(BaseModel):
 
     @classmethod
     def known_keys(cls) -> list[str]:
-        """The known keys, with those of this section before shared ones."""
+        """The known keys, this section's before inherited ones."""
         names = sorted(cls.model_fields, key=lambda key: key not in cls.__annotations__)
         return [cls.model_fields[name].alias or name for name in names]
 
@@ -42,7 +42,7 @@ _URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[^\s/?#:\[\]]+)(:[0-9]{1,5})?(/
 _EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _SPARK_KEY = re.compile(r"spark(\.[A-Za-z0-9_-]+)+")
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "|": "a bar", "\t": 'a tab ("\\t")'}
-_FOLDER = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9!_.'()=-]+"  # no "*": in a policy it would be every folder
+_FOLDER = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9!_.'()=-]+"  # no "*": in a policy it would match every folder
 
 
 def _without(problem: Callable[[str], str | None]) -> AfterValidator:
@@ -68,7 +68,7 @@ def _table_key(name: str) -> str | None:
 
 
 def _secret(reference: str) -> str:
-    if not _SECRET.fullmatch(reference):  # not repeated in the message: it may be the secret itself
+    if not _SECRET.fullmatch(reference):  # not quoted in the message: it may be the secret itself
         fix = "use env:NAME, file:PATH or aws:SECRET_ID; the secret itself stays out of this file"
         raise Invalid("is no reference to a secret", fix)
     return reference
@@ -118,7 +118,7 @@ def _filter(text: str) -> str:
     try:
         parse(text)
     except (ParseException, ValueError):
-        # Not in the parser's words: they list its grammar, and the place they name is where the filter begins.
+        # Not the parser's message: it lists the grammar and only names the start of the filter.
         fix = "compare columns with values: symbol = 'ZVZZT' and price > 10; also in, between, is null, like 'Z%'"
         raise Invalid(f'"{text}" cannot be read', fix) from None
     return text

@@ -16,13 +16,6 @@ from calve.settings.entries.deploy import (
     WorkersSection,
     rotation_problems,
 )
-from calve.settings.entries.exports import CsvSection, ExportSection, LinkSection
-from calve.settings.entries.maintenance import (
-    MaintenanceOptions,
-    MaintenanceSection,
-    RowRetentionSection,
-)
-from calve.settings.entries.masking import MaskingSection
 from calve.settings.entries.modes import (
     AggregateSection,
     ChangeDataSection,
@@ -32,7 +25,10 @@ from calve.settings.entries.modes import (
 )
 from calve.settings.entries.publish import (
     BootstrapSection,
+    CsvSection,
+    ExportSection,
     IcebergRestSection,
+    LinkSection,
     OpenCatalogSection,
     PublishSection,
     SnowflakeSection,
@@ -40,11 +36,14 @@ from calve.settings.entries.publish import (
 )
 from calve.settings.entries.routes import RouteSection
 from calve.settings.entries.sources import KeySection, OAuthSection, RegistrySection, SourceSection
-from calve.settings.entries.steps import FlattenSection, LookupSection, StepSection
+from calve.settings.entries.steps import FlattenSection, LookupSection, MaskingSection, StepSection
 from calve.settings.entries.tables import (
     AnnounceSection,
     BudgetSection,
     EmitSection,
+    MaintenanceOptions,
+    MaintenanceSection,
+    RowRetentionSection,
     TableOptions,
     TableSection,
 )
@@ -125,7 +124,7 @@ class KafkaSection(Section):
 
     @property
     def authentication(self) -> AuthSection:
-        """`auth`, or what stands in for it."""
+        """`auth`, or its default."""
         return self.auth or AuthSection(type="msk_iam" if self.msk else "none")
 
 
@@ -234,7 +233,7 @@ SECTIONS: dict[KeyPath, type[Section]] = {
 
 
 def section_at(path: KeyPath) -> type[Section] | None:
-    """The section whose keys stand directly under `path`, or None where there is none."""
+    """The section whose keys are directly under `path`; None if there is none."""
     if len(path) >= 2 and path[0] in NAMED:
         path = (path[0], "<name>", *(each for each in path[2:] if not each.isdigit()))
     return SECTIONS.get(path)

@@ -1,6 +1,6 @@
-"""How single values are written in calve.yaml: durations, sizes, transforms, starting points.
+"""The syntax of single values in calve.yaml: durations, sizes, transforms, first offsets.
 
-Each function takes what stands in the file and returns the value, or raises `Invalid` with reason and cure.
+Each function takes the value in the file and returns the parsed one, or raises `Invalid` with reason and fix.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, get_args
 
-from calve.config.export import Function, Measure
 from calve.config.job import Start, Transform
+from calve.config.publishing import Function, Measure
 from calve.names import SYSTEM_COLUMN, field_problem
 from calve.schema.columns import KAFKA
 from calve.settings.problems import Invalid, InvalidParts, Problem, near_miss, one_of
@@ -86,7 +86,7 @@ def sort_field(raw: Any) -> Transform:
 
 
 def distinct_partition_fields(transforms: list[Transform]) -> list[Transform]:
-    """Refuse what Iceberg refuses: a transform twice, or two time transforms, of one column."""
+    """Refuse what Iceberg refuses: one transform of a column twice, or two time transforms of a column."""
 
     def identity(transform: Transform) -> object:
         return transform.column.lower(), "time" if transform.name in TIME_TRANSFORMS else transform.name
@@ -95,7 +95,7 @@ def distinct_partition_fields(transforms: list[Transform]) -> list[Transform]:
 
 
 def distinct_sort_fields(transforms: list[Transform]) -> list[Transform]:
-    """Refuse a column that is sorted by twice, in either direction."""
+    """Refuse sorting by one column twice."""
 
     def identity(transform: Transform) -> object:
         return transform.column.lower(), transform.name, transform.argument
@@ -112,7 +112,7 @@ def column(raw: Any) -> str:
 
 
 def distinct_columns(columns: list[str]) -> list[str]:
-    """Refuse a column that is named twice."""
+    """Refuse a column that is listed twice."""
     problems = [
         Problem((str(index),), f'"{each}" is named twice', "remove one of the two")
         for index, each in enumerate(columns)

@@ -1,4 +1,4 @@
-"""Problems of a configuration, each with place, reason and cure, and the one error that lists them all."""
+"""Problems of a configuration, each with place, reason and fix, and the error that lists them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to change. `path` is the key path, empty for the file as a whole."""
+    """One problem. `path`: of the key; empty for the whole file."""
 
     path: KeyPath
     reason: str
@@ -26,7 +26,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a file; `line` is 1 for the first, 0 for the file as a whole."""
+    """A line of a file: 1 for the first, 0 for the whole file."""
 
     file: str
     line: int
@@ -36,7 +36,7 @@ class Place:
 
 
 class Invalid(ValueError):
-    """A value that cannot be used."""
+    """An invalid value."""
 
     def __init__(self, reason: str, fix: str | None = None) -> None:
         super().__init__(reason)
@@ -44,7 +44,7 @@ class Invalid(ValueError):
 
 
 class InvalidParts(Invalid):
-    """A value of which some parts cannot be used; the problems' paths are relative to the value."""
+    """A value with invalid parts; the problems' paths are relative to the value."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__(problems[0].reason)
@@ -52,13 +52,13 @@ class InvalidParts(Invalid):
 
 
 def near_miss(word: str, known: Iterable[str]) -> str | None:
-    """`Did you mean "x"?` for the nearest known word, or None where none is near."""
+    """`Did you mean "x"?` for the nearest known word; None if none is near."""
     near = nearest(word, known, cutoff=0.7)
     return f'Did you mean "{near}"?' if near else None
 
 
 def choice(word: str, known: Sequence[str], all_of_them: str) -> str:
-    """What to use in the place of an unknown word: the one that was meant, all, or of many the nearest ones."""
+    """Alternatives to an unknown word: the intended one, all, or the nearest ones of many."""
     near = near_miss(word, known)
     if near or len(known) <= MOST_SHOWN:
         return near or f"use {one_of(known)}"
@@ -73,7 +73,7 @@ def one_of(words: Iterable[str]) -> str:
 
 
 def shown(path: KeyPath) -> str:
-    """A key path as people write it: `tables.trades.sort_by[0]`."""
+    """A key path as text: `tables.trades.sort_by[0]`."""
     text = ""
     for part in path:
         if part.isdigit():
@@ -85,7 +85,7 @@ def shown(path: KeyPath) -> str:
 
 
 def config_error(file: str, problems: Iterable[tuple[Place, Problem]]) -> ConfigError:
-    """The error that lists every problem, one line each, in the order of the file."""
+    """The error that lists every problem, one line each, in file order."""
     found = rows(problems, file)
     widths = [max(len(row[column]) for row in found) for column in (0, 1)]
     lines = ["  ".join((place.ljust(widths[0]), path.ljust(widths[1]), text)) for place, path, text in found]
@@ -94,12 +94,12 @@ def config_error(file: str, problems: Iterable[tuple[Place, Problem]]) -> Config
 
 
 def rows(problems: Iterable[tuple[Place, Problem]], file: str = "") -> list[tuple[str, str, str]]:
-    """Place, path, and reason with fix, of each problem, in order."""
+    """Place, path, and reason with fix of each problem, in order."""
     return [(str(place), shown(each.path), _sentence(each)) for place, each in in_order(problems, file)]
 
 
 def in_order(problems: Iterable[tuple[Place, Problem]], file: str = "") -> list[tuple[Place, Problem]]:
-    """Each problem once, by file, that of `file` first, and line."""
+    """Each problem once, sorted by file (`file` first) and line."""
     return sorted(
         set(problems),
         key=lambda each: (each[0].file != file, each[0].file, each[0].line, each[1].path, each[1].reason),

@@ -1,4 +1,4 @@
-"""docs/configuration.md, written from the model: `python -m calve.settings.reference > docs/configuration.md`."""
+"""Generates docs/configuration.md from the model: `python -m calve.settings.reference > docs/configuration.md`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A checked calve.yaml becomes jobs: defaults are filled in, files and references made absolute.
+"""Turns a validated calve.yaml into jobs: adds defaults, makes files and references absolute.
 
-What must be named, by a command or by a deploy, unless the stack that runs supplies it, is checked on the values as written.
+Sections that a command or a deploy needs, and that the stack does not supply, are checked on the values as written.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from typing import Any, Literal, TypeVar
 from calve.config.deployment import UNKNOWN_SERVERS
 from calve.config.job import (
     Aggregate,
-    Announce,
     AnyRegistry,
     Budget,
     ChangeData,
     Deduplicate,
-    Emit,
     Entry,
     GlueRegistry,
     Job,
@@ -32,12 +30,12 @@ from calve.config.job import (
     Upsert,
     Window,
 )
+from calve.config.publishing import Announce, Emit
 from calve.config.steps import Route
 from calve.modes.aggregate import WINDOW_START, column_of
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import CHANGE
 from calve.settings.document import asks_registry, schema_text
-from calve.settings.entries.maintenance import maintenance_of
 from calve.settings.entries.modes import (
     AggregateSection,
     ChangeDataSection,
@@ -46,7 +44,7 @@ from calve.settings.entries.modes import (
 )
 from calve.settings.entries.routes import RouteSection
 from calve.settings.entries.sources import PartSection
-from calve.settings.entries.tables import BudgetSection, TableSection
+from calve.settings.entries.tables import BudgetSection, TableSection, maintenance_of
 from calve.settings.model import Configuration
 from calve.settings.problems import KeyPath, Problem
 
@@ -72,10 +70,10 @@ _TABLE_OPTIONS = {  # key in calve.yaml -> field of calve.config.job.Table
 
 @dataclass(frozen=True, slots=True)
 class StackDefaults:
-    """What the stack that a job runs on supplies where calve.yaml names nothing.
+    """Values of the running stack for what calve.yaml omits.
 
-    `kafka` and `registry` stand in for whole absent sections. `warehouse` (an S3 URI without a trailing slash)
-    stands in for `lake.bucket`; `endpoint` belongs to it and is not used with a bucket that calve.yaml names.
+    `kafka` and `registry` replace absent sections. `warehouse` (an S3 URI without a trailing slash) replaces `lake.bucket`;
+    `endpoint` belongs to it and is not used with a bucket of calve.yaml.
     """
 
     kafka: Kafka | None = None
@@ -210,7 +208,7 @@ def _record_key(table: TableSection) -> str:
 
 
 def _is_record_key(table: TableSection, key: tuple[str, ...]) -> bool:
-    """A tombstone has nothing but its record key, so it deletes only where that is the key of the table."""
+    """A tombstone has only its record key, so it deletes only if that is the key of the table."""
     column = _record_key(table)
     return all(each in {column, RECORD_KEY} or each.startswith(f"{column}.") for each in key)
 
@@ -233,7 +231,7 @@ def _aggregate(aggregate: AggregateSection) -> Aggregate:
 
 
 def _emit(table: TableSection) -> Emit:
-    """Totals are keyed by their group, and of each group the newest are enough."""
+    """Aggregates are keyed by their group, and only the newest row of each group is needed."""
     emit, groups = _given(table.emit), []
     if table.aggregate:
         groups = [column_of(each) for each in table.aggregate.by]
@@ -260,7 +258,7 @@ def _source(section: PartSection, folder: Path, **columns: str | None) -> Source
 
 
 def _budget(own: BudgetSection | None, shared: BudgetSection | None) -> Budget:
-    """Key by key: the table's own, else that of `defaults`, else calve's."""
+    """Per key: the table's own value, else that of `defaults`, else calve's."""
     options: dict[str, Any] = {}
     for key, option in (("share", "share"), ("records", "records"), ("within", "within_s")):
         for section in (own, shared):
@@ -274,14 +272,14 @@ def _file(file: str | None, folder: Path) -> str | None:
 
 
 def _reference(secret: str | None, folder: Path) -> str | None:
-    """A reference that means the same in any working directory."""
+    """A reference that is valid in any working directory."""
     if secret and secret.startswith("file:"):
         return "file:" + str((folder / secret.removeprefix("file:")).resolve())
     return secret
 
 
 def _given(value: _T | None) -> _T:
-    """A value whose absence has been reported."""
+    """A value whose absence was reported before."""
     if value is None:
         raise AssertionError
     return value
@@ -298,7 +296,7 @@ _BUCKET_NAME = 63
 
 
 def needed_by_a_command(values: Mapping[str, Any], stack: StackDefaults) -> Iterator[Problem]:
-    """Parts that neither calve.yaml nor the stack names."""
+    """Sections that neither calve.yaml nor the stack has."""
     embedded = "or start the embedded stack: `calve up`"
     missing: list[tuple[KeyPath, bool, str]] = [
         (("kafka",), values.get("kafka") is None and stack.kafka is None, _KAFKA),
@@ -317,7 +315,7 @@ def needed_by_a_command(values: Mapping[str, Any], stack: StackDefaults) -> Iter
 
 
 def needed_by_a_deploy(values: Mapping[str, Any], stack: StackDefaults) -> Iterator[Problem]:
-    """Parts that a deploy cannot make, and what only a laptop can use."""
+    """Sections that a deploy cannot make, and values that only work on a laptop."""
     if values.get("kafka") is None and stack.kafka is None:
         yield Problem(("kafka",), "is missing", f"{_KAFKA}, or `kafka: {{msk: {{create: serverless}}}}`")
     if _lacks_registry(values, stack):
@@ -348,7 +346,7 @@ def _lacks_registry(values: Mapping[str, Any], stack: StackDefaults) -> bool:
 
 
 def _bucket_name(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """The stack names its bucket NAME-lake-ACCOUNT-REGION."""
+    """The stack's bucket is NAME-lake-ACCOUNT-REGION."""
     name, region = values.get("name"), _at(values, ("lake", "region"))
     account = "0" * 12
     rest = len(f"-lake-{account}-") + (len(region) if isinstance(region, str) else _LONGEST_REGION)
@@ -369,7 +367,7 @@ def _at(values: Mapping[str, Any], path: KeyPath) -> Any:
 
 
 def _route_of(name: str, tables: Mapping[str, TableSection]) -> Route | None:
-    """The route of a table as the first of its steps; None: all records of the topic are the table's."""
+    """The route of a table, its first step; None: all records of the topic belong to the table."""
     table = tables[name]
     if table.route is None:
         return None
@@ -389,12 +387,12 @@ def _route_of(name: str, tables: Mapping[str, TableSection]) -> Route | None:
 
 
 def _source_of(table: TableSection) -> tuple[str | None, ...]:
-    """What is the same of tables that read the same records."""
+    """Equal for tables that read the same records."""
     return table.topic, table.value.subject, table.value.message
 
 
 def _other_records(name: str, routes: Mapping[str, RouteSection]) -> Literal["leave_out", "keep", "reject"]:
-    """What the table does with records that none names: just one of the tables keeps or rejects them."""
+    """What the table does with records that no table names: exactly one of the tables keeps or rejects them."""
     if routes[name].otherwise:
         return "keep"
     unnamed = not any(each.otherwise for each in routes.values())

@@ -1,6 +1,6 @@
-"""How times are written in calve.yaml: EventBridge expressions, time zones, maintenance windows.
+"""The syntax of times in calve.yaml: EventBridge expressions, time zones, maintenance windows.
 
-Each function takes text and returns it in the form that AWS takes, or raises `Invalid` with reason and cure.
+Each function takes text and returns it as AWS takes it, or raises `Invalid` with reason and fix.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RUN_EXAMPLE = "use continuous, schedule(rate(6 hours)) or schedule(cron(0 */6 *
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One field of a cron expression; `special` are its further forms."""
+    """One field of a cron expression; `special`: its further forms."""
 
     name: str
     least: int
@@ -48,7 +48,7 @@ _FIELDS = (
 
 
 def expression(text: str) -> str:
-    """`rate(6 hours)` or `cron(0 6 ? * MON *)`, in the notation of EventBridge Scheduler."""
+    """`rate(6 hours)` or `cron(0 6 ? * MON *)`, as EventBridge Scheduler takes it."""
     call = _CALL.fullmatch(text.strip())
     if call is None:
         raise Invalid(f'"{text}" is no schedule', "write rate(6 hours) or cron(0 6 ? * MON *)")
@@ -98,7 +98,7 @@ def maintenance_window(text: str) -> str:
 
 
 def firings_per_day(schedule: str) -> float:
-    """How often a checked expression fires, on average over the years."""
+    """How often a valid expression fires per day, on average over the years."""
     name, _, inner = schedule.rstrip(")").partition("(")
     if name == "rate":
         number, unit = inner.split()
@@ -110,7 +110,7 @@ def firings_per_day(schedule: str) -> float:
 
 
 def _count(text: str, field: _Field) -> float:
-    """How many of a field's values an expression takes; `MON#1` and `L` are one day a month."""
+    """How many of a field's values an expression matches; `MON#1` and `L` are one day a month."""
     if text in "*?":
         return field.greatest - field.least + 1
     found: set[int] = set()

@@ -12,7 +12,7 @@ from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
 from cli.console import Console, Output, OutputOption, duration
 
 if TYPE_CHECKING:
-    from lambdas.export_notify.notice import Manifest
+    from lambdas.export_notify.mail import Manifest
 
 export = typer.Typer(help="Run a deployed export now; list what was delivered.", no_args_is_help=True)
 

@@ -12,13 +12,13 @@ from zoneinfo import ZoneInfo
 
 from botocore.config import Config
 
-from calve.config.export import Export, Window
+from calve.config.publishing import Export, Window
 from calve.errors import CalveError, ConfigError
 from cli.account import Account, outputs
 from cli.config import load_target
 from cli.lake import aws_errors
 from lambdas.csv_export.window import previous
-from lambdas.export_notify.notice import Manifest
+from lambdas.export_notify.mail import Manifest
 from lambdas.links import Links
 
 # The function works for up to 15 minutes, and a second request would be a second export.

@@ -16,8 +16,7 @@ from calve.errors import Fatal
 from cli.embedded import aws, processes
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.processes import HOST, call, free_ports
-from lambdas.snowflake.key_pair import KeyPair
-from lambdas.snowflake.sql_api import Session
+from lambdas.snowflake.sql_api import KeyPair, Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

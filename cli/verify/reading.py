@@ -16,9 +16,8 @@ from google.protobuf.descriptor import Descriptor
 from calve.config import job
 from calve.decoding.record_schemas import subjects_of
 from calve.names import SYSTEM_COLUMN
-from calve.registry.declared import FRAMED, NO_ID, identity
-from calve.registry.registry import Registry
-from calve.schema.registered import Schema
+from calve.registry.registry import FRAMED, NO_ID, Registry, identity
+from calve.schema.wire import Schema
 from calve.table.position import Offsets
 from cli.verify.claim import Round, Rounds
 from cli.verify.counts import Filters

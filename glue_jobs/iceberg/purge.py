@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
-from calve.config.export import EXPORTS
+from calve.config.publishing import EXPORTS
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from calve.names import TableName

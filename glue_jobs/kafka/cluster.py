@@ -26,7 +26,8 @@ from kafka.future import Future
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, DescribeProducersRequest
 from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSpec
 
-from calve.config.job import Emit, Kafka, Start
+from calve.config.job import Kafka, Start
+from calve.config.publishing import Emit
 from calve.errors import Fatal, Retryable, Suspended
 from calve.table.position import Offsets, TopicKey
 from calve.table.protocol import TopicState

@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
-from calve.config import job
+from calve.config.job import PartName
+from calve.config.publishing import Emit
 from calve.errors import Retryable, topic_forbidden
 from calve.log import event
 from calve.modes.column_rules import require_emit_key
@@ -65,13 +66,13 @@ def _note(table: OpenTable, emitted: Emitted) -> None:
     table.main.refresh()
 
 
-def _emit(table: OpenTable, settings: job.Emit, commit: Commit) -> None:
+def _emit(table: OpenTable, settings: Emit, commit: Commit) -> None:
     with added_rows(table.services.lake, table.main, commit.id) as rows:
         if rows is not None:
             _write(table, settings, commit, rows)
 
 
-def _write(table: OpenTable, settings: job.Emit, commit: Commit, rows: DataFrame) -> None:
+def _write(table: OpenTable, settings: Emit, commit: Commit, rows: DataFrame) -> None:
     table.services.output.ensure_topic(settings)
     columns = data_columns(table.main.schema)
     encoding = _Encoding(settings, columns, table.services.registry)
@@ -102,7 +103,7 @@ def _write(table: OpenTable, settings: job.Emit, commit: Commit, rows: DataFrame
 class _Encoding:
     """How rows with these data columns become records: schemas are registered when they are first needed."""
 
-    settings: job.Emit
+    settings: Emit
     columns: Json
     registry: Registry | None
 
@@ -126,7 +127,7 @@ class _Encoding:
         require_emit_key(self.settings, self.columns)
         return self._written(struct(*(known[name] for name in names)), "key")
 
-    def _written(self, columns: Json, part: job.PartName) -> Column:
+    def _written(self, columns: Json, part: PartName) -> Column:
         registry = cast("ConfluentRegistry", self.registry)  # calve.settings lets no other kind through
         subject, fields = (
             f"{self.settings.topic}-{part}",

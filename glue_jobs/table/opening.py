@@ -21,7 +21,7 @@ from calve.modes.keys import buckets, keyed
 from calve.names import TableName
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import Change, data_columns
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from calve.table.summary import FIELDS, INITIALISED, TOPIC, TOPIC_KEY, TOTALS, root
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Table, settings

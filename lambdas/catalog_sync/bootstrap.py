@@ -1,4 +1,4 @@
-"""CloudFormation's requests to set up a catalog of Polaris, and to clear it away again."""
+"""The custom resource that sets up a Polaris catalog, and removes it again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from calve.config.publishing import IcebergRest
 from calve.errors import Fatal
-from lambdas.catalog_sync.environment import tokens_of
+from lambdas.catalog_sync.catalog import Server
+from lambdas.catalog_sync.deployment import tokens_of
 from lambdas.catalog_sync.polaris import Names, Polaris, credentials_of
-from lambdas.catalog_sync.server import Server
 from lambdas.custom_resource import serve
 
 SERVICE = "catalog_bootstrap"
@@ -26,7 +26,7 @@ tracer = Tracer(service=SERVICE)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The properties of the custom resource. secret: where the made credentials are kept."""
+    """The properties of the custom resource. secret: of the created credentials."""
 
     catalog: IcebergRest
     names: Names
@@ -48,12 +48,12 @@ class Wanted:
 @logger.inject_lambda_context(log_event=False)
 @tracer.capture_lambda_handler(capture_response=False)
 def handle(event: dict[str, Any], context: LambdaContext) -> None:
-    """Make what is missing, or remove what is ours."""
-    asked = {"request": event["RequestType"]}
+    """Create what is missing, or remove what is ours."""
+    fields = {"request": event["RequestType"]}
     if reason := serve(event, context, _act, identify=_identify):
-        logger.error("catalog.not_set_up", extra=asked | {"reason": reason})
+        logger.error("catalog.not_set_up", extra=fields | {"reason": reason})
     else:
-        logger.info("catalog.set_up", extra=asked)
+        logger.info("catalog.set_up", extra=fields)
 
 
 def _identify(properties: Mapping[str, Any]) -> str:
@@ -77,7 +77,7 @@ def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> N
 
 
 def _require_same(wanted: Wanted, before: Wanted) -> None:
-    """The tables of another catalog, or of one elsewhere, would have to be moved: that is a catalog of its own."""
+    """Refuse another catalog or location: its tables would have to be moved."""
     if (wanted.names, wanted.catalog.uri) != (before.names, before.catalog.uri):
         raise Fatal(
             "a catalog that was made cannot be changed into another",

@@ -1,4 +1,4 @@
-"""An Iceberg REST catalog, as far as keeping it equal to another needs it.
+"""The Iceberg REST catalog to keep equal: JSON over HTTP with OAuth client credentials, one error class for each refusal.
 
 https://github.com/apache/iceberg/blob/main/open-api/rest-catalog-open-api.yaml; notifications are Polaris' own:
 https://github.com/apache/polaris/blob/main/spec/polaris-catalog-apis/notifications-api.yaml
@@ -6,19 +6,132 @@ https://github.com/apache/polaris/blob/main/spec/polaris-catalog-apis/notificati
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
+from urllib.parse import quote, urlencode
 
-from calve.errors import Retryable
-from lambdas.catalog_sync.server import Conflict, NotFound, NotSupported, Server, Unanswered, escaped
+from calve import http_client
+from calve.errors import CalveError, Fatal, Retryable
+from calve.http_client import Tokens
 from lambdas.lake_tables import Head
+
+TIMEOUT_S = 15
+TOKEN_REFUSED = (401, 419)
+DONE_NOTHING = (429, 503)
+"""The server did nothing; after any other 5xx it may have applied the request."""
+SAID = 300
+
+
+class NotFound(CalveError):
+    """There is no such table or namespace."""
+
+
+class Conflict(CalveError):
+    """It exists already, or a newer version does."""
+
+
+class NotSupported(Fatal):
+    """The server has no such operation."""
+
+
+class Unanswered(Retryable):
+    """A change was sent, and its outcome is unknown."""
+
+
+class Server:
+    """One server; thread-safe."""
+
+    def __init__(self, uri: str, tokens: Tokens | None = None) -> None:
+        self._uri = http_client.checked(uri, "publish.iceberg_rest.uri")
+        self._tokens = tokens
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """The server's answer; empty if it has no body. A refused token is renewed once.
+
+        Raises:
+            NotFound, Conflict, NotSupported: see there. Fatal: refused. Retryable: no answer.
+            Unanswered: no answer to a change.
+        """
+        try:
+            return self._ask(method, path, body, query)
+        except _Unauthorized:
+            return self._ask(method, path, body, query)
+
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None, query: Mapping[str, str] | None
+    ) -> dict[str, Any]:
+        token = self._tokens.current() if self._tokens else None
+        headers = {"Accept": "application/json"}
+        if token:
+            headers |= http_client.bearer(token)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            answer = http_client.send(
+                f"{self._uri}{path}" + (f"?{urlencode(query)}" if query else ""),
+                method=method,
+                headers=headers,
+                body=None if body is None else json.dumps(body).encode(),
+                timeout_s=TIMEOUT_S,
+            )
+            found: dict[str, Any] = answer.json() if answer.status < 300 and answer.body else {}
+        except http_client.NoAnswer as error:
+            raise (Retryable if method == "GET" else Unanswered)(error.message) from None
+        if answer.status < 300:
+            return found
+        if answer.status in TOKEN_REFUSED and self._tokens and token:
+            self._tokens.refused(token)
+            raise _Unauthorized(f"{self._uri} refused the token (HTTP {answer.status})")
+        raise _refusal(f"{method} {self._uri}{path}", method, answer.status, answer.body)
+
+
+class _Unauthorized(Fatal):
+    pass
+
+
+def escaped(name: str) -> str:
+    """A name as one segment of a path."""
+    return quote(name, safe="")
+
+
+def _refusal(request: str, method: str, status: int, text: bytes) -> CalveError:
+    message = f"{request}: HTTP {status} {_words(text)}".rstrip()
+    match status:
+        case 404:
+            return NotFound(message)
+        case 409:
+            return Conflict(message)
+        case 405 | 406 | 501:
+            return NotSupported(message)
+        case _ if status in DONE_NOTHING or (status >= 500 and method == "GET"):
+            return Retryable(message)
+        case _ if status >= 500:
+            return Unanswered(message)
+    return Fatal(message)
+
+
+def _words(text: bytes) -> str:
+    """The error message in an answer of Iceberg or Polaris."""
+    try:
+        error = json.loads(text)["error"]
+        return f"{error['type']}: {error['message']}"[:SAID]
+    except (ValueError, TypeError, KeyError):
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A table as the catalog has it; as `lambdas.lake_tables.Head`."""
+    """A table in the catalog; as `lambdas.lake_tables.Head`."""
 
     uuid: str
     metadata_location: str
@@ -29,7 +142,7 @@ class Registered:
 
 
 class Catalog:
-    """One catalog of a server; safe to share between threads."""
+    """One catalog of a server; thread-safe."""
 
     def __init__(self, server: Server, warehouse: str | None = None) -> None:
         self.server = server
@@ -37,17 +150,17 @@ class Catalog:
 
     @cached_property
     def root(self) -> str:
-        """Where the catalog's paths begin: the server says it."""
+        """The prefix of the catalog's paths, from the server."""
         query = {"warehouse": self._warehouse} if self._warehouse else None
         config = self.server.ask("GET", "/v1/config", query=query)
         prefix = (config.get("defaults") or {}) | (config.get("overrides") or {})
-        # A prefix may have several parts, and is quoted already where it must be.
+        # A prefix may have several segments, and is already quoted.
         return f"/v1/{prefix['prefix']}" if prefix.get("prefix") else "/v1"
 
     def find(self, namespace: str, table: str) -> Registered | None:
-        """The table; None where there is none, or no such namespace."""
+        """The table; None if there is no such table or namespace."""
         try:
-            # The snapshots that branches and tags need: there may be thousands of others.
+            # Only the snapshots of branches and tags: there may be thousands of others.
             answer = self.server.ask("GET", self.path(namespace, table), query={"snapshots": "refs"})
         except NotFound:
             return None
@@ -63,10 +176,10 @@ class Catalog:
         )
 
     def make_namespace(self, namespace: str, properties: dict[str, str]) -> None:
-        """Make the namespace, unless it is there.
+        """Create the namespace, unless it exists.
 
         Raises:
-            Retryable: it is not there, and may come yet; made late it does no harm.
+            Retryable: it does not exist yet. If it is created later, that is harmless.
         """
         body = {"namespace": [namespace], "properties": properties}
         try:
@@ -74,12 +187,12 @@ class Catalog:
         except Conflict:
             return
         except Unanswered as error:
-            # Asked by two at once, Iceberg's own server answers one of them with HTTP 500.
+            # Iceberg's own server answers one of two concurrent requests with HTTP 500.
             if self.namespace(namespace) is None:
                 raise Retryable(error.message) from None
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """The properties of a namespace; None where there is none."""
+        """The properties of a namespace; None if there is none."""
         try:
             answer = self.server.ask("GET", f"{self.root}/namespaces/{escaped(namespace)}")
         except NotFound:
@@ -87,7 +200,7 @@ class Catalog:
         return answer.get("properties") or {}
 
     def drop_namespace(self, namespace: str) -> bool:
-        """Drop a namespace; False where it is not empty."""
+        """Drop a namespace; False if it is not empty."""
         try:
             self.server.ask("DELETE", f"{self.root}/namespaces/{escaped(namespace)}")
         except NotFound:
@@ -101,28 +214,28 @@ class Catalog:
 
 
 class Writer(Protocol):
-    """How a catalog is told of metadata that is not its own work."""
+    """How a catalog gets metadata that the job has written."""
 
     def register(self, namespace: str, head: Head, now_ms: int) -> None:
-        """Make the table.
+        """Create the table.
 
         Raises:
-            Conflict: there is one. NotFound: there is no such namespace.
+            Conflict: it exists. NotFound: there is no such namespace.
         """
         ...
 
     def move(self, namespace: str, head: Head, now_ms: int) -> None:
-        """Name other metadata, in one step: a reader finds the table before and after, and no moment between."""
+        """Point the table at other metadata, atomically."""
         ...
 
     def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
-        """Forget a table that may be gone already; its files are the lake's."""
+        """Drop a table, if it exists; its files belong to the lake."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """By `register`, with `overwrite` where the table is there."""
+    """With `register`, and `overwrite` if the table exists."""
 
     catalog: Catalog
 
@@ -151,7 +264,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Notifications:
-    """By notifications, for the EXTERNAL catalogs of Polaris. It takes none that is older than one it has taken."""
+    """With notifications, for the EXTERNAL catalogs of Polaris. Polaris refuses one that is older than the last."""
 
     catalog: Catalog
 

@@ -1,4 +1,4 @@
-"""What a deploy, and the end of a deployment, change in the catalog."""
+"""Opens the catalog that the deployment names, and applies what a deploy adds or removes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,51 @@ from typing import Any, Self
 
 from calve.config.publishing import IcebergRest
 from calve.errors import Retryable
-from lambdas.catalog_sync.environment import open_sync
-from lambdas.catalog_sync.many import Published, Report, withdraw
-from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Sync, now_ms
-from lambdas.publish_states import PublishState, State
+from calve.http_client import Tokens
+from calve.secrets import read_secret, value_of
+from lambdas.catalog_sync.catalog import Catalog, Notifications, Register, Server
+from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Published, Report, Sync, now_ms, withdraw
+from lambdas.publish_states import PublishState, PublishStates, State
+
+SETTINGS = "publish.iceberg_rest.secret, token_url and scope"
+
+
+def open_sync(
+    settings: IcebergRest, *, deployment: str, states_table: str, client: Callable[[str], Any]
+) -> Sync:
+    """The synchronization with the configured catalog; `client` makes AWS clients.
+
+    Raises:
+        ConfigError, Retryable: as `read_secret`.
+    """
+    tokens = tokens_of(settings, settings.secret, settings.scope) if settings.secret else None
+    catalog = Catalog(Server(settings.uri, tokens), settings.warehouse)
+    return Sync(
+        glue=client("glue"),
+        s3=client("s3"),
+        catalog=catalog,
+        writer=Register(catalog) if settings.update == "register" else Notifications(catalog),
+        states=PublishStates(states_table, client("dynamodb")),
+        deployment=deployment,
+        namespace=settings.namespace,
+    )
+
+
+def tokens_of(settings: IcebergRest, secret: str, scope: str | None) -> Tokens:
+    """OAuth tokens for the client in a secret.
+
+    Raises:
+        ConfigError, Retryable: as `read_secret`.
+    """
+    client = read_secret(secret)
+    return Tokens(
+        settings.token_url or f"{settings.uri}/v1/oauth/tokens",
+        value_of(client, "client_id", secret),
+        value_of(client, "client_secret", secret),
+        scope=scope,
+        settings=SETTINGS,
+    )
+
 
 Client = Callable[[str], Any]
 
@@ -39,7 +80,7 @@ class Wanted:
             states_table=self.states_table,
             client=client,
         )
-        # A function that died holds its table for as long: better a slow end of a stack than a failed one.
+        # A crashed function holds its table's lease that long: a slow delete is better than a failed one.
         return replace(opened, patience_s=LEASE_MS / 1000 + 10)
 
     def nothing(self) -> Published:
@@ -47,12 +88,12 @@ class Wanted:
 
     @property
     def place(self) -> tuple[str, str | None, str | None]:
-        """Where the tables are."""
+        """The location of the tables."""
         return (self.catalog.uri, self.catalog.warehouse, self.catalog.namespace)
 
 
 def apply(wanted: Wanted, before: Wanted | None, client: Client) -> None:
-    """Tables that are published are pending until the functions have looked at them; those that no longer are, are dropped.
+    """Set new published tables to pending, and drop those that are no longer published.
 
     Raises:
         Retryable: a table could not be dropped.
@@ -68,7 +109,7 @@ def apply(wanted: Wanted, before: Wanted | None, client: Client) -> None:
 
 
 def remove(wanted: Wanted, client: Client) -> None:
-    """Nothing is published any more: the catalog has what it had before.
+    """Drop all tables that this deployment published.
 
     Raises:
         Retryable: a table could not be dropped.

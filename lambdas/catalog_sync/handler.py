@@ -1,4 +1,4 @@
-"""Three functions: `feed` follows commits, `reconcile` looks at every table, `handle` does what a deploy and its end ask for."""
+"""Three functions: `feed` follows commits, `reconcile` checks every table, `handle` applies a deploy or a delete."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from calve.outputs.metrics.function_metrics import (
     CATALOG_LAG,
     CATALOG_REPAIRS,
 )
-from lambdas.catalog_sync.deployment import Wanted, apply, remove
-from lambdas.catalog_sync.environment import open_sync
-from lambdas.catalog_sync.many import Published, Report, follow
-from lambdas.catalog_sync.many import reconcile as reconcile_all
-from lambdas.catalog_sync.sync import TARGET, Sync
-from lambdas.commit_batch import CommitBatch
+from lambdas.catalog_sync.deployment import Wanted, apply, open_sync, remove
+from lambdas.catalog_sync.sync import TARGET, Published, Report, Sync, follow
+from lambdas.catalog_sync.sync import reconcile as reconcile_all
 from lambdas.custom_resource import serve
 from lambdas.metering import NAMESPACE, add
+from lambdas.publish_states import CommitBatch
 
 SERVICE = "catalog_sync"
 CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})
@@ -42,14 +40,16 @@ metrics = Metrics(namespace=NAMESPACE, service=SERVICE)
 @tracer.capture_lambda_handler(capture_response=False)
 @metrics.log_metrics
 def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Follow the commits that a batch of messages tells of; answers which messages are to come again."""
-    metrics.add_dimension("function", context.function_name)  # of several deployments
+    """Follow the commits in a batch of messages; returns the messages to deliver again."""
+    metrics.add_dimension(
+        "function", context.function_name
+    )  # several deployments share the namespace of metrics
     batch = CommitBatch.of(event)
     sync, published = _sync(), _published()
     names = [name for name in batch.about if _is_published(sync, published, name)]
     report = follow(sync, names)
     add(metrics, CATALOG_FOLLOWED, len(names))
-    _tell(report)
+    _log_report(report)
     again = {each.table for each in report.failures if _may_pass(each.error)}
     return batch.answer([name for name in names if str(name) in again])
 
@@ -61,7 +61,7 @@ def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
     """Find and repair every difference."""
     metrics.add_dimension("function", context.function_name)
     report = reconcile_all(_sync(), _published())
-    _tell(report)
+    _log_report(report)
     for each in report.repairs:
         acts = [act.value for act in each.acts]
         logger.warning("catalog.repaired", extra={"table": each.table, "acts": acts, "late_s": each.late_s})
@@ -76,8 +76,8 @@ def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
 @logger.inject_lambda_context(log_event=False)
 @tracer.capture_lambda_handler(capture_response=False)
 def handle(event: dict[str, Any], context: LambdaContext) -> None:
-    """Answer CloudFormation: tables that are published are pending, those that no longer are, are dropped."""
-    asked = {"request": event["RequestType"]}
+    """Answer CloudFormation: new tables become pending, tables that are no longer published are dropped."""
+    fields = {"request": event["RequestType"]}
 
     def act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
         wanted = Wanted.parse(request.resource_properties)
@@ -88,17 +88,17 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:
             apply(wanted, Wanted.parse(before) if before else None, _client)
 
     if reason := serve(event, context, act, identify=_identify):
-        logger.error("catalog.not_deployed", extra=asked | {"reason": reason})
+        logger.error("catalog.not_deployed", extra=fields | {"reason": reason})
     else:
-        logger.info("catalog.deployed", extra=asked)
+        logger.info("catalog.deployed", extra=fields)
 
 
 def _identify(properties: Mapping[str, Any]) -> str:
-    """One thing, whatever catalog it is: of another, the tables are dropped by an update."""
+    """The same id for every catalog: if the catalog changes, an update drops the tables."""
     return f"{Wanted.parse(properties).published.deployment}-{TARGET}"
 
 
-def _tell(report: Report) -> None:
+def _log_report(report: Report) -> None:
     for each in report.outcomes:
         if each.acts:
             acts = [act.value for act in each.acts]
@@ -106,13 +106,13 @@ def _tell(report: Report) -> None:
         if each.lag_s is not None:
             add(metrics, CATALOG_LAG, each.lag_s)
     if report.failures:
-        _sync.cache_clear()  # a secret that was changed is read again
+        _sync.cache_clear()  # read a changed secret again
     for failure in report.failures:
         logger.error("catalog.not_synced", extra={"table": failure.table, "reason": failure.reason})
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether the same may go well a moment later; what is refused is tried again by the reconcile."""
+    """Whether a retry soon may succeed. After a refusal, the reconcile retries."""
     return isinstance(error, Retryable) or not isinstance(error, CalveError)
 
 

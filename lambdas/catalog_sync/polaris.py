@@ -1,7 +1,7 @@
-"""What a catalog of Polaris needs before tables can be published to it: made where it is missing, each with our mark.
+"""The Polaris objects that publishing needs: created if they are missing, each with our mark.
 
 The management API is https://github.com/apache/polaris/blob/main/spec/polaris-management-service.yml; Snowflake Open Catalog has
-the same. What has no mark of ours is somebody's: it is neither used nor changed nor deleted.
+the same. Objects without our mark belong to others: calve does not use, change or delete them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calve.errors import Fatal
-from lambdas.catalog_sync.server import Conflict, NotFound, Server, escaped
+from lambdas.catalog_sync.catalog import Conflict, NotFound, Server, escaped
 
 OWNER = "calve.deployment"
 PRIVILEGE = "CATALOG_MANAGE_CONTENT"
@@ -22,7 +22,7 @@ Store = Callable[[Mapping[str, str]], None]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What is made for a deployment. location: where its tables lie; role_arn: the role by which Polaris reads them."""
+    """The objects of a deployment. location: of its tables. role_arn: the role with which Polaris reads them."""
 
     deployment: str
     catalog: str
@@ -36,13 +36,13 @@ class Names:
 
     @property
     def role(self) -> str:
-        """Of the principal, and in the catalog."""
+        """The name of the principal's role and of the catalog's role."""
         return f"calve-{self.deployment}"
 
 
 @dataclass(frozen=True, slots=True)
 class Polaris:
-    """Makes and removes, with an administrator's rights."""
+    """Creates and removes the objects, with an administrator's rights."""
 
     server: Server
     names: Names
@@ -52,10 +52,10 @@ class Polaris:
         object.__setattr__(self, "_mark", {OWNER: self.names.deployment})
 
     def make(self, stored: Mapping[str, str], store: Store) -> None:
-        """Make what is missing. `stored` are the credentials that we have; new ones are stored at once: they are told only once.
+        """Create what is missing. `stored`: our credentials. New ones are stored at once, because Polaris shows them only once.
 
         Raises:
-            Fatal: something of these names is not ours. Retryable: Polaris does not answer.
+            Fatal: an object of these names is not ours. Retryable: Polaris does not answer.
         """
         names, role = self.names, {"name": self.names.role}
         self._ensure("/catalogs", names.catalog, {"catalog": self._catalog()})
@@ -64,7 +64,7 @@ class Polaris:
         self._ensure("/principal-roles", names.role, {"principalRole": marked})
         of_catalog = f"/catalogs/{escaped(names.catalog)}/catalog-roles"
         self._ensure(of_catalog, names.role, {"catalogRole": marked})
-        # Granting and assigning again changes nothing.
+        # Grants and assignments are idempotent.
         grant = {"grant": {"type": "catalog", "privilege": PRIVILEGE}}
         self.server.ask("PUT", f"{of_catalog}/{escaped(names.role)}/grants", grant)
         to_role = f"/principal-roles/{escaped(names.role)}/catalog-roles/{escaped(names.catalog)}"
@@ -76,7 +76,7 @@ class Polaris:
         """Remove what is ours; grants go with their roles. The catalog must be empty.
 
         Raises:
-            Fatal: it is not. Retryable: Polaris does not answer.
+            Fatal: it is not empty. Retryable: Polaris does not answer.
         """
         names = self.names
         catalog = f"/catalogs/{escaped(names.catalog)}"
@@ -98,7 +98,7 @@ class Polaris:
         }
 
     def _principal(self, stored: Mapping[str, str], store: Store) -> None:
-        """The principal, with credentials that are stored; one whose credentials nobody has is made anew."""
+        """The principal, with stored credentials. One whose credentials were lost is created again."""
         path = f"/principals/{escaped(self.names.principal)}"
         found = self._find(path)
         if found is not None:
@@ -157,7 +157,7 @@ def _mark_of(found: Mapping[str, Any]) -> str | None:
 
 
 def credentials_of(text: str) -> dict[str, str]:
-    """The credentials that a secret holds; none where it was never written."""
+    """The credentials in a secret; none if it was never written."""
     try:
         found = json.loads(text)
     except ValueError:

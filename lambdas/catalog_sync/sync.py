@@ -1,29 +1,31 @@
-"""One table is made equal: look at both sides, do the one thing that is needed, look again, until nothing is.
+"""Makes tables in a catalog equal to those of the lake. One table: compare both sides, do the one needed act, compare again.
 
-Whoever writes holds the table's lease, and reads Glue while holding it. So what is written later was read later, and the catalog
-never moves back. The lease outlives the function that took it; where a write got no answer it is kept until it ends, as the
-write may still arrive.
+The writer holds the table's lease and reads Glue while it holds it, so the catalog never moves back. The lease outlives the
+function that took it. After a write without an answer the lease is kept until it ends: the write may still arrive.
+A table is published if it has a row of state, or if its name matches in the databases of the deployment.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from calve.errors import CalveError, Fatal, Retryable
-from calve.names import TableName
-from lambdas.catalog_sync.catalog import Catalog, Registered, Writer
-from lambdas.catalog_sync.server import Conflict, NotFound, Unanswered
-from lambdas.lake_tables import Head, head, is_newer
+from calve.names import DEAD_LETTERS_SUFFIX, TableName
+from lambdas.catalog_sync.catalog import Catalog, Conflict, NotFound, Registered, Unanswered, Writer
+from lambdas.lake_tables import Head, databases_of, head, is_newer
 from lambdas.publish_states import PublishState, PublishStates, State, Target
 
 
 class Act(StrEnum):
-    """KEEP: both are equal. ABSENT: neither has it, or what is there is nobody's business. REFUSE: a person has to decide."""
+    """KEEP: both are equal. ABSENT: neither has it, or the catalog's table is not ours. REFUSE: a person must decide."""
 
     KEEP = "keep"
     ABSENT = "absent"
@@ -35,7 +37,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`reason` and `fix` say why it is refused."""
+    """`reason` and `fix`: of a refusal."""
 
     act: Act
     reason: str | None = None
@@ -55,7 +57,7 @@ BEHIND = Decision(
 
 
 def decide(head: Head | None, there: Registered | None, ours: str | None) -> Decision:
-    """`head`: what is published of Glue, None where nothing is. `ours`: the uuid of the table that we registered, if any."""
+    """`head`: the published table in Glue, None if there is none. `ours`: the uuid of the table that we registered, if any."""
     if there is None:
         return Decision(Act.REGISTER if head else Act.ABSENT)
     if head is None:
@@ -70,11 +72,11 @@ def decide(head: Head | None, there: Registered | None, ours: str | None) -> Dec
 
 
 OWNER = "calve.deployment"
-"""Property of a namespace that names the deployment that made it."""
+"""Property of a namespace: the deployment that created it."""
 LOOKS = 6
 LEASE_MS = 180_000
 WRITE_MS = 60_000
-"""What must be left of a lease for a write to begin: it arrives sooner than that, or not at all."""
+"""The least rest of a lease for a write, which arrives sooner or never."""
 PAUSE_S = 0.25
 TARGET = Target.ICEBERG_REST
 
@@ -87,9 +89,9 @@ def now_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done about a table. lag_s: from the commit until the catalog had it; None where nothing had to be done.
+    """The result for one table. lag_s: from the commit until the catalog had it; None if nothing changed.
 
-    late_s: for how long Glue had had what the catalog lacked.
+    late_s: how long Glue had had it before the catalog.
     """
 
     table: str
@@ -101,9 +103,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Makes tables equal. namespace: None: the name of each table's database. patience_s: how long a lease is waited for.
+    """Synchronizes tables. namespace: None: the database of each table. patience_s: the longest wait for a lease.
 
-    moving_away: another catalog takes this one's place, and rows remain: functions may have begun with it already.
+    moving_away: another catalog replaces this one, and rows remain: functions may already use them.
     """
 
     glue: Any
@@ -118,12 +120,12 @@ class Sync:
     clock: Clock = field(default=now_ms)
 
     def table(self, name: TableName, *, published: bool) -> Outcome:
-        """Make one table equal to Glue; one that is not published is dropped, if it is ours.
+        """Make one table equal to Glue. A table that is not published is dropped, if it is ours.
 
         Raises:
-            Retryable: a system does not answer, or another function has the table. Fatal: the catalog refuses.
+            Retryable: a system does not answer, or another function has the lease. Fatal: the catalog refuses.
         """
-        holder = uuid.uuid4().hex  # of a request that Lambda repeats, the first may still be at work
+        holder = uuid.uuid4().hex  # Lambda may repeat a request while the first still runs
         lease_ends = self._lease(name, holder)
         kept = False
         try:
@@ -141,7 +143,7 @@ class Sync:
                 self.states.release(TARGET, str(name), holder)
 
     def drop_namespaces(self, names: set[str]) -> None:
-        """Drop those that this deployment made, where nothing is left in them."""
+        """Drop the empty namespaces that this deployment created."""
         for each in sorted(names):
             if (self.catalog.namespace(each) or {}).get(OWNER) == self.deployment:
                 self.catalog.drop_namespace(each)
@@ -162,7 +164,7 @@ class Sync:
 
 @dataclass
 class _Turn:
-    """One holding of a table's lease."""
+    """The work done under one lease of a table."""
 
     sync: Sync
     name: TableName
@@ -190,7 +192,7 @@ class _Turn:
                 case _ if wanted:
                     self._write(decision.act, row, wanted)
             self.acts.append(decision.act)
-        # Commits come faster than the catalog takes them: of the newest there is an event yet to come.
+        # Commits come faster than the catalog accepts them; the newest one has an event of its own.
         return Outcome(str(self.name), State.SYNCING, tuple(self.acts), late_s=self.late_s)
 
     def _absent(self, row: PublishState, *, published: bool) -> Outcome:
@@ -218,7 +220,7 @@ class _Turn:
         return Outcome(str(self.name), State.SYNCED, tuple(self.acts), lag_s, self.late_s)
 
     def _write(self, act: Act, row: PublishState, wanted: Head) -> None:
-        """Write, having said so: a function that dies in between leaves a table that is known to be ours."""
+        """Record the write first: after a crash in between, the table is known to be ours."""
         now = self.sync.clock()
         self.late_s = max(self.late_s, (now - wanted.updated_ms) / 1000)
         registers = act is Act.REGISTER
@@ -233,7 +235,7 @@ class _Turn:
                 self.sync.catalog.make_namespace(namespace, {OWNER: self.sync.deployment})
             self.sync.writer.register(namespace, wanted, self.sync.clock())
         except Conflict:
-            # There was none a moment ago: somebody else's, whatever it is.
+            # It did not exist before: another writer created it.
             self._put(row.become(State.SYNCING, now, uuid=None))
         except NotFound as error:
             raise Retryable(f"{namespace} was dropped while {self.name} was registered: {error}") from None
@@ -251,3 +253,122 @@ class _Turn:
     def _put(self, row: PublishState) -> None:
         if not self.sync.states.put(row, self.holder):
             raise Retryable(f"another function is at work on {self.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a deployment publishes.
+
+    tables: names, `database.table`. patterns: expressions for names of tables that do not exist yet.
+    database: of these; None: the databases that the deployment made, one per cluster.
+    """
+
+    deployment: str
+    tables: frozenset[str] = frozenset()
+    patterns: tuple[str, ...] = ()
+    database: str | None = None
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw = json.loads(text)
+        return cls(raw["deployment"], frozenset(raw["tables"]), tuple(raw["patterns"]), raw["database"])
+
+    def matches(self, glue: Any, name: TableName) -> bool:
+        """Whether the table is published."""
+        return str(name) in self.tables or (self._named(name.table) and self._ours(glue, name.database))
+
+    def unknown(self, glue: Any, known: Collection[str]) -> Iterator[TableName]:
+        """The tables in Glue that match and have no row yet."""
+        if not self.patterns:
+            return
+        for database in self._databases(glue):
+            pages = glue.get_paginator("get_tables").paginate(DatabaseName=database)
+            for table in (each["Name"] for page in pages for each in page["TableList"]):
+                name = TableName(database, table)
+                if self._named(table) and str(name) not in known:
+                    yield name
+
+    def _named(self, table: str) -> bool:
+        return not table.endswith(DEAD_LETTERS_SUFFIX) and any(
+            re.fullmatch(pattern, table) for pattern in self.patterns
+        )
+
+    def _ours(self, glue: Any, database: str) -> bool:
+        return database in self._databases(glue)
+
+    def _databases(self, glue: Any) -> list[str]:
+        return databases_of(glue, self.deployment) if self.database is None else [self.database]
+
+
+def parsed(table: str) -> TableName:
+    """The name in a row."""
+    database, _, name = table.rpartition(".")
+    return TableName(database, name)
+
+
+def known(states: PublishStates) -> list[str]:
+    """The tables that have a row."""
+    return sorted(each.table for each in states.all(Target.ICEBERG_REST))
+
+
+AT_ONCE = 8
+LATE_S = 60.0
+"""A commit that is missing for longer was lost, not delayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """`reason`: for logs. `error`: its kind."""
+
+    table: str
+    error: Exception
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The results for several tables."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+    @property
+    def repairs(self) -> list[Outcome]:
+        """Changes that no recent commit explains."""
+        return [
+            each for each in self.outcomes if Act.DROP in each.acts or (each.acts and each.late_s > LATE_S)
+        ]
+
+
+def follow(sync: Sync, names: Iterable[TableName], *, published: bool = True) -> Report:
+    """Make these tables equal, or drop them if they are not published."""
+
+    def one(name: TableName) -> Outcome | Failure:
+        try:
+            return sync.table(name, published=published)
+        except CalveError as error:
+            return Failure(str(name), error, " ".join(str(error).split()))
+        except Exception as error:  # noqa: BLE001 an AWS client's: the other tables have their turn
+            return Failure(str(name), error, f"{type(error).__name__}: {error}")
+
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        found = list(pool.map(one, dict.fromkeys(names)))
+    return Report(
+        tuple(each for each in found if not isinstance(each, Failure)),
+        tuple(each for each in found if isinstance(each, Failure)),
+    )
+
+
+def reconcile(sync: Sync, published: Published) -> Report:
+    """Make all tables equal: those with a row, and new ones."""
+    there = known(sync.states)
+    names = [*map(parsed, there), *published.unknown(sync.glue, there)]
+    return follow(sync, names)
+
+
+def withdraw(sync: Sync, published: Published) -> Report:
+    """Drop the tables with a row that are not published, and the namespaces that are then empty."""
+    gone = [name for name in map(parsed, known(sync.states)) if not published.matches(sync.glue, name)]
+    report = follow(sync, gone, published=False)
+    sync.drop_namespaces({sync.namespace_of(name) for name in gone})
+    return report

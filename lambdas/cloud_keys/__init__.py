@@ -1,1 +1,1 @@
-"""API keys of Confluent Cloud, changed by Secrets Manager."""
+"""Rotation of Confluent Cloud API keys."""

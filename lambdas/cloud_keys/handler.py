@@ -13,7 +13,7 @@ from calve.config.job import Kafka
 from calve.registry.confluent import ConfluentRegistry
 from calve.secrets import HeldSecret, Redacted, read_secret
 from lambdas.cloud_keys.keys import Cloud, CloudKeys
-from lambdas.kafka_broker import Broker
+from lambdas.kafka_client import Broker
 from lambdas.rotation import Rotation, handler_of
 
 logger = Logger(service="cloud_keys")
@@ -22,7 +22,7 @@ tracer = Tracer(service="cloud_keys")
 
 @cache
 def rotation() -> Rotation:
-    """Made once per process. `KAFKA`: the settings of the clients, as JSON; or `REGISTRY`: its URL."""
+    """Made once per process. `KAFKA`: the clients' settings as JSON. `REGISTRY`: the registry's URL."""
     secret, admin = os.environ["SECRET"], os.environ["ADMIN_SECRET"]
     subject = CloudKeys(
         secret,

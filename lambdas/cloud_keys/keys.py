@@ -1,6 +1,6 @@
-"""API keys as what a rotation makes: a new one for the owner and the resource of the one in use; the newest stay valid.
+"""Rotation of API keys: a new key for the same owner and resource; the newest keys stay valid.
 
-`Cloud` is the part of Confluent Cloud's API that is about API keys:
+`Cloud` is the API-key part of Confluent Cloud's API:
 https://docs.confluent.io/cloud/current/api.html#tag/API-Keys-(iamv2)
 """
 
@@ -26,7 +26,7 @@ TIMEOUT_S = 20
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An API key without its secret, which is told once, to who makes it. `owner`: a service account; `resource`: a cluster."""
+    """An API key without its secret, which Confluent shows only once. `owner`: a service account. `resource`: a cluster."""
 
     id: str
     name: str
@@ -44,10 +44,10 @@ class NewKey:
 
 
 class Cloud:
-    """Confluent Cloud with the rights of a Cloud API key.
+    """Confluent Cloud, with the rights of a Cloud API key.
 
-    All methods raise `Retryable` where it does not answer, and `Fatal` where it refuses. Nothing is asked twice: a key that was
-    made although the answer was lost is found by its name.
+    All methods raise `Retryable` if it does not answer, and `Fatal` if it refuses. No request is repeated: a key that was created
+    although the answer was lost is found by its name.
     """
 
     def __init__(self, url: str, credentials: Redacted) -> None:
@@ -67,7 +67,7 @@ class Cloud:
             rest = urllib.parse.urlsplit(page["metadata"].get("next") or "")
             path = (
                 f"{KEYS}?{rest.query}" if rest.query else None
-            )  # never another server: the credentials would go there
+            )  # never another server: it would get the credentials
 
     def make(self, name: str, owner: str, resource: str) -> NewKey:
         spec = {"display_name": name, "owner": {"id": owner}, "resource": {"id": resource}}
@@ -75,7 +75,7 @@ class Cloud:
         return NewKey(str(made["id"]), str(made["spec"]["secret"]))
 
     def delete(self, key: Key) -> None:
-        """Delete a key, if it is there."""
+        """Delete a key, if it exists."""
         self._ask("DELETE", f"{KEYS}/{urllib.parse.quote(key.id, safe='')}", gone=True)
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None, *, gone: bool = False) -> Any:
@@ -125,10 +125,9 @@ PAUSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class CloudKeys:
-    """`lambdas.rotation.Subject`. Keys that it has made have names that begin with `calve` and the secret's name; no other is
-    ever deleted.
+    """`lambdas.rotation.Subject`. Its keys have names that begin with `calve` and the secret's name; it deletes no other keys.
 
-    use: raises `CalveError` where a key does not open what it is for.
+    use: raises `CalveError` if a key does not work.
     """
 
     secret: str
@@ -138,9 +137,7 @@ class CloudKeys:
     sleep: Callable[[float], None] = time.sleep
 
     def create(self, version: str, current: str | None) -> str:
-        """Keys that are newer than the one in use have never been in use: their rotation was given up, or this step died before
-        it could write down the secret, which is told only once.
-        """
+        """Keys newer than the one in use were never used: their rotation stopped, or this step crashed before it stored them."""
         texts, cloud = credentials_of(current), self.cloud()
         in_use = cloud.key(texts["username"])
         for each in self._own(cloud, in_use):
@@ -165,7 +162,7 @@ class CloudKeys:
             self.sleep(PAUSE_S)
 
     def finished(self, current: str) -> None:
-        """Delete the oldest keys; the one that was in use until now is the newest but one."""
+        """Delete the oldest keys. The previous key is the newest but one."""
         cloud = self.cloud()
         in_use = cloud.key(credentials_of(current)["username"])
         newest = sorted(self._own(cloud, in_use), key=lambda key: key.created, reverse=True)

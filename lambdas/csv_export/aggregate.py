@@ -1,9 +1,16 @@
-"""Group by, with sums, counts, least and greatest values: exact, whatever the order of the rows, in bounded memory."""
+"""Group by, with exact sums, counts, minima and maxima in bounded memory. The order of rows does not change a result.
+
+Floating-point addition depends on the order: after a compaction the last digit could differ, and the file would be corrected
+for no reason. So each number is split into an integer and a power of two. Integers of a similar power are added exactly, and
+only the total is rounded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -18,20 +25,72 @@ from pyiceberg.types import (
     PrimitiveType,
 )
 
-from calve.config.export import Export, Measure
-from lambdas.csv_export import exact_sum
-from lambdas.csv_export.failure import ExportFailed
+from calve.config.publishing import Export, Measure
 from lambdas.csv_export.scan import Column
+from lambdas.csv_export.window import ExportFailed
+
+MANTISSA_BITS, SPECIAL, BIAS = 52, 2047, 1075
+SHIFT = 5
+"""Numbers whose exponents differ only in the last five bits are added together: a 53-bit mantissa, shifted by up to 31 bits."""
+
+INFINITE, MINUS_INFINITE, NOT_A_NUMBER = 1000, 1001, 1002
+WHOLE = pa.decimal128(38, 0)
+POWERS = (
+    pa.array([1 << i for i in range(1 << SHIFT)], pa.int64())
+    .cast(pa.decimal128(19, 0))
+    .cast(pa.decimal128(10, 0))
+)
+"""In ten digits: Arrow reserves the digits of both factors and one more, and a product has at most 38."""
+
+
+def split_numbers(array: Any) -> tuple[Any, Any]:
+    """(integer, power) of each number, as columns; null of null."""
+    bits = pc.cast(array, pa.float64()).view(pa.int64())
+    negative = pc.less(bits, 0)
+    stored = pc.bit_wise_and(pc.shift_right(bits, MANTISSA_BITS), SPECIAL)
+    fraction = pc.bit_wise_and(bits, (1 << MANTISSA_BITS) - 1)
+    mantissa = pc.if_else(pc.equal(stored, 0), fraction, pc.add(fraction, 1 << MANTISSA_BITS))
+    exponent = pc.max_element_wise(stored, 1, skip_nulls=False)
+    factor = pc.take(POWERS, pc.bit_wise_and(exponent, (1 << SHIFT) - 1))
+    signed = pc.cast(pc.if_else(negative, pc.negate(mantissa), mantissa), pa.decimal128(19, 0))
+    special = pc.equal(stored, SPECIAL)
+    infinite = pc.if_else(negative, MINUS_INFINITE, INFINITE)
+    mark = pc.if_else(pc.equal(fraction, 0), infinite, NOT_A_NUMBER)
+    power = pc.if_else(special, mark, pc.shift_right(exponent, SHIFT))
+    whole = pc.if_else(special, pa.scalar(0, WHOLE), pc.cast(pc.multiply(signed, factor), WHOLE))
+    return whole, pc.cast(power, pa.int16())
+
+
+def total(parts: Iterable[tuple[Any, int | None]]) -> float | None:
+    """The sum of (sum of integers, power), correctly rounded; None if every number was null."""
+    exact, powers = Fraction(0), set()
+    for integer, power in parts:
+        if power is None:
+            continue
+        powers.add(power)
+        if power < INFINITE:
+            exact += Fraction(int(integer)) * Fraction(2) ** ((power << SHIFT) - BIAS)
+    if not powers:
+        return None
+    if NOT_A_NUMBER in powers or {INFINITE, MINUS_INFINITE} <= powers:
+        return math.nan
+    if INFINITE in powers or MINUS_INFINITE in powers:
+        return math.inf if INFINITE in powers else -math.inf
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
 
 STATE_BYTES = 128 * 1024 * 1024
-"""What the groups and their sums may take; merging and sorting them takes about as much again, twice."""
+"""Limit in bytes of the groups and their sums; merging and sorting need about twice as much in addition."""
 
 MERGE_ROWS = 100_000
 NARROW_DIGITS = 18
 
 
 def columns_read(export: Export) -> tuple[str, ...]:
-    """The columns that an aggregating export needs, each once; at least one, for there are rows to count."""
+    """The columns that an aggregating export needs, without duplicates. At least one, so that rows can be counted."""
     measured = [measure.column for measure in export.measures if measure.column]
     return tuple(dict.fromkeys([*export.group_by, *measured])) or (export.time_column,)
 
@@ -40,7 +99,7 @@ def columns_written(export: Export, read: tuple[Column, ...]) -> tuple[Column, .
     """The columns of the file: the groups, then the measures.
 
     Raises:
-        ExportFailed: `bad_column`, where a function does not suit a column.
+        ExportFailed: `bad_column`: a function does not support the column's type.
     """
     types = {column.name: column.type for column in read}
     for name in export.group_by:
@@ -52,7 +111,7 @@ def columns_written(export: Export, read: tuple[Column, ...]) -> tuple[Column, .
 
 @dataclass(slots=True)
 class _State:
-    """Partial results: one row per group so far, and what came in since they were last merged."""
+    """Partial results: one row per group, and the batches since the last merge."""
 
     keys: list[str]
     functions: list[tuple[str, str]]
@@ -85,7 +144,7 @@ class _State:
 
 
 class Aggregation:
-    """Takes batches, gives one row per group, sorted by the group."""
+    """Takes batches; returns one row per group, sorted by the group."""
 
     def __init__(self, export: Export, *, state_bytes: int = STATE_BYTES) -> None:
         self._export = export
@@ -95,7 +154,7 @@ class Aggregation:
         self._sums: dict[int, _State] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in one batch.
+        """Add one batch.
 
         Raises:
             ExportFailed: `too_many_groups`.
@@ -111,7 +170,7 @@ class Aggregation:
         values = [_partial(self._export.measures[i], batch) for i in plain]
         self._plain.add(pa.table([*keys, *values], names=[*self._keys, *(f"m{i}" for i in plain)]))
         for i, state in self._sums.items():
-            integer, power = exact_sum.taken_apart(batch.column(self._export.measures[i].column))
+            integer, power = split_numbers(batch.column(self._export.measures[i].column))
             state.add(pa.table([*keys, power, integer], names=[*self._keys, "power", "integer"]))
         self._check()
 
@@ -183,7 +242,7 @@ def _merging(measure: Measure) -> str:
 
 
 def _partial(measure: Measure, batch: pa.RecordBatch) -> Any:
-    """A column that, merged by `_merging`, gives the measure; integers and decimals in types that cannot overflow."""
+    """A column that `_merging` merges into the measure; integers and decimals in types that cannot overflow."""
     if measure.column is None:
         return pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
     column = batch.column(measure.column)
@@ -192,7 +251,7 @@ def _partial(measure: Measure, batch: pa.RecordBatch) -> Any:
     if measure.function != "sum":
         return column
     if not pa.types.is_decimal(column.type):
-        return pc.cast(column, exact_sum.WHOLE)
+        return pc.cast(column, WHOLE)
     wide = pa.decimal256(76, column.type.scale)
     return pc.cast(
         column,
@@ -202,7 +261,7 @@ def _partial(measure: Measure, batch: pa.RecordBatch) -> Any:
 
 def _rounded(sums: pa.Table) -> Any:
     pairs = zip(sums["integer_list"].to_pylist(), sums["power_list"].to_pylist(), strict=True)
-    return pa.array([exact_sum.total(zip(*pair, strict=True)) for pair in pairs], pa.float64())
+    return pa.array([total(zip(*pair, strict=True)) for pair in pairs], pa.float64())
 
 
 def _flat(column: Any) -> Any:

@@ -1,15 +1,15 @@
-"""A column of values as a column of text, by Arrow's kernels wherever there is one. Nulls stay null.
+"""Columns of values as columns of text, with Arrow's kernels where they exist. Nulls stay null.
 
 | value | text |
 | --- | --- |
 | decimal | all its digits, never with an exponent |
-| float | the shortest text that reads back as the same number |
+| float | the shortest text that parses to the same number |
 | timestamp, date, time | ISO 8601; an instant in the export's zone, with its offset |
 | bytes | base64 |
-| struct, list, map | JSON: a struct in the schema's order, a map in the order of its keys, decimals as strings |
+| struct, list, map | JSON: a struct in the schema's order, a map sorted by key, decimals as strings |
 
-Times are ISO 8601 text in a zone, that of Python's `isoformat`. Arrow's own zone arithmetic reads a time-zone database that the
-functions' host does not promise; `zoneinfo` brings one along.
+Times are as Python's `isoformat` writes them. Arrow's zone arithmetic needs a time-zone database, which Lambda does not
+guarantee; `zoneinfo` has its own (tzdata).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import pyarrow.types as kinds
 
 
 def text(array: Any, zone: ZoneInfo) -> Any:
-    """The text of each value, before any quoting."""
+    """The text of each value, without quotes."""
     kind = array.type
     if kinds.is_decimal(kind):
         return decimal_text(array)
@@ -47,14 +47,14 @@ def text(array: Any, zone: ZoneInfo) -> Any:
 
 
 def is_free_text(kind: pa.DataType) -> bool:
-    """True where the text may begin with anything, so that a spreadsheet could take it for a formula."""
+    """True if the text may begin with any character, so that a spreadsheet could read it as a formula."""
     numbers = (kinds.is_integer, kinds.is_floating, kinds.is_decimal)
     others = (kinds.is_boolean, kinds.is_temporal)
     return not any(is_kind(kind) for is_kind in numbers + others)
 
 
 def decimal_text(array: Any) -> Any:
-    """Arrow's own cast turns to exponents below 0.000001; so the digits are printed as an integer, and the point is set."""
+    """Arrow's cast uses exponents below 0.000001, so the digits are printed as an integer, and the point is inserted."""
     kind = array.type
     width = kind.byte_width * 8
     integer = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}[width]
@@ -73,7 +73,7 @@ def decimal_text(array: Any) -> Any:
 
 
 def _by_value(kind: pa.DataType, zone: ZoneInfo) -> Callable[[Any], str] | None:
-    """How a value becomes text where Arrow has no kernel for its type."""
+    """The text of one value, for types without a kernel in Arrow."""
     if isinstance(kind, pa.UuidType):
         return str
     if kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind):
@@ -85,7 +85,7 @@ def _by_value(kind: pa.DataType, zone: ZoneInfo) -> Callable[[Any], str] | None:
 
 
 def _plain(kind: pa.DataType, zone: ZoneInfo) -> Callable[[Any], Any]:
-    """How a value of a nested column becomes what JSON can hold."""
+    """A nested value as JSON types."""
     if kinds.is_struct(kind):
         fields = [(field.name, _plain(field.type, zone)) for field in kind]
         return _or_none(lambda value: {name: plain(value[name]) for name, plain in fields})
@@ -134,7 +134,7 @@ STEP = timedelta(days=7)
 
 
 def iso(array: Any, zone: ZoneInfo) -> Any:
-    """Text of a timestamp column: with the zone's offset if the column is of instants, bare if it is of clock times."""
+    """Text of a timestamp column: with the zone's offset for instants, without for local times."""
     unit = array.type.unit
     if array.type.tz is None:
         return clock_text(array)
@@ -154,7 +154,7 @@ def iso(array: Any, zone: ZoneInfo) -> Any:
 
 
 def clock_text(array: Any) -> Any:
-    """`2026-11-09T06:00:00`, with a fraction where there is one."""
+    """`2026-11-09T06:00:00`, with a fraction if it has one."""
     text = pc.replace_substring(pc.cast(array, pa.string()), " ", "T", max_replacements=1)
     return without_zeros(text)
 
@@ -164,7 +164,7 @@ def without_zeros(text: Any) -> Any:
 
 
 def _pieces(zone: ZoneInfo, years: list[int]) -> list[tuple[int, int]]:
-    """(from when on, in seconds since 1970; offset in seconds), for the years that occur: one date may be of the year 9999."""
+    """(start in seconds since 1970, offset in seconds), only for the years that occur: one date may be in the year 9999."""
     pieces: list[tuple[int, int]] = []
     for year in sorted({min(max(year, MINYEAR), MAXYEAR) for year in years}):
         start = datetime(year, 1, 1, tzinfo=UTC)

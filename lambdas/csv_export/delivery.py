@@ -1,4 +1,8 @@
-"""Writes windows of one state of a table, and nothing where the newest file of a window says the same already."""
+"""Writes the files of a window and its manifest, unless the newest manifest of the window already says the same.
+
+Each run writes into a folder of its own, so two runs of one window never write the same object. The manifest is written last and
+causes the mail. It names only the files of its run. The bucket's lifecycle deletes the files of a run that crashed.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +15,118 @@ from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
+from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from lambdas.csv_export.aggregate import Aggregation, columns_read, columns_written
-from lambdas.csv_export.batches import ROWS, slices
-from lambdas.csv_export.failure import ExportFailed
-from lambdas.csv_export.manifest import FORMAT, Folder, Manifest, same_definition
-from lambdas.csv_export.scan import Scan, plan
+from lambdas.csv_export.scan import ROWS, Scan, plan, slices
 from lambdas.csv_export.upload import Content, Files, Lines, Part, Writer, discard
-from lambdas.csv_export.window import Period
+from lambdas.csv_export.window import ExportFailed, Period
+
+FORMAT = 1
+PUTS = 5
+"""Attempts to write a manifest while another request changes the same key."""
+
+NAME = "manifest.json"
+CONTENT = (
+    "database",
+    "table",
+    "time_column",
+    "time_zone",
+    "columns",
+    "filter",
+    "group_by",
+    "measures",
+    "csv",
+)
+"""The settings of an export that decide the content of a file."""
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The files of one window of one export, in the lake's bucket. `run`: the folder that this run writes."""
+
+    s3: Any
+    bucket: str
+    prefix: str
+    export: Export
+    period: Period
+    run: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.prefix}{self.export.name}/{self.period.name}/"
+
+    def file_key(self, n: int, *, numbered: bool) -> Callable[[int], str]:
+        """The name of the i-th file of delivery `n`; `numbered`: there are several."""
+        ending = ".csv.gz" if self.export.csv.gzip else ".csv"
+        stem = f"{self.path}{n}/{self.run}/{self.export.name}_{self.period.name}"
+        return lambda i: f"{stem}_part{i:02}{ending}" if numbered else f"{stem}{ending}"
+
+    def manifest_key(self, n: int) -> str:
+        return f"{self.path}{n}/{NAME}"
+
+    def newest(self) -> tuple[int, Manifest] | None:
+        """The last delivery with a manifest: its number and manifest."""
+        numbers = []
+        pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.path)
+        for page in pages:
+            for each in page.get("Contents", []):
+                number, _, name = each["Key"].removeprefix(self.path).partition("/")
+                if name == NAME and number.isdecimal():
+                    numbers.append(int(number))
+        if not numbers:
+            return None
+        return max(numbers), json.loads(self._read(max(numbers)))
+
+    def put(self, n: int, manifest: Manifest) -> bool:
+        """Write the manifest of delivery `n`; False if another run has written one."""
+        body = json.dumps(manifest, sort_keys=True, indent=2).encode()
+        for tries_left in reversed(range(PUTS)):
+            try:
+                self._create(n, body)
+            except ClientError as error:
+                code = error.response["Error"]["Code"]
+                if code == "PreconditionFailed":
+                    # The client repeats a put whose answer was lost; then this run's own manifest refuses it.
+                    return self._read(n) == body
+                if code != "ConditionalRequestConflict" or not tries_left:
+                    raise
+            else:
+                break
+        return True
+
+    def _create(self, n: int, body: bytes) -> None:
+        self.s3.put_object(
+            Bucket=self.bucket,
+            Key=self.manifest_key(n),
+            Body=body,
+            ContentType="application/json",
+            IfNoneMatch="*",
+        )
+
+    def _read(self, n: int) -> bytes:
+        body: bytes = self.s3.get_object(Bucket=self.bucket, Key=self.manifest_key(n))["Body"].read()
+        return body
+
+
+def same_definition(manifest: Manifest, export: Export) -> bool:
+    """Whether the manifest's file was made with the same content settings."""
+    before = Export.from_json(json.dumps(manifest["export"]))  # an earlier release wrote fewer options
+    return all(getattr(before, key) == getattr(export, key) for key in CONTENT)
+
 
 Status = Literal["written", "unchanged", "waiting", "redefined", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one window. `redefined`: the export was changed since, so late rows could not be told from the change."""
+    """The result for one window. `redefined`: the export was changed, so late rows cannot be distinguished from the change."""
 
     status: Status
     period: Period
@@ -43,7 +140,7 @@ class Outcome:
     failure: ExportFailed | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Counts and names; no value of the table."""
+        """Counts and names, no values of the table."""
         return {
             "status": self.status,
             "window": self.period.to_json(),
@@ -60,9 +157,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Where tables are read and files are written, and how long the function still has. No two runs have the same `run`.
+    """Access to tables and files, and the remaining time of the function. Each run has another `run`.
 
-    databases: asks Glue for those of the deployment, where they are named after clusters.
+    databases: lists the deployment's databases in Glue, if these are named after clusters.
     """
 
     catalog: Catalog
@@ -94,7 +191,7 @@ class Lake:
 
 
 class Rows:
-    """What a file will hold, read as often as asked; an aggregation is computed once, and held."""
+    """The content of a file; it can be read several times. An aggregation is computed once and kept."""
 
     def __init__(self, export: Export, scan: Scan) -> None:
         self._scan = scan
@@ -117,7 +214,7 @@ class Rows:
 
 
 class Delivery:
-    """One state of a table, and the windows of one export that are written from it."""
+    """One snapshot of a table, and the windows of one export that are written from it."""
 
     def __init__(self, export: Export, lake: Lake, table: Table, until: datetime | None) -> None:
         self._export, self._lake, self._table, self._until = export, lake, table, until
@@ -130,9 +227,9 @@ class Delivery:
         return self._deliver(folder, folder.newest(), self._export.columns, complete=complete)
 
     def again(self, period: Period) -> Outcome | None:
-        """Look at an earlier window; None where nothing was delivered for it.
+        """Check an earlier window; None if nothing was delivered for it.
 
-        It is read with the columns that its file has: a column that the table got since is no late row.
+        Only the columns of its file are read: a column that was added since is not a late row.
         """
         folder = self._lake.folder(self._export, period)
         newest = folder.newest()
@@ -174,7 +271,7 @@ class Delivery:
         )
 
     def _is_newer(self, manifest: Manifest) -> bool:
-        """Whether it is of a later state than this one, by a run that began later and was faster."""
+        """Whether the manifest is of a newer state, by a run that began later and was faster."""
         known = {None, *(str(snapshot.snapshot_id) for snapshot in self._table.snapshots())}
         created = datetime.fromisoformat(manifest["created_at"])
         return manifest["snapshot_id"] not in known and created >= self._began
@@ -203,7 +300,7 @@ class Delivery:
 
 @dataclass
 class _File:
-    """The rows of one window as they will be written."""
+    """The rows of one window as they are written."""
 
     export: Export
     folder: Folder
@@ -211,14 +308,14 @@ class _File:
 
     @cached_property
     def content(self) -> Content:
-        """What the file will say: a read without a write."""
+        """The content of the file, without writing it."""
         content = Content()
         for lines in self._lines():
             content.add(lines)
         return content
 
     def write(self, n: int) -> tuple[Content, list[Part]]:
-        """Write delivery `n`. Whether its files are numbered must be known before the first of them has a name."""
+        """Write delivery `n`. The files' names need to know before the first file whether there are several."""
         csv = self.export.csv
         numbered = self.rows.at_most > csv.row_limit and self.content.rows > csv.row_limit
         content = Content()

@@ -1,11 +1,11 @@
-"""One run of an export: the window that is due, then the windows before it once more, for rows that came late.
+"""One run of an export: the window that is due, then earlier windows again, for late rows.
 
-The table must hold everything that arrived in the topic before a window's end: the engine says up to when it has read.
+The table must hold everything that arrived in the topic before the window's end. Its commits say up to when it was read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Self
@@ -13,43 +13,84 @@ from zoneinfo import ZoneInfo
 
 from pyiceberg.table import Table
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.table.protocol import Commit, complete_until
 from lambdas.csv_export.delivery import Delivery, Lake, Outcome
-from lambdas.csv_export.failure import ExportFailed
-from lambdas.csv_export.window import Period, explicit, previous
+from lambdas.csv_export.window import ExportFailed, Period, explicit, previous
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """`endpoint_url` is set only by an emulator. boto3 reads it by itself, PyIceberg does not."""
+
+    deployment: str
+    lake_bucket: str
+    exports_prefix: str
+    schedule_group: str
+    scheduler_role_arn: str
+    function_arn: str
+    idempotency_table: str
+    region: str
+    endpoint_url: str | None
+
+    @classmethod
+    def of(cls, variables: Mapping[str, str]) -> Self:
+        return cls(
+            deployment=variables["CALVE_NAME"],
+            lake_bucket=variables["LAKE_BUCKET"],
+            exports_prefix=variables["EXPORTS_PREFIX"],
+            schedule_group=variables["SCHEDULE_GROUP"],
+            scheduler_role_arn=variables["SCHEDULER_ROLE_ARN"],
+            function_arn=variables["FUNCTION_ARN"],
+            idempotency_table=variables["IDEMPOTENCY_TABLE"],
+            region=variables["AWS_REGION"],
+            endpoint_url=variables.get("AWS_ENDPOINT_URL"),
+        )
+
+    def catalog_properties(self) -> dict[str, str]:
+        """PyIceberg's settings: the Glue catalog, and Arrow's own S3 client for the files."""
+        properties = {
+            "type": "glue",
+            "glue.region": self.region,
+            "s3.region": self.region,
+            "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+        }
+        if self.endpoint_url:
+            properties |= {"glue.endpoint": self.endpoint_url, "s3.endpoint": self.endpoint_url}
+        return properties
+
 
 ASK_AGAIN = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Nothing that arrived before the window's end is missing."""
+    """No record from before the window's end is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not yet; look again at `at`."""
+    """Not complete yet; check again at `at`."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """The time to wait is over."""
+    """The wait is over."""
 
 
 Decision = Complete | Wait | Incomplete
 
 
 def ingested_until(table: Table) -> datetime | None:
-    """Up to when the table has everything; None where nothing says so."""
+    """The time up to which the table is complete; None if unknown."""
     seconds = complete_until(_ancestors(table), table.properties)
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def decide(until: datetime | None, end: datetime, now: datetime, deadline: datetime) -> Decision:
-    """Whether to write a window that ends at `end`; `deadline` is when waiting ends."""
+    """Whether to write a window that ends at `end`; `deadline`: when waiting ends."""
     if until is not None and until >= end:
         return Complete()
     if now >= deadline:
@@ -68,7 +109,7 @@ def _ancestors(table: Table) -> Iterator[Commit]:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a run is asked for: an export, and its window by the scheduled time or as an operator names it."""
+    """The request of a run: an export and its window, by the scheduled time or named by an operator."""
 
     export: Export
     scheduled_at: datetime
@@ -82,7 +123,7 @@ class Order:
         return cls(export, scheduled_at, period, explicit=bounds is not None)
 
     def earlier(self) -> list[Period]:
-        """The windows to look at once more; none where the window was named."""
+        """The windows to check again; none if an operator named the window."""
         if self.explicit:
             return []
         zone, again = self.period.zone, self.export.recheck_windows
@@ -90,7 +131,7 @@ class Order:
 
 
 def run(order: Order, lake: Lake, wait: Callable[[datetime], None]) -> Iterator[Outcome]:
-    """The outcome of each window, as soon as it is known; `wait` is told when to run the same order again."""
+    """The outcome of each window, as soon as it is known. `wait` gets the time to run the same order again."""
     try:
         table = lake.table(order.export)
         until = ingested_until(table) if table else None
@@ -110,7 +151,7 @@ def run(order: Order, lake: Lake, wait: Callable[[datetime], None]) -> Iterator[
 
 
 def delivered(order: Order, lake: Lake) -> bool:
-    """Whether the window that is due has got a file since it was due."""
+    """Whether the due window has a file that was written since it was due."""
     newest = lake.folder(order.export, order.period).newest()
     return newest is not None and datetime.fromisoformat(newest[1]["created_at"]) >= order.scheduled_at
 

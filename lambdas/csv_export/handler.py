@@ -1,4 +1,4 @@
-"""EventBridge Scheduler, or `calve export run` -> `run`. Logs and metrics count; they hold no table's values and no address."""
+"""EventBridge Scheduler, or `calve export run` -> `run`. Logs and metrics hold counts, no values of tables and no addresses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog, load_catalog
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.errors import Fatal
 from calve.outputs.announcement import export_failed
 from calve.outputs.metrics.function_metrics import (
@@ -42,9 +42,8 @@ from calve.outputs.metrics.function_metrics import (
 )
 from calve.outputs.metrics.metric import Metric
 from lambdas.csv_export.delivery import Lake, Outcome, Status
-from lambdas.csv_export.environment import Environment
-from lambdas.csv_export.export import Order, delivered, run
-from lambdas.csv_export.failure import ExportFailed
+from lambdas.csv_export.export import Environment, Order, delivered, run
+from lambdas.csv_export.window import ExportFailed
 from lambdas.lake_tables import databases_of
 from lambdas.metering import NAMESPACE, add
 
@@ -69,7 +68,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the handler works with."""
+    """The clients and settings of the handler."""
 
     environment: Environment
     catalog: Catalog
@@ -101,11 +100,13 @@ def parts() -> Parts:
 @tracer.capture_lambda_handler(capture_response=False)
 @metrics.log_metrics
 def handle(event: Event, context: LambdaContext) -> list[dict[str, Any]]:
-    """Write the files that are due, and say what became of each window."""
+    """Write the files that are due, and return the outcome of each window."""
     export = Export.from_json(json.dumps(event["export"]))
     logger.append_keys(export=export.name)
     metrics.add_dimension("export", export.name)
-    metrics.add_dimension("function", context.function_name)  # deployments may have exports of the same name
+    metrics.add_dimension(
+        "function", context.function_name
+    )  # exports of two deployments may have the same name
     add(metrics, EXPORT_RUNS)
     parts().config.register_lambda_context(context)
     try:
@@ -115,16 +116,16 @@ def handle(event: Event, context: LambdaContext) -> list[dict[str, Any]]:
     try:
         return _once(_run, key=_key(event), order=order, event=event, context=context)  # type: ignore[no-any-return]
     except IdempotencyAlreadyInProgressError as error:
-        # Twice the same event, or a retry of a run that died without a word: known when its time is over.
+        # A duplicate event, or a retry of a run that crashed: known when its timeout is over.
         now = datetime.now(UTC)
         if now < order.scheduled_at + timedelta(seconds=export.wait_s) + GIVEN_UP:
             _again(event).until(now + LONGEST)
             return [{"status": "running", "window": order.period.to_json()}]
         broken: Exception = error
-    except Exception as error:  # noqa: BLE001 - raised anew, without its text
+    except Exception as error:  # noqa: BLE001 - raised again, without its text
         broken = error
     reason = _broken(broken)
-    _tell(reason, export, order.period.to_json(), event, final=False)
+    _announce_failure(reason, export, order.period.to_json(), event, final=False)
     raise Fatal(f"the export {export.name} ended by {reason}")  # a library's text may quote a value
 
 
@@ -162,19 +163,19 @@ def _run(*, key: dict[str, Any], order: Order, event: Event, context: LambdaCont
         remaining_s=lambda: context.get_remaining_time_in_millis() / 1000,
     )
     if _once(_begin, key=key, run=name) != name and not delivered(order, lake):
-        # This time it may be killed again, and then nothing could be said.
-        _tell(KILLED, order.export, order.period.to_json(), event, final=False)
+        # It may be killed again, and then it could report nothing.
+        _announce_failure(KILLED, order.export, order.period.to_json(), event, final=False)
     outcomes = []
     for outcome in run(order, lake, waiting.until):
         _report(outcome)
         if outcome.failure:
-            _tell(outcome.failure.message, order.export, outcome.period.to_json(), event)
+            _announce_failure(outcome.failure.message, order.export, outcome.period.to_json(), event)
         outcomes.append(outcome.to_json())
     return outcomes
 
 
 def _begin(*, key: dict[str, Any], run: str) -> str:
-    """The first run of an event, for each of its runs: any other follows one that raised an error, or was killed."""
+    """The first run of an event. Any other run of the event follows one that failed or was killed."""
     del key
     return run
 
@@ -194,13 +195,13 @@ def _order(export: Export, event: Event) -> Order:
 
 
 def _key(event: Event) -> dict[str, Any]:
-    """What makes two invocations the same run: EventBridge and Lambda both may deliver an event twice."""
+    """What identifies a run: EventBridge and Lambda may both deliver an event twice."""
     named = {name: event.get(name) for name in ("scheduled_at", "window", "attempt")}
     return named | {"export": event["export"]["name"]}
 
 
 def _once(function: Any, **arguments: Any) -> Any:
-    # A store holds the prefix of the function that it was given last, and ours are nested.
+    # A store keeps the prefix of its last function, and ours are nested.
     decorated = idempotent_function(
         function,
         data_keyword_argument="key",
@@ -224,16 +225,16 @@ def _report(outcome: Outcome) -> None:
 def _refuse(failure: ExportFailed, export: Export, event: Event) -> dict[str, Any]:
     logger.error("export.failed", extra={"failure": failure.kind})
     add(metrics, EXPORT_FAILED)
-    _tell(failure.message, export, None, event)
+    _announce_failure(failure.message, export, None, event)
     return {"status": "failed", "failure": failure.kind}
 
 
-def _tell(
+def _announce_failure(
     reason: str, export: Export, window: dict[str, str] | None, event: Event, *, final: bool = True
 ) -> None:
-    """Tell recipients and operators that there is no file: once for a window, however often the run is repeated.
+    """Report to recipients and operators that there is no file: once per window, however often the run is repeated.
 
-    Not `final` is an error that is raised as well: Lambda then invokes the function again.
+    If not `final`, the error is raised too, and Lambda invokes the function again.
     """
     key = _key(event) | {"about": window, "attempt": None, "final": final}
     _once(_put_event, key=key, reason=reason, export=export)
@@ -248,7 +249,7 @@ def _put_event(*, key: dict[str, Any], reason: str, export: Export) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Makes schedules of the function itself. `event` is what the function was invoked with."""
+    """Schedules that invoke this function. `event`: of this invocation."""
 
     scheduler: Any
     group: str
@@ -257,7 +258,7 @@ class Waiting:
     event: dict[str, Any]
 
     def until(self, at: datetime) -> None:
-        """Invoke the function with its event at `at`; once, however often the same run asks."""
+        """Invoke the function with its event at `at`, once for all repetitions of a run."""
         text = json.dumps(self.event, sort_keys=True)
         digest = hashlib.sha256(f"{text}{at:%Y%m%d%H%M}".encode()).hexdigest()[:16]
         try:

@@ -1,11 +1,11 @@
-"""The files of one export on their way to S3: multipart uploads that become visible together, at the very end.
+"""Uploads the files of one export to S3: multipart uploads that are completed together at the end.
 
-An upload that is not completed can be seen by nobody. So a function that is killed leaves no half file; what it had sent is
-dropped by the bucket's lifecycle (AbortIncompleteMultipartUpload).
+An incomplete upload is invisible, so a killed function leaves no partial file. The bucket's lifecycle deletes its parts
+(AbortIncompleteMultipartUpload).
 
-A CSV file is RFC 4180, UTF-8, CRLF after every line. A null is an empty field, an empty string is `""`. A text that a spreadsheet
-could take for a formula gets an apostrophe before it, also where only a spreadsheet that splits at another separator would begin
-a cell with it. Numbers stay numbers, also as text. A file of one column writes `""` for a null too: readers skip an empty line.
+A CSV file is RFC 4180, UTF-8, with CRLF after every line. A null is an empty field, an empty string is `""`. A text that a
+spreadsheet could read as a formula gets an apostrophe, also if only another separator would make it begin a cell. Numbers stay
+numbers, also as text. A file of one column writes `""` for a null too: readers skip empty lines.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from botocore.exceptions import BotoCoreError, ClientError
 
-from calve.config.export import Csv
+from calve.config.publishing import Csv
 from lambdas.csv_export.cells import is_free_text, text
 
 BOM = b"\xef\xbb\xbf"
 END = "\r\n"
 SEPARATORS = ",;|\t\r\n"
-"""Where a spreadsheet may split a line, whatever the file's delimiter is."""
+"""Separators at which a spreadsheet may split a line, whatever the file's delimiter."""
 SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20"
-"""What begins a formula, also in full width: https://owasp.org/www-community/attacks/CSV_Injection"""
+"""First characters of a formula, also full-width: https://owasp.org/www-community/attacks/CSV_Injection"""
 SUSPECT = rf'^[\t\r\n{SIGNS}]|[{SEPARATORS}]"*[{SIGNS}]'
-"""A text in which something may be a formula; Arrow looks for it in whole columns."""
+"""Text that may contain a formula; Arrow searches whole columns for it."""
 NUMBER = r"[+-](?:[ .-]?(?:\([0-9]+\)|[0-9]))+(?:[eE][+-]?[0-9]+)?"
-"""A number, or a telephone number. It ends so that nothing behind it could make a formula of both."""
+"""A number, or a telephone number, with an end after which no formula can follow."""
 FORMULA = re.compile(
     rf"^(?!(?:-|{NUMBER})\Z)(?=[\t\r\n{SIGNS}])"
     rf'|([{SEPARATORS}])"*(?=[{SIGNS}])(?!{NUMBER}[\]}}"]*(?:\1|\Z))'
 )
-"""The places before formulas: a separator of that kind, or the end, is where the cell ends. Quotes stand there in JSON."""
+"""The ends of a cell: a separator of that kind, or the end of the text. In JSON, quotes precede them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Lines:
         return Lines(self.array.slice(start, rows))
 
     def bytes(self) -> memoryview:
-        """All lines one after the other; no copy."""
+        """All lines, concatenated without a copy."""
         _, offsets, data = self.array.buffers()
         if data is None or not len(self.array):
             return memoryview(b"")
@@ -68,7 +68,7 @@ class Lines:
 
 @dataclass(slots=True)
 class Content:
-    """What a file says, whatever the order of its rows: their number, and the sum of their hashes mod 2^128."""
+    """The content of a file, independent of the order of rows: their number, and the sum of their hashes mod 2^128."""
 
     rows: int = 0
     total: int = 0
@@ -86,7 +86,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Turns batches into lines. `names` are the columns of the file."""
+    """Turns batches into lines. `names`: the columns of the file."""
 
     names: Sequence[str]
     csv: Csv
@@ -97,7 +97,7 @@ class Writer:
         object.__setattr__(self, "special", f'["{SEPARATORS}]|^$')
 
     def header(self) -> bytes:
-        """The first line, after the byte order mark if there is one."""
+        """The first line, with the byte order mark if configured."""
         cells = [self._quoted(self._guarded(pa.array([name]))) for name in self.names]
         line = self.csv.delimiter.join(cell[0].as_py() for cell in cells) + END
         return (BOM if self.csv.bom else b"") + line.encode()
@@ -132,12 +132,12 @@ class Writer:
 
 PART_BYTES = 8 * 1024 * 1024
 GZIP = 31
-"""zlib's window bits for a gzip header, which then has neither a time nor a name: the same rows make the same bytes."""
+"""zlib's window bits for a gzip header without time and name: equal rows make equal bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A finished file as the manifest lists it."""
+    """A finished file, as listed in the manifest."""
 
     key: str
     rows: int
@@ -150,7 +150,7 @@ class Part:
 
 @dataclass(slots=True)
 class _Upload:
-    """One multipart upload; holds at most `PART_BYTES` and what was written last."""
+    """One multipart upload; it buffers at most `PART_BYTES` and the last write."""
 
     s3: Any
     bucket: str
@@ -187,7 +187,7 @@ class _Upload:
         if not self.id:
             discard(self.s3, self.bucket, [self.key])
             return
-        with suppress(ClientError, BotoCoreError):  # the lifecycle drops it; the first error is what matters
+        with suppress(ClientError, BotoCoreError):  # the lifecycle deletes it; the first error matters
             self.s3.abort_multipart_upload(Bucket=self.bucket, Key=self.key, UploadId=self.id)
 
     def _send(self, size: int) -> None:
@@ -203,9 +203,9 @@ class _Upload:
 
 
 class Files:
-    """Writes lines to one file, or to as many as `row_limit` asks for; a context that, left by an error, leaves none.
+    """Writes lines to one file, or to several of `row_limit` rows. A context manager: after an error no file is left.
 
-    `key` gives the name of the n-th file, from 1 on.
+    `key` gives the name of the n-th file, from 1.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class Files:
 
 
 def discard(s3: Any, bucket: str, keys: Iterable[str]) -> None:
-    """Delete files that no manifest names; one that stays goes by lifecycle."""
+    """Delete files that no manifest names. The lifecycle deletes those that remain."""
     for key in keys:
         with suppress(ClientError, BotoCoreError):
             s3.delete_object(Bucket=bucket, Key=key)

@@ -1,6 +1,6 @@
-"""Which stretch of time a file is about: whole local days, weeks (from Monday) or months, in the export's time zone.
+"""The time range of a file: whole local days, weeks (from Monday) or months, in the export's time zone; and export errors.
 
-A window is half-open. It follows from the time at which the run was scheduled, never from the time at which it happens to run.
+A window is half-open. It depends on the time for which the run was scheduled, not on the time when it runs.
 """
 
 from __future__ import annotations
@@ -8,17 +8,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Literal
 from zoneinfo import ZoneInfo
 
-from calve.config.export import Window
-from lambdas.csv_export.failure import ExportFailed
+from calve.config.publishing import Window
+from calve.errors import CalveError
+
+Kind = Literal[
+    "bad_event",
+    "missing_table",
+    "several_tables",
+    "unreadable_table",
+    "missing_column",
+    "bad_time_column",
+    "bad_column",
+    "bad_window",
+    "bad_filter",
+    "too_many_groups",
+    "out_of_time",
+]
+
+
+class ExportFailed(CalveError):
+    """`kind`: a stable word for alarms. Recipients see the message; it holds no value of the table."""
+
+    def __init__(self, kind: Kind, message: str, *, fix: str) -> None:
+        super().__init__(message, fix=fix)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """[start, end), both in UTC: two times of one zone would be compared by their clocks, and an hour comes twice in autumn.
+    """[start, end), both in UTC: local times are compared by their clock, and an hour occurs twice in autumn.
 
-    Times of two zones are never equal where one of them is in that hour (PEP 495), which in Havana begins at midnight.
+    Times of two zones are never equal if one is in that hour (PEP 495); in Havana it begins at midnight.
     """
 
     start: datetime
@@ -40,7 +63,7 @@ class Period:
 
     @property
     def name(self) -> str:
-        """`2026-11-09_2026-11-16`: local dates, the last one excluded. Other bounds than midnights are named in UTC."""
+        """`2026-11-09_2026-11-16`: local dates, the last one excluded. Bounds other than midnights are in UTC."""
         if self.whole_days:
             return f"{self.local_start:%Y-%m-%d}_{self.local_end:%Y-%m-%d}"
         return f"{self.start:%Y%m%dT%H%M%SZ}_{self.end:%Y%m%dT%H%M%SZ}"
@@ -50,14 +73,14 @@ class Period:
 
 
 def previous(kind: Window, at: datetime, zone: ZoneInfo, back: int = 0) -> Period:
-    """The last whole day, week or month before `at`; with `back`, the one so many windows earlier."""
+    """The last whole day, week or month before `at`; `back`: that many windows earlier."""
     today = at.astimezone(zone).date()
     first, last = _dates(kind, today, back)
     return Period(_midnight(first, zone), _midnight(last, zone), zone)
 
 
 def explicit(bounds: Mapping[str, str], zone: ZoneInfo) -> Period:
-    """The window that an operator asked for: `from` and `to` in ISO 8601, with an offset.
+    """The window that an operator named: `from` and `to` in ISO 8601, with an offset.
 
     Raises:
         ExportFailed: `bad_window`.
@@ -94,7 +117,7 @@ def _month(day: date, offset: int) -> date:
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
-    """When a local day begins: where the clock skips midnight, the moment of the skip; where it comes twice, the first."""
+    """The start of a local day: if the clock skips midnight, the time of the skip; if midnight occurs twice, the first."""
     return datetime.combine(day, time(), zone).astimezone(UTC)
 
 

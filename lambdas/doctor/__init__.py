@@ -1,1 +1,1 @@
-"""What jobs need of the systems around them, one row each, with the cure. From here or, deployed, from where the jobs stand."""
+"""Checks of the systems that jobs need, one row each, with the fix. Runs on this machine or, deployed, in the jobs' network."""

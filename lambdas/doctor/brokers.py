@@ -1,4 +1,4 @@
-"""Kafka: can its servers be reached, does the user get in, may it do to each topic what the job does."""
+"""Kafka: are the servers reachable, can the user log in, and does it have the rights that the job needs on each topic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OUT_OF_REACH = "let the jobs in at the brokers' port; from outside their network
 
 
 def kafka(settings: Kafka, region: str, tables: Sequence[Table]) -> Iterator[Finding]:
-    """Whether servers answer and let the user in, who then may read every topic, and write those that rows are emitted to."""
+    """Whether the servers accept the user, and whether it may read every topic and write the output topics."""
     servers = [each.strip() for each in settings.bootstrap_servers.split(",")]
     unreachable = [found for each in servers if (found := _unreachable(each))]
     if len(unreachable) == len(servers):
@@ -35,7 +35,7 @@ def kafka(settings: Kafka, region: str, tables: Sequence[Table]) -> Iterator[Fin
     yield login
     if login.state != "ok":
         return
-    # With IAM the user is whoever asks, and not the job: of that the role is asked.
+    # With IAM the user is the caller, not the job: the role's policy decides for the job.
     reads, writes = (SEES, SEES) if settings.auth == "msk_iam" else (READS, WRITES)
     if topics := {table.topic for table in tables}:
         yield from _rights(settings, region, topics, reads, "topics")
@@ -60,21 +60,21 @@ def _login(settings: Kafka, region: str) -> Finding:
 
 
 class Rights(KafkaClient):
-    """The cluster as one user may use it."""
+    """The cluster with the rights of one user."""
 
     def of(self, names: Collection[str]) -> Mapping[str, frozenset[AclOperation] | None]:
-        """What the user may do with each topic; None where there is no such topic, or the user may not know.
+        """The user's rights on each topic; None if the topic does not exist or is hidden from the user.
 
         Raises:
-            Retryable, Refused: the cluster does not answer, or does not let the user in.
+            Retryable, Refused: the cluster does not answer, or refuses the user.
         """
         found: dict[str, frozenset[AclOperation] | None] = {}
         with self._errors():
             self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
-            asked = self._admin.describe_topics(
+            described = self._admin.describe_topics(
                 TopicCollection(sorted(names)), include_authorized_operations=True, request_timeout=TIMEOUT_S
             )
-            for name, future in asked.items():
+            for name, future in described.items():
                 found[name] = self._operations(future)
         return found
 
@@ -104,7 +104,7 @@ def _rights(
 def judged(
     rights: Mapping[str, frozenset[AclOperation] | None], needed: frozenset[AclOperation], check: str
 ) -> Iterator[Finding]:
-    """What is there of what is needed; `check` is `topics` or `output topics`."""
+    """The finding of the rights against the needed ones; `check`: `topics` or `output topics`."""
     fine = 0
     for name, allowed in sorted(rights.items()):
         one = check.removesuffix("s")
@@ -127,8 +127,8 @@ def judged(
 
 def _lacking(check: str, topic: str, missing: list[str]) -> Finding:
     given = " ".join(f"--operation {each.title()}" for each in missing)
-    cure = f"kafka-acls --add --allow-principal User:NAME --topic {topic} {given}"
-    return Finding(check, "fail", f"the user may not {' and '.join(missing)}", cure)
+    fix = f"kafka-acls --add --allow-principal User:NAME --topic {topic} {given}"
+    return Finding(check, "fail", f"the user may not {' and '.join(missing)}", fix)
 
 
 def _client(settings: Kafka, region: str) -> Rights:
@@ -137,7 +137,7 @@ def _client(settings: Kafka, region: str) -> Rights:
 
 
 def _unreachable(server: str) -> Finding | None:
-    """What keeps a connection from being made, if anything does."""
+    """The reason why no connection can be made, if any."""
     host, _, port = server.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
@@ -151,6 +151,6 @@ def _unreachable(server: str) -> Finding | None:
     except TimeoutError:
         return Finding("kafka servers", "fail", f"{server} gives no answer in {CONNECT_S:g} s", OUT_OF_REACH)
     except OSError as error:
-        cure = f"check kafka.bootstrap_servers, and that the broker runs; {OUT_OF_REACH}"
-        return Finding("kafka servers", "fail", f"{server}: {error.strerror or type(error).__name__}", cure)
+        fix = f"check kafka.bootstrap_servers, and that the broker runs; {OUT_OF_REACH}"
+        return Finding("kafka servers", "fail", f"{server}: {error.strerror or type(error).__name__}", fix)
     return None

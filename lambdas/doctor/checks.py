@@ -1,4 +1,4 @@
-"""All that the jobs of a deployment need, whoever looks and from wherever."""
+"""All checks of a deployment's jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REGISTER = "register the schema, or let a producer do it: the table waits for it
 
 
 def registry(settings: AnyRegistry | None, tables: Sequence[Table]) -> Iterator[Finding]:
-    """The registry with the credentials of the configuration, and the subjects.
+    """The registry with the configured credentials, and the subjects.
 
     Raises:
         CalveError: it does not answer, or refuses them.
@@ -43,11 +43,11 @@ def registry(settings: AnyRegistry | None, tables: Sequence[Table]) -> Iterator[
 
 
 LIMIT_S = 40.0
-"""A cluster that does not answer is waited for several times."""
+"""A check waits several times for a cluster that does not answer."""
 
 
 def probes(jobs: Sequence[Job], client: Client) -> dict[str, Probe]:
-    """What jobs need besides a lake; they share cluster and registry."""
+    """The checks besides the lake. All jobs share cluster and registry."""
     first, tables = jobs[0], [table for job in jobs for table in job.tables]
     return {
         "secrets": partial(lake.secrets, client, list(secrets_of(first))),
@@ -59,7 +59,7 @@ def probes(jobs: Sequence[Job], client: Client) -> dict[str, Probe]:
 def lake_probes(
     jobs: Sequence[Job], client: Client, warehouse: str, database: str | None
 ) -> dict[str, Probe]:
-    """The lake that a deploy has made or adopted. database: None: it is named after the cluster, and not looked for."""
+    """The checks of the deployed lake. database: None: it is named after the cluster, and not checked."""
     found: dict[str, Probe] = {"bucket": partial(lake.bucket, client, warehouse, jobs[0].lake.region)}
     if database:
         names = [table.name for job in jobs for table in job.tables]
@@ -68,7 +68,7 @@ def lake_probes(
 
 
 def secrets_of(job: Job) -> Iterator[tuple[str, str]]:
-    """What each secret that a job reads is for, and its reference."""
+    """The use and the reference of each secret that a job reads."""
     uses = [("kafka", job.kafka.secret), ("kafka, emit", job.kafka.emit_secret), ("masking", job.masking)]
     uses += [("registry", each) for each in (job.registry.secrets if job.registry else ())]
     for use, reference in uses:

@@ -1,4 +1,4 @@
-"""Checks and what they find."""
+"""Checks and their findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ State = Literal["ok", "warn", "fail", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check; `absent` is nothing to worry about. seen_from: `here`, or `AWS`."""
+    """The result of one check; `absent` is no problem. seen_from: `here` or `AWS`."""
 
     check: str
     state: State
@@ -28,7 +28,7 @@ Probe = Callable[[], "Finding | Iterable[Finding]"]
 
 
 def examine(probes: Mapping[str, Probe], *, limit_s: float = PROBE_LIMIT_S) -> list[Finding]:
-    """Run every probe, each within its time; one that breaks or hangs is a finding too."""
+    """Run every probe with a time limit. A probe that fails or hangs is a finding too."""
     found: dict[str, list[Finding]] = {}
 
     def run(name: str, probe: Probe) -> None:
@@ -39,7 +39,7 @@ def examine(probes: Mapping[str, Probe], *, limit_s: float = PROBE_LIMIT_S) -> l
         except CalveError as error:
             rows.append(of_error(name, error))
         except Exception as error:  # noqa: BLE001  the doctor has to survive what it examines
-            rows.append(Finding(name, "fail", _told(error)))
+            rows.append(Finding(name, "fail", _printable(error)))
         found[name] = rows
 
     threads = {
@@ -53,13 +53,13 @@ def examine(probes: Mapping[str, Probe], *, limit_s: float = PROBE_LIMIT_S) -> l
     return [each for name in probes for each in found.get(name, late[name])]
 
 
-def _told(error: Exception) -> str:
-    """What may be said of an error that nobody expected: some quote what they could not use, which may be secret."""
+def _printable(error: Exception) -> str:
+    """The part of an unexpected error that may be shown: some errors quote their input, which may be secret."""
     kind = type(error)
     harmless = isinstance(error, OSError) or kind.__module__.startswith("botocore.")
     return f"{kind.__name__}: {error}" if harmless else kind.__name__
 
 
 def of_error(check: str, error: CalveError) -> Finding:
-    """What a system said, with its cure."""
+    """A system's error, with its fix."""
     return Finding(check, "fail", error.message, error.fix or "")

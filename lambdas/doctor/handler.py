@@ -1,6 +1,6 @@
-"""`calve doctor --remote`: the checks from where the jobs stand, with the settings that they were deployed with.
+"""`calve doctor --remote`: the checks from the jobs' network, with the deployed settings.
 
-What is checked is not the caller's to say: who may invoke this learns what is wrong, and can send no secret elsewhere.
+The caller cannot choose what is checked, so the function sends no secret to another server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ tracer = Tracer(service=SERVICE)
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """files: keys in `bucket` of the jobs' settings, and of what those name. servers: of a made cluster."""
+    """files: keys in `bucket` of the jobs' settings and of the files they name. servers: of a made cluster."""
 
     bucket: str
     files: tuple[str, ...]
@@ -53,7 +53,7 @@ class Environment:
 @logger.inject_lambda_context(log_event=False)
 @tracer.capture_lambda_handler(capture_response=False)
 def handle(event: dict[str, Any], context: LambdaContext) -> list[dict[str, str]]:
-    """The findings, none of which holds a secret."""
+    """The findings, without secrets."""
     environment = Environment.read(os.environ)
     with tempfile.TemporaryDirectory() as folder:
         jobs = _jobs(environment, Path(folder))
@@ -72,7 +72,7 @@ def _client(service: str) -> Any:
 
 
 def _jobs(environment: Environment, folder: Path) -> list[Job]:
-    """The jobs as they run: with their files, and with what only a deploy knows."""
+    """The jobs with their files and with values that only a deploy knows."""
     s3 = _client("s3")
     for file in environment.files:
         found = s3.get_object(Bucket=environment.bucket, Key=file)["Body"].read()

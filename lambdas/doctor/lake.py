@@ -1,4 +1,4 @@
-"""The lake and what else a job asks of AWS, by harmless reads. `client`: makes boto3's clients."""
+"""The lake and the other AWS services that a job needs, checked by harmless reads. `client`: makes boto3's clients."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Client = Callable[[str], Any]
 DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
 ABSENT = ("EntityNotFoundException", "ResourceNotFoundException", "NoSuchBucket", "NoSuchKey", "404")
 SKEW_WARN_S, SKEW_FAIL_S = 30.0, 300.0
-"""AWS refuses requests that were signed more than five minutes off; tokens for Snowflake and links last a minute or more."""
+"""AWS refuses signatures more than five minutes off; tokens for Snowflake and links last a minute or more."""
 DEPLOY = "deploy: npx cdk deploy --all"
 
 
 def bucket(client: Client, warehouse: str, region: str) -> Finding:
-    """Whether the bucket is there, here, and may be listed."""
+    """Whether the bucket exists, is in this region, and can be listed."""
     place = urlsplit(warehouse)
     try:
         answer = listed(client, warehouse)
@@ -29,20 +29,20 @@ def bucket(client: Client, warehouse: str, region: str) -> Finding:
         return refused("bucket", error, f"bucket {place.netloc}", "s3:ListBucket on it")
     found = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region", region)
     if found != region:
-        cure = f"set `lake.region: {found}` in calve.yaml, or name a bucket in {region}"
-        return Finding("bucket", "fail", f"{place.netloc} is in {found}, the deployment in {region}", cure)
+        fix = f"set `lake.region: {found}` in calve.yaml, or name a bucket in {region}"
+        return Finding("bucket", "fail", f"{place.netloc} is in {found}, the deployment in {region}", fix)
     return Finding("bucket", "ok", f"{place.netloc} may be listed")
 
 
 def listed(client: Client, warehouse: str) -> Any:
-    """S3's answer to who looks into the lake."""
+    """S3's answer to a list of the lake."""
     place = urlsplit(warehouse)
     prefix = f"{place.path.strip('/')}/".lstrip("/")
     return client("s3").list_objects_v2(Bucket=place.netloc, Prefix=prefix, MaxKeys=1)
 
 
 def clock(ask: Callable[[], Any]) -> Finding:
-    """How far the clock of this machine is from AWS's, by any answer of AWS, be it a refusal."""
+    """The difference between this machine's clock and AWS's, from any answer of AWS, even a refusal."""
     try:
         answer = ask()
     except ClientError as error:
@@ -55,16 +55,16 @@ def clock(ask: Callable[[], Any]) -> Finding:
 
 def skewed(skew_s: float) -> Finding:
     detail = f"{abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} AWS's"
-    cure = "set it by NTP: requests and tokens are signed with the time"
+    fix = "set it by NTP: requests and tokens are signed with the time"
     if abs(skew_s) > SKEW_FAIL_S:
-        return Finding("clock", "fail", detail, cure)
+        return Finding("clock", "fail", detail, fix)
     if abs(skew_s) > SKEW_WARN_S:
-        return Finding("clock", "warn", detail, cure)
+        return Finding("clock", "warn", detail, fix)
     return Finding("clock", "ok", detail)
 
 
 def tables(client: Client, database: str, names: Iterable[str]) -> Iterator[Finding]:
-    """Whether the database is there, and each table that is there can be read, down to its metadata file."""
+    """Whether the database exists, and the metadata file of each existing table can be read."""
     glue = client("glue")
     try:
         glue.get_database(Name=database)
@@ -93,7 +93,7 @@ def tables(client: Client, database: str, names: Iterable[str]) -> Iterator[Find
 
 
 def secrets(client: Client, uses: Iterable[tuple[str, str]]) -> Iterator[Finding]:
-    """Whether each secret of AWS's is there and may be read; what it holds is not looked at."""
+    """Whether each secret in AWS exists and can be read. Its value is not used."""
     read = 0
     for use, reference in uses:
         kind, _, name = reference.partition(":")
@@ -112,8 +112,8 @@ def secrets(client: Client, uses: Iterable[tuple[str, str]]) -> Iterator[Finding
 def refused(check: str, error: ClientError, what: str, needed: str) -> Finding:
     code = code_of(error)
     if code in ABSENT:
-        cure = f"make it, or correct its name in calve.yaml; what the stacks make: {DEPLOY}"
-        return Finding(check, "fail", f"there is no {what} in this account and region", cure)
+        fix = f"make it, or correct its name in calve.yaml; what the stacks make: {DEPLOY}"
+        return Finding(check, "fail", f"there is no {what} in this account and region", fix)
     if code in DENIED:
         return Finding(check, "fail", f"{what} may not be read: {code}", f"allow {needed}")
     return Finding(check, "fail", f"{what} cannot be read: {code}")

@@ -1,8 +1,8 @@
-"""What a request to the link's address is answered with.
+"""The answers to requests at a link's address.
 
-A mailed link must survive for days, and mail scanners open every link they see. So GET shows a page and uses nothing up; only
-the page's button, a POST, counts a download and leads on to the file, by a URL of S3 that lives a minute.
-The pages are HTML and one style sheet, nothing else; no script, no font, no image is loaded.
+A mailed link must work for days, and mail scanners open every link. So GET shows a page and counts nothing. Only the page's
+button, a POST, counts a download and redirects to the file, by an S3 URL that is valid for a minute.
+The pages are HTML with one style sheet: no script, no font, no image is loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from lambdas import wording
+from lambdas import formatting
 from lambdas.links import Link, Links, Part
 from lambdas.tokens import MAX_LENGTH, Keyring, reference
 
@@ -54,7 +54,7 @@ _DOCUMENT = """<!doctype html>
 
 
 def headers(form_target: str | None = None) -> dict[str, str]:
-    """Headers of a page; with `form_target`, its forms may post to their own address and be redirected there."""
+    """Headers of a page. With `form_target` its forms may post to their own address and be redirected there."""
     forms = f"'self' {form_target}" if form_target else "'none'"
     policy = (
         f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action {forms}; "
@@ -74,9 +74,9 @@ says whom.</p>""",
 
 
 def render(link: Link, numbers: Sequence[int], token: str | None = None) -> str:
-    """The page of these parts, counted from 1.
+    """The page of these parts, numbered from 1.
 
-    With `token` each part's button posts to `TOKEN/NUMBER`, else to the page itself.
+    With `token`, each part's button posts to `TOKEN/NUMBER`, else to the page itself.
     """
     parts = [link.parts[number - 1] for number in numbers]
     which = f" · part {numbers[0]} of {len(link.parts)}" if len(numbers) < len(link.parts) else ""
@@ -93,8 +93,8 @@ def render(link: Link, numbers: Sequence[int], token: str | None = None) -> str:
         "<dl>",
         _fact("Time zone", link.time_zone),
         _fact("Rows", f"{sum(part.rows for part in parts):,}"),
-        _fact("Size", wording.size(sum(part.size_bytes for part in parts))),
-        _fact("Link expires", wording.clock(link.expires_at, link.time_zone)),
+        _fact("Size", formatting.size(sum(part.size_bytes for part in parts))),
+        _fact("Link expires", formatting.clock(link.expires_at, link.time_zone)),
         *(
             _fact(f"SHA-256 of part {number}" if token else "SHA-256", part.sha256, "hash")
             for number, part in zip(numbers, parts, strict=True)
@@ -120,7 +120,7 @@ def _state(link: Link) -> str:
 
 def _button(part: Part, verb: str, action: str | None) -> str:
     target = f' action="{escape(action)}"' if action else ""
-    what = f"{wording.rows(part.rows)} · {wording.size(part.size_bytes)}"
+    what = f"{formatting.rows(part.rows)} · {formatting.size(part.size_bytes)}"
     return (
         f'<form method="post"{target}>\n<button type="submit"><span class="verb">{verb}</span> '
         f'<span class="what">{what}</span></button>\n<p class="file">{escape(part.file)}</p>\n</form>'
@@ -161,7 +161,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One HTTP answer. What may be logged names the link by its reference, never by its token; of a refusal it is nothing."""
+    """One HTTP answer. Its log entry names the link by its reference, never by its token; a refusal has no log entry."""
 
     status: HTTPStatus
     headers: dict[str, str]
@@ -170,7 +170,7 @@ class Answer:
     facts: dict[str, object] = field(default_factory=dict)
 
     def as_event(self, method: str) -> dict[str, Any]:
-        """The form that a Function URL expects; HEAD gets what GET gets, without the body."""
+        """The form that a Function URL expects. HEAD gets the headers of GET."""
         body = "" if method == "HEAD" else self.body
         return {
             "statusCode": int(self.status),
@@ -185,7 +185,7 @@ NOT_FOUND = Answer(HTTPStatus.NOT_FOUND, headers(), not_found())
 
 @dataclass(frozen=True, slots=True)
 class Downloads:
-    """Answers requests. `s3` must sign with version 4, or files under a KMS key cannot be had."""
+    """Answers requests. `s3` must sign with version 4, or files under a KMS key cannot be read."""
 
     bucket: str
     keyring: Keyring
@@ -194,10 +194,9 @@ class Downloads:
     clock: Callable[[], float]
 
     def answer(self, method: str, path: str) -> Answer:
-        """The page, the way to the file, or `NOT_FOUND`: the same for every reason, so that it tells nothing.
+        """The page, the redirect to the file, or `NOT_FOUND`, which is the same for every reason.
 
-        The token is checked before anything is looked up: whoever has none learns nothing from how long an answer takes, and
-        costs no request to DynamoDB or S3.
+        The token is checked before any request to AWS: without one, a caller learns nothing from the response time.
         """
         match = _PATH.fullmatch(path)
         if match is None or method not in ("GET", "HEAD", "POST"):
@@ -215,7 +214,7 @@ class Downloads:
         return self._page(link, numbers, match[1])
 
     def _page(self, link: Link, numbers: list[int], token: str) -> Answer:
-        # A browser holds a form's redirects, too, to form-action.
+        # Browsers apply form-action to a form's redirects too.
         url = urlsplit(self._url(link.parts[0]))
         html = render(link, numbers, token if len(numbers) > 1 else None)
         return Answer(HTTPStatus.OK, headers(f"{url.scheme}://{url.netloc}"), html, "link.page", _facts(link))
@@ -231,7 +230,7 @@ class Downloads:
         try:
             self.s3.head_object(Bucket=self.bucket, Key=part.key)
         except ClientError as error:
-            # Without the right to list, S3 calls a missing object forbidden.
+            # Without the right to list, S3 answers 403 for a missing object.
             if error.response["ResponseMetadata"]["HTTPStatusCode"] in (403, 404):
                 return False
             raise

@@ -1,4 +1,4 @@
-"""Function URL -> `Downloads`. No path, no header and no answer is ever logged or traced: they hold tokens."""
+"""Function URL -> `Downloads`. Paths, headers and answers are never logged or traced: they hold tokens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def downloads() -> Downloads:
     """Made once per process."""
     settings = Settings.read(os.environ)
     keyring = Keyring(settings.keys_secret, SecretsProvider(boto3_client=boto3.client("secretsmanager")))
-    # The bucket's own host: the global one redirects for buckets of other regions, and S3 redirects no signed request.
+    # The bucket's regional host: the global one redirects, and a redirected signature is invalid.
     config = Config(signature_version="s3v4", s3={"addressing_style": "virtual"})
     return Downloads(
         bucket=settings.bucket,
@@ -48,7 +48,7 @@ def downloads() -> Downloads:
 @tracer.capture_lambda_handler(capture_response=False, capture_error=False)
 @event_source(data_class=LambdaFunctionUrlEvent)
 def handle(event: LambdaFunctionUrlEvent, context: LambdaContext) -> dict[str, Any]:
-    """Answer one request; a system that is down looks like a link that is not there, and counts as a fault."""
+    """Answer one request. If a system is down, the answer is that of a missing link, and it counts as a fault."""
     method = event.request_context.http.method
     try:
         answer = downloads().answer(method, event.raw_path)

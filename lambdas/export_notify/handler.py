@@ -1,4 +1,4 @@
-"""EventBridge -> `Notifier`: a manifest that was written, or an export that was given up. No mail, link or address is logged."""
+"""EventBridge -> `Notifier`: a new manifest, or an export that failed. No mail, link or address is logged."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from aws_lambda_powertools.utilities.idempotency import (
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.errors import Fatal
 from calve.outputs.announcement import Announcement
 from calve.outputs.metrics.function_metrics import MAILS_FAILED, MAILS_SENT, NOTICES
-from lambdas.export_notify.notice import Failure, Manifest
+from lambdas.export_notify.mail import Failure, Manifest
 from lambdas.export_notify.notify import DAY_S, Notifier, Settings
 from lambdas.links import Links, recipient_hash
 from lambdas.metering import NAMESPACE, add
@@ -38,7 +38,7 @@ metrics = Metrics(namespace=NAMESPACE, service="export_notify")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the handler works with."""
+    """The clients and settings of the handler."""
 
     notifier: Notifier
     s3: Any
@@ -74,7 +74,7 @@ def parts() -> Parts:
 @metrics.log_metrics
 @event_source(data_class=EventBridgeEvent)
 def handle(event: EventBridgeEvent, context: LambdaContext) -> None:
-    """Mail what the event is about."""
+    """Send the mails of an event."""
     add(metrics, NOTICES)
     parts().config.register_lambda_context(context)
     match event.source, event.detail_type:
@@ -90,7 +90,7 @@ def _new_file(event: S3EventBridgeNotificationEvent) -> None:
     bucket, etag = event.detail.bucket.name, event.detail.object.etag
     key = str(
         event.detail.object["key"]
-    )  # as it is: EventBridge, other than S3's own messages, quotes no key
+    )  # as it is: EventBridge does not URL-encode the key, unlike S3's own notifications
     notifier = parts().notifier
     if not key.startswith(notifier.settings.exports_prefix) or not key.endswith("/manifest.json"):
         raise Fatal(f"{key} is no manifest of an export")
@@ -99,12 +99,12 @@ def _new_file(event: S3EventBridgeNotificationEvent) -> None:
     cause = {"bucket": bucket, "key": key, "etag": etag}
     try:
         _deliver(manifest.export, cause, lambda recipient: {"link": notifier.new_file(manifest, recipient)})
-    finally:  # a mail that fails keeps nobody from hearing of the file
+    finally:  # also if a mail failed
         _announce(notifier.created(manifest, bucket), cause)
 
 
 def _announce(created: Announcement, cause: dict[str, str]) -> None:
-    """Tell others of the file, once per file as far as that is known."""
+    """Announce the file on EventBridge, once per file as far as that is known."""
     once = idempotent_function(
         _put_event,
         data_keyword_argument="cause",
@@ -132,7 +132,7 @@ def _no_file(event: EventBridgeEvent) -> None:
 
 
 def _deliver(export: Export, cause: dict[str, str], send: Callable[[str | None], dict[str, str]]) -> None:
-    """Send to each recipient, once per cause. One that cannot be reached does not keep the others from their mail."""
+    """Send to each recipient, once per cause. A failed delivery does not stop the others."""
     once = idempotent_function(
         _send,
         data_keyword_argument="delivery",

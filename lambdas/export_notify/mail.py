@@ -1,20 +1,122 @@
-"""The words of a mail, as plain text and as HTML: what there is, for when, until when, whom to ask. Never data.
+"""The text of a mail, plain and as HTML, for a new manifest or a failed window. It holds no data.
 
-Its HTML is such that old mail programs lay it out, too: tables and inline styles, nothing that is loaded.
+The HTML is laid out by old mail programs too: tables and inline styles, nothing that is loaded.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
+from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from lambdas import wording
+from calve.config.publishing import Export
+from calve.errors import Fatal
+from lambdas import formatting
+from lambdas.links import Part
 
 if TYPE_CHECKING:
-    from calve.config.export import Export
-    from lambdas.export_notify.notice import Failure, Manifest
+    from calve.config.publishing import Export
     from lambdas.links import Link
+
+
+FORMAT = 1
+_OWN_FILE = r"([A-Za-z0-9]+)/[A-Za-z0-9_-][A-Za-z0-9._-]*"
+"""Run and name of a part, below its manifest's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Half-open, in the export's zone."""
+
+    start: datetime
+    end: datetime
+    time_zone: str
+
+    def __str__(self) -> str:
+        return formatting.window(self.start, self.end, self.time_zone)
+
+    def to_json(self) -> dict[str, str]:
+        return {"from": self.start.isoformat(), "to": self.end.isoformat()}
+
+    @classmethod
+    def of(cls, raw: dict[str, str], export: Export) -> Self:
+        return cls(datetime.fromisoformat(raw["from"]), datetime.fromisoformat(raw["to"]), export.time_zone)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The fields of `csv_export`'s manifest that a mail needs."""
+
+    key: str
+    export: Export
+    window: Window
+    rows: int
+    parts: tuple[Part, ...]
+    complete: bool
+    ingested_until: str | None
+    correction: bool
+    redefined: bool
+    created_at: datetime
+    snapshot_id: str | None
+
+    @classmethod
+    def parse(cls, key: str, text: str) -> Self:
+        """Parse a manifest.
+
+        Raises:
+            Fatal: another format, or files outside the folder of one run.
+        """
+        raw: dict[str, Any] = json.loads(text)
+        if raw.get("format") != FORMAT:
+            raise Fatal(
+                f"{key} has format {raw.get('format')}, this release reads {FORMAT}", fix="deploy all stacks"
+            )
+        export = Export.from_json(json.dumps(raw["export"]))
+        parts = tuple(Part(**{name: part[name] for name in Part.__slots__}) for part in raw["parts"])
+        if len({_run(key, part) for part in parts}) != 1:
+            raise Fatal(f"{key} does not name the files of one run")
+        until = raw["ingested_until"]
+        return cls(
+            key=key,
+            export=export,
+            window=Window.of(raw["window"], export),
+            rows=raw["rows"],
+            parts=parts,
+            complete=raw["complete"],
+            ingested_until=until and formatting.moment(datetime.fromisoformat(until), export.time_zone),
+            correction=raw["correction"],
+            redefined=raw["redefined"],
+            created_at=datetime.fromisoformat(raw["created_at"]),
+            snapshot_id=raw["snapshot_id"],
+        )
+
+
+def _run(manifest: str, part: Part) -> str:
+    folder = manifest.rpartition("/")[0]
+    own = re.fullmatch(f"{re.escape(folder)}/{_OWN_FILE}", part.key, re.ASCII)
+    if own is None:
+        raise Fatal(f"{manifest} names {part.key}, which is no file of its folder")
+    return own[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An export without a file; not `final`: it is tried again. `reason`: one line for people, without data."""
+
+    export: Export
+    window: Window | None
+    reason: str
+    final: bool
+
+    @classmethod
+    def parse(cls, detail: dict[str, Any]) -> Self:
+        export = Export.from_json(json.dumps(detail["export"]))
+        window = Window.of(detail["window"], export) if detail.get("window") else None
+        return cls(export, window, " ".join(str(detail["reason"]).split())[:300], detail["final"])
+
 
 SUBJECT_LENGTH = 99  # SNS: ASCII, fewer than 100 characters, one line
 FINAL = "There is no file: the export failed. It is not tried again by itself."
@@ -27,7 +129,7 @@ KAFKA_TIME = "_kafka.timestamp"
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """One mail, in both forms; SNS takes the plain one alone."""
+    """One mail in both forms; SNS uses only the plain one."""
 
     subject: str
     text: str
@@ -35,21 +137,21 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """A mail before it is laid out."""
+class MailText:
+    """The text of a mail before layout."""
 
     title: str
     lead: str
     notes: tuple[str, ...]
-    buttons: tuple[tuple[str, str], ...]  # what it says, where it leads
+    buttons: tuple[tuple[str, str], ...]  # (text, URL)
     facts: tuple[tuple[str, str], ...]
     closing: tuple[str, ...]
 
 
 def new_file(manifest: Manifest, link: Link, url: str) -> Mail:
-    """The mail of a new file. `url` is the link's own address, with its token."""
+    """The mail of a new file. `url`: the link's address, with its token."""
     export, zone = manifest.export, manifest.export.time_zone
-    words = Words(
+    text = MailText(
         title=link.title,
         lead=link.window,
         notes=_notes(manifest),
@@ -57,20 +159,22 @@ def new_file(manifest: Manifest, link: Link, url: str) -> Mail:
         facts=(
             ("Window", f"{link.window} ({zone})"),
             ("Rows", f"{manifest.rows:,}"),
-            ("Size", wording.size(link.size_bytes)),
-            ("Link expires", wording.moment(link.expires_at, zone)),
+            ("Size", formatting.size(link.size_bytes)),
+            ("Link expires", formatting.moment(link.expires_at, zone)),
             *((f"SHA-256 of {part.file}", part.sha256) for part in manifest.parts),
         ),
         closing=(*_time_column(export), _owner(link), _whom_to_ask(export)),
     )
-    return _mail(words, subject(link.title, link.window, wording.rows(manifest.rows), state=_state(manifest)))
+    return _mail(
+        text, subject(link.title, link.window, formatting.rows(manifest.rows), state=_state(manifest))
+    )
 
 
 def no_file(failure: Failure) -> Mail:
-    """The mail that says that no file will come."""
-    title = wording.title(failure.export.name)
+    """The mail of an export without a file."""
+    title = formatting.title(failure.export.name)
     window = str(failure.window or "")
-    words = Words(
+    text = MailText(
         title=title,
         lead=window or "No file",
         notes=(
@@ -81,14 +185,14 @@ def no_file(failure: Failure) -> Mail:
         facts=(("Window", f"{window} ({failure.export.time_zone})"),) if window else (),
         closing=("Those who run it have been told as well.", _whom_to_ask(failure.export)),
     )
-    return _mail(words, subject(title, window, "no file", state="Failed"))
+    return _mail(text, subject(title, window, "no file", state="Failed"))
 
 
 def subject(title: str, window: str, what: str, *, state: str = "") -> str:
-    """`Weekly trades, 2-8 November 2026: 12,345 rows`; a long title gives way, the rest never."""
+    """`Weekly trades, 2-8 November 2026: 12,345 rows`; only the title is shortened."""
     before = f"{state}: " if state else ""
-    after = wording.ascii_only(f"{', ' if window else ''}{window}: {what}")
-    name = " ".join(wording.ascii_only(title).split())
+    after = formatting.ascii_only(f"{', ' if window else ''}{window}: {what}")
+    name = " ".join(formatting.ascii_only(title).split())
     room = SUBJECT_LENGTH - len(before) - len(after)
     return before + (name if len(name) <= room else f"{name[: room - 3]}...") + after
 
@@ -119,7 +223,7 @@ def _buttons(link: Link, url: str) -> tuple[tuple[str, str], ...]:
     if len(link.parts) == 1:
         return (("Download CSV", url),)
     return tuple(
-        (f"Download part {number} of {len(link.parts)} ({wording.rows(part.rows)})", f"{url}/{number}")
+        (f"Download part {number} of {len(link.parts)} ({formatting.rows(part.rows)})", f"{url}/{number}")
         for number, part in enumerate(link.parts, 1)
     )
 
@@ -145,16 +249,16 @@ def _whom_to_ask(export: Export) -> str:
     )
 
 
-def _mail(words: Words, subject: str) -> Mail:
-    return Mail(subject, _text(words), render(words))
+def _mail(text: MailText, subject: str) -> Mail:
+    return Mail(subject, _text(text), render(text))
 
 
-def _text(words: Words) -> str:
-    blocks = [f"{words.title}\n{words.lead}", *words.notes]
-    blocks += [f"{label}:\n{url}" for label, url in words.buttons]
-    if words.facts:
-        blocks.append("\n".join(f"{name}: {value}" for name, value in words.facts))
-    return "\n\n".join([*blocks, *words.closing]) + "\n"
+def _text(text: MailText) -> str:
+    blocks = [f"{text.title}\n{text.lead}", *text.notes]
+    blocks += [f"{label}:\n{url}" for label, url in text.buttons]
+    if text.facts:
+        blocks.append("\n".join(f"{name}: {value}" for name, value in text.facts))
+    return "\n\n".join([*blocks, *text.closing]) + "\n"
 
 
 FONT = "font-family:'Segoe UI',system-ui,-apple-system,Roboto,Helvetica,Arial,sans-serif"
@@ -183,24 +287,24 @@ border:1px solid #dbe4ec;border-top:4px solid #0b6a8f;border-radius:10px;{font};
 """
 
 
-def render(words: Words) -> str:
-    """Lay out a mail's words; every one of them is escaped."""
+def render(text: MailText) -> str:
+    """Lay out a mail; all text is escaped."""
     body = [
-        f'<h1 style="margin:0;font-size:26px;line-height:1.2">{escape(words.title)}</h1>',
-        f'<p style="margin:4px 0 20px;color:#526373;font-size:17px">{escape(words.lead)}</p>',
-        *(_note(note) for note in words.notes),
-        *(_button(label, url) for label, url in words.buttons),
+        f'<h1 style="margin:0;font-size:26px;line-height:1.2">{escape(text.title)}</h1>',
+        f'<p style="margin:4px 0 20px;color:#526373;font-size:17px">{escape(text.lead)}</p>',
+        *(_note(note) for note in text.notes),
+        *(_button(label, url) for label, url in text.buttons),
     ]
-    if words.facts:
-        rows = "\n".join(_fact(name, value) for name, value in words.facts)
+    if text.facts:
+        rows = "\n".join(_fact(name, value) for name, value in text.facts)
         body.append(
             '<table role="presentation" width="100%" cellpadding="0" cellspacing="0" style="margin:20px 0;'
             f'border-top:1px solid #dbe4ec">\n{rows}\n</table>'
         )
     body += [
-        f'<p style="margin:0 0 8px;color:#526373;font-size:14px">{escape(line)}</p>' for line in words.closing
+        f'<p style="margin:0 0 8px;color:#526373;font-size:14px">{escape(line)}</p>' for line in text.closing
     ]
-    return _DOCUMENT.format(title=escape(words.title), font=FONT, body="\n".join(body))
+    return _DOCUMENT.format(title=escape(text.title), font=FONT, body="\n".join(body))
 
 
 def _note(text: str) -> str:

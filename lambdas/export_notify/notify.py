@@ -1,9 +1,8 @@
 """Makes the links of a new file and sends the mails.
 
-Each delivery (one file to one recipient, or to the one topic) runs at most once at a time and is recorded when it is done, so a
-repeated event sends nothing again. The promise is *at least once*: a process that dies after the mail has left and before the
-record is written leaves a delivery that looks undone. After the function's time limit it is repeated, and its recipient gets a
-second mail, with a link of its own; the first mail's link goes on working.
+A delivery is one file to one recipient or topic. It runs at most once at a time and is recorded when it is done, so a repeated
+event sends nothing again. The guarantee is *at least once*: if the process crashes after the mail and before the record, the
+delivery is repeated after the function's timeout. The recipient then gets a second mail with a link of its own; both links work.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.errors import Fatal
 from calve.outputs.announcement import Announcement, export_created
-from lambdas import wording
+from lambdas import formatting
 from lambdas.export_notify import mail
-from lambdas.export_notify.mail import Mail
-from lambdas.export_notify.notice import Failure, Manifest
+from lambdas.export_notify.mail import Failure, Mail, Manifest
 from lambdas.links import Link, Links, recipient_hash
 from lambdas.tokens import Keyring, new_link_id, reference, sign
 
@@ -28,7 +26,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The function's environment. `topics` has the SNS topic of each export that uses one."""
+    """The function's environment. `topics`: the SNS topic of each export that has one."""
 
     links_table: str
     idempotency_table: str
@@ -63,13 +61,13 @@ class Notifier:
     clock: Callable[[], float]
 
     def destinations(self, export: Export) -> Iterator[str | None]:
-        """Whom to send to, one delivery each; None is the export's topic."""
+        """The recipients, one delivery each; None is the export's topic."""
         return iter(export.recipients if export.channel == "ses" else (None,))
 
     def new_file(self, manifest: Manifest, recipient: str | None) -> str:
-        """Make a link and mail it; return how logs name the link.
+        """Make a link and mail it; returns how logs name the link.
 
-        The row comes first: a link must work when it is read. It stays when sending fails, since the mail may have left.
+        The row is written first, because a link must work when it is read. It stays if sending fails: the mail may have left.
         """
         link, token = self._link(manifest, recipient)
         self.links.add(link)
@@ -79,7 +77,7 @@ class Notifier:
         return reference(link.id)
 
     def created(self, manifest: Manifest, bucket: str) -> Announcement:
-        """What others hear of a new file: names and counts, no link and no address."""
+        """The event of a new file: names and counts, no link and no address."""
         return export_created(
             self.settings.deployment,
             manifest.export,
@@ -113,7 +111,7 @@ class Notifier:
             created_at=now,
             expires_at=min(now + export.link_days * DAY_S, kept_until),
             max_downloads=export.max_downloads * len(manifest.parts),
-            title=wording.title(export.name),
+            title=formatting.title(export.name),
             window=str(manifest.window),
             time_zone=export.time_zone,
             rows=manifest.rows,

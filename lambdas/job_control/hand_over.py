@@ -1,7 +1,7 @@
-"""From one generation of a job to the next: CloudFormation changes a job's definition, but starts and stops no run.
+"""Hands a job over from one generation to the next. CloudFormation changes a job's definition, but starts and stops no run.
 
-The control object asks the running one to finish its rounds and to end; one that does not is stopped, which loses nothing (a
-round that was not published is done again). Every step may be repeated, and looks at what is there before it acts.
+The control object asks a run to finish its rounds and to end. A run that does not end is stopped, which loses nothing: an
+unpublished round is repeated. Every step can be repeated and checks the current state first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lambdas.job_control.jobs import Definition, Jobs, Run
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Where a job's control object lies."""
+    """The location of a job's control object."""
 
     bucket: str
     key: str
@@ -33,12 +33,12 @@ class Control:
         return cls(bucket, key)
 
     def write(self, s3: Any, generation: str | None) -> None:
-        """Name the generation that may run; None: none may."""
+        """Set the generation that may run; None: none may."""
         body = json.dumps({"generation": generation}).encode()
         s3.put_object(Bucket=self.bucket, Key=self.key, Body=body, ContentType="application/json")
 
     def clear(self, s3: Any) -> None:
-        """Let no generation run; a bucket that is gone lets none run either."""
+        """Let no generation run; also if the bucket was deleted."""
         try:
             self.write(s3, None)
         except ClientError as error:
@@ -46,7 +46,7 @@ class Control:
                 raise
 
     def read(self, s3: Any, default: str | None) -> str | None:
-        """The generation that may run; `default` where nobody has ever said."""
+        """The generation that may run; `default` if none was ever set."""
         try:
             body = s3.get_object(Bucket=self.bucket, Key=self.key)["Body"].read()
         except ClientError as error:
@@ -59,14 +59,14 @@ class Control:
 
 POLL_S = 5.0
 GRACE_S = 600.0
-"""How long a run may take to finish its rounds before it is stopped, if the function has that long."""
+"""How long a run may take to finish its rounds before it is stopped, if the function has that much time."""
 
 GRACE_SHARE = 0.6
 """At most this share of the function's time; the rest is for Glue to stop the run."""
 
 
 class Clock(Protocol):
-    """`time`, or what a test has in its place."""
+    """`time`, replaceable in tests."""
 
     def monotonic(self) -> float: ...
     def sleep(self, seconds: float, /) -> None: ...
@@ -74,7 +74,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What shall run: the properties of the custom resource."""
+    """The properties of the custom resource: what should run."""
 
     job: str
     continuous: bool
@@ -83,10 +83,10 @@ class Wanted:
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Wanted:
-        """Properties of a request, which CloudFormation sends as texts.
+        """The properties of a request, which CloudFormation sends as strings.
 
         Raises:
-            ConfigError: one is missing, or is none of its values.
+            ConfigError: one is missing or invalid.
         """
         names = ("JobName", "Continuous", "ControlBucket", "ControlKey", "Generation")
         missing = [name for name in names if not properties.get(name)]
@@ -102,7 +102,7 @@ class Wanted:
         )
 
     def is_met_by(self, run: Run, definition: Definition) -> bool:
-        """True where a run need not be replaced: it runs this generation, in this manner, and will go on."""
+        """True if a run need not be replaced: it runs this generation, in this mode, and continues."""
         return (
             run.state != "STOPPING"
             and definition.generation_of(run) == self.generation
@@ -111,7 +111,7 @@ class Wanted:
 
 
 class HandOver:
-    """One request's work, which ends in time to answer CloudFormation."""
+    """The work of one request, which ends early enough to answer CloudFormation."""
 
     def __init__(self, jobs: Jobs, s3: Any, *, time_left_s: float, clock: Clock = time) -> None:
         self._jobs = jobs
@@ -122,10 +122,10 @@ class HandOver:
         self._end_at = now + time_left_s
 
     def begin(self, wanted: Wanted) -> None:
-        """End every run of another generation, then have a continuous job run; a scheduled one is left to its schedule.
+        """End every run of another generation, then start a continuous job; the schedule starts a scheduled one.
 
         Raises:
-            CalveError: the job is not deployed at this generation, or an old run would not end in time.
+            CalveError: the job is not deployed at this generation, or an old run did not end in time.
         """
         definition = self._jobs.definition(wanted.job)
         deployed = definition.generation if definition else None
@@ -144,17 +144,17 @@ class HandOver:
             self._wait(wanted.job, [run for run in active if not wanted.is_met_by(run, definition)])
 
     def end(self, wanted: Wanted) -> None:
-        """End every run, for good.
+        """End every run, and start no other.
 
         Raises:
-            CalveError: a run would not end in time.
+            CalveError: a run did not end in time.
         """
         wanted.control.clear(self._s3)
         while active := [run for run in self._jobs.runs(wanted.job) if run.active]:
             self._wait(wanted.job, active)
 
     def _wait(self, job: str, old: list[Run]) -> None:
-        """Wait for a while, having stopped what should have ended by itself."""
+        """Wait, after stopping runs that should have ended by themselves."""
         now = self._clock.monotonic()
         if now + POLL_S > self._end_at:
             states = ", ".join(f"{run.id} is {run.state}" for run in old) or "Glue refuses to start another"

@@ -20,9 +20,8 @@ from botocore.config import Config
 
 from calve.outputs.metrics.function_metrics import WATCHDOG_EXHAUSTED
 from lambdas.custom_resource import serve
-from lambdas.job_control.environment import WatchdogEnvironment
 from lambdas.job_control.hand_over import HandOver, Wanted
-from lambdas.job_control.jobs import Jobs
+from lambdas.job_control.jobs import Jobs, WatchdogEnvironment
 from lambdas.job_control.jobs import start as start_job
 from lambdas.job_control.watchdog import Act, Ended, Later, Watchdog
 from lambdas.metering import add_alone
@@ -30,7 +29,7 @@ from lambdas.metering import add_alone
 SERVICE = "job_control"
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
-# No call may take so long that CloudFormation is not answered in time.
+# Short timeouts, so that CloudFormation is answered in time.
 CONFIG = Config(
     connect_timeout=3,
     read_timeout=6,
@@ -43,12 +42,12 @@ CONFIG = Config(
 @tracer.capture_lambda_handler(capture_response=False)
 def handle(event: dict[str, Any], context: LambdaContext) -> None:
     """Answer CloudFormation's request to hand a job over."""
-    asked = {"request": event["RequestType"], "job": event["ResourceProperties"].get("JobName")}
+    fields = {"request": event["RequestType"], "job": event["ResourceProperties"].get("JobName")}
     reason = serve(event, context, _act, identify=lambda properties: Wanted.parse(properties).job)
     if reason:
-        logger.error("job.not_handed_over", extra=asked | {"reason": reason})
+        logger.error("job.not_handed_over", extra=fields | {"reason": reason})
     else:
-        logger.info("job.handed_over", extra=asked)
+        logger.info("job.handed_over", extra=fields)
 
 
 @logger.inject_lambda_context(log_event=False)
@@ -89,7 +88,7 @@ def watchdog(event: EventBridgeEvent, context: LambdaContext) -> None:
 @logger.inject_lambda_context(log_event=False)
 @tracer.capture_lambda_handler(capture_response=False)
 def start(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
-    """Start a run of `{"job": NAME}`; answers with its id."""
+    """Start a run of `{"job": NAME}`; returns its id."""
     run = start_job(Jobs(_client("glue")), frozenset(os.environ["JOBS"].split(",")), event)
     logger.info("job.started", extra={"job": event["job"], "run": run})
     return {"run": run}

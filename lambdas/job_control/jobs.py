@@ -1,4 +1,4 @@
-"""Glue's jobs and their runs, as far as keeping one run of a job going needs them."""
+"""Glue's jobs and their runs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,45 @@ from botocore.exceptions import ClientError
 
 from calve.errors import ConfigError, Retryable
 
+NAMES = ("CONTINUOUS_JOBS", "RESTARTS", "SCHEDULE_GROUP", "SCHEDULER_ROLE_ARN")
+
+
+@dataclass(frozen=True, slots=True)
+class WatchdogEnvironment:
+    """`continuous_jobs`: names of the Glue jobs to keep running. `restarts`: how many may fail in a row."""
+
+    continuous_jobs: frozenset[str]
+    restarts: int
+    schedule_group: str
+    scheduler_role_arn: str
+
+    @classmethod
+    def parse(cls, variables: Mapping[str, str]) -> WatchdogEnvironment:
+        """The function's variables; `CONTINUOUS_JOBS` is a list with commas.
+
+        Raises:
+            ConfigError: one is missing, or `RESTARTS` is no number.
+        """
+        missing = [name for name in NAMES if name not in variables]
+        if missing:
+            raise ConfigError(f"the watchdog's environment has no {', '.join(missing)}")
+        if not variables["RESTARTS"].isdecimal():
+            raise ConfigError(f"RESTARTS is {variables['RESTARTS']!r}", fix="use a number, 0 or above")
+        return cls(
+            continuous_jobs=frozenset(filter(None, variables["CONTINUOUS_JOBS"].split(","))),
+            restarts=int(variables["RESTARTS"]),
+            schedule_group=variables["SCHEDULE_GROUP"],
+            scheduler_role_arn=variables["SCHEDULER_ROLE_ARN"],
+        )
+
+
 GENERATION = "--generation"
 CONTROL = "--control"
 DRAIN = "--drain"
 ACTIVE = frozenset({"WAITING", "STARTING", "RUNNING", "STOPPING"})
 BUSY = frozenset({"ConcurrentRunsExceededException", "ResourceNumberLimitExceededException"})
 RUNS = 50
-"""So many of the newest runs are looked at; Glue lists the newest first."""
+"""How many of the newest runs are read; Glue lists the newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +76,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A job as it is deployed; `modified` is when it last changed."""
+    """A deployed job; `modified`: its last change."""
 
     arguments: dict[str, str]
     modified: datetime
@@ -54,18 +86,18 @@ class Definition:
         return self.arguments.get(GENERATION)
 
     def generation_of(self, run: Run) -> str | None:
-        """What a run runs: what it was started with, else this definition if it began after the last change."""
+        """The generation of a run: its argument, else this definition's if the run began after the last change."""
         if run.generation is not None:
             return run.generation
         return self.generation if run.started > self.modified else None
 
     def drains(self, run: Run) -> bool:
-        """Whether a run of this definition ends with its topics."""
+        """Whether a run of this definition ends once its topics are read."""
         return (self.arguments | run.arguments).get(DRAIN) == "true"
 
 
 class Jobs:
-    """Glue, with a job that is gone as an answer rather than as an error."""
+    """Glue. A deleted job is a result, not an error."""
 
     def __init__(self, glue: Any) -> None:
         self._glue = glue
@@ -80,7 +112,7 @@ class Jobs:
         return Definition(dict(job.get("DefaultArguments") or {}), _utc(job["LastModifiedOn"]))
 
     def runs(self, name: str) -> list[Run]:
-        """The newest runs, newest first; none where the job is gone."""
+        """The newest runs, newest first; none if the job was deleted."""
         try:
             found = self._glue.get_job_runs(JobName=name, MaxResults=RUNS)["JobRuns"]
         except ClientError as error:
@@ -90,9 +122,7 @@ class Jobs:
         return sorted(map(_run, found), key=lambda run: run.started, reverse=True)
 
     def start(self, name: str, generation: str | None) -> str | None:
-        """Start a run that says which generation of its definition it runs, and nothing else; None where Glue has no room for it
-        now.
-        """
+        """Start a run, with its generation as the only argument; None if Glue has no capacity now."""
         arguments = {GENERATION: generation} if generation else {}
         try:
             return str(self._glue.start_job_run(JobName=name, Arguments=arguments)["JobRunId"])
@@ -102,7 +132,7 @@ class Jobs:
             raise
 
     def stop(self, name: str, runs: list[Run]) -> None:
-        """Ask Glue to stop runs; one that has ended meanwhile, or a job that is gone, is as good."""
+        """Stop runs; also if a run has ended or the job was deleted."""
         self._glue.batch_stop_job_run(JobName=name, JobRunIds=[run.id for run in runs])
 
 
@@ -126,10 +156,10 @@ def _code(error: ClientError) -> str:
 
 
 def start(jobs: Jobs, known: frozenset[str], event: Mapping[str, Any]) -> str:
-    """Start a run of the job that the event names; returns its id.
+    """Start a run of the event's job; returns its id.
 
     Raises:
-        Retryable: Glue has no room for it, as beside a run in progress.
+        Retryable: Glue has no capacity, such as beside a run in progress.
         ConfigError: the event holds more than the name of a job of this deployment.
     """
     name = event.get("job")

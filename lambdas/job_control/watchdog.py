@@ -1,7 +1,7 @@
-"""Keeps continuous jobs running: a run that ended by no one's will is followed by another, ever later, and not for ever.
+"""Keeps continuous jobs running: restarts a run that nobody stopped, with growing delays, and gives up in the end.
 
-Nothing is remembered between events: Glue's own list of runs says how often a job has failed. EventBridge delivers at least
-once and in any order, so an event only says where to look; what counts is the newest run.
+It stores no state: Glue's list of runs says how often a job has failed. EventBridge delivers at least once and in any order, so
+an event only triggers a check of the newest run.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lambdas.job_control.hand_over import Control
 from lambdas.job_control.jobs import CONTROL, Definition, Jobs, Run
 
 LONG_S = 3600.0
-"""A run that lasted longer did its work: what went wrong before it does not count."""
+"""A run that lasted longer resets the count of failures."""
 
 FIRST_DELAY_S = 60
 LONGEST_DELAY_S = 900
 EXPIRED_DELAY_S = 900
-"""Glue itself follows a run that a maintenance window ended by another; only if it has not done so is it our turn."""
+"""Glue itself restarts a run after a maintenance window; the watchdog only acts if it has not."""
 
 BUSY_DELAY_S = 60
 DEPLOY_DELAY_S = 300
@@ -34,7 +34,7 @@ ENDED = frozenset({"SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED"})
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run that ended, as an event says it; `checks` counts how often its restart was put off."""
+    """A run that ended, from an event; `checks`: how often its restart was delayed."""
 
     job: str
     run: str
@@ -47,7 +47,7 @@ class Ended:
 
 
 class Act(StrEnum):
-    """What the watchdog does about an event."""
+    """What the watchdog does after an event."""
 
     NOTHING = "nothing"
     RESTART = "restart"
@@ -57,7 +57,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is done, and why; `failures` in a row, `delay_s` until the next look."""
+    """The decision and its reason; `failures` in a row, `delay_s` until the next check."""
 
     act: Act
     why: str
@@ -67,7 +67,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Watchdog:
-    """Glue, S3 and the scheduler, and how many restarts in a row may fail."""
+    """Glue, S3 and the scheduler. How many restarts in a row may fail."""
 
     jobs: Jobs
     s3: Any
@@ -76,7 +76,7 @@ class Watchdog:
     restarts: int
 
     def handle(self, ended: Ended, now: datetime) -> Verdict:
-        """Judge one event and do what follows from it."""
+        """Judge one event and act on it."""
         if ended.job not in self.continuous_jobs:
             return Verdict(Act.NOTHING, "the job is not a continuous one")
         definition = self.jobs.definition(ended.job)
@@ -106,7 +106,7 @@ class Watchdog:
 
 
 def judge(ended: Ended, runs: Sequence[Run], *, restarts: int, now: datetime) -> Verdict:
-    """What an ended run calls for, given the job's runs, newest first."""
+    """The decision for an ended run, given the job's runs, newest first."""
     if ended.state not in ENDED:
         return Verdict(Act.NOTHING, f"a run that is {ended.state} calls for nothing")
     if not runs or runs[0].id != ended.run:
@@ -124,7 +124,7 @@ def judge(ended: Ended, runs: Sequence[Run], *, restarts: int, now: datetime) ->
 
 
 def _short_runs(runs: Sequence[Run], now: datetime) -> int:
-    """How many of the newest runs ended soon, all of one generation: a deploy, an operator's stop or a long run ends the row."""
+    """How many of the newest runs failed early in one generation; a deploy, a manual stop or a long run resets the count."""
     count = 0
     for run in runs:
         if run.generation != runs[0].generation or run.state == "STOPPED" or run.lasted_s(now) > LONG_S:
@@ -135,7 +135,7 @@ def _short_runs(runs: Sequence[Run], now: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Schedules the function of this very code; each schedule deletes itself once it has fired."""
+    """Schedules that invoke this function once and then delete themselves."""
 
     scheduler: Any
     function_arn: str
@@ -143,7 +143,7 @@ class Later:
     group: str
 
     def again(self, ended: Ended, at: datetime) -> None:
-        """Look at an ended run once more; the same event, delivered twice, makes one schedule."""
+        """Check an ended run again; a duplicate event makes no second schedule."""
         checks = ended.checks + 1
         digest = hashlib.sha256(f"{ended.run}/{checks}".encode()).hexdigest()[:24]
         detail = {"jobName": ended.job, "jobRunId": ended.run, "state": ended.state, "checks": checks}

@@ -1,1 +1,1 @@
-"""Tells a deploy the bootstrap servers of an MSK cluster, which CloudFormation does not."""
+"""Reports the bootstrap servers of an MSK cluster to a deploy; CloudFormation does not."""

@@ -1,4 +1,4 @@
-"""CloudFormation's requests for a cluster's bootstrap servers; nothing is made, so a delete does nothing."""
+"""The custom resource of a cluster's bootstrap servers. It creates nothing, so a delete does nothing."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> d
 
 
 def iam_servers(cluster: str, kafka: Any) -> str:
-    """The servers at which a cluster takes IAM.
+    """The bootstrap servers for IAM.
 
     Raises:
-        ConfigError: it takes no IAM.
+        ConfigError: the cluster does not support IAM.
     """
     servers = kafka.get_bootstrap_brokers(ClusterArn=cluster).get("BootstrapBrokerStringSaslIam")
     if not servers:

@@ -1,1 +1,1 @@
-"""Passwords of Kafka's SCRAM users, changed by Secrets Manager."""
+"""Rotation of the passwords of Kafka's SCRAM users."""

@@ -11,7 +11,7 @@ from aws_lambda_powertools import Logger, Tracer
 
 from calve.config.job import Kafka
 from calve.secrets import Redacted, read_secret
-from lambdas.kafka_broker import Broker
+from lambdas.kafka_client import Broker
 from lambdas.kafka_keys.scram import AlternatingUsers, MskPassword
 from lambdas.rotation import Rotation, handler_of
 
@@ -21,7 +21,7 @@ tracer = Tracer(service="kafka_keys")
 
 @cache
 def rotation() -> Rotation:
-    """Made once per process. `KAFKA`: the settings of the clients, as JSON; without `ADMIN_SECRET` the cluster is MSK's."""
+    """Made once per process. `KAFKA`: the clients' settings as JSON. Without `ADMIN_SECRET` the cluster is MSK's."""
     kafka = Kafka(**json.loads(os.environ["KAFKA"]))
     authorities = os.environ.get("KAFKA_AUTHORITIES")
 

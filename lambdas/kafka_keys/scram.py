@@ -1,5 +1,5 @@
-"""SCRAM users as what a rotation makes. A user has one password at a time, so two users take turns: what clients use stays
-valid until the next rotation (ADR 28).
+"""Rotation of SCRAM users. A user has one password at a time, so two users alternate: the password that clients use stays valid
+until the next rotation (ADR 28).
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from dataclasses import dataclass
 
 from calve.errors import Retryable
 from calve.secrets import Redacted
-from lambdas.kafka_broker import Broker, Login
-from lambdas.kafka_client import Refused
+from lambdas.kafka_client import Broker, Login, Refused
 from lambdas.rotation import credentials_of
 
 CLONE = "_clone"
-"""What the second user's name ends with, as in AWS's own rotations by alternating users."""
+"""Suffix of the second user's name, as in AWS's own alternating-users rotation."""
 ATTEMPTS = 20
 PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class AlternatingUsers:
-    """`lambdas.rotation.Subject`. The user that is not in use gets a new password and the rights of the one that is.
+    """`lambdas.rotation.Subject`. The user that is not in use gets a new password and the rights of the other.
 
-    login: a broker as a user sees it. admin: the one who may change users and ACLs; made when it is needed.
+    login: opens a broker as a user. admin: may change users and ACLs; opened when needed.
     """
 
     login: Login
@@ -45,7 +44,7 @@ class AlternatingUsers:
         admin.copy_rights(credentials_of(current)["username"], new["username"])
 
     def test(self, pending: str, current: str | None) -> None:
-        """The new user gets in and sees every topic that the one in use sees; brokers hear of a change a moment later."""
+        """The new user can log in and sees the same topics; brokers apply a change with a delay."""
         needed = frozenset(self.login(credentials_of(current)).topics())
         for left in reversed(range(ATTEMPTS)):
             if self._sees(needed, credentials_of(pending), last=not left):
@@ -64,13 +63,14 @@ class AlternatingUsers:
         return not missing
 
     def finished(self, current: str) -> None:
-        """The other user stays: running jobs use it until they look at the secret again."""
+        """The other user stays: running jobs use it until they read the secret again."""
 
 
 @dataclass(frozen=True, slots=True)
 class MskPassword:
-    """`lambdas.rotation.Subject` for a secret that is associated with a cluster of MSK: MSK reads the version in use by itself,
-    and clients wait until it has (`calve.secrets.SPREADING_S`).
+    """`lambdas.rotation.Subject` for a secret that is associated with an MSK cluster: MSK reads the version in use itself.
+
+    Clients wait for that (`calve.secrets.SPREADING_S`).
     """
 
     login: Login
@@ -82,7 +82,7 @@ class MskPassword:
         pass
 
     def test(self, pending: str, current: str | None) -> None:
-        """MSK does not know the new password yet; that the one in use works shows that the secret is the cluster's."""
+        """MSK does not know the new password yet. The login with the current one shows that the secret belongs to the cluster."""
         self.login(credentials_of(current)).topics()
 
     def finished(self, current: str) -> None:
@@ -90,5 +90,5 @@ class MskPassword:
 
 
 def other(user: str) -> str:
-    """The user that takes turns with this one."""
+    """The user that alternates with this one."""
     return user.removesuffix(CLONE) if user.endswith(CLONE) else user + CLONE

@@ -1,1 +1,1 @@
-"""Makes the lake's bucket, key and database, or takes over those that an earlier deployment kept."""
+"""Creates the lake's bucket, key and database, or adopts those that an earlier deployment kept."""

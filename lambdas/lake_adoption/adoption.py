@@ -1,7 +1,7 @@
-"""The lake's bucket, key and database as they must be, whether they exist or not.
+"""Creates or adopts the lake's bucket, key and database, and sets their configuration.
 
-CloudFormation cannot make what exists: a lake that an ordinary destroy kept would make the next deploy fail. Every step finds or
-makes, then states the settings, so that it may be repeated. What carries another deployment's name, or nobody's, is refused.
+CloudFormation cannot create what exists, so a lake that a destroy kept would make the next deploy fail. Every step finds or
+creates, then configures, and can be repeated. Resources without this deployment's mark are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calve.names import OWNER_TAG
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The services that a lake is made of."""
+    """The AWS clients that a lake needs."""
 
     s3: Any
     kms: Any
@@ -30,9 +30,9 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """What the stack asks for. An empty name: that part is not ours, and is left alone.
+    """The lake that the stack describes. An empty name: that part is imported, and not changed.
 
-    `expiring` has the days after which what lies below a prefix is deleted.
+    `expiring`: days until objects are deleted, by prefix.
     """
 
     deployment: str
@@ -64,14 +64,14 @@ class Lake:
 
     @property
     def id(self) -> str:
-        """One lake, one id: another bucket, key or database is another lake."""
+        """Another bucket, key or database is another lake."""
         return "/".join(
             (self.bucket or "-", self.key_alias.removeprefix("alias/") or "-", self.database or "-")
         )
 
 
 def adopt(lake: Lake, clients: Clients) -> dict[str, str]:
-    """Make the lake be there; returns the attribute `KeyArn`, empty where the lake has no key of its own.
+    """Create or adopt the lake; returns the attribute `KeyArn`, empty if the lake has no key of its own.
 
     Raises:
         ConfigError: a bucket or a database of that name exists and is not this deployment's.
@@ -160,7 +160,7 @@ def _bucket_settings(lake: Lake, clients: Clients, key_arn: str) -> None:
 
 
 def _lifecycle(lake: Lake, bucket: str, s3: Any) -> None:
-    """Add or renew the deployment's own rules. That of an export that is gone stays, and its files go in their time."""
+    """Add or replace the deployment's own rules. The rule of a removed export stays, so its files still expire."""
     try:
         found = s3.get_bucket_lifecycle_configuration(Bucket=bucket)
     except ClientError as error:
@@ -187,7 +187,7 @@ def _lifecycle(lake: Lake, bucket: str, s3: Any) -> None:
 
 
 def _with_filter(rule: dict[str, Any]) -> dict[str, Any]:
-    """S3 refuses rules of the old form, which have a prefix of their own, beside those that have a filter."""
+    """S3 refuses old rules (with a prefix) beside rules with a filter."""
     if "Prefix" not in rule:
         return rule
     rest = {name: value for name, value in rule.items() if name != "Prefix"}
@@ -195,7 +195,7 @@ def _with_filter(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def _notifications(bucket: str, s3: Any) -> None:
-    """Send the bucket's events to EventBridge; what else it notifies stays as it is."""
+    """Send the bucket's events to EventBridge; other notifications stay."""
     found = s3.get_bucket_notification_configuration(Bucket=bucket)
     found.pop("ResponseMetadata", None)
     if "EventBridgeConfiguration" not in found:

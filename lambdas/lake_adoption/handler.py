@@ -1,4 +1,4 @@
-"""CloudFormation's requests for the lake. A delete keeps everything: removing data is `lambdas.lake_removal`, by another key."""
+"""The custom resource of the lake. A delete keeps everything: only `lambdas.lake_removal` deletes data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ tracer = Tracer()
 
 @tracer.capture_lambda_handler(capture_response=False)
 def handle(event: Mapping[str, Any], context: LambdaContext) -> None:
-    """Make or adopt the lake that the request describes."""
+    """Create or adopt the lake of the request."""
     if reason := serve(event, context, _act, identify=lambda properties: Lake.read(properties).id):
         logger.error("lake.not_adopted", extra={"reason": reason})
 

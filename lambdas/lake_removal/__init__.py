@@ -1,1 +1,1 @@
-"""Removes the lake for good, when its stack is destroyed with both keys."""
+"""Deletes the lake when its stack is destroyed with both keys."""

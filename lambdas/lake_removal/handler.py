@@ -1,4 +1,4 @@
-"""CloudFormation's requests for the removal of a lake: it acts on nothing but the destruction of the whole stack."""
+"""The custom resource that deletes a lake, only if the whole stack is destroyed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ tracer = Tracer()
 
 @tracer.capture_lambda_handler(capture_response=False)
 def handle(event: Mapping[str, Any], context: LambdaContext) -> None:
-    """Remove the lake, if its stack is being destroyed."""
+    """Delete the lake, if its stack is being destroyed."""
     if reason := serve(event, context, _act, identify=lambda properties: Lake.read(properties).id):
         logger.error("lake.not_removed", extra={"reason": reason})
 

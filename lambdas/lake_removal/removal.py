@@ -1,7 +1,7 @@
-"""Removes what calve made: tables and database, every object, the bucket, and the key (after the wait that AWS asks for).
+"""Deletes what calve created: tables and databases, every object, the bucket, and the key (after AWS's waiting period).
 
-The deletion of this resource is not proof enough that somebody wants the data gone: CloudFormation also deletes a resource
-when it leaves the template, or when a deploy is rolled back. Only a stack that is being destroyed counts.
+A delete request is no proof that the data should go: CloudFormation also deletes a resource that leaves the template, and at a
+rollback. Only the destruction of the whole stack counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GLUE_BATCH = 100
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The services that a lake is made of, and the one that knows what becomes of its stack."""
+    """The AWS clients of a lake and of its stack."""
 
     s3: Any
     kms: Any
@@ -33,9 +33,9 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """What goes. An empty name: that part was imported, and stays.
+    """The parts to delete. An empty name: that part was imported, and stays.
 
-    Tables that somebody else made stay, and so do their databases; but tables whose files go with the bucket would be ruins.
+    Tables of others stay, and so do their databases. But tables whose files are in the bucket are deleted with it.
     """
 
     deployment: str
@@ -65,16 +65,16 @@ class Lake:
 
 
 def is_destroyed(stack_id: str, cloudformation: Any) -> bool:
-    """Tell whether the stack is being destroyed, rather than changed or rolled back."""
+    """Whether the stack is being destroyed, not changed or rolled back."""
     stack = cloudformation.describe_stacks(StackName=stack_id)["Stacks"][0]
     return bool(stack["StackStatus"] == "DELETE_IN_PROGRESS")
 
 
 def remove(lake: Lake, clients: Clients, *, time_left_s: float) -> None:
-    """Remove the lake; may be repeated, and goes on where it stopped.
+    """Delete the lake; can be repeated, and continues where it stopped.
 
     Raises:
-        Retryable: the bucket holds more objects than the function's time can delete.
+        Retryable: the bucket holds more objects than the function can delete in its time.
     """
     deadline = time.monotonic() + time_left_s
     for database in _databases(lake, clients.glue):
@@ -88,7 +88,7 @@ def remove(lake: Lake, clients: Clients, *, time_left_s: float) -> None:
 
 
 def _databases(lake: Lake, glue: Any) -> Iterator[str]:
-    """The deployment's own database, and those that its jobs made per cluster; each names its maker."""
+    """The deployment's database, and those that its jobs made per cluster; a property names the deployment."""
     if lake.cluster_databases:
         yield from databases_of(glue, lake.deployment)
     elif lake.database:
@@ -105,7 +105,7 @@ def _lies_in(location: str | None, folder: str) -> bool:
 
 
 def _remove_database(database: str, lake: Lake, glue: Any) -> None:
-    """With its tables: Glue would delete them later, in its own time, and a database of the same name would find them."""
+    """Delete its tables first: Glue deletes them asynchronously, and a new database of the same name would show them."""
     folders = (f"{lake.warehouse}/{database}", *([f"s3://{lake.bucket}"] if lake.bucket else []))
     try:
         if not _remove_tables(database, folders, glue):
@@ -115,7 +115,7 @@ def _remove_database(database: str, lake: Lake, glue: Any) -> None:
 
 
 def _remove_tables(database: str, folders: tuple[str, ...], glue: Any) -> bool:
-    """Remove the tables whose files lie in one of the folders; tell whether there are others."""
+    """Delete the tables whose files are in one of the folders; returns whether there are others."""
     tables = _tables(database, glue)
     doomed = [
         each["Name"]
@@ -149,7 +149,7 @@ def _pages(s3: Any, operation: str, bucket: str, key: str) -> Iterator[dict[str,
 
 
 def _empty(bucket: str, s3: Any, deadline: float) -> None:
-    """Delete every version of every object: somebody may have switched versioning on."""
+    """Delete every version of every object, as versioning may be on."""
     while True:
         if time.monotonic() > deadline:
             raise Retryable(

@@ -31,7 +31,7 @@ rotate = handler_of(rotation, logger, tracer)
 @logger.inject_lambda_context(log_event=False)
 @tracer.capture_lambda_handler(capture_response=False)
 def first(event: dict[str, Any], context: LambdaContext) -> None:
-    """Make the first key when the deploy has made the secret; a delete leaves the keys to the secret's own fate."""
+    """Create the first key after the secret; a delete does nothing, as the keys go with the secret."""
     reason = serve(event, context, _make_first, identify=lambda _: f"{rotation().secret}/first-key")
     if reason:
         logger.error("keys.not_made", extra={"reason": reason})

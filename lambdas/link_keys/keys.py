@@ -1,4 +1,4 @@
-"""The signing keys as what a rotation makes. Two are valid at a time, so a link outlives one rotation, never two."""
+"""Rotation of the signing keys. Two are valid at a time, so a link survives one rotation, but not two."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lambdas.tokens import BadKeys, Keys, new_link_id, sign, verify
 
 
 class LinkKeys:
-    """`lambdas.rotation.Subject`: the functions that sign and verify read the secret themselves, so nobody else is told."""
+    """`lambdas.rotation.Subject`: the functions that sign and verify read the secret themselves, so `set` does nothing."""
 
     def create(self, version: str, current: str | None) -> str:
         keys = _keys(current)
@@ -28,7 +28,7 @@ class LinkKeys:
 
 
 def make_first(rotation: Rotation) -> bool:
-    """Write the first key, unless there are keys; a text that is none (a generated one) gives way."""
+    """Write the first key, unless there are keys; a generated text is replaced."""
     if _keys(rotation.current()) is not None:
         return False
     rotation.put(Keys.first().to_json())

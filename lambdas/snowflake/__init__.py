@@ -1,1 +1,1 @@
-"""What the functions for Snowflake share: a key pair's token, the SQL API, the statements."""
+"""Shared by the functions for Snowflake: key pairs, the SQL API, statements."""

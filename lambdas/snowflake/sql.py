@@ -1,8 +1,7 @@
-"""Snowflake's SQL as text: names are quoted, values escaped, options written out. Nothing else makes a statement of values.
+"""Snowflake's SQL as text: names are quoted, values escaped. All statements with values are made here.
 
-What a deployment has in Snowflake is made by statements that may be done again: by `IF NOT EXISTS`, as `OR REPLACE` would change
-the ids by which AWS knows Snowflake. What was made bears the deployment's mark as its comment, so that a delete can tell it from
-what was there before.
+Statements can be repeated. They use `IF NOT EXISTS`, because `OR REPLACE` would change the ids by which AWS knows Snowflake. The
+comment of every created object marks the deployment, so a delete can recognize its own objects.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$-]{0,254}")
 
 
 class Word(str):
-    """A word of Snowflake's own, which stands without quotes."""
+    """A keyword of Snowflake, without quotes."""
 
     __slots__ = ()
 
@@ -27,7 +26,7 @@ def name(*parts: str) -> str:
     """A name of one or more parts.
 
     Raises:
-        ConfigError: a part is no name that calve admits.
+        ConfigError: a part is not a valid name.
     """
     for part in parts:
         if not NAME.fullmatch(part):
@@ -72,11 +71,11 @@ LOCATION = "lake"
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """What Snowflake is to read: `location` is the S3 URI above all tables, with its slash; the roles are ARNs.
+    """What Snowflake reads: `location`: the S3 URI of all tables, with a trailing slash; the roles are ARNs.
 
-    database: of all tables; empty where each cluster has its own.
-    external_id: by which AWS tells this deployment's requests of Snowflake from those of others.
-    client_id, client_secret: of Open Catalog, where that is the catalog.
+    database: of all tables; empty if each cluster has its own.
+    external_id: how AWS recognizes this deployment's requests from Snowflake.
+    client_id, client_secret: of Open Catalog, if that is the catalog.
     """
 
     location: str
@@ -94,8 +93,8 @@ class Lake:
 class Object:
     """One object of an account.
 
-    parts: its name. fixed, variable: its options; the variable ones of an object that exists can be set.
-    own: nobody else's may be used in its place.
+    parts: of its name. fixed, variable: its options; the variable ones can be changed later.
+    own: an existing object of another owner may not be used instead.
     """
 
     kind: str
@@ -116,12 +115,12 @@ class Object:
 
     @property
     def alter(self) -> str:
-        """Sets the variable options, of which there are some."""
+        """Set the variable options, if any."""
         return f"ALTER {self.kind} {self.name} SET {self.variable}"
 
     @property
     def show(self) -> str:
-        """Lists it, with its comment; the pattern may list others, too."""
+        """List it with its comment; the pattern may also match others."""
         within = f" IN DATABASE {name(self.parts[0])}" if self.kind == "SCHEMA" else ""
         return f"SHOW {self.kind}S LIKE {text(self.parts[-1])}{within}"
 
@@ -131,12 +130,12 @@ class Object:
 
 
 def mark(deployment: str) -> str:
-    """The comment on everything that a deployment has made."""
+    """The comment on everything that a deployment created."""
     return f"calve:{deployment}"
 
 
 def objects(config: Snowflake, deployment: str, lake: Lake) -> tuple[Object, ...]:
-    """All objects but tables, in the order in which they need each other."""
+    """All objects but tables, each after the objects that it needs."""
     comment = {"COMMENT": mark(deployment)}
     return (
         *_warehouse(config, comment),
@@ -150,7 +149,7 @@ def objects(config: Snowflake, deployment: str, lake: Lake) -> tuple[Object, ...
 
 
 def grants(config: Snowflake) -> Iterator[str]:
-    """Who may do what: readers read, the service user makes tables and keeps them current."""
+    """Rights: readers read; the service user creates and refreshes tables."""
     reader, publisher = name(config.reader), name(config.publisher)
     user, database = name(config.service_user), name(config.database)
     for role in (reader, publisher):

@@ -1,34 +1,125 @@
-"""Snowflake's SQL API: one statement at a time, by the token of a key pair.
+"""Snowflake's SQL API: one statement at a time, authenticated by a token that an RSA key pair signs; and the keys of users.
 
-A statement has an id of our own: where the answer was lost it is sent again under that id, and Snowflake does not do it twice.
-https://docs.snowflake.com/en/developer-guide/sql-api/reference
+A statement has an id of our own. If its answer is lost, it is sent again under that id, and Snowflake does not run it twice.
+A user has two places for a public key: one is in use, the other is for the next key.
+https://docs.snowflake.com/en/developer-guide/sql-api/reference and .../sql-api/authenticating
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from calve import http_client
-from calve.errors import CalveError, Fatal, Retryable
-from lambdas.snowflake.key_pair import TOKEN_S, KeyPair
+from calve.config.publishing import Snowflake
+from calve.errors import CalveError, ConfigError, Fatal, Retryable
+from calve.secrets import read_secret, value_of
+from lambdas.snowflake.sql import call, name, options
+
+BITS = 2048
+TOKEN_S = 3300
+"""How long a token is valid; Snowflake's limit is an hour, by its own clock."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyPair:
+    """An RSA key pair; its `repr` shows nothing."""
+
+    private: rsa.RSAPrivateKey
+
+    @classmethod
+    def generate(cls) -> Self:
+        return cls(rsa.generate_private_key(public_exponent=65537, key_size=BITS))
+
+    @classmethod
+    def of_pem(cls, pem: str) -> Self:
+        """The pair of an unencrypted private key in PEM.
+
+        Raises:
+            ConfigError: it is not a private key.
+        """
+        try:
+            key = serialization.load_pem_private_key(pem.encode(), password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            key = None
+        if not isinstance(
+            key, rsa.RSAPrivateKey
+        ):  # outside the handler: the library's error may quote the key
+            raise ConfigError(
+                "the private key for Snowflake is no unencrypted RSA key in PEM",
+                fix="openssl genrsa 2048 | openssl pkcs8 -topk8 -nocrypt -out key.p8, and put its text into the secret",
+            )
+        return cls(key)
+
+    def to_pem(self) -> str:
+        return self.private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ).decode()
+
+    @property
+    def public_text(self) -> str:
+        """The public key for `ALTER USER ... SET RSA_PUBLIC_KEY`: PEM without its first and last line."""
+        return base64.b64encode(self._public_der()).decode()
+
+    @property
+    def fingerprint(self) -> str:
+        """As in `DESC USER`: `SHA256:...`."""
+        return "SHA256:" + base64.b64encode(hashlib.sha256(self._public_der()).digest()).decode()
+
+    def token(self, account: str, user: str, *, now_s: int) -> str:
+        """A JWT that logs the user in."""
+        subject = f"{account_name(account)}.{user.upper()}"
+        claims = {
+            "iss": f"{subject}.{self.fingerprint}",
+            "sub": subject,
+            "iat": now_s,
+            "exp": now_s + TOKEN_S,
+        }
+        signed = f"{_encoded({'alg': 'RS256', 'typ': 'JWT'})}.{_encoded(claims)}"
+        signature = self.private.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return f"{signed}.{_base64url(signature)}"
+
+    def _public_der(self) -> bytes:
+        return self.private.public_key().public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+
+
+def account_name(account: str) -> str:
+    """An account identifier as in tokens: upper case, a locator without its region."""
+    return account.partition(".")[0].upper()
+
+
+def _encoded(part: dict[str, object]) -> str:
+    return _base64url(json.dumps(part, separators=(",", ":")).encode())
+
+
+def _base64url(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
 
 TIMEOUT_S = 60
 ATTEMPTS = 6
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
 LONGEST_S = 120.0
-"""How long one statement may take until it is given up."""
+"""The time limit of one statement."""
 OVERLOADED = {408, 429, 500, 502, 503, 504}
 
 Row = dict[str, str | None]
 
 
 class Refused(CalveError):
-    """Snowflake does not do the statement; the message is its own, and so are `code` and `state` (SQLSTATE)."""
+    """Snowflake refuses the statement; message, `code` and `state` (SQLSTATE) are Snowflake's."""
 
     def __init__(self, message: str, code: str, state: str) -> None:
         super().__init__(message)
@@ -37,13 +128,13 @@ class Refused(CalveError):
 
     @property
     def absent(self) -> bool:
-        """Whether there is no such object; or it may not be seen, which Snowflake does not tell apart."""
+        """Whether the object does not exist, or is not visible: Snowflake does not distinguish them."""
         return self.state == "02000" or self.code in {"002003", "002043"}
 
 
 @dataclass(slots=True)
 class Session:
-    """A user of an account, in one role. It holds no connection; a token is made anew when half of its time is over."""
+    """A user of an account, in one role. It holds no connection; a token is renewed after half of its lifetime."""
 
     url: str
     account: str
@@ -54,12 +145,12 @@ class Session:
     _signed_s: float = 0.0
 
     def execute(self, sql: str) -> list[Row]:
-        """Do a statement; returns its rows, by the columns' names.
+        """Run a statement; returns its rows, by column name.
 
         Raises:
-            Refused: Snowflake does not do it.
+            Refused: Snowflake refuses it.
             Retryable: it does not answer, is overloaded, or takes too long.
-            Fatal: it does not know the user or the key.
+            Fatal: unknown user or key.
         """
         body = json.dumps({"statement": sql, "timeout": TIMEOUT_S, "role": self.role}).encode()
         url = f"{self.url}/api/v2/statements?requestId={uuid.uuid4()}"
@@ -75,7 +166,7 @@ class Session:
         return self._rows(answer)
 
     def value(self, sql: str) -> str:
-        """The one value that a statement answers; empty where it is null."""
+        """The single value of a statement's result; empty if it is null."""
         (row,) = self.execute(sql)
         (value,) = row.values()
         return value or ""
@@ -90,7 +181,7 @@ class Session:
         return [dict(zip(names, row, strict=True)) for row in data]
 
     def _ask(self, url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
-        """Ask until there is an answer that says something; overload and silence are waited out."""
+        """Repeat until there is a final answer; waits if Snowflake is overloaded or does not answer."""
         why, renewed = "", False
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -150,3 +241,77 @@ def _json(body: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return answer if isinstance(answer, dict) else {}
+
+
+PRIVATE_KEY = "private_key"
+
+
+def administrator(config: Snowflake) -> Session:
+    """The administrator's session.
+
+    Raises:
+        ConfigError: the secret does not exist, or holds no private key.
+        Retryable: Secrets Manager does not answer.
+    """
+    return _session(config, config.user, config.secret, config.admin_role)
+
+
+def service(config: Snowflake, secret: str) -> Session:
+    """The session of the deployment's user; `secret`: ARN of its key. Raises as `administrator`."""
+    return _session(config, config.service_user, f"aws:{secret}", config.publisher)
+
+
+def _session(config: Snowflake, user: str, reference: str, role: str) -> Session:
+    pem = value_of(read_secret(reference), PRIVATE_KEY, reference)
+    return Session(config.url, config.account, user, KeyPair.of_pem(pem), role)
+
+
+def system_status(session: Session, function: str, *arguments: str) -> dict[str, Any]:
+    """The JSON object that a system function returns. Raises as `Session.execute`."""
+    answer = json.loads(session.value(call(function, *arguments)))
+    return answer if isinstance(answer, dict) else {}
+
+
+def properties(session: Session, kind: str, *parts: str) -> dict[str, str]:
+    """The properties from `DESC`: name -> value. Raises as `Session.execute`."""
+    rows = session.execute(f"DESC {kind} {name(*parts)}")
+    return {str(row["property"]): row.get("property_value", row.get("value")) or "" for row in rows}
+
+
+SLOTS = ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")
+
+
+def register(session: Session, user: str, new: KeyPair, *, kept: KeyPair | None = None) -> bool:
+    """Give a user a key, unless it has it. The place of the key `keep` is not changed.
+
+    Raises: as `Session.execute`.
+    """
+    said = properties(session, "USER", user)
+    held = {slot: said.get(f"{slot}_FP", "") for slot in SLOTS}
+    if new.fingerprint in held.values():
+        return False
+    free = next(slot for slot in SLOTS if kept is None or held[slot] != kept.fingerprint)
+    session.execute(f"ALTER USER {name(user)} SET {options({free: new.public_text})}")
+    return True
+
+
+def first(secret: str, client: Any) -> KeyPair:
+    """The pair in a secret; a new pair if the text is none, such as a generated one."""
+    held = stored(client.get_secret_value(SecretId=secret)["SecretString"])
+    if held is None:
+        held = KeyPair.generate()
+        client.put_secret_value(SecretId=secret, SecretString=to_store(held))
+    return held
+
+
+def stored(text: str | None) -> KeyPair | None:
+    """The pair in a secret's text; None if there is none."""
+    try:
+        held = json.loads(text or "")
+        return KeyPair.of_pem(held[PRIVATE_KEY])
+    except (ValueError, KeyError, TypeError, ConfigError):
+        return None
+
+
+def to_store(pair: KeyPair) -> str:
+    return json.dumps({PRIVATE_KEY: pair.to_pem()})

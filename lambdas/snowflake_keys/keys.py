@@ -1,4 +1,4 @@
-"""The service user's key pair as what a rotation makes. Two are valid at a time: who holds the old one is not shut out."""
+"""Rotation of the service user's key pair. Two keys are valid at a time, so sessions with the old one continue."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 from calve.config.publishing import Snowflake
 from calve.errors import Fatal
-from lambdas.snowflake.account import register, stored, to_store
-from lambdas.snowflake.key_pair import KeyPair
-from lambdas.snowflake.sql_api import Session
+from lambdas.snowflake.sql_api import KeyPair, Session, register, stored, to_store
 
 
 @dataclass(frozen=True, slots=True)
 class SnowflakeKeys:
-    """`lambdas.rotation.Subject`: by its key in use the user gives itself the next; the old one stays until that goes, too."""
+    """`lambdas.rotation.Subject`: with its current key the user registers the next; the old one stays until the next rotation."""
 
     config: Snowflake
 

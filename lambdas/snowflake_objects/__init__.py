@@ -1,1 +1,1 @@
-"""Makes a deployment's objects in Snowflake, and the trust between them and AWS; a custom resource."""
+"""The custom resource of a deployment's objects in Snowflake, and of the trust between them and AWS."""

@@ -16,8 +16,8 @@ from calve.config.publishing import Snowflake
 from calve.secrets import read_secret, value_of
 from lambdas.custom_resource import serve
 from lambdas.publish_states import PublishState, PublishStates, State, Target
-from lambdas.snowflake.account import administrator, first
 from lambdas.snowflake.sql import Lake
+from lambdas.snowflake.sql_api import administrator, first
 from lambdas.snowflake_objects.objects import VERIFY_S, Wanted, establish, make, of_volume, remove, verify
 
 logger = Logger(service="snowflake_objects")
@@ -27,19 +27,19 @@ tracer = Tracer(service="snowflake_objects")
 @logger.inject_lambda_context(log_event=False)
 @tracer.capture_lambda_handler(capture_response=False)
 def handle(event: Mapping[str, Any], context: LambdaContext) -> None:
-    """Bring the account to what the properties say; a delete removes what the deployment has made."""
+    """Create or change the objects; a delete removes those of the deployment."""
     if reason := serve(event, context, _act, identify=_known):
         logger.error("snowflake.failed", extra={"reason": reason})
 
 
 def _known(properties: Mapping[str, Any]) -> str:
-    """The resource's id, once its administrator has logged in: where nobody can, nothing was made that a delete had to drop."""
+    """The resource's id, after its administrator has logged in: if nobody can, there is nothing that a delete must drop."""
     administrator(Snowflake.from_json(properties["Settings"])).value("SELECT CURRENT_USER()")
     return _id(properties)
 
 
 def _id(properties: Mapping[str, Any]) -> str:
-    """Of the account alone: other settings in the same account are changed in place."""
+    """Of the account alone: other settings of the same account are changed in place."""
     return f"{properties['Deployment']}@{Snowflake.from_json(properties['Settings']).account}"
 
 
@@ -67,7 +67,7 @@ def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> d
 
 
 def _expect(tables: Iterable[str], states: PublishStates) -> None:
-    """Have tables looked at that no commit has told of yet."""
+    """Mark tables that have no commit event yet as pending."""
     for each in tables:
         if states.find(Target.SNOWFLAKE, each) is None:
             now_ms = int(time.time() * 1000)
@@ -81,7 +81,7 @@ def _in_place(request: CloudFormationCustomResourceEvent) -> bool:
 
 
 def read(properties: Mapping[str, Any], stack_id: str) -> Wanted:
-    """What a request's properties ask for. Raises as `read_secret`, where the catalog is Open Catalog."""
+    """The objects that a request's properties describe. Raises as `read_secret` if the catalog is Open Catalog."""
     config = Snowflake.from_json(properties["Settings"])
     region, account = stack_id.split(":")[3:5]
     secret = {}

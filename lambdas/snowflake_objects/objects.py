@@ -1,6 +1,6 @@
-"""Makes what a deployment has in Snowflake, follows changed settings, and removes what it made, no more.
+"""Creates a deployment's objects in Snowflake, applies changed settings, and removes only its own objects.
 
-Two roles of AWS trust Snowflake's IAM user, which only Snowflake knows; then both sides say whether it works.
+Two AWS roles trust Snowflake's IAM user, which only Snowflake knows; then both sides are verified.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from typing import Any
 
 from calve.config.publishing import Snowflake
 from calve.errors import ConfigError, Fatal
-from lambdas.snowflake.account import properties, register, told
-from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql import Lake, Object, grants, mark, name, objects
-from lambdas.snowflake.sql_api import Session
+from lambdas.snowflake.sql_api import KeyPair, Session, properties, register, system_status
 
 INFORMATION = "INFORMATION_SCHEMA"
 READ_THROUGH = {"EXTERNAL VOLUME", "CATALOG INTEGRATION"}
-"""What Snowflake does not drop while a table reads through it."""
+"""Snowflake does not drop these while a table reads through them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be in an account."""
+    """The objects that an account should have."""
 
     deployment: str
     config: Snowflake
@@ -39,12 +37,12 @@ class Wanted:
 def make(
     session: Session, wanted: Wanted, old: Wanted | None, key: KeyPair, trust: Callable[[], object]
 ) -> None:
-    """Make what is missing and grant what is needed; what an earlier deploy made and nobody wants any more is removed first.
+    """Create and grant what is missing, after removing objects of earlier deploys that are no longer needed.
 
-    `trust` is called when there is all that reaches the lake, and before there is anything that reads it.
+    `trust` is called after everything that reaches the lake exists, and before anything that reads it.
 
     Raises:
-        ConfigError: an object of that name exists and is somebody else's.
+        ConfigError: an object of that name belongs to somebody else.
         Refused, Retryable, Fatal: as `Session.execute`.
     """
     _refuse_what_is_not_ours(session, wanted)
@@ -60,7 +58,7 @@ def make(
 
 
 def _refuse_what_is_not_ours(session: Session, wanted: Wanted) -> None:
-    """Before anything is made, so that a refusal leaves nothing behind."""
+    """Before anything is created, so that a refusal leaves nothing behind."""
     for each in wanted.objects:
         if each.own and (comment := _comment(session, each)) not in (None, mark(wanted.deployment)):
             raise ConfigError(
@@ -70,9 +68,9 @@ def _refuse_what_is_not_ours(session: Session, wanted: Wanted) -> None:
 
 
 def remove(session: Session, wanted: Wanted, unwanted: Sequence[Object] | None = None) -> list[str]:
-    """Drop tables and objects that bear the deployment's mark, those that need others first; returns what was kept.
+    """Drop tables and objects with the deployment's mark, dependent ones first; returns those that were kept.
 
-    A schema or database in which somebody else has something is kept. Raises: as `Session.execute`.
+    A schema or database with objects of others is kept. Raises: as `Session.execute`.
     """
     dropped = wanted.objects if unwanted is None else unwanted
     kinds = {each.kind for each in dropped}
@@ -90,7 +88,7 @@ def remove(session: Session, wanted: Wanted, unwanted: Sequence[Object] | None =
 
 
 def _follow(session: Session, wanted: Wanted, old: Wanted) -> None:
-    """Drop what no longer is as it was made, and set what can be set."""
+    """Drop objects whose fixed options changed, and set the variable ones."""
     now = {(each.kind, each.parts): each for each in wanted.objects}
     gone = []
     for each in old.objects:
@@ -105,7 +103,7 @@ def _follow(session: Session, wanted: Wanted, old: Wanted) -> None:
 
 
 def _drop_tables(session: Session, wanted: Wanted) -> None:
-    """Drop the tables that read through the deployment's integration: it made them."""
+    """Drop the tables that read through the deployment's integration: it created them."""
     schema = Object("SCHEMA", (wanted.config.database, wanted.config.schema), "")
     if not _exists(session, schema):
         return
@@ -120,7 +118,7 @@ def _exists(session: Session, schema: Object) -> bool:
 
 
 def _comment(session: Session, each: Object) -> str | None:
-    """The comment of an object; None where there is no such object."""
+    """The comment of an object; None if there is no such object."""
     if each.kind == "SCHEMA" and _comment(session, Object("DATABASE", each.parts[:1], "")) is None:
         return None
     rows = session.execute(each.show)
@@ -133,19 +131,19 @@ def _inhabited(session: Session, each: Object) -> bool:
 
 
 VERIFY_S = 90.0
-"""AWS says that a trust policy takes seconds to be everywhere; it is mostly less than this."""
+"""How long a new trust policy may take to work everywhere; AWS speaks of seconds."""
 PAUSES_S = (1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whom Snowflake comes as, and the id that it shows."""
+    """Snowflake's IAM user, and the external id that it sends."""
 
     user_arn: str
     external_id: str
 
     def policy(self) -> str:
-        """The trust policy that lets it, and nobody else, take a role."""
+        """The trust policy that lets only Snowflake assume a role."""
         statement = {
             "Effect": "Allow",
             "Principal": {"AWS": self.user_arn},
@@ -170,7 +168,7 @@ def of_integration(session: Session, config: Snowflake) -> Principal:
 
 
 def establish(session: Session, config: Snowflake, lake: Lake, iam: Any) -> None:
-    """Let Snowflake take the roles, unless they trust it from the start. Raises: as `Session.execute`."""
+    """Let Snowflake assume the roles, unless they trust it already. Raises: as `Session.execute`."""
     if config.iam_user_arn is None:
         trusted = {lake.volume_role: of_volume(session, config)}
         if lake.catalog_role:
@@ -186,10 +184,10 @@ def verify(
     wait_s: float = VERIFY_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Have Snowflake try both, again and again for a while.
+    """Let Snowflake test both; repeated for a while.
 
     Raises:
-        Fatal: one of them does not work; with what Snowflake says of it.
+        Fatal: one of them does not work; with Snowflake's message.
     """
     deadline = time.monotonic() + wait_s
     for function, subject in (
@@ -197,7 +195,7 @@ def verify(
         ("SYSTEM$VERIFY_CATALOG_INTEGRATION", config.integration),
     ):
         attempt = 0
-        while not _passed(said := told(session, function, subject)):
+        while not _passed(said := system_status(session, function, subject)):
             if time.monotonic() > deadline:
                 raise Fatal(f"Snowflake cannot use {subject}: {json.dumps(said)}")
             sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)])

@@ -1,1 +1,1 @@
-"""Keeps Snowflake's tables where the lake's are."""
+"""Refreshes Snowflake's tables after commits in the lake."""

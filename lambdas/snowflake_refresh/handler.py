@@ -1,4 +1,4 @@
-"""Commits of the lake -> `feed`, by a queue; a schedule -> `reconcile`, which looks at every table whatever was announced."""
+"""Commits of the lake -> `feed`, by a queue; a schedule -> `reconcile`, which checks every table."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from calve.config.publishing import Snowflake
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.outputs.metrics.function_metrics import SNOWFLAKE_FAILED, SNOWFLAKE_LAG, SNOWFLAKE_STUCK
-from lambdas.commit_batch import CommitBatch
 from lambdas.metering import NAMESPACE, add
-from lambdas.publish_states import PublishStates
-from lambdas.snowflake.account import service
+from lambdas.publish_states import CommitBatch, PublishStates
+from lambdas.snowflake.sql_api import service
 from lambdas.snowflake_refresh.refresh import TARGET, Outcome, Refresher, SnowflakeTables, link_stuck
 
 SERVICE = "snowflake_refresh"
 AT_ONCE = 8
-"""Looks wait for Snowflake most of the time."""
+"""Checks mostly wait for Snowflake."""
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
 metrics = Metrics(namespace=NAMESPACE, service=SERVICE)
@@ -31,7 +30,7 @@ metrics = Metrics(namespace=NAMESPACE, service=SERVICE)
 
 @cache
 def refresher() -> Refresher:
-    """Made once per process, and once more after a failure: the key may be another by then."""
+    """Made once per process, and again after a failure: the key may have changed."""
     config = Snowflake.from_json(os.environ["SNOWFLAKE"])
     session = service(config, os.environ["KEY_SECRET"])
     states = PublishStates(os.environ["STATES_TABLE"], boto3.client("dynamodb"))
@@ -42,7 +41,7 @@ def refresher() -> Refresher:
 @tracer.capture_lambda_handler(capture_response=False)
 @metrics.log_metrics
 def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Look once at each table that a batch of messages tells of; answers which messages are to come again."""
+    """Check each table in a batch of messages once; returns the messages to deliver again."""
     metrics.add_dimension("deployment", os.environ["CALVE_NAME"])
     batch = CommitBatch.of(event)
     outcomes = _look(filter(_is_published, batch.about))
@@ -53,9 +52,9 @@ def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 @tracer.capture_lambda_handler(capture_response=False)
 @metrics.log_metrics
 def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
-    """Look at every table that a deploy or a commit has named.
+    """Check every table that a deploy or a commit has named.
 
-    What was announced and lost is found here, and what Snowflake no longer does by itself.
+    This finds lost events, and tables that Snowflake no longer refreshes by itself.
     """
     metrics.add_dimension("deployment", os.environ["CALVE_NAME"])
     known = [TableName(*each.table.split(".")) for each in refresher().states.all(TARGET)]

@@ -1,4 +1,4 @@
-"""Looks at a table on both sides, and acts where Snowflake is behind. A look may come at any time, twice, or for nothing."""
+"""Compares a table on both sides, and refreshes it if Snowflake is behind. A check is harmless at any time."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from calve.errors import CalveError, Retryable
 from calve.names import TableName
 from lambdas.lake_tables import Head, head, is_newer, of_metadata, read
 from lambdas.publish_states import PublishState, PublishStates, State, Target
-from lambdas.snowflake.account import told
 from lambdas.snowflake.sql import name, options
-from lambdas.snowflake.sql_api import Refused, Session
+from lambdas.snowflake.sql_api import Refused, Session, system_status
 
 RUNNING = "RUNNING"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A table as Snowflake has it. stuck: why Snowflake does not refresh it by itself any more; None: it does."""
+class SnowflakeTable:
+    """A table in Snowflake. stuck: why Snowflake no longer refreshes it by itself; None: it does."""
 
     metadata_location: str
     stuck: str | None
@@ -30,23 +29,23 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class SnowflakeTables:
-    """The deployment's tables, by the service user's session. Every method raises as `Session.execute`."""
+    """The deployment's tables, in the service user's session. Every method raises as `Session.execute`."""
 
     session: Session
     config: Snowflake
 
-    def find(self, table: TableName) -> Seen | None:
-        """A table; None where Snowflake has none."""
+    def find(self, table: TableName) -> SnowflakeTable | None:
+        """A table; None if Snowflake has none."""
         try:
-            said = told(self.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", self._name(table))
+            said = system_status(self.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", self._name(table))
         except Refused as error:
             if error.absent:
                 return None
             raise
-        return Seen(str(said.get("metadataLocation", "")), self._stuck(table))
+        return SnowflakeTable(str(said.get("metadataLocation", "")), self._stuck(table))
 
     def create(self, table: TableName) -> None:
-        """Make a table, which begins where its catalog is."""
+        """Create a table at the catalog's current state."""
         values = {
             "EXTERNAL_VOLUME": self.config.volume,
             "CATALOG": self.config.integration,
@@ -57,39 +56,39 @@ class SnowflakeTables:
         self.session.execute(f"CREATE ICEBERG TABLE IF NOT EXISTS {self._name(table)} {options(values)}")
 
     def refresh(self, table: TableName) -> None:
-        """Bring a table to what its catalog has now, which is never older than what it has.
+        """Refresh a table to its catalog's state, which is never older.
 
-        Snowflake refuses this while it refreshes by itself, so that is switched off for a moment; to switch it on again also
-        starts it anew where it was stuck. Whoever dies in between leaves it off, which the next look takes for stuck.
+        Snowflake refuses this during automatic refresh, so that is switched off and on again, which also restarts a stuck table.
+        After a crash in between it stays off, and the next check sees the table as stuck.
         """
         self._refresh_by_itself(table, on=False)
         self.session.execute(f"ALTER ICEBERG TABLE {self._name(table)} REFRESH")
         self._refresh_by_itself(table, on=True)
 
     def drop(self, table: TableName) -> None:
-        """Forget a table; its files are the lake's."""
+        """Drop a table; its files belong to the lake."""
         self.session.execute(f"DROP ICEBERG TABLE IF EXISTS {self._name(table)}")
 
     def _refresh_by_itself(self, table: TableName, *, on: bool) -> None:
         self.session.execute(f"ALTER ICEBERG TABLE {self._name(table)} SET {options({'AUTO_REFRESH': on})}")
 
     def _stuck(self, table: TableName) -> str | None:
-        said = told(self.session, "SYSTEM$AUTO_REFRESH_STATUS", self._name(table))
+        said = system_status(self.session, "SYSTEM$AUTO_REFRESH_STATUS", self._name(table))
         state = str(said.get("executionState"))
         if state == RUNNING:
             return None
         return f"{state} {said.get('invalidExecutionStateReason') or ''}".strip()
 
     def _name(self, table: TableName) -> str:
-        """In capitals, so that nobody must quote it; a linked database has the catalog's own names."""
+        """In upper case, so that nobody must quote it; a linked database has the catalog's names."""
         if self.config.linked:
             return name(self.config.database, table.database, table.table)
         return name(self.config.database, self.config.schema, table.table.upper())
 
 
 def link_stuck(session: Session, config: Snowflake) -> str | None:
-    """Why a linked database does not follow its catalog any more; None: it does. Raises: as `Session.execute`."""
-    said = told(session, "SYSTEM$CATALOG_LINK_STATUS", config.database)
+    """Why a linked database no longer follows its catalog; None: it does. Raises: as `Session.execute`."""
+    said = system_status(session, "SYSTEM$CATALOG_LINK_STATUS", config.database)
     if said.get("executionState") == RUNNING and not said.get("failureDetails"):
         return None
     return f"{said.get('executionState')} {said.get('failureDetails') or ''}".strip()
@@ -107,7 +106,7 @@ def _now_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a look. lag_s: from the newest commit until Snowflake showed it, where that is news.
+    """The result of a check. lag_s: from the newest commit until Snowflake showed it, if that is new.
 
     stuck: why Snowflake did not refresh the table by itself.
     """
@@ -119,7 +118,7 @@ class Outcome:
 
     @property
     def retryable(self) -> bool:
-        """Whether the same may go well a moment later; what is refused is looked at again by the schedule."""
+        """Whether a retry soon may succeed. After a refusal, the schedule retries."""
         return self.error is not None and (
             isinstance(self.error, Retryable) or not isinstance(self.error, CalveError)
         )
@@ -136,8 +135,8 @@ class Refresher:
     now_ms: Callable[[], int] = _now_ms
 
     def look(self, table: TableName) -> Outcome:
-        """Bring a table to where the lake's is, and write down how that ended. Of two looks at a table one waits."""
-        holder = str(uuid.uuid4())  # not the invocation's id: Lambda invokes again under the same
+        """Refresh a table to the lake's state, and store the result. Of two concurrent checks of a table one waits."""
+        holder = str(uuid.uuid4())  # not the invocation's id: a retry has the same
         try:
             self._wait_for_lease(table, holder)
         except Retryable as error:
@@ -177,8 +176,8 @@ class Refresher:
         self.states.put(synced, holder)
         return Outcome(table, lag_s, stuck)
 
-    def _act(self, table: TableName, there: Head, seen: Seen | None) -> Seen | None:
-        """Raises: Retryable: Snowflake was behind afterwards, too."""
+    def _act(self, table: TableName, there: Head, seen: SnowflakeTable | None) -> SnowflakeTable | None:
+        """Raises: Retryable: Snowflake was still behind afterwards."""
         if seen and self._uuid(seen) not in (None, there.uuid):
             self.tables.drop(table)
             seen = None
@@ -193,8 +192,8 @@ class Refresher:
             raise Retryable(f"Snowflake was refreshed and still does not show {there.metadata_location}")
         return seen
 
-    def _without_head(self, table: TableName, seen: Seen | None, holder: str) -> Outcome:
-        """A table that the job has not made yet, or that is no longer there."""
+    def _without_head(self, table: TableName, seen: SnowflakeTable | None, holder: str) -> Outcome:
+        """A table that the job has not created yet, or that was deleted."""
         known = self._state(table)
         if seen and not self.tables.config.linked:
             self.tables.drop(table)
@@ -204,19 +203,19 @@ class Refresher:
             self.states.put(known.become(State.PENDING, self.now_ms()), holder)
         return Outcome(table)
 
-    def _shows(self, seen: Seen, there: Head) -> bool:
+    def _shows(self, seen: SnowflakeTable, there: Head) -> bool:
         """Whether Snowflake has this state of the table, or a newer one."""
         if seen.metadata_location == there.metadata_location:
             return True
         shown = self._metadata(seen)
         return shown is not None and shown.uuid == there.uuid and not is_newer(there, shown)
 
-    def _uuid(self, seen: Seen) -> str | None:
+    def _uuid(self, seen: SnowflakeTable) -> str | None:
         shown = self._metadata(seen)
         return shown.uuid if shown else None
 
-    def _metadata(self, seen: Seen) -> Head | None:
-        """What Snowflake shows; None where the lake no longer has that file."""
+    def _metadata(self, seen: SnowflakeTable) -> Head | None:
+        """The metadata that Snowflake shows; None if the lake no longer has that file."""
         try:
             return of_metadata(
                 TableName("", ""), seen.metadata_location, read(self.s3, seen.metadata_location)

@@ -1,1 +1,1 @@
-"""Parts that every stack uses: functions, their code, roles, topics, small tables."""
+"""Parts that every stack uses: functions and their code, roles, rotations, small resources."""

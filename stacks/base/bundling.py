@@ -1,7 +1,6 @@
 """The code of a function: `calve`, the function's own package and its locked dependencies.
 
-No Docker: wheels are taken for the platform where they will run, whatever this machine is. They are kept in `.calve/functions` by
-the hash of what was asked for, so that a second synth installs nothing.
+No Docker: pip downloads the wheels of the target platform. `.calve/functions` caches them by a hash of all inputs.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ PRUNED = (
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Where functions run. `native`: wheels of this machine, for an emulator that runs functions on it."""
+    """The platform of the functions. `native`: use wheels of this machine, for an emulator that runs functions on it."""
 
     python: str = "3.13"
     architecture: str = "arm64"
@@ -42,10 +41,10 @@ class Runtime:
 
     @classmethod
     def read(cls, python: str | None, architecture: str | None) -> Runtime:
-        """The runtime of two context values; `host` stands for this machine.
+        """Parse two context values; `host` means this machine.
 
         Raises:
-            ConfigError: there is no such architecture.
+            ConfigError: unknown architecture.
         """
         if architecture == "host":
             return cls(
@@ -96,7 +95,7 @@ class Bundle:
         self.wheels = Wheels(ROOT / "lambdas" / name / "requirements.txt", runtime, PRUNED)
 
     def try_bundle(self, output_dir: str, *_: object, **__: object) -> bool:
-        """Called by the CDK where the asset is not in cdk.out yet."""
+        """Called by the CDK if the asset is not in cdk.out yet."""
         shutil.copytree(self.wheels.folder(), output_dir, dirs_exist_ok=True)
         for file in self._sources():
             target = Path(output_dir) / file.relative_to(ROOT)
@@ -105,16 +104,16 @@ class Bundle:
         return True
 
     def hash(self) -> str:
-        """A hash of everything that goes in, known before anything is installed."""
+        """A hash of all inputs, known before anything is installed."""
         digest = hashlib.sha256(self.wheels.hash().encode())
         for file in self._sources():
             digest.update(f"{file.relative_to(ROOT)}\0".encode() + file.read_bytes())
         return digest.hexdigest()
 
     def _sources(self) -> Iterator[Path]:
-        """Our own files: the core without its settings (which need pydantic), what functions share, and the function.
+        """Our own files: the core without its settings (they need pydantic), the shared modules, and the function.
 
-        Functions whose names begin with the same word share the folder of that name: `snowflake_keys` has `snowflake`.
+        A function also gets the folder of its first word: `snowflake_keys` gets `snowflake`.
         """
         yield from sorted(
             file for file in (ROOT / "calve").rglob("*.py") if "settings" not in file.relative_to(ROOT).parts
@@ -138,19 +137,19 @@ PLATFORMS = {
 
 @dataclass(frozen=True, slots=True)
 class Wheels:
-    """What a file of requirements names, without what matches `pruned`."""
+    """The packages of a requirements file, without the files that match `pruned`."""
 
     requirements: Path
     runtime: Runtime
     pruned: tuple[str, ...]
 
     def hash(self) -> str:
-        """A hash of all that decides what is installed, known before anything is."""
+        """A hash of all inputs of the installation."""
         wanted = (self.requirements.read_text(), *self.pruned, repr(self.runtime))
         return hashlib.sha256("\0".join(wanted).encode()).hexdigest()
 
     def folder(self) -> Path:
-        """The folder of installed and pruned packages; made where it is not there.
+        """The folder of installed and pruned packages; made if it is missing.
 
         Raises:
             Fatal: pip could not install them.

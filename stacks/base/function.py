@@ -1,4 +1,4 @@
-"""A function: code, role, log group and the settings that all of ours share; and rules of EventBridge that set it off."""
+"""A function: code, role, log group and common settings; and the EventBridge rules that invoke it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,34 @@ INTERFACES = "Lambda makes the network interfaces of a function, and names them"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a network a function stands."""
+    """The subnets and security groups of a function."""
 
     subnets: tuple[str, ...]
     security_groups: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """An MSK cluster, and the network of its clients.
+
+    Attributes:
+        cluster_arn: MSK's ARN; None if the cluster does not use IAM.
+        cluster_path: name and id of the cluster, as in the ARNs of its topics and groups.
+        servers: bootstrap servers that only a deploy knows; None if the configuration has them.
+        connection: the Glue connection that puts jobs into the network.
+    """
+
+    cluster_arn: str | None = None
+    cluster_path: str | None = None
+    servers: str | None = None
+    connection: str | None = None
+    zone: str | None = None
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
+
+
 def interface_statements(place: Place) -> list[Statement]:
-    """What Lambda does on the behalf of a function in a VPC."""
+    """What Lambda needs for a function in a VPC."""
     interfaces = arn("ec2", "network-interface/*")
     places = [
         *(arn("ec2", f"subnet/{each}") for each in place.subnets),
@@ -44,7 +64,7 @@ def interface_statements(place: Place) -> list[Statement]:
 
 
 class Function(Construct):
-    """One folder of `lambdas/` as a function; `statements` is all that it may do besides writing its log."""
+    """One folder of `lambdas/` as a function. `statements`: all rights besides writing its log."""
 
     def __init__(
         self,
@@ -131,7 +151,7 @@ def invoke(
     schedule: str | None = None,
     description: str | None = None,
 ) -> aws_events.CfnRule:
-    """A rule by a pattern of events, or by a schedule, and the permission for it to invoke the function."""
+    """A rule by event pattern or schedule, with the permission to invoke the function."""
     arn = function.function.function_arn
     rule = aws_events.CfnRule(
         scope,

@@ -1,8 +1,7 @@
-"""Roles and what they allow: every role trusts one service on behalf of this account, every wildcard has its reason.
+"""ARNs, statements and roles. Every role trusts one service on behalf of this account; every wildcard has its reason.
 
-ARNs are of what is named by its user, and so known before anything is made. Findings of cdk-nag that are as they must be are
-acknowledged, each with its reason beside the construct.
-
+ARNs are built from names that the user chose, so they are known before a deploy. Findings of cdk-nag that are intended are
+acknowledged beside the construct.
 """
 
 from __future__ import annotations
@@ -14,11 +13,16 @@ from typing import Any
 from aws_cdk import Acknowledgment, Aws, Stack, Validations, aws_iam
 from constructs import Construct
 
+from calve.config.maintenance import ORPHANS_NOTE
 from calve.outputs.announcement import SOURCE
+from calve.outputs.job_status import FOLDER
+
+METADATA = (".metadata.json", ".avro", f"/{ORPHANS_NOTE}")
+"""How names of files below `metadata/` end. `*` in a policy also matches folders, so any other ending may be a data file's."""
 
 
 def arn(service: str, resource: str, *, region: str = Aws.REGION) -> str:
-    """An ARN in the stack's own account, and in its region unless another is named."""
+    """An ARN in the stack's account, and in its region unless `region` is given."""
     return f"arn:{Aws.PARTITION}:{service}:{region}:{Aws.ACCOUNT_ID}:{resource}"
 
 
@@ -27,17 +31,26 @@ def bucket_arn(bucket: str) -> str:
 
 
 def catalog_arns(database: str) -> list[str]:
-    """The catalog, one database and its tables: Glue checks all three."""
+    """The catalog, one database and its tables. Glue checks all three."""
     return [arn("glue", "catalog"), arn("glue", f"database/{database}"), arn("glue", f"table/{database}/*")]
 
 
+def start_name(deployment: str) -> str:
+    """The name of the function that starts the deployment's jobs."""
+    return f"{deployment}-start"
+
+
+def start_arn(deployment: str) -> str:
+    return arn("lambda", f"function:{start_name(deployment)}")
+
+
 def secret_id(reference: str) -> str:
-    """The name or ARN that an `aws:` reference holds."""
+    """The name or ARN in an `aws:` reference."""
     return reference.removeprefix("aws:")
 
 
 def secret_arn(reference: str) -> str | None:
-    """The ARN of an `aws:` reference; a name's ARN ends in six characters of AWS's own. None for other references."""
+    """The ARN of an `aws:` reference; AWS adds six characters to a secret's name. None for other references."""
     kind, _, name = reference.partition(":")
     if kind != "aws":
         return None
@@ -45,7 +58,7 @@ def secret_arn(reference: str) -> str | None:
 
 
 def acknowledge(construct: Construct, reasons: dict[str, str]) -> None:
-    """Accept findings such as `IAM5[Resource::*]`, by reason, on a construct and all below it."""
+    """Accept findings such as `IAM5[Resource::*]`, with a reason, on a construct and all below it."""
     Validations.of(construct).acknowledge(
         *(
             Acknowledgment(id=f"AwsSolutions::AwsSolutions-{finding}", reason=reason)
@@ -56,7 +69,7 @@ def acknowledge(construct: Construct, reasons: dict[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Actions, each named in full; `because` says why a resource has to hold a wildcard. effect: `Allow` or `Deny`."""
+    """Actions, each with its full name. `because`: why a resource needs a wildcard."""
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
@@ -80,7 +93,7 @@ def allow(
     *,
     because: str | None = None,
 ) -> Statement:
-    """A statement.
+    """An Allow statement.
 
     Raises:
         ValueError: a wildcard without a reason.
@@ -91,14 +104,94 @@ def allow(
 
 
 def deny(actions: Sequence[str], resources: Sequence[str]) -> Statement:
-    """A statement that holds whatever else the principal is allowed."""
+    """A Deny statement."""
     return Statement(tuple(actions), tuple(resources), effect=aws_iam.Effect.DENY)
 
 
 def announcing(kinds: Sequence[str]) -> Statement:
-    """Sending these events of ours, and no other, on the account's default bus."""
+    """Put these calve events, and no others, on the account's default bus."""
     conditions = {"events:source": SOURCE, "events:detail-type": list(kinds)}
     return allow(["events:PutEvents"], [arn("events", "event-bus/default")], {"StringEquals": conditions})
+
+
+def msk_key(*actions: str) -> Statement:
+    """Use the key of an MSK secret, only in requests that Secrets Manager makes."""
+    through = {"StringEquals": {"kms:ViaService": f"secretsmanager.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
+    return allow(
+        actions,
+        [arn("kms", "key/*")],
+        through,
+        because="a secret of MSK is encrypted by a key of its owner's, which the secret alone names",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The names and ARNs of a deployment's lake.
+
+    Attributes:
+        prefix: of all its objects, with a trailing slash; empty if the bucket is the lake's alone.
+        per_cluster: each Kafka cluster has a database of its own; `database` is then not used.
+        key_arn: the key that encrypts the bucket; None if an imported bucket has encryption of its own.
+        key_made: the key belongs to the deployment, and has the policy that CloudWatch Logs needs.
+    """
+
+    deployment: str
+    bucket: str
+    prefix: str
+    database: str
+    per_cluster: bool
+    key_arn: str | None
+    key_made: bool
+
+    @property
+    def bucket_arn(self) -> str:
+        return bucket_arn(self.bucket)
+
+    @property
+    def warehouse(self) -> str:
+        """The S3 URI of the folder of all tables, without a trailing slash."""
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    @property
+    def data_prefixes(self) -> list[str]:
+        """The folders of the databases. The job finds the names of databases per cluster, so then it is the whole lake."""
+        return [""] if self.per_cluster else [f"{self.database}/"]
+
+    @property
+    def catalog_arns(self) -> list[str]:
+        """What Glue checks where tables are read or written."""
+        return catalog_arns("*" if self.per_cluster else self.database)
+
+    def objects(self, prefix: str) -> str:
+        """The ARN of all objects below a prefix of the lake."""
+        return f"{self.bucket_arn}/{self.prefix}{prefix}*"
+
+    def metadata(self, ends: Sequence[str] = METADATA) -> list[str]:
+        """The ARNs of the files below `metadata/` of all tables."""
+        database = "*" if self.per_cluster else self.database
+        below = f"{self.bucket_arn}/{self.prefix}{database}/*/metadata"
+        return [f"{below}{end}" if end.startswith("/") else f"{below}/*{end}" for end in ends]
+
+    def control(self, job: str) -> str:
+        """The key of a job's control object."""
+        return f"{self.prefix}_calve/jobs/{job}.json"
+
+    def status(self, job: str) -> str:
+        """The ARN of a job's report of its tables; `*`: of any job."""
+        return f"{self.bucket_arn}/{self.prefix}{FOLDER}{self.deployment}/{job}.json"
+
+    def listing(self) -> Statement:
+        """List the bucket; of a shared bucket only the lake's prefix."""
+        below = {"StringLike": {"s3:prefix": [f"{self.prefix}*"]}} if self.prefix else None
+        return allow(["s3:ListBucket"], [self.bucket_arn], below)
+
+    def key(self, *actions: str, through_s3: bool = False) -> list[Statement]:
+        """Use the key, if there is one. `through_s3`: only in requests that S3 makes."""
+        if self.key_arn is None:
+            return []
+        service = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
+        return [allow(actions, [self.key_arn], service if through_s3 else None)]
 
 
 def service_role(
@@ -111,7 +204,7 @@ def service_role(
 ) -> aws_iam.Role:
     """A role for one AWS service.
 
-    `source_arn` is for the services that tell IAM on whose behalf they act: nobody else's job or schedule can borrow the role.
+    `source_arn` is for services that name the resource they act for: no other job or schedule can then use the role.
     """
     conditions = (
         {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}, "ArnLike": {"aws:SourceArn": source_arn}}
@@ -130,14 +223,14 @@ def service_role(
 
 
 def grant(role: aws_iam.Role, statements: Iterable[Statement]) -> None:
-    """Allow more to a role, in a policy of its own: for resources that depend on the role."""
+    """Add rights to a role in a separate policy, for resources that depend on the role."""
     for each in statements:
         role.add_to_policy(each.policy())
         explain(role, [each])
 
 
 def explain(construct: Construct, statements: Iterable[Statement]) -> None:
-    """Hand the reasons of all wildcards to cdk-nag."""
+    """Give cdk-nag the reasons of all wildcards."""
     stack = Stack.of(construct)
     reasons = {
         f"IAM5[Resource::{_as_nag_writes(stack.resolve(resource))}]": str(each.because)
@@ -150,7 +243,7 @@ def explain(construct: Construct, statements: Iterable[Statement]) -> None:
 
 
 def _as_nag_writes(value: Any) -> str:
-    """A resolved ARN in the notation of cdk-nag's findings: references stand in angle brackets."""
+    """A resolved ARN as cdk-nag's findings write it: references in angle brackets."""
     match value:
         case {"Ref": name}:
             return f"<{name}>"

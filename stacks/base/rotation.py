@@ -1,6 +1,6 @@
-"""A secret whose keys are changed by a function, at an interval; and those of Kafka and of the registry.
+"""Rotation of secrets: a function changes a secret at an interval; and the rotations of Kafka's and the registry's secrets.
 
-Stateless: the secrets are their owner's.
+Stateless: the secrets belong to the user.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from calve.config.deployment import Deployment, KeyRotation
 from calve.config.job import Job, Registry
 from calve.errors import ConfigError
 from stacks.base.bundling import Runtime
-from stacks.base.function import Function, Place
-from stacks.base.roles import Statement, allow, secret_arn, secret_id
-from stacks.jobs.ingest_role import Brokers, msk_key
+from stacks.base.function import Brokers, Function, Place
+from stacks.base.roles import Statement, allow, msk_key, secret_arn, secret_id
 
 
 def rotating(secret: str) -> Statement:
-    """What `lambdas.rotation` does with its secret, which has this ARN."""
+    """What `lambdas.rotation` needs for the secret with this ARN."""
     return allow(
         [
             *("secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"),
@@ -35,9 +34,9 @@ def rotating(secret: str) -> Statement:
 
 
 class Rotation(Construct):
-    """The handler `rotate` of a folder of `lambdas/`, invoked by Secrets Manager and by nobody else.
+    """The handler `rotate` of a folder of `lambdas/`. Only Secrets Manager invokes it.
 
-    secret: ARN; `name`: of a secret that is no resource of the deployment's, whose ARN is a pattern.
+    secret: ARN. name: of a secret outside the deployment, whose ARN is a pattern.
     """
 
     def __init__(
@@ -93,16 +92,16 @@ class Rotation(Construct):
 CLOUD = "https://api.confluent.cloud"
 TIMEOUT = Duration.minutes(10)
 LONGEST_AUTHORITIES = 3_000
-"""Bytes; Lambda takes 4 kB of settings in all."""
+"""In bytes. Lambda allows 4 kB of environment variables in total."""
 
 
 class KeysStack(Stack):
-    """A rotation for each secret that `rotate` stands beside.
+    """One rotation for each secret with `rotate`.
 
-    Functions for SCRAM users stand where the jobs stand; Confluent Cloud is reached by the internet.
+    Functions for SCRAM users are in the jobs' network. Functions for Confluent Cloud use the internet.
 
     Attributes:
-        rotations: by what the keys open.
+        rotations: by the system that the keys open.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""The Glue jobs: their code, their rights, their schedules, and the functions that keep them running."""
+"""The Glue jobs: their code, roles and schedules, and the functions that keep them running."""

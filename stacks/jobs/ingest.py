@@ -1,4 +1,4 @@
-"""The jobs that keep the tables, and what keeps the jobs: schedules, hand-over at a deploy, watchdog. Stateless."""
+"""The ingest jobs, and the functions that run them. Stateless."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from constructs import Construct
 
 from calve.config.deployment import Deployment
 from stacks.base.bundling import Runtime
-from stacks.base.job_schedule import JobSchedule
-from stacks.jobs.doctor import Doctor
+from stacks.base.function import Brokers
+from stacks.base.roles import Lake
 from stacks.jobs.ingest_job import IngestJob, JobSecurity
-from stacks.jobs.ingest_role import Brokers
 from stacks.jobs.job_code import JobCode
-from stacks.jobs.job_control import JobControl
-from stacks.stateful.lake import LakeStack
+from stacks.jobs.job_control import Doctor, JobControl, JobSchedule
 
 
 class IngestStack(Stack):
@@ -27,7 +25,7 @@ class IngestStack(Stack):
         id: str,
         *,
         deployment: Deployment,
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
         brokers: Brokers | None = None,
     ) -> None:

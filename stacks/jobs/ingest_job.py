@@ -1,4 +1,4 @@
-"""One ingest job as Glue runs it."""
+"""One ingest job on Glue."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from calve.config.job import Job
 from calve.config.spark_conf import LEAST_EXECUTORS, spark_conf
 from calve.config.topics import literal_prefix
 from calve.outputs.announcement import OF_TABLES
-from stacks.base.roles import acknowledge, announcing, arn, grant, service_role
+from stacks.base.function import Brokers
+from stacks.base.roles import Lake, acknowledge, announcing, arn, grant, service_role
 from stacks.jobs.ingest_role import (
-    Brokers,
     code_statements,
     kafka_statements,
     lake_statements,
@@ -26,23 +26,22 @@ from stacks.jobs.ingest_role import (
     secret_statements,
 )
 from stacks.jobs.job_code import JobCode, JobSettings, generation
-from stacks.stateful.lake import LakeStack
 
 
 class JobSecurity(Construct):
     """A security configuration with the lake's key.
 
-    CloudWatch Logs must stand in the key's policy, and an imported key's is not ours to change: AWS's own key then encrypts logs.
+    The key's policy must name CloudWatch Logs. We cannot change the policy of an imported key: then AWS's own key encrypts logs.
     """
 
-    def __init__(self, scope: Construct, id: str, *, name: str, lake: LakeStack) -> None:
+    def __init__(self, scope: Construct, id: str, *, name: str, lake: Lake) -> None:
         super().__init__(scope, id)
         types = aws_glue.CfnSecurityConfiguration
         own, key = lake.key_made, lake.key_arn
         self._key = key
         self.log_key = key if own else None
         self.name = name
-        # Not the L2: it keeps its resource, under a fixed name, when the stack is destroyed, and the next deploy fails.
+        # Not the L2: it keeps a resource with a fixed name when the stack is destroyed, and the next deploy fails.
         self.configuration = types(
             self,
             "Configuration",
@@ -63,7 +62,7 @@ class JobSecurity(Construct):
         )
 
     def secure(self, job: aws_glue.CfnJob) -> None:
-        """Have a job use the configuration."""
+        """Apply the security configuration to a job."""
         job.security_configuration = self.name
         job.add_resource_dependency(self.configuration)
         if not self.log_key:
@@ -75,14 +74,14 @@ class JobSecurity(Construct):
             acknowledge(job, {"GL3": "the job uses no bookmarks: its position is in the tables"})
 
     def name_of_logs(self, prefix: str, role: str, stream: str) -> str:
-        """The log group that Glue writes: a security configuration with a key for logs changes its name."""
+        """The log group that Glue writes. A security configuration with a key for logs changes its name."""
         return f"{prefix}/{self.name}-role/{role}/{stream}" if self.log_key else f"{prefix}/{stream}"
 
 
 def log_group(
     scope: Construct, id: str, security: JobSecurity, prefix: str, role: str, stream: str
 ) -> aws_logs.CfnLogGroup:
-    """The log group of a job for one of its streams."""
+    """The log group of one stream of a job."""
     group = aws_logs.CfnLogGroup(
         scope,
         id,
@@ -99,12 +98,12 @@ SMALLEST_WORKER = "G.025X"
 
 
 class IngestJob(Construct):
-    """A Glue streaming job: it may run for ever, and its runtime brings Spark's Kafka sink; a scheduled one drains and ends.
+    """A Glue streaming job: it may run without end, and its runtime has Spark's Kafka sink. A scheduled one drains and ends.
 
     Attributes:
-        settings: the files that say what it does.
-        log_group: where the job's events go, one JSON object a line.
-        generation: names exactly this code, these settings and this definition.
+        settings: the files with its configuration.
+        log_group: of its events, one JSON object per line.
+        generation: a hash of its code, settings and definition.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class IngestJob(Construct):
         *,
         deployment: Deployment,
         job: JobDeployment,
-        lake: LakeStack,
+        lake: Lake,
         code: JobCode,
         security: JobSecurity,
         brokers: Brokers | None,
@@ -132,7 +131,7 @@ class IngestJob(Construct):
             for stream in ("output", "error")
         ]
         self.log_group = groups[0]
-        # Not inline: the names of the log groups hold the role's name.
+        # Not inline: the names of the log groups contain the role's name.
         statements = [
             *lake_statements(lake, job.settings.job),
             *code_statements([*code.assets, *settings.assets], lake),
@@ -161,7 +160,7 @@ class IngestJob(Construct):
                 name="gluestreaming", python_version="3", script_location=code.script.s3_object_url
             ),
         }
-        # The role and the names of connection and security configuration stay; what stands behind them may change.
+        # Role, connection and security configuration keep their names when their content changes.
         behind = [job.schedule is None, brokers.zone, *brokers.subnets, *brokers.security_groups]
         self.generation = generation(Stack.of(self).resolve([definition, arguments, behind]))
         self.job = types(
@@ -171,7 +170,7 @@ class IngestJob(Construct):
             name=self.name,
             role=self.role.role_arn,
             description=f"Keeps the topics of {job.settings.job} as Iceberg tables",
-            max_retries=0,  # the watchdog restarts, and knows when to give up
+            max_retries=0,  # the watchdog restarts it, and knows when to stop
             execution_property=types.ExecutionPropertyProperty(max_concurrent_runs=1),
             default_arguments=arguments | {"--generation": self.generation},
         )
@@ -185,7 +184,7 @@ class IngestJob(Construct):
     @staticmethod
     def _arguments(
         job: JobDeployment,
-        lake: LakeStack,
+        lake: Lake,
         code: JobCode,
         settings: JobSettings,
         brokers: Brokers,
@@ -237,11 +236,11 @@ class IngestJob(Construct):
 
 
 def _topics(job: Job) -> set[str]:
-    """The topics of a job; of an expression, all that begin as it does."""
+    """The topics of a job; of an expression, all topics with its literal prefix."""
     wide = {f"{literal_prefix(each.topic)}*" for each in job.patterns}
     return {table.topic for table in job.tables} | wide
 
 
 def portable(job: Job) -> Job:
-    """Settings without what only a deploy knows, so that the file and its hash are the same in every account."""
+    """Settings without values that only a deploy knows, so the file and its hash are the same in every account."""
     return replace(job, lake=replace(job.lake, endpoint=None))

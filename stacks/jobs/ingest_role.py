@@ -1,44 +1,23 @@
-"""What an ingest job may do."""
+"""The rights of an ingest job."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from aws_cdk import Aws, aws_s3_assets
+from aws_cdk import aws_s3_assets
 
-from calve.config.export import EXPORTS
 from calve.config.job import GlueRegistry, Job
+from calve.config.publishing import EXPORTS
 from calve.names import of_msk
-from stacks.base.roles import Statement, allow, arn, deny, secret_arn
-from stacks.stateful.lake import LakeStack
+from stacks.base.function import Brokers
+from stacks.base.roles import Lake, Statement, allow, arn, deny, msk_key, secret_arn
 
 CODE = (".py", ".zip", ".egg", ".whl", ".jar", ".so")
 INTERFACES = "Glue makes a network interface per worker"
 
 
-@dataclass(frozen=True, slots=True)
-class Brokers:
-    """An MSK cluster, and where in a network its clients stand.
-
-    Attributes:
-        cluster_arn: MSK's ARN; None where IAM has no say.
-        cluster_path: name and id of the cluster, which stand in the ARNs of its topics and groups.
-        servers: bootstrap servers that only a deploy knows; None where the configuration names them.
-        connection: name of the Glue connection that puts jobs into the network.
-    """
-
-    cluster_arn: str | None = None
-    cluster_path: str | None = None
-    servers: str | None = None
-    connection: str | None = None
-    zone: str | None = None
-    subnets: tuple[str, ...] = ()
-    security_groups: tuple[str, ...] = ()
-
-
-def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
-    """Tables and their files, the job's control object, and what the job says of itself."""
+def lake_statements(lake: Lake, job: str) -> list[Statement]:
+    """The tables and their files, the job's control object, and the job's report."""
     statements = [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
         lake.listing(),
@@ -69,13 +48,11 @@ def lake_statements(lake: LakeStack, job: str) -> list[Statement]:
             because="the job makes tables, their dead letters, and databases where there is one per cluster",
         ),
     ]
-    if lake.key_arn:
-        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey"], [lake.key_arn]))
-    return statements
+    return statements + lake.key("kms:Decrypt", "kms:GenerateDataKey")
 
 
-def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: LakeStack) -> list[Statement]:
-    """The job's own files, each by name; and of the lake, which others write, nothing that Glue would run."""
+def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: Lake) -> list[Statement]:
+    """Read the job's own files. Deny reading code from the lake, which others can write."""
     return [
         allow(["s3:GetObject"], [asset.bucket.arn_for_objects(asset.s3_object_key) for asset in assets]),
         deny(["s3:GetObject"], [f"{lake.bucket_arn}/*{end}" for end in CODE]),
@@ -83,7 +60,7 @@ def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: LakeStack) -> l
 
 
 def secret_statements(job: Job) -> list[Statement]:
-    """The secrets that the configuration refers to in AWS."""
+    """The secrets in AWS that the configuration refers to."""
     registry = job.registry.secrets if job.registry else ()
     kafka = (job.kafka.secret, job.kafka.emit_secret)
     references = {each for each in (*kafka, job.masking, *registry) if each}
@@ -92,19 +69,8 @@ def secret_statements(job: Job) -> list[Statement]:
     return reading + ([msk_key("kms:Decrypt")] if any(map(of_msk, references)) else [])
 
 
-def msk_key(*actions: str) -> Statement:
-    """What is done with the key of a secret of MSK, by Secrets Manager on behalf of who reads or writes the secret."""
-    through = {"StringEquals": {"kms:ViaService": f"secretsmanager.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
-    return allow(
-        actions,
-        [arn("kms", "key/*")],
-        through,
-        because="a secret of MSK is encrypted by a key of its owner's, which the secret alone names",
-    )
-
-
 def registry_statements(job: Job) -> list[Statement]:
-    """Reading a registry of the AWS Glue Schema Registry."""
+    """Read one AWS Glue Schema Registry."""
     registry = job.registry
     if not isinstance(registry, GlueRegistry):
         return []
@@ -140,7 +106,7 @@ def log_statements(groups: Sequence[str]) -> list[Statement]:
 
 
 def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]:
-    """Reading these topics of an MSK cluster with IAM; the job is in no consumer group."""
+    """Read these topics of an MSK cluster with IAM. The job uses no consumer group."""
     if not brokers.cluster_arn:
         return []
     return [
@@ -157,7 +123,7 @@ def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]
 
 
 def output_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]:
-    """Making and writing these topics of an MSK cluster with IAM."""
+    """Create and write these topics of an MSK cluster with IAM."""
     if not brokers.cluster_arn or not topics:
         return []
     return [
@@ -171,7 +137,7 @@ def output_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement
 
 
 def network_statements(brokers: Brokers) -> list[Statement]:
-    """What Glue does on the job's behalf where the job stands in a VPC."""
+    """What Glue needs for a job in a VPC."""
     if not brokers.connection:
         return []
     connection = [arn("glue", "catalog"), arn("glue", f"connection/{brokers.connection}")]

@@ -1,4 +1,4 @@
-"""Pinned jars, downloaded from a Maven repository and proved by their checksums."""
+"""Pinned jars: downloaded from a Maven repository and verified by checksum."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Jar:
 
     @property
     def is_archive(self) -> bool:
-        """Whether the file is unpacked into its class path's folder and then dropped."""
+        """Whether the file is unpacked into its class path's folder and then deleted."""
         return self.type == "tar.gz"
 
 
@@ -70,7 +70,7 @@ def pinned(text: str | None = None) -> list[Jar]:
 
 
 def present(jar: Jar, folder: Path) -> bool:
-    """Tell, quickly, whether the jar is there; its content was proved when it came."""
+    """Whether the jar exists. Fast: its content was verified at download."""
     if jar.is_archive:
         stamp = folder / jar.class_path / ".unpacked"
         return stamp.is_file() and stamp.read_text() == jar.sha256
@@ -79,7 +79,7 @@ def present(jar: Jar, folder: Path) -> bool:
 
 
 def damaged(jars: Sequence[Jar], folder: Path) -> list[Jar]:
-    """Return the jars whose content is not what the lock says, but neither absent nor unpacked ones."""
+    """The jars whose content differs from the lock. Absent and unpacked jars are skipped."""
     found = []
     for jar in jars:
         file = folder / jar.file
@@ -91,10 +91,10 @@ def damaged(jars: Sequence[Jar], folder: Path) -> list[Jar]:
 def retrieve(
     wanted: Sequence[Jar], folder: Path, on_progress: Callable[[int], object] = lambda _bytes: None
 ) -> None:
-    """Download jars to their places below `folder`; none is there before its checksum was compared.
+    """Download jars to their places below `folder`, each only after its checksum was verified.
 
     Raises:
-        Fatal: a jar did not arrive, or is not the one that is pinned.
+        Fatal: a jar did not arrive, or its checksum differs.
     """
     folder.mkdir(parents=True, exist_ok=True)
     done = 0
@@ -119,10 +119,10 @@ def retrieve(
 
 
 def _download(jar: Jar, file: Path) -> Iterator[int]:
-    """Write the file, and say again and again how much of it is there."""
+    """Write the file, and report progress."""
     url = f"{(os.environ.get('CALVE_MAVEN_REPOSITORY') or _repository()).rstrip('/')}/{jar.path}"
     trusted = ssl.create_default_context()
-    trusted.load_verify_locations(certifi.where())  # Python's own are empty on some machines
+    trusted.load_verify_locations(certifi.where())  # Python's own certificates are missing on some machines
     for attempt in range(1, ATTEMPTS + 1):
         try:
             with urlopen(url, timeout=TIMEOUT_S, context=trusted) as answer, file.open("wb") as out:  # noqa: S310
@@ -138,7 +138,7 @@ def _download(jar: Jar, file: Path) -> Iterator[int]:
 
 @cache
 def _repository() -> str:
-    """Where Spark itself downloads from: Maven Central, at the address that its Ivy names."""
+    """The address from which Spark's Ivy downloads: Maven Central."""
     (ivy,) = (Path(find_spec("pyspark").origin).parent / "jars").glob("ivy-*.jar")  # type: ignore[union-attr, arg-type]
     with zipfile.ZipFile(ivy) as jar:
         properties = jar.read("org/apache/ivy/core/settings/repository.properties").decode()
@@ -153,7 +153,7 @@ def _place(jar: Jar, arrived: Path, folder: Path) -> None:
         return
     unpacked = arrived.with_suffix(".unpacked")
     with tarfile.open(arrived) as archive:
-        # Python 3.11 has the filter from 3.11.4 on; the archive is one whose digest is locked.
+        # Python 3.11 has the filter since 3.11.4; the archive's digest is locked.
         archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
         archive.extractall(unpacked)  # noqa: S202 filtered by the line above
     (unpacked / ".unpacked").write_text(jar.sha256)

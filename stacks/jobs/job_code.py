@@ -1,4 +1,4 @@
-"""What a Glue job is handed: our own code as one zip, its settings as one JSON file, and the jars Glue lacks."""
+"""The files of a Glue job: our code as one zip, its settings as one JSON file, and the jars that Glue lacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNAR = Wheels(
     Runtime(python="3.13", architecture="x86_64"),
     pruned=("bin", "**/tests"),
 )
-"""What the columnar engine needs and Glue 6.0 lacks."""
+"""Packages that the columnar engine needs and Glue 6.0 lacks."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -32,7 +32,7 @@ class JobCode(Construct):
     """The files that all jobs of a deployment share.
 
     Attributes:
-        columnar: packages that ingest jobs need and Glue lacks; None where the host has them.
+        columnar: packages that ingest jobs need and Glue lacks; None if the host has them.
     """
 
     def __init__(self, scope: Construct, id: str, *, runtime: Runtime) -> None:
@@ -71,7 +71,7 @@ def _columnar(scope: Construct) -> aws_s3_assets.Asset:
 @jsii.implements(ILocalBundling)
 class _Unpacked:
     def try_bundle(self, output_dir: str, *_: object, **__: object) -> bool:
-        """Called by the CDK where the asset is not in cdk.out yet."""
+        """Called by the CDK if the asset is not in cdk.out yet."""
         shutil.copytree(COLUMNAR.folder(), output_dir, dirs_exist_ok=True)
         return True
 
@@ -80,8 +80,8 @@ class JobSettings(Construct):
     """The resolved settings of one job as a file, and the files that they name.
 
     Attributes:
-        assets: what Glue lays into the job's working folder.
-        file_name: what the settings are called there.
+        assets: files that Glue puts into the job's working folder.
+        file_name: of the settings in that folder.
     """
 
     def __init__(self, scope: Construct, id: str, *, job: Job) -> None:
@@ -106,14 +106,14 @@ class JobSettings(Construct):
 
 
 def generation(definition: object) -> str:
-    """A name for exactly this definition, in which code and settings stand by the hashes of their files."""
+    """A hash of this definition, including the hashes of code and settings."""
     return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _zip(target: Path) -> None:
-    """`calve` and `glue_jobs`, the same bytes for the same sources.
+    """`calve` and `glue_jobs`; equal sources give equal bytes.
 
-    Settings are checked where the operator is; a job reads resolved ones, and pydantic's native code cannot come in a zip.
+    Settings are validated on the operator's side: a job reads resolved ones, and pydantic's native code does not work in a zip.
     """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in ("calve", "glue_jobs"):
@@ -130,7 +130,7 @@ BROUGHT = {"spark-avro_2.13", "aws-msk-iam-auth"}
 
 
 def job_jars(folder: Path = JARS) -> list[Path]:
-    """The files, which lie where the embedded stack has its jars; those that are missing are downloaded.
+    """The jars from the embedded stack's folder; missing ones are downloaded.
 
     Raises:
         Fatal: a jar could not be downloaded.

@@ -1,32 +1,32 @@
-"""What CloudFormation and Glue leave to us: a deploy hands jobs over to the new code, a failed run is followed by another."""
+"""Functions that run the jobs: the hand-over of a deploy, the watchdog, the starts by schedule, and the doctor."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from aws_cdk import CustomResource, Duration, aws_scheduler
 from constructs import Construct
 
-from calve.config.deployment import Deployment
+from calve.config.deployment import UNKNOWN_SERVERS, Deployment
 from stacks.base.bundling import Runtime
-from stacks.base.function import Function, invoke
-from stacks.base.job_schedule import start_name
-from stacks.base.roles import Statement, allow, arn, grant, service_role
+from stacks.base.function import Brokers, Function, Place, invoke
+from stacks.base.roles import Lake, Statement, allow, arn, grant, service_role, start_arn, start_name
 from stacks.jobs.ingest_job import IngestJob
-from stacks.stateful.lake import LakeStack
+from stacks.jobs.ingest_role import registry_statements, secret_statements
 
 HAND_OVER = Duration.minutes(15)
 ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
-"""All ends of a run but STOPPED: what an operator stops stays stopped."""
+"""All final states but STOPPED: a run that an operator stops stays stopped."""
 
 
 class JobControl(Construct):
-    """Three functions of one code: the hand-over, a custom resource per job; the watchdog; and the one that starts jobs.
+    """Three functions of one code: the hand-over (a custom resource per job), the watchdog, and the function that starts jobs.
 
-    They alone may start a run. Their code passes no argument but the generation that the job's definition has (ADR 39).
+    Only they can start a run. They pass no argument but the generation in the job's definition (ADR 39).
 
     Attributes:
-        watchdog: None where all jobs are scheduled. start: for people and schedules.
+        watchdog: None if all jobs are scheduled. start: for people and schedules.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class JobControl(Construct):
         *,
         deployment: Deployment,
         jobs: Sequence[IngestJob],
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
         group: aws_scheduler.CfnScheduleGroup,
     ) -> None:
@@ -60,7 +60,7 @@ class JobControl(Construct):
         )
 
     def _hand_over(
-        self, deployment: Deployment, jobs: Sequence[IngestJob], lake: LakeStack, runtime: Runtime
+        self, deployment: Deployment, jobs: Sequence[IngestJob], lake: Lake, runtime: Runtime
     ) -> None:
         function = Function(
             self,
@@ -81,7 +81,7 @@ class JobControl(Construct):
                 "HandOver",
                 resource_type="Custom::CalveHandOver",
                 service_token=function.function.function_arn,
-                service_timeout=HAND_OVER,  # the function's own limit: it answers, or it is dead
+                service_timeout=HAND_OVER,  # the function's own timeout: later no answer can come
                 properties={
                     "JobName": job.name,
                     "Continuous": "false" if job.definition.schedule else "true",
@@ -96,7 +96,7 @@ class JobControl(Construct):
         self,
         deployment: Deployment,
         jobs: Sequence[IngestJob],
-        lake: LakeStack,
+        lake: Lake,
         runtime: Runtime,
         group: aws_scheduler.CfnScheduleGroup,
     ) -> Function:
@@ -155,11 +155,131 @@ def _run_statements(jobs: Sequence[IngestJob]) -> list[Statement]:
     ]
 
 
-def _control_statements(
-    lake: LakeStack, jobs: Sequence[IngestJob], actions: Sequence[str]
-) -> list[Statement]:
-    """The jobs' control objects; listing tells one that is not there from one that may not be read."""
+def _control_statements(lake: Lake, jobs: Sequence[IngestJob], actions: Sequence[str]) -> list[Statement]:
+    """The jobs' control objects. Listing distinguishes a missing object from a forbidden one."""
     statements = [allow(actions, [f"{lake.bucket_arn}/{job.control_key}" for job in jobs]), lake.listing()]
-    if lake.key_arn:
-        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey"], [lake.key_arn]))
-    return statements
+    return statements + lake.key("kms:Decrypt", "kms:GenerateDataKey")
+
+
+class JobSchedule(Construct):
+    """An EventBridge schedule that starts a run, unless one is still running."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        name: str,
+        deployment: str,
+        group: aws_scheduler.CfnScheduleGroup,
+        expression: str,
+        description: str,
+        time_zone: str = "UTC",
+    ) -> None:
+        super().__init__(scope, id)
+        role = service_role(
+            self,
+            "Role",
+            service="scheduler.amazonaws.com",
+            source_arn=arn("scheduler", f"schedule-group/{group.name}"),
+            statements=[allow(["lambda:InvokeFunction"], [start_arn(deployment)])],
+        )
+        types = aws_scheduler.CfnSchedule
+        schedule = types(
+            self,
+            "Schedule",
+            name=name,
+            group_name=group.name,
+            description=description,
+            schedule_expression=expression,
+            schedule_expression_timezone=time_zone,
+            flexible_time_window=types.FlexibleTimeWindowProperty(mode="OFF"),
+            target=types.TargetProperty(
+                arn=start_arn(deployment),
+                role_arn=role.role_arn,
+                input=json.dumps({"job": name}),
+                retry_policy=types.RetryPolicyProperty(
+                    maximum_retry_attempts=0, maximum_event_age_in_seconds=300
+                ),
+            ),
+        )
+        schedule.add_resource_dependency(group)
+
+
+TIMEOUT = Duration.minutes(2)
+
+
+class Doctor(Construct):
+    """A read-only function in the jobs' network that checks what the jobs need."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        deployment: Deployment,
+        jobs: Sequence[IngestJob],
+        lake: Lake,
+        runtime: Runtime,
+        brokers: Brokers | None,
+    ) -> None:
+        super().__init__(scope, id)
+        brokers = brokers or Brokers()
+        files = [asset for job in jobs for asset in job.settings.assets]
+        environment = {
+            "FILES_BUCKET": files[0].bucket.bucket_name,
+            "FILES": ",".join(
+                file.s3_object_key for file in files
+            ),  # short: a function's environment has a size limit
+            "WAREHOUSE": lake.warehouse,
+        }
+        if not lake.per_cluster:
+            environment["DATABASE"] = lake.database
+        unknown = any(job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS for job in deployment.jobs)
+        if unknown and brokers.servers:
+            environment["SERVERS"] = brokers.servers
+        self.examine = Function(
+            self,
+            "Examine",
+            code="doctor",
+            runtime=runtime,
+            deployment=deployment.name,
+            environment=environment,
+            memory_mb=512,
+            timeout=TIMEOUT,
+            place=Place(brokers.subnets, brokers.security_groups) if brokers.subnets else None,
+            statements=[
+                allow(["s3:GetObject"], [each.bucket.arn_for_objects(each.s3_object_key) for each in files]),
+                *_lake_statements(lake),
+                *secret_statements(deployment.jobs[0].settings),
+                *registry_statements(deployment.jobs[0].settings),
+                *_kafka_statements(brokers),
+            ],
+        )
+
+
+def _lake_statements(lake: Lake) -> list[Statement]:
+    statements = [
+        lake.listing(),
+        allow(
+            ["s3:GetObject"],
+            lake.metadata(),
+            because="the metadata files of all tables",
+        ),
+        allow(["glue:GetDatabase", "glue:GetTable"], lake.catalog_arns, because="all tables of the lake"),
+    ]
+    return statements + lake.key("kms:Decrypt", through_s3=True)
+
+
+def _kafka_statements(brokers: Brokers) -> list[Statement]:
+    """Describe the topics of an MSK cluster with IAM, without their records."""
+    if not brokers.cluster_arn:
+        return []
+    return [
+        allow(["kafka-cluster:Connect", "kafka-cluster:DescribeCluster"], [brokers.cluster_arn]),
+        allow(
+            ["kafka-cluster:DescribeTopic"],
+            [arn("kafka", f"topic/{brokers.cluster_path}/*")],
+            because="whether a topic is there is asked of each by name, and no record can be read by that",
+        ),
+    ]

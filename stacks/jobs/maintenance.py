@@ -1,4 +1,4 @@
-"""The maintenance of the tables, as jobs of their own beside those that keep them. Stateless."""
+"""Maintenance of the tables, as jobs of their own. Stateless."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from constructs import Construct
 from calve.config.deployment import Deployment, JobDeployment
 from calve.config.spark_conf import spark_conf
 from stacks.base.bundling import ROOT
-from stacks.base.job_schedule import JobSchedule
-from stacks.base.roles import Statement, allow, arn, grant, service_role
+from stacks.base.roles import Lake, Statement, allow, arn, grant, service_role
 from stacks.jobs.ingest import IngestStack
 from stacks.jobs.ingest_job import GLUE_VERSION, log_group, portable
 from stacks.jobs.ingest_role import code_statements, log_statements
 from stacks.jobs.job_code import JobSettings
-from stacks.stateful.lake import LakeStack
+from stacks.jobs.job_control import JobSchedule
 
 SCRIPT = ROOT / "glue_jobs" / "maintain.py"
 WORKER, WORKERS = "G.1X", 2
@@ -24,10 +23,10 @@ TIMEOUT_MINUTES = 120
 
 
 class MaintenanceJob(Construct):
-    """A Glue job that ends; of several starts at once Glue refuses all but one.
+    """A Glue job that ends. Glue refuses a second concurrent run.
 
     Attributes:
-        log_group: where its events go. of: the job whose tables it looks after.
+        log_group: of its events. of: the ingest job whose tables it maintains.
     """
 
     def __init__(
@@ -37,7 +36,7 @@ class MaintenanceJob(Construct):
         *,
         deployment: Deployment,
         job: JobDeployment,
-        lake: LakeStack,
+        lake: Lake,
         ingest: IngestStack,
     ) -> None:
         super().__init__(scope, id)
@@ -76,7 +75,7 @@ class MaintenanceJob(Construct):
             command=types.JobCommandProperty(
                 name="glueetl", python_version="3", script_location=script.s3_object_url
             ),
-            max_retries=0,  # the next start does what is left
+            max_retries=0,  # the next run does the rest
             execution_property=types.ExecutionPropertyProperty(max_concurrent_runs=1),
             default_arguments=_arguments(job, lake, code.packages, settings, prefix),
         )
@@ -88,8 +87,8 @@ class MaintenanceJob(Construct):
         return arn("glue", f"job/{self.name}")
 
 
-def lake_statements(lake: LakeStack) -> list[Statement]:
-    """Tables that are there, and their files; none is made, and nothing else of the lake is touched."""
+def lake_statements(lake: Lake) -> list[Statement]:
+    """Existing tables and their files. The job creates no table."""
     statements = [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
         lake.listing(),
@@ -107,13 +106,11 @@ def lake_statements(lake: LakeStack) -> list[Statement]:
             because="tables of topics by expression, and databases of clusters, are known by their names alone",
         ),
     ]
-    if lake.key_arn:
-        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey"], [lake.key_arn]))
-    return statements
+    return statements + lake.key("kms:Decrypt", "kms:GenerateDataKey")
 
 
 def _arguments(
-    job: JobDeployment, lake: LakeStack, packages: aws_s3_assets.Asset, settings: JobSettings, log_prefix: str
+    job: JobDeployment, lake: Lake, packages: aws_s3_assets.Asset, settings: JobSettings, log_prefix: str
 ) -> dict[str, str]:
     here = replace(
         job.settings.lake, warehouse=lake.warehouse, region=Aws.REGION, endpoint=None, kms_key=lake.key_arn
@@ -135,18 +132,18 @@ def _arguments(
 
 
 EVERY = "rate(6 hours)"
-"""Rows leave within a day of their time, and what the ingest job does not merge itself is not felt sooner."""
+"""Rows expire within a day of their time. Compaction beside the ingest job is less urgent."""
 
 
 class MaintenanceStack(Stack):
-    """One Glue job per entry of `jobs:`, which looks after the tables of that one and ends.
+    """One Glue job per entry of `jobs:`, which maintains the tables of that job.
 
     Attributes:
-        group: of the schedules that start them.
+        group: of the schedules that start the jobs.
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack, ingest: IngestStack
+        self, scope: Construct, id: str, *, deployment: Deployment, lake: Lake, ingest: IngestStack
     ) -> None:
         super().__init__(scope, id, description="calve: maintenance of tables")
         self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{deployment.name}-maintenance")

@@ -1,4 +1,4 @@
-"""The topic that all alarms go to, and how an alarm is made."""
+"""The topic of all alarms, and the ways to make an alarm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calve.config.deployment import Deployment
 from calve.outputs.metrics.metric import DROPPED_STARTS, ERRORS, WAITING_MESSAGES, Metric, Service
 from calve.outputs.metrics.metric import Function as Written
 from stacks.base.function import METRICS_NAMESPACE
-from stacks.base.topic import mail_topic
+from stacks.base.resources import mail_topic
 
 PERIOD = Duration.minutes(5)
 QUARTER = 3
@@ -26,8 +26,8 @@ RUNBOOK = "docs/operations.md"
 
 
 @dataclass(frozen=True, slots=True)
-class Says:
-    """One sentence for the mail, and the heading of the paragraph that says what to do."""
+class AlarmText:
+    """The sentence of the mail, and the heading of the paragraph with the fix."""
 
     text: str
     runbook: str
@@ -37,7 +37,7 @@ class Says:
 
 
 class Board(Construct):
-    """The operators' topic; `all`: the alarms that are made so far."""
+    """The operators' topic. `all`: the alarms made so far."""
 
     def __init__(self, scope: Construct, id: str, *, deployment: Deployment) -> None:
         super().__init__(scope, id)
@@ -55,14 +55,14 @@ class Board(Construct):
         self,
         name: str,
         metric: aws_cloudwatch.Metric,
-        says: Says,
+        says: AlarmText,
         *,
         above: float = 0,
         below: float | None = None,
         periods: int = 1,
         period: Duration = PERIOD,
     ) -> None:
-        """An alarm on what is too much, for which no data is good news; or on too little, for which it is the worst."""
+        """An alarm on a value that is too high (no data is good) or too low (no data is bad)."""
         operators, missing = aws_cloudwatch.ComparisonOperator, aws_cloudwatch.TreatMissingData
         alarm = aws_cloudwatch.Alarm(
             self,
@@ -80,22 +80,22 @@ class Board(Construct):
         alarm.add_alarm_action(actions.SnsAction(self.topic))
         self.all.append(alarm)
 
-    def errors(self, name: str, function: aws_lambda.Function, says: Says) -> None:
-        """Runs of a function that ended with an error."""
+    def errors(self, name: str, function: aws_lambda.Function, says: AlarmText) -> None:
+        """Invocations of a function that ended with an error."""
         self.alarm(name, measured(ERRORS, FunctionName=function.function_name), says)
 
-    def put_aside(self, name: str, queue: aws_sqs.Queue, says: Says) -> None:
-        """Messages that a function has failed at for good."""
+    def put_aside(self, name: str, queue: aws_sqs.Queue, says: AlarmText) -> None:
+        """Messages in a function's dead-letter queue."""
         self.alarm(name, measured(WAITING_MESSAGES, "Maximum", QueueName=queue.queue_name), says)
 
-    def dropped(self, name: str, group: aws_scheduler.CfnScheduleGroup, says: Says) -> None:
-        """Starts that a schedule has given up."""
+    def dropped(self, name: str, group: aws_scheduler.CfnScheduleGroup, says: AlarmText) -> None:
+        """Starts that a schedule dropped."""
         self.alarm(name, measured(DROPPED_STARTS, ScheduleGroup=str(group.name)), says)
 
     def mail_on(
-        self, id: str, pattern: Mapping[str, Any], says: Says, *, about: str, paths: Mapping[str, str]
+        self, id: str, pattern: Mapping[str, Any], says: AlarmText, *, about: str, paths: Mapping[str, str]
     ) -> None:
-        """A mail for each of these events; `says` may name what `paths` find in one."""
+        """A mail for each of these events. `says` may contain values of the event, by `paths`."""
         rule = aws_events.CfnRule(
             self,
             id,
@@ -129,7 +129,7 @@ class Board(Construct):
 
 
 def measured(metric: Metric, statistic: str = "Sum", **dimensions: str) -> aws_cloudwatch.Metric:
-    """A metric of AWS, or of our functions; those have their folder as `service`."""
+    """A metric of AWS or of our functions. Ours have the function's folder as `service`."""
     match metric.source:
         case Service(namespace):
             pass

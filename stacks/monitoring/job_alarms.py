@@ -1,4 +1,4 @@
-"""Alarms of jobs and what keeps them running, of their tables, and of maintenance that is not done."""
+"""Alarms of ingest jobs, their tables, their starts, and maintenance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from calve.outputs.metrics.metric import (
 from stacks.jobs.ingest_job import IngestJob
 from stacks.jobs.job_control import JobControl
 from stacks.jobs.maintenance import MaintenanceStack
-from stacks.monitoring.board import HOUR, HOURS_OF_A_DAY, ONE_HOUR, QUARTER, Board, Says, measured
+from stacks.monitoring.board import HOUR, HOURS_OF_A_DAY, ONE_HOUR, QUARTER, AlarmText, Board, measured
 from stacks.monitoring.job_metrics import JobMetrics
 
 
@@ -40,17 +40,17 @@ def of_job(board: Board, job: IngestJob, metrics: JobMetrics) -> None:
     board.alarm(
         f"{settings.job}-dead-letters",
         metrics.of_job(REJECT_ROUNDS),
-        Says(f"Records read by {settings.job} could not become rows.", "JOB-dead-letters"),
+        AlarmText(f"Records read by {settings.job} could not become rows.", "JOB-dead-letters"),
     )
     board.alarm(
         f"{settings.job}-failed",
         metrics.of_job(JOB_FAILED),
-        Says(f"The job {job.name} could not go on: its log says why and what to do.", "JOB-failed"),
+        AlarmText(f"The job {job.name} could not go on: its log says why and what to do.", "JOB-failed"),
     )
     board.alarm(
         f"{settings.job}-announcements",
         metrics.of_job(ANNOUNCEMENTS_FAILED),
-        Says(f"For an hour nobody has heard of the commits of {job.name}.", "JOB-announcements"),
+        AlarmText(f"For an hour nobody has heard of the commits of {job.name}.", "JOB-announcements"),
         periods=HOUR,
     )
     if not job.definition.schedule:
@@ -58,29 +58,29 @@ def of_job(board: Board, job: IngestJob, metrics: JobMetrics) -> None:
         board.alarm(
             f"{settings.job}-given-up",
             measured(WATCHDOG_EXHAUSTED, job=job.name),
-            Says(
+            AlarmText(
                 f"{job.name} failed {restarts} times in a row and is not restarted any more.", "JOB-given-up"
             ),
         )
 
 
 def of_starts(board: Board, group: aws_scheduler.CfnScheduleGroup, control: JobControl) -> None:
-    """Starts of scheduled jobs, the watchdog's later looks, and the functions behind them."""
+    """Starts of scheduled jobs, the watchdog's delayed checks, and the functions behind them."""
     board.dropped(
         "job-not-started",
         group,
-        Says("A schedule could not call the function that starts jobs.", "job-not-started"),
+        AlarmText("A schedule could not call the function that starts jobs.", "job-not-started"),
     )
     board.errors(
         "start-errors",
         control.start.function,
-        Says("A start of a job failed: a run was still going, or Glue refused.", "start-errors"),
+        AlarmText("A start of a job failed: a run was still going, or Glue refused.", "start-errors"),
     )
     if control.watchdog:
         board.errors(
             "watchdog-errors",
             control.watchdog.function,
-            Says("The function that restarts jobs failed: one may stand still.", "watchdog-errors"),
+            AlarmText("The function that restarts jobs failed: one may stand still.", "watchdog-errors"),
         )
 
 
@@ -90,40 +90,40 @@ def of_table(board: Board, table: Table, metrics: JobMetrics, *, job: JobDeploym
     board.alarm(
         f"{name}-state",
         metrics.of_table(TROUBLE, table, "Sum"),
-        Says(f"{name} is suspended or failed: calve status says why.", "TABLE-state"),
+        AlarmText(f"{name} is suspended or failed: calve status says why.", "TABLE-state"),
     )
     if (late_s := alerts.late_after_s(job, [table])) is not None:
         board.alarm(
             f"{name}-freshness",
             metrics.of_table(FRESHNESS, table, "Maximum"),
-            Says(f"Records of {table.topic} are seen too late in {name}.", "TABLE-freshness"),
+            AlarmText(f"Records of {table.topic} are seen too late in {name}.", "TABLE-freshness"),
             above=late_s,
             periods=QUARTER,
         )
     board.alarm(
         f"{name}-lag",
         metrics.of_table(LAG, table, "Minimum"),
-        Says(f"{name} is far behind {table.topic}.", "TABLE-lag"),
+        AlarmText(f"{name} is far behind {table.topic}.", "TABLE-lag"),
         above=alerts.lag_records,
         periods=QUARTER,
     )
     board.alarm(
         f"{name}-lost",
         metrics.of_table(LOST, table, "Sum"),
-        Says(f"Offsets of {table.topic} were gone before they were read.", "TABLE-lost"),
+        AlarmText(f"Offsets of {table.topic} were gone before they were read.", "TABLE-lost"),
     )
     if not job.schedule:
         board.alarm(
             f"{name}-silent",
             metrics.of_table(HEARD, table, "SampleCount"),
-            Says(f"The job says nothing of {name}, not even that it is idle.", "TABLE-silent"),
+            AlarmText(f"The job says nothing of {name}, not even that it is idle.", "TABLE-silent"),
             below=1,
             periods=QUARTER,
         )
     board.alarm(
         f"{name}-paused",
         metrics.of_table(PAUSED, table, "Sum"),
-        Says(f"{name} has been paused for a day.", "TABLE-paused"),
+        AlarmText(f"{name} has been paused for a day.", "TABLE-paused"),
         periods=HOURS_OF_A_DAY,
         period=ONE_HOUR,
     )
@@ -131,19 +131,21 @@ def of_table(board: Board, table: Table, metrics: JobMetrics, *, job: JobDeploym
 
 
 def of_patterns(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
-    """The tables of a job whose names nobody knows yet, and with them those that alarms of their own watch, too."""
+    """Tables whose names are not known yet, together with those that have alarms of their own."""
     name, alerts = job.settings.job, board.deployment.alerts
     board.alarm(
         f"{name}-tables-state",
         metrics.of_job(TROUBLE),
-        Says(f"A table of {name} is suspended or failed: calve status shows which, and why.", "TABLE-state"),
+        AlarmText(
+            f"A table of {name} is suspended or failed: calve status shows which, and why.", "TABLE-state"
+        ),
     )
     tables = [*job.settings.tables, *job.settings.patterns]
     if (late_s := alerts.late_after_s(job, tables)) is not None:
         board.alarm(
             f"{name}-tables-freshness",
             metrics.of_job(FRESHNESS, "Maximum"),
-            Says(
+            AlarmText(
                 f"Records of a table of {name} are seen too late: the dashboard shows which.",
                 "TABLE-freshness",
             ),
@@ -153,28 +155,28 @@ def of_patterns(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
     board.alarm(
         f"{name}-tables-lag",
         metrics.of_job(LAG, "Maximum"),
-        Says(f"A table of {name} is far behind its topic: the dashboard shows which.", "TABLE-lag"),
+        AlarmText(f"A table of {name} is far behind its topic: the dashboard shows which.", "TABLE-lag"),
         above=alerts.lag_records,
         periods=QUARTER,
     )
     board.alarm(
         f"{name}-tables-lost",
         metrics.of_job(LOST),
-        Says(
+        AlarmText(
             f"Offsets of a topic of {name} were gone before they were read: the log has which.", "TABLE-lost"
         ),
     )
     board.alarm(
         f"{name}-tables-paused",
         metrics.of_job(PAUSED),
-        Says(f"A table of {name} has been paused for a day: calve status shows which.", "TABLE-paused"),
+        AlarmText(f"A table of {name} has been paused for a day: calve status shows which.", "TABLE-paused"),
         periods=HOURS_OF_A_DAY,
         period=ONE_HOUR,
     )
     board.alarm(
         f"{name}-topics-not-kept",
         metrics.of_job(TOPICS_NOT_KEPT),
-        Says(
+        AlarmText(
             f"An expression of {name} matches a topic that no table can be named after.",
             "JOB-topics-not-kept",
         ),
@@ -182,13 +184,13 @@ def of_patterns(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
 
 
 def _of_values(board: Board, table: Table) -> None:
-    """Commits with rows of values that somebody must hear of at once."""
+    """Commits with rows whose values somebody must know at once (`alert_on`)."""
     announce, column = table.announce, table.count_by
     for value in announce.alert_on if announce else ():
         board.mail_on(
             f"{table.name}-{value}",
             with_rows(board.deployment.name, table.name, value),
-            Says(
+            AlarmText(
                 f"<table> has rows with {column} {value}, since snapshot <id> of <at>.",
                 "TABLE-VALUE",
             ),
@@ -207,11 +209,11 @@ BAD_ENDS = ("FAILED", "TIMEOUT", "ERROR")
 
 
 def of_maintenance(board: Board, maintenance: MaintenanceStack, metrics: Mapping[str, JobMetrics]) -> None:
-    """Runs that do not start, that end badly, and what they could not do for a day."""
+    """Runs that do not start or that fail, and tasks that were not done for a day."""
     board.dropped(
         "maintenance-not-started",
         maintenance.group,
-        Says(
+        AlarmText(
             "A start of maintenance was dropped: a run was still going, or Glue refused.",
             "maintenance-not-started",
         ),
@@ -221,7 +223,9 @@ def of_maintenance(board: Board, maintenance: MaintenanceStack, metrics: Mapping
         board.alarm(
             f"{job.of}-maintenance-failed",
             metrics[job.of].of_job(MAINTENANCE_FAILED),
-            Says(f"For a day something could not be done to a table of {job.of}.", "JOB-maintenance-failed"),
+            AlarmText(
+                f"For a day something could not be done to a table of {job.of}.", "JOB-maintenance-failed"
+            ),
             period=EVERY,
             periods=A_DAY,
         )
@@ -232,7 +236,7 @@ def of_maintenance(board: Board, maintenance: MaintenanceStack, metrics: Mapping
             "detail-type": ["Glue Job State Change"],
             "detail": {"jobName": [job.name for job in maintenance.jobs], "state": list(BAD_ENDS)},
         },
-        Says("A run of <job> ended as <state>; the next one goes on.", "MAINTENANCE-ended"),
+        AlarmText("A run of <job> ended as <state>; the next one goes on.", "MAINTENANCE-ended"),
         about="A run of maintenance ended badly",
         paths={"job": "$.detail.jobName", "state": "$.detail.state"},
     )

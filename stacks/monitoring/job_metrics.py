@@ -1,8 +1,8 @@
-"""Metrics out of a job's log, by filters over its events (docs/events.md).
+"""Metrics of a job, made from its log by filters over its events (docs/events.md).
 
-A table's metrics have its name as their dimension. Under `namespace: cluster_id` nobody knows the database, and so the full name,
-before the job has run: there its topic stands for it, and tables of one topic share their metrics. The tables of patterns are
-not known before either: what alarms watch of them is of the whole job.
+The dimension of a table's metrics is its name. Under `namespace: cluster_id` the database is not known before the job has run,
+so the dimension is the topic, and tables of one topic share their metrics. Tables of patterns are not known either: their
+alarms use metrics of the whole job.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SOME_LOST = '{ $.event = "round.committed" && $.lost > 0 }'
 NOT_KEPT = '{ $.event = "topic.not_kept" }'
 NOT_MAINTAINED = '{ $.event = "maintenance.failed" }'
 NOT_ANNOUNCED = '{ $.event = "announcement.failed" }'
-# As text: the reasons are keys of an object, which a JSON filter can neither list nor add up. So it counts rounds, not records.
+# As text: the reasons are keys of an object, which a JSON filter cannot list or add. So it counts rounds, not records.
 REJECTS = '"\\"event\\": \\"round.committed\\"" "\\"rejects\\": {\\""'
 
 
@@ -78,13 +78,13 @@ OF_PATTERNS = (
     _Filter(PAUSED, STANDING, per_table=False),
     _Filter(TOPICS_NOT_KEPT, NOT_KEPT, per_table=False),
 )
-"""Further ones of a job that has patterns: of all its tables together."""
+"""Further metrics of a job with patterns: of all its tables together."""
 OF_MAINTENANCE = (_Filter(MAINTENANCE_FAILED, NOT_MAINTAINED, per_table=False),)
-"""Of the log of the job's maintenance."""
+"""From the log of the job's maintenance."""
 
 
 class JobMetrics(Construct):
-    """The filters of one job, and its metrics by name: per table, or for the job as a whole."""
+    """The filters of one job, and its metrics by name: per table or per job."""
 
     def __init__(self, scope: Construct, id: str, *, namespace: str, job: IngestJob) -> None:
         super().__init__(scope, id)
@@ -97,7 +97,7 @@ class JobMetrics(Construct):
         self._add(filters, job.log_group)
 
     def add_maintenance(self, job: MaintenanceJob) -> None:
-        """What the log of the job's maintenance says, too."""
+        """Add the metrics from the log of the job's maintenance."""
         self._add({each.metric.name: each for each in OF_MAINTENANCE}, job.log_group)
 
     def _add(self, filters: Mapping[str, _Filter], log_group: aws_logs.CfnLogGroup) -> None:
@@ -119,7 +119,7 @@ class JobMetrics(Construct):
                 filter_pattern=each.pattern,
                 metric_transformations=[properties],
             )
-            made.add_dependency(log_group)  # named by its text, which tells CloudFormation nothing
+            made.add_dependency(log_group)  # CloudFormation does not see that its name depends on it
 
     def of_table(self, metric: Metric, table: Table, statistic: str) -> aws_cloudwatch.Metric:
         name = str(self._job.table_name(table)) if self._dimension == "Table" else table.topic
@@ -136,12 +136,12 @@ class JobMetrics(Construct):
         )
 
     def search(self, metric: Metric, statistic: str) -> aws_cloudwatch.MathExpression:
-        """A metric of every table of the deployment that there is when somebody looks."""
+        """A metric of every table of the deployment, searched when the dashboard is opened."""
         found = f'{{{self._namespace},{self._dimension}}} MetricName="{metric.name}"'
         return aws_cloudwatch.MathExpression(
             expression=f"SEARCH('{found}', '{statistic}')", using_metrics={}, label=""
         )
 
     def _of_job(self, metric: Metric) -> str:
-        """A filter over text has no dimensions, so the job stands in the name."""
+        """A filter over text has no dimensions, so the metric's name contains the job."""
         return f"{metric.name}.{self._job.job}"

@@ -1,6 +1,6 @@
-"""Who hears of trouble: alarms and events to one topic, and one dashboard. Stateless.
+"""Alarms and events that go to one topic, and one dashboard. Stateless.
 
-The page says: are all alarms silent, how old are the records that become visible, how far behind is each table.
+The dashboard answers: are all alarms silent, how old are records when they become visible, how far behind is each table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stacks.publishing.publish import PublishStack
 
 
 class MonitoringStack(Stack):
-    """Alarms of jobs, tables, exports, what is published and keys, mailed to `alerts.emails`."""
+    """Alarms of jobs, tables, exports, published tables and keys, mailed to `alerts.emails`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class MonitoringStack(Stack):
 def _rotations(
     keys: KeysStack | None, exports: ExportsStack | None, publish: PublishStack | None
 ) -> dict[str, Rotation]:
-    """By what the keys open."""
+    """By the system that the keys open."""
     found = dict(keys.rotations) if keys else {}
     if exports:
         found["link"] = exports.links.rotation
@@ -81,7 +81,7 @@ HALF = 12
 
 
 class Dashboard(Construct):
-    """Alarms above, then a graph per question with a line per table; those of patterns are searched for by who looks."""
+    """Alarms, then a graph per question with a line per table. Tables of patterns are searched when the dashboard is opened."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Alarms of what leaves the lake: exports, tables that are published, and keys that should change by themselves."""
+"""Alarms of exports, published tables, and keys that rotate."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from calve.outputs.metrics.function_metrics import (
 )
 from calve.outputs.metrics.metric import BOUNCES, UNDELIVERED
 from stacks.base.rotation import Rotation
-from stacks.monitoring.board import QUARTER, Board, Says, measured
-from stacks.publishing.catalog_sync import CatalogSync
-from stacks.publishing.export_mails import failures
-from stacks.publishing.exports import ExportsStack
+from stacks.monitoring.board import QUARTER, AlarmText, Board, measured
+from stacks.publishing.exports import ExportsStack, failures
+from stacks.publishing.publish import CatalogSync
 from stacks.publishing.snowflake import SnowflakePublisher
 
 TWO_LOOKS = 2
 
 
 def of_catalog(board: Board, catalog: CatalogSync) -> None:
-    """An Iceberg REST catalog that does not become equal to Glue."""
+    """An Iceberg REST catalog that is not synchronized with Glue."""
     name = catalog.reconcile.function.function_name
     board.alarm(
         "catalog-failed",
         measured(CATALOG_FAILED, "Maximum", function=name),
-        Says(
+        AlarmText(
             "Tables of the Iceberg REST catalog differ from Glue: calve status says which.", "catalog-failed"
         ),
         periods=TWO_LOOKS,
@@ -35,12 +34,12 @@ def of_catalog(board: Board, catalog: CatalogSync) -> None:
     board.errors(
         "catalog-reconcile-errors",
         catalog.reconcile.function,
-        Says("The Iceberg REST catalog was not compared with Glue.", "catalog-reconcile-errors"),
+        AlarmText("The Iceberg REST catalog was not compared with Glue.", "catalog-reconcile-errors"),
     )
     board.put_aside(
         "catalog-messages-failed",
         catalog.feed.failed,
-        Says("Commits could not be followed in the Iceberg REST catalog.", "catalog-messages-failed"),
+        AlarmText("Commits could not be followed in the Iceberg REST catalog.", "catalog-messages-failed"),
     )
 
 
@@ -50,51 +49,51 @@ def of_snowflake(board: Board, snowflake: SnowflakePublisher) -> None:
     board.alarm(
         "snowflake-failed",
         measured(SNOWFLAKE_FAILED, **of),
-        Says("Tables in Snowflake stay behind the lake's: calve status says which.", "snowflake-failed"),
+        AlarmText("Tables in Snowflake stay behind the lake's: calve status says which.", "snowflake-failed"),
         periods=QUARTER,
     )
     board.alarm(
         "snowflake-lag",
         measured(SNOWFLAKE_LAG, "Maximum", **of),
-        Says("Commits are seen too late in Snowflake.", "snowflake-lag"),
+        AlarmText("Commits are seen too late in Snowflake.", "snowflake-lag"),
         above=board.deployment.alerts.published_late_s,
         periods=QUARTER,
     )
     board.alarm(
         "snowflake-stuck",
         measured(SNOWFLAKE_STUCK, **of),
-        Says("Snowflake keeps stopping to refresh tables by itself.", "snowflake-stuck"),
+        AlarmText("Snowflake keeps stopping to refresh tables by itself.", "snowflake-stuck"),
         periods=QUARTER,
     )
     board.errors(
         "snowflake-not-reconciled",
         snowflake.reconcile.function,
-        Says("Snowflake was not compared with the lake.", "snowflake-not-reconciled"),
+        AlarmText("Snowflake was not compared with the lake.", "snowflake-not-reconciled"),
     )
     board.put_aside(
         "snowflake-messages-failed",
         snowflake.feed.failed,
-        Says("Commits could not be followed in Snowflake.", "snowflake-messages-failed"),
+        AlarmText("Commits could not be followed in Snowflake.", "snowflake-messages-failed"),
     )
 
 
 def of_exports(board: Board, exports: ExportsStack) -> None:
-    """Files that are late or not there, mails that do not arrive, links that do not open."""
+    """Files that are late or missing, mails that fail, links that do not open."""
     board.errors(
         "export-errors",
         exports.writer.function,
-        Says("A run of the export function failed; it is tried twice more.", "export-errors"),
+        AlarmText("A run of the export function failed; it is tried twice more.", "export-errors"),
     )
     board.dropped(
         "export-not-started",
         exports.schedules.group,
-        Says("A schedule could not start its export.", "export-not-started"),
+        AlarmText("A schedule could not start its export.", "export-not-started"),
     )
     for export in board.deployment.exports:
         board.alarm(
             f"{export.name}-late",
             measured(EXPORT_INCOMPLETE, export=export.name, function=exports.writer.name),
-            Says(
+            AlarmText(
                 f"{export.name} was written before its window was complete: {export.source} lags.",
                 "EXPORT-late",
             ),
@@ -103,12 +102,12 @@ def of_exports(board: Board, exports: ExportsStack) -> None:
     board.alarm(
         "export-link-faults",
         measured(LINK_FAULTS, deployment=board.deployment.name),
-        Says("A link was refused since a system did not answer.", "export-link-faults"),
+        AlarmText("A link was refused since a system did not answer.", "export-link-faults"),
     )
     board.mail_on(
         "ExportFailed",
         failures(board.deployment.name),
-        Says("The export <name> has failed: <reason>.", "EXPORT-failed"),
+        AlarmText("The export <name> has failed: <reason>.", "EXPORT-failed"),
         about="An export was given up",
         paths={"name": "$.detail.export.name", "reason": "$.detail.reason"},
     )
@@ -118,26 +117,26 @@ def _of_mails(board: Board, exports: ExportsStack) -> None:
     board.errors(
         "export-mail-errors",
         exports.mails.function.function,
-        Says("A file was written, and a mail about it was not sent.", "export-mail-errors"),
+        AlarmText("A file was written, and a mail about it was not sent.", "export-mail-errors"),
     )
     for name, topic in exports.mails.topics.items():
         board.alarm(
             f"{name}-mail-undelivered",
             measured(UNDELIVERED, TopicName=topic.topic_name),
-            Says(f"A mail about {name} did not reach a recipient.", "EXPORT-mail-undelivered"),
+            AlarmText(f"A mail about {name} did not reach a recipient.", "EXPORT-mail-undelivered"),
         )
     if any(export.channel == "ses" for export in board.deployment.exports):
         board.alarm(
             "export-mail-bounced",
             measured(BOUNCES),
-            Says("A mail by SES came back.", "export-mail-bounced"),
+            AlarmText("A mail by SES came back.", "export-mail-bounced"),
         )
 
 
 def of_rotation(board: Board, keys: str, rotation: Rotation) -> None:
-    """keys: what they open."""
+    """keys: the system that they open."""
     board.errors(
         f"{keys}-keys-not-rotated",
         rotation.function.function,
-        Says(f"The keys of {keys} were not changed; the old ones stay valid.", "KEYS-keys-not-rotated"),
+        AlarmText(f"The keys of {keys} were not changed; the old ones stay valid.", "KEYS-keys-not-rotated"),
     )

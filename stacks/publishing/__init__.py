@@ -1,1 +1,1 @@
-"""What leaves the lake: Snowflake, Iceberg REST catalogs, exports and their mails."""
+"""Data that leaves the lake: Snowflake, Iceberg REST catalogs, exports and their mails."""

@@ -1,4 +1,4 @@
-"""Snowflake: what is made there, how it is kept current, and the key of the user that does it."""
+"""Snowflake: the objects in its account, their refresh, and the key of the service user."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from calve.config.publishing import Snowflake
 from calve.errors import ConfigError
 from calve.names import TableName
 from stacks.base.bundling import Runtime
-from stacks.base.commit_feed import CommitFeed
 from stacks.base.function import Function, invoke
-from stacks.base.roles import Statement, allow, explain, secret_arn
+from stacks.base.resources import CommitFeed
+from stacks.base.roles import Lake, Statement, allow, explain, secret_arn
 from stacks.base.rotation import Rotation
-from stacks.stateful.lake import LakeStack
 
 MAKING = Duration.minutes(10)
 FEED = Duration.minutes(2)
@@ -27,10 +26,10 @@ READ_KEY = "secretsmanager:GetSecretValue"
 
 
 class SnowflakePublisher(Construct):
-    """An account of Snowflake that reads the deployment's tables. `states`: how far each of them is.
+    """A Snowflake account that reads the deployment's tables. `states`: how far each table is.
 
     Attributes:
-        feed: brings commits to the function that follows them. reconcile: the one that looks at every table.
+        feed: brings commits to the function that follows them. reconcile: the function that checks every table.
         rotation: of the service user's key.
     """
 
@@ -42,7 +41,7 @@ class SnowflakePublisher(Construct):
         deployment: Deployment,
         config: Snowflake,
         tables: Sequence[TableName],
-        lake: LakeStack,
+        lake: Lake,
         states: aws_dynamodb.Table,
         runtime: Runtime,
     ) -> None:
@@ -59,7 +58,7 @@ class SnowflakePublisher(Construct):
             self,
             "Key",
             description=f"Key pair of {config.service_user} in Snowflake, for {deployment.name}",
-            # Only so that there is a first version: the deploy writes the first pair in its place.
+            # A placeholder for the first version: the deploy replaces it by the first key pair.
             generate_secret_string=secrets.CfnSecret.GenerateSecretStringProperty(exclude_punctuation=True),
         )
         self.key.apply_removal_policy(RemovalPolicy.DESTROY)
@@ -82,9 +81,7 @@ class SnowflakePublisher(Construct):
     def _environment(self) -> dict[str, str]:
         return {"SNOWFLAKE": self._config.to_json(), "KEY_SECRET": self.key.ref}
 
-    def _objects(
-        self, tables: Sequence[TableName], lake: LakeStack, states: aws_dynamodb.Table
-    ) -> CustomResource:
+    def _objects(self, tables: Sequence[TableName], lake: Lake, states: aws_dynamodb.Table) -> CustomResource:
         config = self._config
         roles = SnowflakeRoles(self, "Roles", config=config, lake=lake)
         read = [_secret(config.secret)]
@@ -113,7 +110,7 @@ class SnowflakePublisher(Construct):
             "Made",
             resource_type="Custom::CalveSnowflake",
             service_token=function.function.function_arn,
-            service_timeout=MAKING,  # the function's own limit: it answers, or it is dead
+            service_timeout=MAKING,  # the function's own timeout: later no answer can come
             properties={
                 "Deployment": self._deployment,
                 "Settings": config.to_json(),
@@ -133,7 +130,7 @@ class SnowflakePublisher(Construct):
     def _refresh(
         self,
         deployment: Deployment,
-        lake: LakeStack,
+        lake: Lake,
         states: aws_dynamodb.Table,
         objects: CustomResource,
     ) -> None:
@@ -165,18 +162,15 @@ class SnowflakePublisher(Construct):
             schedule=f"rate({int(EVERY.to_minutes())} minutes)",
         )
 
-    def _looking(self, lake: LakeStack, states: aws_dynamodb.Table) -> list[Statement]:
+    def _looking(self, lake: Lake, states: aws_dynamodb.Table) -> list[Statement]:
         statements = [
             allow([READ_KEY], [self.key.ref]),
             allow(["glue:GetTable"], lake.catalog_arns, because=TABLES),
             allow(["s3:GetObject"], [lake.objects(prefix) for prefix in lake.data_prefixes], because=TABLES),
-            lake.listing(),  # which tells a file that is not there from one that may not be read
+            lake.listing(),  # distinguishes a missing file from a forbidden one
             _writing(states),
         ]
-        if lake.key_arn:
-            through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
-            statements.append(allow(["kms:Decrypt"], [lake.key_arn], through_s3))
-        return statements
+        return statements + lake.key("kms:Decrypt", through_s3=True)
 
 
 def _writing(states: aws_dynamodb.Table) -> Statement:
@@ -200,19 +194,19 @@ TABLES = "all tables of the lake"
 
 
 def external_id() -> str:
-    """By which AWS tells the stack's Snowflake from other people's: not guessed, not secret, the same in every deploy."""
+    """How AWS recognizes the Snowflake account of this stack: not guessable, not secret, the same in every deploy."""
     return f"calve-{Fn.select(2, Fn.split('/', Aws.STACK_ID))}"
 
 
 class SnowflakeRoles(Construct):
-    """Both are made before Snowflake says who it is: until then they trust nobody, unless the configuration knows.
+    """Both roles are made before Snowflake reports its user. Until then they trust nobody, unless the configuration has the user.
 
     Attributes:
-        changed: the roles whose trust a function completes; none where the configuration knows.
-        catalog: None where the catalog is not Glue.
+        changed: the roles whose trust a function completes; none if the configuration has the user.
+        catalog: None if the catalog is not Glue.
     """
 
-    def __init__(self, scope: Construct, id: str, *, config: Snowflake, lake: LakeStack) -> None:
+    def __init__(self, scope: Construct, id: str, *, config: Snowflake, lake: Lake) -> None:
         super().__init__(scope, id)
         self._user = config.iam_user_arn
         self.volume = self._role("Volume", _reading(lake))
@@ -220,7 +214,7 @@ class SnowflakeRoles(Construct):
         self.changed = [each for each in (self.volume, self.catalog) if each and not self._user]
 
     def _role(self, id: str, statements: Sequence[Statement]) -> aws_iam.CfnRole:
-        # As long as Snowflake's user is not known: this very account, by an id that nobody shows.
+        # While Snowflake's user is unknown: this account, by an id that is never shown.
         principal = {"AWS": self._user or f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:root"}
         shown = external_id() if self._user else f"nobody-{external_id()}"
         role = aws_iam.CfnRole(
@@ -249,7 +243,7 @@ class SnowflakeRoles(Construct):
         return role
 
 
-def _reading(lake: LakeStack) -> list[Statement]:
+def _reading(lake: Lake) -> list[Statement]:
     statements = [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
         lake.listing(),
@@ -259,13 +253,10 @@ def _reading(lake: LakeStack) -> list[Statement]:
             because=TABLES,
         ),
     ]
-    if lake.key_arn:
-        through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
-        statements.append(allow(["kms:Decrypt"], [lake.key_arn], through_s3))
-    return statements
+    return statements + lake.key("kms:Decrypt", through_s3=True)
 
 
-def _looking_up(lake: LakeStack) -> Statement:
+def _looking_up(lake: Lake) -> Statement:
     return allow(
         ["glue:GetCatalog", "glue:GetDatabase", "glue:GetDatabases", "glue:GetTable", "glue:GetTables"],
         lake.catalog_arns,

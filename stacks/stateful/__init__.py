@@ -1,1 +1,1 @@
-"""What outlives a deployment: the lake, the Kafka cluster, and the rights of people to both."""
+"""What outlives a deployment: the lake and the Kafka cluster, and the rights of people to both."""

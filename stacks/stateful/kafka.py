@@ -1,4 +1,4 @@
-"""The cluster and the network of the jobs, as far as the deployment makes or needs them. Stateful."""
+"""The Kafka cluster and the network of the jobs, if the deployment makes or needs them. Stateful."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from constructs import Construct
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment, Network
 from stacks.base.bundling import Runtime
-from stacks.base.function import Function
+from stacks.base.function import Brokers, Function
 from stacks.base.roles import acknowledge, allow
-from stacks.jobs.ingest_role import Brokers
 
 ENDPOINTS = {
     "Events": aws_ec2.InterfaceVpcEndpointAwsService.EVENTBRIDGE,
@@ -28,11 +27,11 @@ ENDPOINTS = {
     "Metrics": aws_ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
     "Secrets": aws_ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
 }
-"""What a job calls, besides S3; each costs by the hour in every zone."""
+"""The services that a job calls, besides S3. AWS bills each endpoint per hour and zone."""
 
 
 class JobNetwork(Construct):
-    """Subnets and security groups of the jobs; the first of each zone list is where Glue puts its workers."""
+    """Subnets and security groups of the jobs. Glue puts its workers into the first zone."""
 
     def __init__(self, scope: Construct, id: str, *, network: Network | None) -> None:
         super().__init__(scope, id)
@@ -47,7 +46,7 @@ class JobNetwork(Construct):
             "Vpc",
             max_azs=2,
             nat_gateways=0,
-            restrict_default_security_group=False,  # it would need a function of the CDK's own; nothing stands in that group
+            restrict_default_security_group=False,  # it would need a function of the CDK; nothing uses that group
             subnet_configuration=[
                 aws_ec2.SubnetConfiguration(name="jobs", subnet_type=aws_ec2.SubnetType.PRIVATE_ISOLATED)
             ],
@@ -74,7 +73,7 @@ class JobNetwork(Construct):
         self.security_groups = network.security_groups or (self._group(vpc).security_group_id,)
 
     def _group(self, vpc: aws_ec2.IVpc) -> aws_ec2.SecurityGroup:
-        """A group whose members reach each other on every port, as Glue demands of its workers."""
+        """A group whose members reach each other on every port, as Glue requires of its workers."""
         group = aws_ec2.SecurityGroup(
             self, "Group", vpc=vpc, description="Jobs, brokers and endpoints", allow_all_outbound=False
         )
@@ -85,10 +84,10 @@ class JobNetwork(Construct):
 
 
 class KafkaStack(Stack):
-    """An MSK Serverless cluster if the deployment asks for one, and the connection that puts jobs beside the brokers.
+    """An MSK Serverless cluster if configured, and the connection that puts jobs into its network.
 
-    A made cluster holds topics that are nowhere else: unless `delete_data` was deployed, a destroy keeps it, and the network
-    that it and its clients stand in. CloudFormation cannot adopt it: whoever deploys again names both.
+    A made cluster holds topics that exist nowhere else. Unless `delete_data` was deployed, a destroy keeps it and its network.
+    CloudFormation cannot adopt it: to deploy again, name both in calve.yaml.
     """
 
     def __init__(

@@ -1,4 +1,8 @@
-"""The lake's bucket, key and database, made or adopted by `lambdas/lake_adoption`; kept when the stack is destroyed."""
+"""The lake's bucket, key and database: `lambdas/lake_adoption` makes or adopts them, and a destroy keeps them.
+
+Deleting the data needs two keys. `cdk deploy -c delete_data=yes-delete-NAME` adds `LakeRemoval`; an ordinary deploy removes it
+again; neither touches data. `cdk destroy` is the second key: only then `LakeRemoval` deletes the lake.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,12 @@ from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from calve.config.export import EXPORTS
+from calve.config.publishing import EXPORTS
+from calve.errors import ConfigError
 from calve.names import OWNER_TAG
 from stacks.base.bundling import Runtime
 from stacks.base.function import Function
-from stacks.base.roles import Statement, allow, arn, bucket_arn
+from stacks.base.roles import Statement, allow, arn, bucket_arn, catalog_arns
 
 STAGING_DAYS = 7
 SIGNATURE_AGE_MS = 300_000
@@ -27,13 +32,13 @@ KEY_ADMINISTRATION = (
 
 
 def own_key_alias(deployment: Deployment) -> str:
-    """The alias of the deployment's own key; empty where the bucket is imported, or its key."""
+    """The alias of the deployment's own key; empty if the bucket or the key is imported."""
     lake = deployment.lake
     return f"alias/{deployment.name}-lake" if lake.bucket is None and lake.kms_key is None else ""
 
 
 class LakeStorage(Construct):
-    """What CloudFormation could make but not adopt: a kept bucket would make the next deploy fail."""
+    """Not plain CloudFormation resources: these cannot be adopted, so a kept bucket would make the next deploy fail."""
 
     def __init__(
         self,
@@ -93,7 +98,7 @@ class LakeStorage(Construct):
 
 
 def bucket_policy(bucket: str) -> dict[str, object]:
-    """Nobody comes without TLS, and no signature lives longer than it takes to follow a redirect."""
+    """Require TLS. A signature expires soon after a redirect can use it."""
     everything = [bucket_arn(bucket), f"{bucket_arn(bucket)}/*"]
     return {
         "Version": "2012-10-17",
@@ -119,7 +124,7 @@ def bucket_policy(bucket: str) -> dict[str, object]:
 
 
 def key_policy(name: str) -> dict[str, object]:
-    """The account's own roles may use the key as their policies say; CloudWatch Logs for the jobs' log groups."""
+    """The account's roles may use the key by their policies; CloudWatch Logs for the jobs' log groups."""
     return {
         "Version": "2012-10-17",
         "Statement": [
@@ -147,7 +152,7 @@ def key_policy(name: str) -> dict[str, object]:
 
 
 def _expiring(deployment: Deployment, staging: str | None) -> dict[str, int]:
-    """Days after which what lies below a prefix is deleted."""
+    """Days until objects are deleted, by prefix."""
     within = deployment.lake.prefix
     exports = f"{within.strip('/')}/{EXPORTS}" if within else EXPORTS
     files = {f"{exports}{export.name}/": export.keep_days for export in deployment.exports}
@@ -198,3 +203,102 @@ def _statements(name: str, made: dict[str, str]) -> list[Statement]:
             ),
         ]
     return statements
+
+
+def delete_data_requested(context: str | None, name: str) -> bool:
+    """Whether the context value `delete_data` is given for this deployment.
+
+    Raises:
+        ConfigError: it names another deployment.
+    """
+    if context is None:
+        return False
+    if context != f"yes-delete-{name}":
+        raise ConfigError(
+            f'delete_data "{context}" does not name this deployment',
+            fix=f"to make everything of {name} removable: -c delete_data=yes-delete-{name}",
+        )
+    return True
+
+
+class LakeRemoval(Construct):
+    """Deletes bucket, tables, database and key when the stack is destroyed. Imported resources stay."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        deployment: Deployment,
+        runtime: Runtime,
+        bucket: str,
+        warehouse: str,
+    ) -> None:
+        super().__init__(scope, id)
+        lake = deployment.lake
+        per_cluster = lake.namespace == "cluster_id"
+        databases = "*" if per_cluster else lake.database
+        statements = [
+            allow(["cloudformation:DescribeStacks"], [Aws.STACK_ID]),
+            allow(
+                [
+                    *("glue:GetTables", "glue:BatchDeleteTable", "glue:DeleteTable", "glue:DeleteDatabase"),
+                    *("glue:GetDatabase", "glue:GetDatabases"),
+                ],
+                # Glue also checks the functions of a database when it deletes one.
+                [*catalog_arns(databases), arn("glue", f"userDefinedFunction/{databases}/*")],
+                because="tables are made by the job, and so are databases where there is one per cluster",
+            ),
+        ]
+        if lake.bucket is None:
+            statements.append(
+                allow(
+                    [
+                        *("s3:ListBucketVersions", "s3:ListBucketMultipartUploads", "s3:DeleteBucket"),
+                        *("s3:DeleteObject", "s3:DeleteObjectVersion", "s3:AbortMultipartUpload"),
+                    ],
+                    [bucket_arn(bucket), f"{bucket_arn(bucket)}/*"],
+                    because="all of the bucket goes",
+                )
+            )
+        key_alias = own_key_alias(deployment)
+        if key_alias:
+            statements += [
+                allow(
+                    ["kms:DescribeKey", "kms:ScheduleKeyDeletion"],
+                    [arn("kms", "key/*")],
+                    {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": deployment.name}},
+                    because=OWN_KEYS,
+                ),
+                allow(
+                    ["kms:DeleteAlias"],
+                    [arn("kms", "key/*"), arn("kms", key_alias)],
+                    because="one alias, of one key",
+                ),
+            ]
+        function = Function(
+            self,
+            "Function",
+            code="lake_removal",
+            runtime=runtime,
+            deployment=deployment.name,
+            timeout=Duration.minutes(15),
+            statements=statements,
+        )
+        resource = CustomResource(
+            self,
+            "Resource",
+            resource_type="Custom::CalveLakeRemoval",
+            service_token=function.function.function_arn,
+            service_timeout=Duration.minutes(30),
+            properties={
+                "Deployment": deployment.name,
+                "Bucket": bucket if lake.bucket is None else "",
+                "Database": "" if lake.import_database else lake.database,
+                "ImportedDatabase": lake.database if lake.import_database else "",
+                "KeyAlias": key_alias,
+                "Warehouse": warehouse,
+                "ClusterDatabases": "true" if per_cluster else "false",
+            },
+        )
+        resource.node.add_dependency(function)

@@ -1,31 +1,24 @@
-"""What people who run a deployment are given: two policies for their roles, neither of which lets them see a row.
+"""Two policies for the people who run a deployment. Neither shows a row.
 
-By the first one questions are answered: which state, how late, which files, what the logs say. By the second one a running job is
-asked for something, in a property of the table, and its runs are started and stopped. Who must look into rows or dead letters
-as well takes the policy of `stacks/stateful/lake.py` beside it.
+`read` answers questions: states, freshness, files, logs. `act` sends requests to a running job, in a property of the table, and
+starts and stops runs. To see rows or dead letters, add the readers' policy of `stacks/stateful/lake.py`.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from aws_cdk import Aws, aws_iam
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from stacks.base.job_schedule import start_arn
-from stacks.base.roles import Statement, allow, arn, deny, explain
-
-if TYPE_CHECKING:
-    from stacks.stateful.lake import LakeStack
+from stacks.base.roles import Lake, Statement, allow, arn, deny, explain, start_arn
 
 PARTS = ("lake", "kafka", "ingest", "keys", "exports", "publish", "maintenance", "monitoring")
 
 
 class Operators(Construct):
-    """Policies to look (`read`) and to act (`act`); the latter is of use only with the former."""
+    """Policies to look (`read`) and to act (`act`). `act` needs `read` too."""
 
-    def __init__(self, scope: Construct, id: str, *, deployment: Deployment, lake: LakeStack) -> None:
+    def __init__(self, scope: Construct, id: str, *, deployment: Deployment, lake: Lake) -> None:
         super().__init__(scope, id)
         name = deployment.name
         jobs = [
@@ -33,7 +26,7 @@ class Operators(Construct):
             for job in deployment.jobs
             for beside in ("", "-maintenance")
         ]
-        # A run may be started with another script: nobody is to start one but our function, which passes no arguments.
+        # StartJobRun accepts another script, so only our function may start a run: it passes no arguments.
         as_deployed = deny(["glue:StartJobRun"], [arn("glue", f"job/{name}-*")])
         looking = [*_tables(lake), *_stacks(name), *_runs(name, jobs), _secrets(name), as_deployed]
         acting = [
@@ -46,7 +39,7 @@ class Operators(Construct):
             allow(["glue:BatchStopJobRun"], jobs),
             allow(["lambda:InvokeFunction"], [start_arn(name)]),
             as_deployed,
-            *_through_s3(lake, "kms:GenerateDataKey"),
+            *lake.key("kms:GenerateDataKey", through_s3=True),
         ]
         self.read = self._policy(
             "Read", f"{name}-operators-read", f"Sees how {name} fares, but no row", looking
@@ -66,8 +59,8 @@ class Operators(Construct):
         return policy
 
 
-def _tables(lake: LakeStack) -> list[Statement]:
-    """The catalog, what jobs say of their tables, and the metadata: schemas, snapshots, ledgers, sizes of files."""
+def _tables(lake: Lake) -> list[Statement]:
+    """The catalog, the jobs' reports, and metadata: schemas, snapshots, ledgers, file sizes."""
     return [
         allow(
             ["glue:GetDatabase", "glue:GetTable", "glue:GetTables"],
@@ -79,24 +72,12 @@ def _tables(lake: LakeStack) -> list[Statement]:
             [*lake.metadata(), lake.status("*")],
             because="the metadata of all tables of the lake, and what each job says of its tables; no record in it",
         ),
-        *_through_s3(lake, "kms:Decrypt"),
-    ]
-
-
-def _through_s3(lake: LakeStack, action: str) -> list[Statement]:
-    if lake.key_arn is None:
-        return []
-    return [
-        allow(
-            [action],
-            [lake.key_arn],
-            {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}},
-        )
+        *lake.key("kms:Decrypt", through_s3=True),
     ]
 
 
 def _stacks(name: str) -> list[Statement]:
-    """What is deployed, and how far the tables are where they are published to."""
+    """The deployed stacks, and how far each published table is."""
     return [
         allow(
             ["cloudformation:DescribeStacks", "cloudformation:ListStackResources"],
@@ -143,7 +124,7 @@ def _runs(name: str, jobs: list[str]) -> list[Statement]:
 
 
 def _secrets(name: str) -> Statement:
-    """How old the secrets of the stacks are; never what they are."""
+    """The age of the stacks' secrets, not their values."""
     return allow(
         ["secretsmanager:DescribeSecret", "secretsmanager:ListSecretVersionIds"],
         [arn("secretsmanager", "secret:*")],

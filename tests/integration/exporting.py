@@ -26,7 +26,7 @@ from cli.main import app as calve
 from cli.progress import Progress
 from cli.run.run_job import run as run_job
 from cli.run.stack import app
-from lambdas import wording
+from lambdas import formatting
 from tests.integration.engine import until
 from tests.integration.producing import unique
 from tests.integration.trades import Trades
@@ -245,4 +245,6 @@ def canary_day() -> date:
 
 def said(first: date, count: int) -> str:
     """These days as a subject says them."""
-    return wording.ascii_only(wording.window(midnight(first), midnight(first + timedelta(days=count)), "UTC"))
+    return formatting.ascii_only(
+        formatting.window(midnight(first), midnight(first + timedelta(days=count)), "UTC")
+    )

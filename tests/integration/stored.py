@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from calve.config.export import Export
 from calve.config.job import Lake
+from calve.config.publishing import Export
 from cli.embedded import aws
 from cli.lake import open_catalog
 from lambdas.csv_export.delivery import Lake as ExportLake

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Announce, Budget, Table
+from calve.config.job import Budget, Table
+from calve.config.publishing import Announce
 from calve.names import TableName
 from calve.outputs.announcement import (
     COMMITTED,

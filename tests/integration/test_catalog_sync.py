@@ -21,11 +21,10 @@ from calve.config.publishing import IcebergRest
 from calve.names import TableName
 from cli.embedded import aws
 from cli.embedded.stack import Stack
-from lambdas.catalog_sync.environment import open_sync
-from lambdas.catalog_sync.many import Published as Wanted
-from lambdas.catalog_sync.many import Report, reconcile, withdraw
-from lambdas.catalog_sync.server import Server
-from lambdas.catalog_sync.sync import LEASE_MS, Sync, now_ms
+from lambdas.catalog_sync.catalog import Server
+from lambdas.catalog_sync.deployment import open_sync
+from lambdas.catalog_sync.sync import LEASE_MS, Report, Sync, now_ms, reconcile, withdraw
+from lambdas.catalog_sync.sync import Published as Wanted
 from lambdas.publish_states import State, Target
 from tests.integration.gate import Answer, Request
 from tests.integration.rest_catalogs import (

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Auth, Emit, Kafka, Start
+from calve.config.job import Auth, Kafka, Start
+from calve.config.publishing import Emit
 from calve.errors import Fatal, Retryable
 from cli import kafka as librdkafka
 from cli.embedded.kafka import write_certificates

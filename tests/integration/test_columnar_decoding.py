@@ -22,8 +22,7 @@ from calve.decoding.decode_plan import DecodePlan, decoding, first_columns
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA, Json, field, struct
-from calve.schema.registered import Schema
-from calve.schema.wire import BARE, CONFLUENT, GLUE
+from calve.schema.wire import BARE, CONFLUENT, GLUE, Schema
 from calve.schema.writers import PlainWriter
 from glue_jobs.columns.arrow import arrow_type
 from glue_jobs.columns.helpers import OTHER, REFUSED, REJECT

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Announce, Transform
+from calve.config.job import Transform
+from calve.config.publishing import Announce
 from calve.errors import Retryable
 from glue_jobs.engines.columnar import engine as columnar
 from glue_jobs.engines.columnar.tasks import TaskResult, run_in_worker

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Aggregate, Announce, Deduplicate, Measure, Upsert
+from calve.config.job import Aggregate, Deduplicate, Measure, Upsert
+from calve.config.publishing import Announce
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.engine import TRADE, Engine
 

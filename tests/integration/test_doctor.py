@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from calve.config.job import Emit, Kafka, Registry, Table
+from calve.config.job import Kafka, Registry, Table
+from calve.config.publishing import Emit
 from cli.embedded.stack import Stack
 from lambdas.doctor.brokers import kafka
 from lambdas.doctor.checks import registry

@@ -14,7 +14,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from calve.config.job import Aggregate, Deduplicate, Emit, Measure, Table
+from calve.config.job import Aggregate, Deduplicate, Measure, Table
+from calve.config.publishing import Emit
 from calve.config.steps import Flatten
 from calve.errors import Retryable
 from calve.requests.redrive import Request

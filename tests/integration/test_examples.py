@@ -19,7 +19,8 @@ from pyspark.sql import Row
 from calve.config.job import Job, Kafka, Registry
 from calve.config.spark_conf import CATALOG
 from calve.names import TableName
-from calve.settings import StackDefaults, load
+from calve.settings import load
+from calve.settings.resolving import StackDefaults
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.topic import Sources

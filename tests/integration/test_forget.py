@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calve.config.job import Deduplicate, Emit, Upsert
+from calve.config.job import Deduplicate, Upsert
+from calve.config.publishing import Emit
 from calve.config.steps import Flatten
 from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN
 from cli.main import app

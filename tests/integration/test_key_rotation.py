@@ -15,7 +15,8 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
 
 from calve import secrets
-from calve.config.job import Emit, Table
+from calve.config.job import Table
+from calve.config.publishing import Emit
 from calve.errors import Retryable
 from calve.names import TableName
 from glue_jobs.ingest import run
@@ -188,7 +189,7 @@ def test_a_job_that_is_refused_the_old_user_looks_for_the_new_one_at_once(
 def test_a_user_that_cannot_do_what_the_one_in_use_can_does_not_come_into_use(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lambdas.kafka_broker.Broker.copy_rights", lambda *_: None)
+    monkeypatch.setattr("lambdas.kafka_client.Broker.copy_rights", lambda *_: None)
     monkeypatch.setattr("lambdas.kafka_keys.scram.ATTEMPTS", 2)
     with pytest.raises(Retryable, match="does not see"):
         scene.rotate()

@@ -26,8 +26,7 @@ from calve.requests.redrive import Request, Result
 from calve.schema.columns import REASONS
 from calve.table.summary import REDRIVE
 from cli.spark import JAVA_OPTIONS, spark_environment
-from lambdas.export_notify.mail import new_file
-from lambdas.export_notify.notice import Manifest
+from lambdas.export_notify.mail import Manifest, new_file
 from lambdas.links import Link
 from tests.integration.engine import Engine
 from tests.integration.planted import Planted, Search

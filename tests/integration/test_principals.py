@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from calve.config.job import Emit, Job, Table
+from calve.config.job import Job, Table
+from calve.config.publishing import Emit
 from glue_jobs.ingest import run
 from tests.integration.engine import DATABASE, Engine, everything
 from tests.integration.principals import READING, WRITING, User, scram

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from calve.config.job import Announce, Budget, Entry, Job, Kafka, Table
+from calve.config.job import Budget, Entry, Job, Kafka, Table
 from calve.config.maintenance import Maintenance, RowRetention
+from calve.config.publishing import Announce
 from calve.outputs.announcement import COMMITTED, pattern
 from calve.requests.requests import Pause
 from calve.table.summary import PAUSED

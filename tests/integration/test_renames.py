@@ -8,7 +8,7 @@ from typing import Any
 
 from calve.config.job import Table, Transform
 from calve.schema.evolution import Rule
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from cli.embedded.aws import client
 from cli.project.plan.plan_without_table import lines, proposed
 from tests.integration.avro_records import Avro, Row, entries, logical, nullable, read, record, spark_rows

@@ -15,7 +15,8 @@ from calve.config.steps import Flatten, Route, Step
 from calve.errors import Suspended
 from calve.names import TableName
 from calve.requests.redrive import Request, Result
-from calve.settings import StackDefaults, load
+from calve.settings import load
+from calve.settings.resolving import StackDefaults
 from calve.table.position import Ledger
 from calve.table.summary import REDRIVE
 from tests.integration.engine import DATABASE, Engine

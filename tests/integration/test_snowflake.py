@@ -24,7 +24,7 @@ from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.run.stack import app
 from lambdas.publish_states import PublishStates, State, Target
-from lambdas.snowflake.key_pair import KeyPair
+from lambdas.snowflake.sql_api import KeyPair
 from tests.integration.engine import until
 from tests.standins.snowflake.account import Account
 from tests.standins.snowflake.reach import Reach

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Emit, Transform, Upsert
+from calve.config.job import Transform, Upsert
 from calve.config.maintenance import Maintenance
+from calve.config.publishing import Emit
 from calve.config.steps import Flatten
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.table.summary import POSITION_TAG, SETTINGS

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
 
-from calve.config.export import Export
 from calve.config.job import Job
 from calve.config.masking_keys import read_keys
-from calve.config.publishing import IcebergRest, Snowflake
+from calve.config.publishing import Export, IcebergRest, Snowflake
 from calve.outputs import emitting
 from calve.requests import backfill, forget, redrive, requests, rollback
 from calve.requests.requests import Pause
@@ -32,10 +31,9 @@ from calve.table.summary import (
     decode,
 )
 from cli.verify.steps.mask import Tokens
-from lambdas.commit_batch import CommitBatch
-from lambdas.csv_export.manifest import same_definition
+from lambdas.csv_export.delivery import same_definition
 from lambdas.links import Link
-from lambdas.publish_states import PublishStates, Target
+from lambdas.publish_states import CommitBatch, PublishStates, Target
 from lambdas.tokens import Keys, verify
 
 

@@ -13,9 +13,16 @@ from calve.config.deployment import (
     Network,
     Workers,
 )
-from calve.config.export import Export
-from calve.config.job import Announce, Entry, GlueRegistry, Job, Kafka, Lake, Registry, Table
-from calve.config.publishing import CatalogBootstrap, IcebergRest, Publish, Snowflake, Warehouse
+from calve.config.job import Entry, GlueRegistry, Job, Kafka, Lake, Registry, Table
+from calve.config.publishing import (
+    Announce,
+    CatalogBootstrap,
+    Export,
+    IcebergRest,
+    Publish,
+    Snowflake,
+    Warehouse,
+)
 from calve.names import TableName
 
 UNKNOWN = "s3://made-by-the-stack"

@@ -11,7 +11,7 @@ from jsii._runtime import kernel
 from calve.errors import ConfigError
 from cli.embedded.runtimes import node, search_path
 from stacks.base.bundling import ROOT
-from stacks.stateful.lake import is_asked_for
+from stacks.stateful.lake_storage import delete_data_requested
 
 BAD = """\
 name: trading
@@ -72,11 +72,11 @@ def test_what_is_left_to_the_embedded_stack_can_be_looked_at_and_not_deployed(ru
 
 
 def test_the_first_key_names_its_deployment():
-    assert is_asked_for("yes-delete-trading", "trading")
-    assert not is_asked_for(None, "trading")
+    assert delete_data_requested("yes-delete-trading", "trading")
+    assert not delete_data_requested(None, "trading")
     for wrong in ("yes", "true", "yes-delete-other"):
         with pytest.raises(ConfigError, match="does not name"):
-            is_asked_for(wrong, "trading")
+            delete_data_requested(wrong, "trading")
 
 
 def test_secrets_of_the_stacks_are_told_apart_by_their_ids(synthesized):

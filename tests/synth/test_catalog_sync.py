@@ -3,8 +3,7 @@
 import json
 
 from calve.config.publishing import IcebergRest
-from lambdas.catalog_sync.many import Published
-from lambdas.catalog_sync.sync import LEASE_MS, WRITE_MS
+from lambdas.catalog_sync.sync import LEASE_MS, WRITE_MS, Published
 from tests.synth.conftest import text
 from tests.synth.deployments import CATALOG
 from tests.synth.test_lake import statements

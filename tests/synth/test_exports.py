@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.errors import ConfigError
 from calve.settings import load_deployment
-from stacks.publishing.export_mails import ROTATION_DAYS
+from stacks.publishing.exports import ROTATION_DAYS
 from tests.synth.conftest import text
 from tests.synth.deployments import WEEKLY
 

@@ -7,9 +7,9 @@ from aws_cdk import App
 
 from calve.config.deployment import Alerts, Deployment, JobDeployment, LakeDeployment, Workers
 from stacks.base.bundling import Runtime
+from stacks.base.function import Brokers
 from stacks.jobs import job_code
 from stacks.jobs.ingest import IngestStack
-from stacks.jobs.ingest_role import Brokers
 from stacks.stateful.lake import LakeStack
 from tests.synth.deployments import MADE, job
 
@@ -31,7 +31,7 @@ def generation(deployment=BASE, brokers=BROKERS):
     app = App(context={"aws:cdk:bundling-stacks": []})
     lake = LakeStack(app, "trading-lake", deployment=deployment, runtime=Runtime(), delete_data=False)
     ingest = IngestStack(
-        app, "trading-ingest", deployment=deployment, lake=lake, runtime=Runtime(), brokers=brokers
+        app, "trading-ingest", deployment=deployment, lake=lake.lake, runtime=Runtime(), brokers=brokers
     )
     return ingest.jobs[0].generation
 

@@ -11,7 +11,7 @@ from calve.config.spark_conf import java_options
 from calve.errors import ConfigError
 from calve.outputs.announcement import OF_TABLES
 from glue_jobs import ingest, maintain
-from lambdas.job_control.environment import WatchdogEnvironment
+from lambdas.job_control.jobs import WatchdogEnvironment
 from stacks.base.bundling import ROOT, Runtime
 from stacks.jobs.ingest_role import CODE, secret_statements
 from stacks.jobs.job_code import COLUMNAR, JobCode, JobSettings

@@ -1,18 +1,19 @@
 """Protobuf messages as table columns.
 
-Sources: the Protobuf specification, Iceberg's type list, and the mapping that Confluent's public converters apply, but for what
-they lose: unsigned 64-bit numbers are decimals. A field that is always there has the value that its writer means: proto3's
-default where nothing was written. `docs/types.md` has the table.
+Sources: the Protobuf specification, Iceberg's types, and Confluent's public converters. Unlike these, unsigned 64-bit numbers are
+decimals. A field without presence has proto3's default where nothing was written. `docs/types.md` has the table. A field number
+that is used again under another name is the same column.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
 from calve.names import SYSTEM_COLUMN
-from calve.schema.columns import Json, field, list_of, map_of, struct
-from calve.schema.evolution import Rule, SchemaProblem, column_name, join
-from calve.schema.protobuf.known import DATE, DECIMAL, MEMBERS, TIMESTAMP, WRAPPERS
-from calve.schema.protobuf.model import Field, Message
-from calve.schema.tags import with_tags
+from calve.schema.columns import Json, field, join, list_of, map_of, struct, with_tags
+from calve.schema.evolution import Rule, SchemaProblem, column_name
+from calve.schema.protobuf.model import DATE, DECIMAL, MEMBERS, TIMESTAMP, WRAPPERS, Field, Message
 
 SCALAR_COLUMNS = {
     "int32": "int", "sint32": "int", "sfixed32": "int", "uint32": "long", "fixed32": "long", "int64": "long",
@@ -26,8 +27,7 @@ MAX_FIELDS = 10_000
 def columns_of(message: Message) -> Json:
     """The table columns of a message, as an Iceberg struct in JSON form without field ids.
 
-    Each has the `number` of its field, by which `calve.schema.protobuf.numbers` finds renamed ones; a oneof has its name and no
-    number.
+    Each has the `number` of its field, by which renamed ones are found; a oneof has its name and no number.
 
     Raises:
         SchemaProblem: a part of it has no column type.
@@ -42,7 +42,7 @@ def columns_of(message: Message) -> Json:
 
 
 def own_column(each: Field, path: str) -> Json:
-    """The type of the column that a field of a message (at `path`) makes.
+    """The column type of a field of a message (at `path`).
 
     Raises:
         SchemaProblem: it has none.
@@ -51,7 +51,7 @@ def own_column(each: Field, path: str) -> Json:
 
 
 def value_kind(message: Message | None) -> str | None:
-    """The name of a message that is one value and no struct; None where it is a struct, or no message."""
+    """The name of a message that is one value, not a struct; None for structs and other types."""
     if message is None or message.name not in MEMBERS:
         return None
     members = [(each.number, each.kind) for each in message.fields]
@@ -59,10 +59,10 @@ def value_kind(message: Message | None) -> str | None:
 
 
 def value_column(each: Field, path: str) -> str | None:
-    """The type of the column of one value, whatever it is repeated in; None where it is a struct.
+    """The column type of one value, even if it is repeated; None for a struct.
 
     Raises:
-        SchemaProblem: no decimal has the digits that the field's own options say.
+        SchemaProblem: the digits in the field's options are invalid for a decimal.
     """
     match value_kind(each.message):
         case None:
@@ -161,3 +161,83 @@ def _integer(text: str | None, absent: int) -> int | None:
         return absent if text is None else int(text)
     except ValueError:
         return None
+
+
+def with_former_names(versions: Sequence[Json | SchemaProblem]) -> list[Json | SchemaProblem]:
+    """The versions (columns, oldest first), each field with the earlier names of its number as `aliases`.
+
+    Columns without numbers (other formats) are unchanged. It is a problem (`RENAME_AMBIGUOUS`) if a number takes the name of
+    another number: its bytes and its name then mean different columns.
+    """
+    top = _Known()
+    found: list[Json | SchemaProblem] = []
+    for version in versions:
+        if isinstance(version, SchemaProblem) or not any(map(_keys, version["fields"])):
+            found.append(version)
+            continue
+        try:
+            found.append(top.named(version, ""))
+        except SchemaProblem as problem:
+            found.append(problem)
+        else:
+            top.learn(version)
+    return found
+
+
+@dataclasses.dataclass(slots=True)
+class _Known:
+    """The fields of a message in the versions so far: names by number, newest last, and their inner fields."""
+
+    names: dict[int, list[str]] = dataclasses.field(default_factory=dict)
+    inside: dict[int, _Known] = dataclasses.field(default_factory=dict)
+
+    def named(self, struct: Json, path: str) -> Json:
+        fields = []
+        for each in struct["fields"]:
+            here, keys = join(path, each["name"]), _keys(each)
+            former = list(dict.fromkeys(name for key in keys for name in self.names.get(key, ())))
+            others = {name for key, names in self.names.items() if key not in keys for name in names}
+            if former and each["name"] not in former and each["name"] in others:
+                raise SchemaProblem(here, "the name belonged to another field number", Rule.RENAME_AMBIGUOUS)
+            aliases = [name for name in former if name != each["name"]]
+            inner = next((self.inside[key] for key in keys if key in self.inside), _Known())
+            made = each | {"type": inner.typed(each["type"], here)}
+            fields.append(made | ({"aliases": aliases} if aliases else {}))
+        return struct | {"fields": fields}
+
+    def typed(self, kind: Json, path: str) -> Json:
+        if not isinstance(kind, dict):
+            return kind
+        match kind["type"]:
+            case "struct":
+                return self.named(kind, path)
+            case "list":
+                return kind | {"element": self.typed(kind["element"], f"{path}[]")}
+            case _:
+                return kind | {"value": self.typed(kind["value"], f"{path}{{}}")}
+
+    def learn(self, struct: Json) -> None:
+        for each in struct["fields"]:
+            inner = _inner(each["type"])
+            for key in _keys(each):
+                for other in self.names.values():
+                    if each["name"] in other:
+                        other.remove(each["name"])
+                self.names.setdefault(key, []).append(each["name"])
+                if inner is not None:
+                    self.inside.setdefault(key, _Known()).learn(inner)
+
+
+def _keys(each: Json) -> list[int]:
+    """How a column is identified: by its number or, for a oneof, by those of its members (as negative numbers)."""
+    if "number" in each:
+        return [each["number"]]
+    if not isinstance(each["type"], dict) or each["type"]["type"] != "struct":
+        return []
+    return [-member["number"] for member in each["type"]["fields"] if "number" in member]
+
+
+def _inner(kind: Json) -> Json | None:
+    while isinstance(kind, dict) and kind["type"] != "struct":
+        kind = kind["element" if kind["type"] == "list" else "value"]
+    return kind if isinstance(kind, dict) else None

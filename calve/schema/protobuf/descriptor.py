@@ -1,13 +1,77 @@
-"""Files in their binary form (`google.protobuf.FileDescriptorProto`), as some clients register them."""
+"""Protobuf's bytes, and files in binary form (`google.protobuf.FileDescriptorProto`), as some clients register them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from calve.schema.evolution import Rule, SchemaProblem
 from calve.schema.protobuf.model import Enum, Field, File, Message, Presence
-from calve.schema.protobuf.options import MAX_DEPTH
-from calve.schema.protobuf.wire import fields, signed
+from calve.schema.protobuf.tokens import MAX_DEPTH
+from calve.schema.wire import varint_of, zigzag
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a message: number and value; length-delimited values are bytes.
+
+    Raises:
+        ValueError: the bytes are not a message.
+    """
+    place = 0
+    while place < len(data):
+        tag, place = varint(data, place)
+        kind, size = tag & 7, 0
+        if kind == VARINT:
+            value, place = varint(data, place)
+            yield tag >> 3, value
+            continue
+        if kind == LENGTH:
+            size, place = varint(data, place)
+        elif kind in (FIXED64, FIXED32):
+            size = 8 if kind == FIXED64 else 4
+        else:
+            raise ValueError("no type of a field")
+        if tag < 8 or place + size > len(data):
+            raise ValueError("cut short")
+        yield tag >> 3, data[place : place + size]
+        place += size
+
+
+def varint(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if place >= len(data) or shift > 63:
+            raise ValueError("cut short")
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return value, place
+
+
+def signed(value: int) -> int:
+    """A varint as int32 or int64."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def message_indexes(path: Sequence[int]) -> bytes:
+    """The prefix of Confluent's serializers: the message's place in its file, as zigzag varints after their count.
+
+    The first message of a file is a single zero.
+    """
+    if tuple(path) == (0,):
+        return b"\x00"
+    return b"".join(zigzag(each) for each in (len(path), *path))
+
+
+def message_places(names: Iterable[str]) -> dict[str, bytes]:
+    """The prefix of AWS's serializers: the place among all messages of the file, sorted by their full names.
+
+    https://github.com/awslabs/aws-glue-schema-registry (`MessageIndexFinder`, `ProtobufWireFormatEncoder`)
+    """
+    return {name: varint_of(place) for place, name in enumerate(sorted(names))}
+
 
 KINDS = {
     1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool", 9: "string",
@@ -25,7 +89,7 @@ def parse(data: bytes) -> File:
     """A file from its bytes.
 
     Raises:
-        SchemaProblem, ValueError: these are not the bytes of a file.
+        SchemaProblem, ValueError: the bytes are not a file.
     """
     node = _node(data)
     rules = _Rules(node)
@@ -39,7 +103,7 @@ def parse(data: bytes) -> File:
 
 
 class _Rules:
-    """What the file says about all of its fields."""
+    """The features of the file for all its fields."""
 
     def __init__(self, node: Node) -> None:
         syntax = _text(node, 12)

@@ -1,11 +1,11 @@
-"""How a writer's messages become the columns of a table: a plan of plain values, which travels to the tasks of a job."""
+"""How a writer's messages become the columns of a table: a plan of plain values, which is sent to the tasks of a job."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from calve.schema.columns import Json
-from calve.schema.evolution import Rule, SchemaProblem, join, show, widens
+from calve.schema.columns import Json, join
+from calve.schema.evolution import Rule, SchemaProblem, show, widens
 from calve.schema.protobuf.columns import SCALAR_COLUMNS, own_column, value_column, value_kind
 from calve.schema.protobuf.model import Enum, Field, Message, Presence
 
@@ -15,7 +15,7 @@ class Value:
     """One value.
 
     kind: a scalar type, `enum`, `message`, or the full name of a message that is one value.
-    column: the type of its column. symbols: the names of an enum's numbers.
+    column: its column type. symbols: the names of an enum's numbers.
     """
 
     kind: str
@@ -26,7 +26,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One field: `key` makes it a map of `value`. `implicit`: it has its type's default where it is not written."""
+    """One field: `key` makes it a map of `value`. `implicit`: its type's default if it is not written."""
 
     number: int
     value: Value
@@ -38,7 +38,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: the place of its field among the `fields` of the message, or the columns of a oneof; neither: always null."""
+    """One column: the index of its field in `fields` of the message, or the columns of a oneof; neither: always null."""
 
     name: str
     type: Json
@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """One message: its fields, the columns in the table's order, and which fields are one oneof."""
+    """One message: its fields, the columns in the table's order, and the fields of each oneof."""
 
     fields: tuple[Read, ...]
     columns: tuple[Column, ...]
@@ -58,8 +58,8 @@ class Struct:
 def plan(message: Message, table: Json, path: str = "") -> Struct:
     """How to read a writer's message as the table's columns.
 
-    A column may have `written`: the name by which this writer writes it, or None where it does not. Fields without a column are
-    looked for, too: one of a oneof takes the place of another.
+    A column may have `written`: the name by which this writer writes it, or None if it does not. Fields without a column are read
+    too: one field of a oneof replaces another.
 
     Raises:
         SchemaProblem: its values cannot be read as these columns.

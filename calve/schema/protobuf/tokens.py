@@ -1,4 +1,4 @@
-"""The words of a .proto file, and how they are taken one after the other."""
+"""The tokens of a .proto text, and its options: their syntax, and those that say what bytes or columns mean."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from calve.schema.evolution import Rule, SchemaProblem
+from calve.schema.protobuf.model import Field
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\f\v\ufeff]+)|(?P<newline>\n)|(?P<line>//[^\n]*)|(?P<block>/\*.*?\*/)
@@ -25,7 +26,7 @@ MAX_CHARACTERS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`doc`: the comment right above it."""
+    """`doc`: the comment directly above it."""
 
     kind: str
     text: str
@@ -38,10 +39,10 @@ def unreadable(why: str, line: int) -> SchemaProblem:
 
 
 def tokens(source: str) -> Iterator[Token]:
-    """All words, and one of kind `end`.
+    """All tokens, and a last one of kind `end`.
 
     Raises:
-        SchemaProblem: there is something else.
+        SchemaProblem: an invalid character.
     """
     if len(source) > MAX_CHARACTERS:
         raise SchemaProblem("", "the schema is too long to be read", Rule.UNREADABLE_SCHEMA)
@@ -69,7 +70,7 @@ def tokens(source: str) -> Iterator[Token]:
 
 
 def string(text: str) -> str:
-    """What a quoted text stands for."""
+    """The value of a quoted text."""
     return _ESCAPE.sub(_unescaped, text[1:-1])
 
 
@@ -89,8 +90,8 @@ def _comment(kind: str, text: str) -> str:
 
 
 @dataclass(slots=True)
-class Words:
-    """Where a reader stands. Whatever is not as expected is a `SchemaProblem` that names the line."""
+class TokenReader:
+    """The position of a parser. An unexpected token is a `SchemaProblem` with its line."""
 
     words: list[Token]
     place: int = 0
@@ -104,7 +105,7 @@ class Words:
         return word
 
     def passed(self, text: str) -> bool:
-        """Whether this word is next; it is taken then."""
+        """Whether this is the next token; consumes it then."""
         found = self.peek().text == text
         if found:
             self.take()
@@ -173,3 +174,118 @@ class Words:
         if word.kind == "end":
             return unreadable("it ends too early", word.line)
         return unreadable(f'"{word.text[:40]}" is not expected', word.line)
+
+
+MAX_DEPTH = 64
+META = "(confluent.field_meta)"
+Option = str | list["Option"] | tuple[tuple[str, "Option"], ...]
+Options = tuple[tuple[str, Option], ...]
+
+
+class OptionReader(TokenReader):
+    """Parses options: a constant is text, a list, or a message as names and constants; so are all options of one field."""
+
+    __slots__ = ()
+
+    def bracketed(self) -> Options:
+        found: list[tuple[str, Option]] = []
+        if self.passed("["):
+            while not self.passed("]"):
+                found.append(self.option())
+                self.passed(",")
+        return tuple(found)
+
+    def option(self) -> tuple[str, Option]:
+        parts = [self.option_part()]
+        while self.passed("."):
+            parts.append(self.option_part())
+        self.expect("=")
+        return ".".join(parts), self.constant(0)
+
+    def option_part(self) -> str:
+        if not self.passed("("):
+            return self.name()
+        name = self.dotted()
+        self.expect(")")
+        return f"({name.lstrip('.')})"
+
+    def constant(self, depth: int) -> Option:
+        if depth > MAX_DEPTH:
+            raise SchemaProblem("", "options are nested too deep", Rule.NESTED_TOO_DEEP)
+        if self.peek().kind == "text":
+            return self.string()
+        word = self.take()
+        match word.text:
+            case "{" | "<":
+                return self.aggregate(depth, "}" if word.text == "{" else ">")
+            case "[":
+                found: list[Option] = []
+                while not self.passed("]"):
+                    found.append(self.constant(depth + 1))
+                    self.passed(",")
+                return found
+            case "-" | "+":
+                return word.text + self.take().text
+        if word.kind not in ("name", "number"):
+            raise self.wrong(word)
+        return word.text
+
+    def aggregate(self, depth: int, end: str) -> Options:
+        found: list[tuple[str, Option]] = []
+        while (word := self.take()).text != end:
+            if word.text in (",", ";"):
+                continue
+            name = word.text
+            if name == "[":
+                name = ""
+                while (part := self.take()).text != "]":
+                    if part.kind == "end":
+                        raise self.wrong(part)
+                    name += part.text
+            elif word.kind != "name":
+                raise self.wrong(word)
+            self.passed(":")
+            found.append((name, self.constant(depth + 1)))
+        return tuple(found)
+
+
+def features(options: Options) -> dict[str, str]:
+    """The language features in options, each alone or in one message."""
+    found: dict[str, str] = {}
+    for name, value in options:
+        if name == "features":
+            found |= texts(value)
+        elif name.startswith("features."):
+            found[name.removeprefix("features.")] = str(value)
+    return found
+
+
+def texts(value: Option) -> dict[str, str]:
+    """The members of an option's message that are not messages."""
+    found = value if isinstance(value, tuple) else ()
+    return {name: each for name, each in found if isinstance(each, str)}
+
+
+def explain(each: Field, options: Options) -> None:
+    """The values of `confluent.field_meta` for a field: `doc`, `params` and `tags`."""
+    params: dict[str, str] = {}
+    for name, value in _of_meta(options):
+        if name == "params":
+            pair = texts(value)
+            params[pair.get("key", "")] = pair.get("value", "")
+        elif name == "tags" and isinstance(value, str):
+            each.tags.append(value)
+        elif name == "doc" and value:
+            each.doc = str(value)
+    each.params = params
+
+
+def _of_meta(options: Options) -> Iterator[tuple[str, Option]]:
+    """The members, given in one message or alone; repeated ones alone or in a list."""
+    for option, given in options:
+        if not option.startswith(META):
+            continue
+        members = given if option == META and isinstance(given, tuple) else ((option, given),)
+        for name, value in members:
+            for each in value if isinstance(value, list) else [value]:
+                yield name.removeprefix(f"{META}."), each

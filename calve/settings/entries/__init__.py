@@ -1,1 +1,1 @@
-"""The entries of calve.yaml, as pydantic models: one file for each subject."""
+"""The sections of calve.yaml as pydantic models, one file for each subject."""

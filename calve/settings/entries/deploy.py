@@ -1,4 +1,4 @@
-"""The shape of calve.yaml where it says what is deployed: cluster, network, jobs, alerts, and how keys in secrets are changed."""
+"""The deployed parts of calve.yaml: cluster, network, jobs, alerts, and key rotation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RotateSection(Section):
 def rotation_problems(
     rotate: RotateSection | None, secrets: Mapping[str, str | None], *, cloud: bool
 ) -> Iterator[Problem]:
-    """What a rotation cannot be. `secrets`: those that it changes, by their key; `cloud`: they hold keys of Confluent Cloud."""
+    """Invalid combinations of a rotation. `secrets`: that it changes, by key; `cloud`: they hold Confluent Cloud keys."""
     if rotate is None:
         return
     in_aws = "use aws:SECRET_ID: AWS Secrets Manager changes it"

@@ -1,4 +1,4 @@
-"""A checked calve.yaml becomes a deployment."""
+"""Turns a validated calve.yaml into a deployment."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from calve.config.deployment import (
     Network,
     Workers,
 )
-from calve.config.export import Csv, Export
 from calve.config.job import Job, Lake
-from calve.config.publishing import Publish
+from calve.config.publishing import Csv, Export, Publish
 from calve.config.topics import name_pattern
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.settings.entries.deploy import (
@@ -28,8 +27,7 @@ from calve.settings.entries.deploy import (
     RotateSection,
     WorkersSection,
 )
-from calve.settings.entries.exports import ExportSection
-from calve.settings.entries.publish import resolved
+from calve.settings.entries.publish import ExportSection, resolved
 from calve.settings.model import Configuration
 from calve.settings.schedules import CONTINUOUS
 
@@ -37,7 +35,7 @@ ARRIVAL_TIME = f"{SYSTEM_COLUMN}.timestamp"
 
 
 def deployment(checked: Configuration, jobs: Sequence[Job]) -> Deployment:
-    """Everything that a deploy needs; `jobs` are the resolved ones."""
+    """All that a deploy needs; `jobs`: the resolved ones."""
     lake = jobs[0].lake
     sections = checked.jobs or {}
     return Deployment(
@@ -162,5 +160,5 @@ def _publish(checked: Configuration, jobs: Sequence[Job]) -> Publish | None:
 
 
 def _given(**options: Any) -> dict[str, Any]:
-    """The options that are set; the others keep the default of their value."""
+    """The options that are set; the others keep their defaults."""
     return {key: value for key, value in options.items() if value is not None}

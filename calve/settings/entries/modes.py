@@ -1,4 +1,4 @@
-"""What a table does with a record besides appending it."""
+"""The modes of a table besides append."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ def cost(
       calve cost --topic-rate 2.5 --kept-months 12
     """
     from calve.config.job import Kafka, Registry
-    from calve.settings import StackDefaults, load_deployment
+    from calve.settings import load_deployment
+    from calve.settings.resolving import StackDefaults
     from cli.look.cost.model import Load, assumptions, bill, rates, totals
 
     anywhere = StackDefaults(Kafka("anywhere:9092"), Registry("https://anywhere"))

@@ -77,7 +77,8 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
 
 
 def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
-    from calve.settings import StackDefaults, load_deployment
+    from calve.settings import load_deployment
+    from calve.settings.resolving import StackDefaults
 
     if embedded_stack() or profile_is_named():
         return load_target(config, env)

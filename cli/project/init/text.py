@@ -13,7 +13,7 @@ from calve.decoding.formats import columns
 from calve.names import DEAD_LETTERS_SUFFIX, as_table_name, table_problem
 from calve.registry.registry import open_registry
 from calve.schema.evolution import SchemaProblem
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from cli.kafka import Cluster
 
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from calve.config.export import Export
-from calve.config.job import Emit, Job, Table, Transform
+from calve.config.job import Job, Table, Transform
 from calve.config.maintenance import Maintenance
+from calve.config.publishing import Emit, Export
 from calve.errors import Suspended
 from calve.modes.keys import noted, switch
 from cli.console import duration

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, replace
 
 from calve.config.deployment import Deployment, JobDeployment, Msk, Network, Workers
 from calve.config.engine_choice import MODES
-from calve.config.export import Export
 from calve.config.job import Table, Upsert
-from calve.config.publishing import IcebergRest, Publish, Snowflake
+from calve.config.publishing import Export, IcebergRest, Publish, Snowflake
 from calve.decoding.field_quarantine import leaves
 from calve.errors import CalveError, Retryable, Suspended
 from calve.modes.keys import described, noted

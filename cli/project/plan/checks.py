@@ -29,14 +29,13 @@ from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
 from cli.project.plan.survey import Foreseen, Read, Records, Survey
 from lambdas.csv_export.aggregate import columns_written
-from lambdas.csv_export.failure import ExportFailed
 from lambdas.csv_export.scan import column_of, filter_of, in_window
-from lambdas.csv_export.window import previous
+from lambdas.csv_export.window import ExportFailed, previous
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from calve.config.export import Export
+    from calve.config.publishing import Export
     from cli.project.plan.change import Change
     from cli.project.plan.deployed import DeployedTable
 

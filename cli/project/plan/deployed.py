@@ -14,9 +14,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
 
 from calve.config.deployment import Deployment
-from calve.config.export import Export
 from calve.config.job import Job, Table
-from calve.config.publishing import IcebergRest, Snowflake
+from calve.config.publishing import Export, IcebergRest, Snowflake
 from calve.config.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
 from calve.decoding.field_quarantine import fields_in
 from calve.names import DEAD_LETTERS_SUFFIX, TableName

@@ -15,8 +15,8 @@ from calve.config.job import Table
 from calve.config.steps import is_masked, names_behind, ways_to
 from calve.decoding.field_quarantine import admitted, leaves
 from calve.errors import Suspended
-from calve.schema.columns import Json
-from calve.schema.evolution import data_columns, join
+from calve.schema.columns import Json, join
+from calve.schema.evolution import data_columns
 from cli.project.plan.deployed import DeployedTable
 from cli.project.plan.survey import Read, Records
 

@@ -14,10 +14,10 @@ from calve.decoding.formats import columns
 from calve.decoding.record_schemas import record_schemas_of
 from calve.errors import ConfigError
 from calve.registry.registry import open_registry
+from calve.schema.columns import tags_of
 from calve.schema.evolution import Change, data_columns
 from calve.schema.lineage import Proposal
-from calve.schema.registered import Schema
-from calve.schema.tags import tags_of
+from calve.schema.wire import Schema
 from cli.config import table_named
 from cli.console import Branch
 from cli.kafka import cluster_database

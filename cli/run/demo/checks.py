@@ -24,8 +24,8 @@ from cli.verify.command import show
 from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from lambdas.publish_states import PublishState, PublishStates, Target
-from lambdas.snowflake.account import told
 from lambdas.snowflake.sql import name as quoted
+from lambdas.snowflake.sql_api import system_status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -229,7 +229,7 @@ def _source(target: Target, table: Table, elsewhere: Elsewhere) -> str:
     if target is Target.ICEBERG_REST:
         return f"rest.{identifier(database)}.{identifier(name)}"
     full = quoted(database.upper(), database.upper(), name.upper())
-    shown = told(elsewhere.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", full)
+    shown = system_status(elsewhere.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", full)
     return f"iceberg_scan({literal(str(shown['metadataLocation']))})"
 
 

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from calve.decoding.formats import FORMATS, Top
 from calve.names import SYSTEM_COLUMN
-from calve.schema import registered
 from calve.schema.columns import CHANGE
 from calve.schema.evolution import SchemaProblem
+from calve.schema.wire import Schema
 from cli.verify.columns import arrow_columns, is_text
 from cli.verify.formats.avro import AvroWriter
 from cli.verify.formats.fields import (
@@ -204,11 +204,11 @@ class Values:
     """
 
     columns: pa.Schema
-    schema_of: Callable[[int], registered.Schema | None]
+    schema_of: Callable[[int], Schema | None]
     renames: Renames = field(default_factory=dict)
     framing: Framing = CONFLUENT
     foreign: Callable[[bytes], bool] = lambda _: False
-    only: registered.Schema | None = None
+    only: Schema | None = None
     own: str | None = None
     message: str | None = None
     changes: Sequence[str] | None = None

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from calve.schema import registered
+from calve.schema import wire
 from calve.schema.wire import Wire
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -112,7 +112,7 @@ class Spec:
     """
 
     frame: bytes
-    schema: registered.Schema
+    schema: wire.Schema
     columns: pa.Schema
     renames: Renames
     own: str | None = None

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from calve.registry.declared import NO_ID
-from calve.schema import registered
+from calve.registry.registry import NO_ID
 from calve.schema.json_pointers import Documents
+from calve.schema.wire import Schema
 from cli.verify.columns import is_list
 from cli.verify.formats import json_values
 from cli.verify.formats.fields import Columns, Convert, Renames, Spec, Unreadable, Writer, columns_of, filled
@@ -220,7 +220,7 @@ def _typed(value: Any, kind: type) -> Any:
     return value
 
 
-def _of_connect(schema: registered.Schema) -> str | None:
+def _of_connect(schema: Schema) -> str | None:
     """The payloads' JSON Schema, if a file holds a schema of Connect's; None if it is a JSON Schema itself."""
     if schema.id != NO_ID:
         return None

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from calve.schema import registered
+from calve.schema.wire import Schema
 from cli.verify.columns import is_list
 from cli.verify.formats.fields import (
     CONFLUENT,
@@ -297,7 +297,7 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
             return value, place
 
 
-def renames_of_protobuf(schemas: Iterable[registered.Schema]) -> Renames:
+def renames_of_protobuf(schemas: Iterable[Schema]) -> Renames:
     """The earlier names of each field and oneof: those of its number in its message in earlier versions."""
     names: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
     for schema in schemas:

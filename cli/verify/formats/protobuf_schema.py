@@ -20,9 +20,9 @@ from google.protobuf.message import DecodeError
 from grpc_tools import protoc
 
 from calve.errors import CalveError
-from calve.schema import registered
 from calve.schema.evolution import SchemaProblem
-from calve.schema.protobuf.linking import load
+from calve.schema.protobuf.files import load
+from calve.schema.wire import Schema
 from cli.verify.formats.fields import Unreadable
 
 OWN = "calve_own.proto"
@@ -57,7 +57,7 @@ class Compiled:
 
 
 @lru_cache(maxsize=256)
-def compiled(schema: registered.Schema) -> Compiled:
+def compiled(schema: Schema) -> Compiled:
     """A registered schema with its references; proto2 is compiled as an edition whose parser checks every text.
 
     Raises:
@@ -88,7 +88,7 @@ def _pool(files: list[descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.De
     return pool
 
 
-def _files(schema: registered.Schema) -> list[descriptor_pb2.FileDescriptorProto]:
+def _files(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
     """The file and its imports, each after its own imports."""
     binary = descriptor_pb2.FileDescriptorSet()
     with tempfile.TemporaryDirectory() as folder:
@@ -114,7 +114,7 @@ def _files(schema: registered.Schema) -> list[descriptor_pb2.FileDescriptorProto
         return list(descriptor_pb2.FileDescriptorSet.FromString(result.read_bytes()).file)
 
 
-def _refused(schema: registered.Schema) -> CalveError | Unreadable:
+def _refused(schema: Schema) -> CalveError | Unreadable:
     """Unlike protoc, the job needs only the imports of its fields' types: errors of protoc alone do not count."""
     try:
         load(schema)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from calve.schema.columns import decimal_digits
-from calve.schema.protobuf.known import DATE, DECIMAL, TIMESTAMP, WRAPPERS
+from calve.schema.protobuf.model import DATE, DECIMAL, TIMESTAMP, WRAPPERS
 from calve.schema.protobuf.reading import Read, Struct, Value
 from calve.schema.writers import ProtobufWriter
 from glue_jobs.decode.explaining.walk import Misfit, Walk, article

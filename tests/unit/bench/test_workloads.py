@@ -14,7 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 from bench.workloads.all import WORKLOADS
 from bench.workloads.trades import PROTOBUF, TRADES, TRADES_JSON, TRADES_PROTOBUF
 from bench.workloads.workload import BLOCK, Workload, blocks
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from cli.verify.formats.protobuf_schema import compiled
 
 FRAME = b"\x00\x00\x00\x00\x07"

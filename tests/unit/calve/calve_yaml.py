@@ -8,7 +8,8 @@ import pytest
 
 from calve.config.job import Job, Kafka, Registry
 from calve.errors import ConfigError
-from calve.settings import StackDefaults, load
+from calve.settings import load
+from calve.settings.resolving import StackDefaults
 
 STACK = StackDefaults(Kafka("127.0.0.1:9092"), Registry("http://127.0.0.1:8081"), "s3://lake")
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.names import TableName
 from calve.outputs.announcement import (
     COMMITTED,

@@ -13,8 +13,7 @@ from calve.decoding.decode_plan import DecodePlan, decoding, first_columns
 from calve.decoding.formats import Top
 from calve.schema.change_events import MOMENT
 from calve.schema.columns import Json, field, struct
-from calve.schema.registered import Schema
-from calve.schema.wire import BARE
+from calve.schema.wire import BARE, Schema
 from calve.schema.writers import PlainWriter
 from glue_jobs.engines.columnar import machine
 from tests.integration.avro_records import entries, logical, record

@@ -9,7 +9,7 @@ from calve.decoding.decode_plan import decoding
 from calve.decoding.formats import columns
 from calve.schema.avro import with_definitions
 from calve.schema.evolution import SchemaProblem
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 
 CITY = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "zip", "type": "Zip"}]}
 ZIP = {"type": "enum", "name": "geo.Zip", "symbols": ["A", "B"]}

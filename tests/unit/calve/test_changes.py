@@ -13,7 +13,7 @@ from calve.errors import Suspended
 from calve.schema.change_events import read_as
 from calve.schema.columns import Json, field, struct
 from calve.schema.evolution import SchemaProblem
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from calve.schema.writers import AvroWriter, JsonWriter
 from tests.debezium import COLUMNS, envelope, json_schema
 

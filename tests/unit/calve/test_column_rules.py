@@ -2,7 +2,8 @@
 
 import pytest
 
-from calve.config.job import Emit, Table, Transform
+from calve.config.job import Table, Transform
+from calve.config.publishing import Emit
 from calve.errors import Suspended
 from calve.modes.column_rules import (
     layout_problems,

@@ -9,10 +9,9 @@ import pytest
 
 from calve.decoding.formats import Top, columns, writer
 from calve.schema.columns import Json, list_of, map_of
-from calve.schema.connect_schema import as_json_schema, is_connect_schema
 from calve.schema.evolution import SchemaProblem
-from calve.schema.registered import Schema
-from calve.schema.wire import BARE
+from calve.schema.json_scalars import as_json_schema, is_connect_schema
+from calve.schema.wire import BARE, Schema
 from calve.schema.writers import JsonWriter, WholeWriter
 
 CONNECT = "org.apache.kafka.connect.data."

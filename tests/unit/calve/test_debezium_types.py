@@ -12,8 +12,7 @@ from calve.schema.change_events import JSON_TYPES
 from calve.schema.columns import Json
 from calve.schema.json_scalars import CONNECT_TYPES
 from calve.schema.json_schema import columns_of, shape
-from calve.schema.registered import Schema
-from calve.schema.wire import CONFLUENT
+from calve.schema.wire import CONFLUENT, Schema
 from tests.change_types import TIME, TYPES, avro, avro_schema, json_schema
 from tests.debezium import around, json_around
 

@@ -8,8 +8,7 @@ from calve.decoding.decode_plan import decoding, evolution, first_columns
 from calve.decoding.formats import REGISTERED, columns
 from calve.errors import Suspended
 from calve.schema.evolution import SchemaProblem, data_columns
-from calve.schema.registered import Schema
-from calve.schema.wire import GLUE
+from calve.schema.wire import GLUE, Schema
 from calve.schema.writers import AvroWriter, JsonWriter
 
 

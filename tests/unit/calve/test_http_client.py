@@ -19,10 +19,9 @@ from calve.http_client import NoAnswer, Tokens, origin, send
 from calve.registry.confluent import ConfluentRegistry
 from calve.secrets import HeldSecret, Redacted
 from cli.embedded.kafka import write_certificates
-from lambdas.catalog_sync.server import Server as CatalogServer
+from lambdas.catalog_sync.catalog import Server as CatalogServer
 from lambdas.cloud_keys.keys import Cloud
-from lambdas.snowflake.key_pair import KeyPair
-from lambdas.snowflake.sql_api import Session
+from lambdas.snowflake.sql_api import KeyPair, Session
 
 Act = Callable[["Handler"], None]
 

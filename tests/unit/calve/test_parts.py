@@ -11,10 +11,10 @@ from calve.config.job import Source, Table
 from calve.decoding.formats import Top, columns
 from calve.decoding.record_schemas import RecordSchemas, record_schemas_of
 from calve.errors import Suspended
-from calve.registry.declared import Declared, identity
+from calve.registry.registry import Declared, identity
 from calve.schema.columns import struct
 from calve.schema.evolution import Rule, SchemaProblem
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, WholeWriter
 
 

@@ -9,9 +9,8 @@ import pytest
 from calve.decoding.decode_plan import decoding, first_columns, misfit, proposal
 from calve.decoding.formats import Top, columns, concerns
 from calve.schema.evolution import Rule, SchemaProblem, plain
-from calve.schema.protobuf.linking import load, message_of
-from calve.schema.registered import Schema
-from calve.schema.wire import GLUE
+from calve.schema.protobuf.files import load, message_of
+from calve.schema.wire import GLUE, Schema
 
 IMPORTS = "".join(
     f'import "{name}.proto";'

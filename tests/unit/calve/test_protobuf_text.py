@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from calve.schema.protobuf import descriptor, text
-from calve.schema.protobuf.known import KNOWN_FILES
-from calve.schema.protobuf.linking import load
-from calve.schema.protobuf.model import File, Message
-from calve.schema.registered import Schema
+from calve.schema.protobuf import descriptor, files
+from calve.schema.protobuf.files import load
+from calve.schema.protobuf.model import KNOWN_FILES, File, Message
+from calve.schema.wire import Schema
 from cli.verify.formats.protobuf_schema import known_files
 from tests.protobuf_classes import descriptors
 
@@ -92,7 +91,7 @@ GOOGLE = {
 
 @pytest.mark.parametrize("source", OWN.values(), ids=OWN)
 def test_own_texts_are_read_as_protoc_reads_them(source: str) -> None:
-    assert shown(text.parse(source)) == shown(compiled({"test.proto": source}, "test.proto"))
+    assert shown(files.parse(source)) == shown(compiled({"test.proto": source}, "test.proto"))
     written = linked(source)
     assert written == linked(base64.b64encode(serialized({"test.proto": source}, "test.proto")).decode())
     assert written
@@ -101,13 +100,13 @@ def test_own_texts_are_read_as_protoc_reads_them(source: str) -> None:
 def test_googles_own_files_are_read_as_protoc_reads_them() -> None:
     assert len(GOOGLE) > 20
     for name, source in GOOGLE.items():
-        assert shown(text.parse(source)) == shown(compiled({}, name)), name
+        assert shown(files.parse(source)) == shown(compiled({}, name)), name
 
 
 def test_the_files_that_everyone_knows_are_those_that_they_stand_for() -> None:
     for name, source in KNOWN_FILES.items():
-        own = shown(text.parse(source))
-        assert own == shown(text.parse(GOOGLE[name])) if name in GOOGLE else name.startswith("confluent/"), (
+        own = shown(files.parse(source))
+        assert own == shown(files.parse(GOOGLE[name])) if name in GOOGLE else name.startswith("confluent/"), (
             name
         )
 

@@ -11,7 +11,7 @@ from calve.decoding.field_quarantine import admitted, fields_in, only, written
 from calve.decoding.field_quarantine import leaves as leaves_of
 from calve.decoding.formats import Top
 from calve.schema.columns import field, list_of, map_of, struct
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from calve.schema.writers import AvroWriter
 from calve.table.summary import FIELDS
 

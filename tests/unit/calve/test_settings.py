@@ -22,7 +22,8 @@ from calve.config.job import (
     Transform,
 )
 from calve.errors import ConfigError
-from calve.settings import StackDefaults, load
+from calve.settings import load
+from calve.settings.resolving import StackDefaults
 
 STACK = StackDefaults(
     kafka=Kafka("127.0.0.1:9092"),

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from calve.config.job import Announce, Job, Kafka, Registry, Table
+from calve.config.job import Job, Kafka, Registry, Table
+from calve.config.publishing import Announce
 from calve.config.steps import Flatten, Mask, Rule, masked_columns
 from calve.errors import ConfigError
-from calve.settings import StackDefaults, load
+from calve.settings import load
+from calve.settings.resolving import StackDefaults
 
 STACK = StackDefaults(Kafka("b:9092"), Registry("http://r"), warehouse="s3://lake")
 

@@ -18,9 +18,10 @@ from calve.config.deployment import (
     Network,
     Workers,
 )
-from calve.config.export import Csv, Export, Measure
 from calve.config.job import Kafka, Lake, Registry, Table
-from calve.settings import StackDefaults, load, load_deployment
+from calve.config.publishing import Csv, Export, Measure
+from calve.settings import load, load_deployment
+from calve.settings.resolving import StackDefaults
 
 NAMED = "kafka: {bootstrap_servers: 'b:1'}\nregistry: {url: https://r}\n"
 TABLES = "tables: {a: {topic: t}}\n"

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from calve.config.job import Job, Kafka, Lake, Registry
 from calve.config.spark_conf import OWN_SETTINGS, spark_conf
 from calve.errors import ConfigError
-from calve.settings import StackDefaults, load, load_deployment
+from calve.settings import load, load_deployment
 from calve.settings.model import SECTIONS
+from calve.settings.resolving import StackDefaults
 
 REST = "registry: {url: https://r}\ntables: {trades: {topic: t}}\n"
 NAMED = "kafka: {bootstrap_servers: 'b:1'}\n"

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from calve.config.job import Job, Kafka, Lake, Table
 from calve.config.steps import Mask, Rule, step
-from calve.settings.entries.masking import MaskingSection, mask_step
+from calve.settings.entries.steps import MaskingSection, mask_step
 from calve.settings.problems import Invalid, Problem
 
 HASH, KEEP, NULL = Rule("hash"), Rule("keep"), Rule("null")

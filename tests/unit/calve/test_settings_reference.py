@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from calve.config.deployment import Alerts, JobDeployment
-from calve.config.export import Export
 from calve.config.job import Budget, Table
+from calve.config.publishing import Export
 from calve.settings import load_deployment, notation
 from calve.settings.entries.deploy import AlertsSection, JobSection
-from calve.settings.entries.exports import CsvSection, ExportSection, LinkSection
+from calve.settings.entries.publish import CsvSection, ExportSection, LinkSection
 from calve.settings.entries.tables import BudgetSection, TableOptions
 from calve.settings.fields import Section
 from calve.settings.model import SECTIONS

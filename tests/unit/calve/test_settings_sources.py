@@ -21,7 +21,8 @@ from calve.config.job import (
     Window,
 )
 from calve.errors import ConfigError
-from calve.settings import StackDefaults, load, load_deployment
+from calve.settings import load, load_deployment
+from calve.settings.resolving import StackDefaults
 
 WITHOUT_REGISTRY = StackDefaults(Kafka("127.0.0.1:9092"), None, "s3://lake")
 STACK = StackDefaults(Kafka("127.0.0.1:9092"), Registry("http://127.0.0.1:8081"), "s3://lake")

@@ -9,8 +9,7 @@ import pytest
 from calve.config.job import PartName, Source
 from calve.decoding.record_schemas import LISTED_FOR_S, Subjects, subjects_of
 from calve.errors import Retryable
-from calve.schema.registered import Schema
-from calve.schema.wire import CONFLUENT, Wire
+from calve.schema.wire import CONFLUENT, Schema, Wire
 
 
 class Registered:

@@ -9,9 +9,9 @@ import pytest
 
 from calve.decoding.decode_plan import evolution, first_columns, tags
 from calve.decoding.formats import Top, columns
+from calve.schema.columns import tags_of
 from calve.schema.evolution import plain
-from calve.schema.registered import Schema
-from calve.schema.tags import tags_of
+from calve.schema.wire import Schema
 
 PII = {"confluent:tags": ["PII"]}
 STRING, NULL = {"type": "string"}, {"type": "null"}

@@ -12,7 +12,7 @@ import typer.testing
 from calve.decoding.decode_plan import first_columns, proposal
 from calve.errors import ConfigError
 from calve.schema.evolution import Rule
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from cli.console import Branch
 from cli.main import app
 from cli.project.plan.plan_without_table import Line, lines, read_candidate, tree

@@ -21,7 +21,8 @@ from calve.config.deployment import (
     Workers,
 )
 from calve.config.job import Job, Kafka, Lake, Registry, Table
-from calve.settings import StackDefaults, load_deployment
+from calve.settings import load_deployment
+from calve.settings.resolving import StackDefaults
 from calve.settings.schedules import firings_per_day
 from cli.look.cost.model import (
     CPU_S_PER_MILLION,

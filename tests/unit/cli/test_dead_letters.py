@@ -173,7 +173,7 @@ def test_a_filter_leaves_files_unread_that_hold_nothing_of_it(
         opened.append(tasks)
         return iter(())
 
-    monkeypatch.setattr("lambdas.csv_export.batches.read", reading)
+    monkeypatch.setattr("lambdas.csv_export.scan.read", reading)
     table = catalog.load_table((NAME.database, NAME.dead_letters.table))
     assert list(read(table, Selection(reason="bad_magic").expression)) == []
     assert [len(tasks) for tasks in opened] == [1]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from calve.errors import Fatal
-from calve.settings import StackDefaults, load
+from calve.settings import load
+from calve.settings.resolving import StackDefaults
 from cli.embedded import elsewhere
 from cli.embedded.stack import Stack
 from cli.run.datagen.plan import Fates

@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 from calve.config.job import GlueRegistry, Kafka, Registry
 from calve.errors import ConfigError
 from calve.names import table_problem, topic_problem
-from calve.schema.registered import Schema
-from calve.settings import StackDefaults, load, load_deployment
+from calve.schema.wire import Schema
+from calve.settings import load, load_deployment
+from calve.settings.resolving import StackDefaults
 from cli.main import app
 from cli.project.init.text import (
     Found,

@@ -13,11 +13,9 @@ from moto import mock_aws
 
 from calve.config import job
 from calve.config.deployment import Deployment, JobDeployment, LakeDeployment, Workers
-from calve.config.export import Csv, Export, Measure
 from calve.config.job import (
     Aggregate,
     Deduplicate,
-    Emit,
     Job,
     Kafka,
     Lake,
@@ -28,7 +26,7 @@ from calve.config.job import (
     Upsert,
 )
 from calve.config.maintenance import Maintenance, RowRetention
-from calve.config.publishing import IcebergRest, Publish
+from calve.config.publishing import Csv, Emit, Export, IcebergRest, Measure, Publish
 from calve.config.spark_conf import spark_conf
 from calve.modes.keys import noted
 from calve.names import TableName

@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 
 from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
-from calve.config.export import Export, Measure
 from calve.config.job import (
     Aggregate,
-    Announce,
     Deduplicate,
-    Emit,
     Job,
     Kafka,
     Lake,
@@ -27,6 +24,7 @@ from calve.config.job import (
 )
 from calve.config.job import Measure as Total
 from calve.config.maintenance import Maintenance, RowRetention
+from calve.config.publishing import Announce, Emit, Export, Measure
 from calve.config.steps import Filter
 from calve.errors import Suspended
 from calve.modes.keys import noted

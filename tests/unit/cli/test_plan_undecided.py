@@ -14,7 +14,8 @@ import yaml
 from calve.config.job import Aggregate, Job, Kafka, Lake, Measure, Registry, Source, Table
 from calve.config.steps import Flatten, Mask, Rule
 from calve.schema.columns import KAFKA, Json, field, struct, with_ids
-from calve.settings import StackDefaults, load
+from calve.settings import load
+from calve.settings.resolving import StackDefaults
 from cli.project.plan import plan_without_table
 from cli.project.plan.change import Change
 from cli.project.plan.changes import Bills

@@ -9,7 +9,7 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from calve.schema.columns import REASONS
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import Commit
 from calve.table.summary import encode, root

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from cli.verify.columns import column_hashes
 from cli.verify.formats.decoding import Values
 from cli.verify.formats.fields import CONFLUENT

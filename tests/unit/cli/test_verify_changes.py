@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from cli.verify.formats.decoding import writer_of
 from cli.verify.formats.fields import Spec, Unreadable
 from tests.change_types import CONNECT, TIME, avro

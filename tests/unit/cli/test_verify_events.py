@@ -13,8 +13,8 @@ from fastavro import parse_schema, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.registry.declared import NO_ID
-from calve.schema.registered import Schema
+from calve.registry.registry import NO_ID
+from calve.schema.wire import Schema
 from cli.verify.columns import row_hashes
 from cli.verify.formats.decoding import ChangeWriter, Decoder, Values
 from cli.verify.formats.fields import Spec, Unreadable

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from cli.verify.formats.decoding import Values
 from cli.verify.formats.fields import GLUE, Unreadable
 from cli.verify.formats.json_values import converter, read, written

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from cli.verify.dead_letters import DeadLetters
 from cli.verify.formats.decoding import Decoder, Values
 from cli.verify.topic import Records

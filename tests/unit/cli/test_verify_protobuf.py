@@ -9,8 +9,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from calve.errors import CalveError
-from calve.schema.protobuf.linking import load
-from calve.schema.registered import Schema
+from calve.schema.protobuf.files import load
+from calve.schema.wire import Schema
 from cli.verify.formats.decoding import Values
 from cli.verify.formats.fields import Unreadable
 from cli.verify.formats.protobuf_schema import compiled

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
 from cli.verify.formats.decoding import Decoder, Keys, Values

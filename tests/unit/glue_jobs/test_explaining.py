@@ -13,8 +13,7 @@ import pytest
 from calve.decoding.decode_plan import DecodePlan, decoding, first_columns
 from calve.decoding.formats import FIELDS, Top
 from calve.errors import CalveError
-from calve.schema.registered import Schema
-from calve.schema.wire import BARE, CONFLUENT
+from calve.schema.wire import BARE, CONFLUENT, Schema
 from cli.verify.formats.decoding import Values
 from glue_jobs.columns.arrow import arrow_type
 from glue_jobs.decode.explaining.explanation import MOST_LETTERS, Explainer

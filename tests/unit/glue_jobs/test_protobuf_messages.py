@@ -13,7 +13,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
 from calve.decoding.decode_plan import decoding, first_columns
-from calve.schema.registered import Schema
+from calve.schema.wire import Schema
 from calve.schema.writers import ProtobufWriter
 from cli.verify.formats import protobuf
 from cli.verify.formats.fields import CONFLUENT, Spec, Unreadable

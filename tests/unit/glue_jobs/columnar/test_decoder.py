@@ -21,8 +21,7 @@ from calve.decoding.decode_plan import DecodePlan, decoding, first_columns
 from calve.schema.avro import is_map
 from calve.schema.columns import Json, field
 from calve.schema.columns import struct as columns_of
-from calve.schema.registered import Schema
-from calve.schema.wire import BARE, CONFLUENT, GLUE, Wire
+from calve.schema.wire import BARE, CONFLUENT, GLUE, Schema, Wire
 from calve.schema.writers import PlainWriter
 from glue_jobs.engines.columnar import reader
 from glue_jobs.engines.columnar.decoder import Decoded, Decoder

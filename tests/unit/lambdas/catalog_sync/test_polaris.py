@@ -10,9 +10,9 @@ import pytest
 
 from calve.errors import Fatal
 from calve.http_client import Tokens
+from lambdas.catalog_sync.catalog import Server
 from lambdas.catalog_sync.polaris import OWNER, Names
 from lambdas.catalog_sync.polaris import Polaris as Setup
-from lambdas.catalog_sync.server import Server
 from tests.polaris import ADMIN, CATALOG, MANAGEMENT, Polaris, Serving
 
 NAMES = Names(

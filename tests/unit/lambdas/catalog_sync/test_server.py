@@ -12,9 +12,17 @@ import pytest
 
 from calve.errors import Fatal, Retryable
 from calve.http_client import Tokens
-from lambdas.catalog_sync import server
-from lambdas.catalog_sync.catalog import Catalog, Register, Registered
-from lambdas.catalog_sync.server import Conflict, NotFound, NotSupported, Server, Unanswered
+from lambdas.catalog_sync import catalog
+from lambdas.catalog_sync.catalog import (
+    Catalog,
+    Conflict,
+    NotFound,
+    NotSupported,
+    Register,
+    Registered,
+    Server,
+    Unanswered,
+)
 
 SAID = {"error": {"message": "no such thing", "type": "NoSuchTableException", "code": 404, "stack": ["x"]}}
 
@@ -101,7 +109,7 @@ def test_a_connection_that_ends_is_no_answer(scripted: Scripted, method: str, ki
 def test_a_server_that_is_silent_is_not_waited_for_forever(
     monkeypatch: pytest.MonkeyPatch, scripted: Scripted
 ) -> None:
-    monkeypatch.setattr(server, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(catalog, "TIMEOUT_S", 0.2)
     hold = threading.Event()
     scripted.answers = _Held(hold)
     try:

@@ -9,8 +9,7 @@ from io import BytesIO
 from typing import Any
 
 from calve.names import TableName
-from lambdas.catalog_sync.catalog import Registered
-from lambdas.catalog_sync.server import Conflict, Unanswered
+from lambdas.catalog_sync.catalog import Conflict, Registered, Unanswered
 from lambdas.catalog_sync.sync import Sync
 from lambdas.lake_tables import Head
 from lambdas.publish_states import PublishState, PublishStates, Target

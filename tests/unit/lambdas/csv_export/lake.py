@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from lambdas.csv_export.delivery import Lake, Outcome
 from lambdas.csv_export.export import Order, run
 

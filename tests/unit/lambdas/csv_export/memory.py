@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from moto import mock_aws
 
-from calve.config.export import Csv, Measure
+from calve.config.publishing import Csv, Measure
 from tests.unit.lambdas.csv_export.lake import World, export, world
 
 GROUP = 250_000

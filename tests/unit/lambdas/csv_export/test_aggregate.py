@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.config.export import Measure
-from lambdas.csv_export import exact_sum
+from calve.config.publishing import Measure
+from lambdas.csv_export import aggregate
 from lambdas.csv_export.aggregate import Aggregation
-from lambdas.csv_export.failure import ExportFailed
+from lambdas.csv_export.window import ExportFailed
 from tests.unit.lambdas.csv_export.lake import export
 
 WHAT = export(
@@ -102,8 +102,8 @@ def test_the_result_does_not_depend_on_the_order_of_rows(rows: list[tuple], chan
     st.lists(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300), min_size=1)
 )
 def test_a_sum_of_floats_is_rounded_once(values: list[float]) -> None:
-    integers, powers = exact_sum.taken_apart(pa.array(values, pa.float64()))
-    assert exact_sum.total(zip(integers.to_pylist(), powers.to_pylist(), strict=True)) == math.fsum(values)
+    integers, powers = aggregate.split_numbers(pa.array(values, pa.float64()))
+    assert aggregate.total(zip(integers.to_pylist(), powers.to_pylist(), strict=True)) == math.fsum(values)
 
 
 def test_too_many_groups_are_refused() -> None:

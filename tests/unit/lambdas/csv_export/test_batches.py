@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from lambdas.csv_export import batches
-from lambdas.csv_export.batches import SIZE_BYTES, slices
-from lambdas.csv_export.scan import plan
+from lambdas.csv_export import scan as reading
+from lambdas.csv_export.scan import SIZE_BYTES, plan, slices
 from lambdas.csv_export.window import previous
 from tests.unit.lambdas.csv_export.deletes import delete_equal, delete_positions
 from tests.unit.lambdas.csv_export.lake import MONDAY, World, at, export, trades
@@ -99,7 +98,7 @@ def test_row_groups_outside_the_window_are_not_read(lake: World, tmp_path: Path)
 def test_positions_deleted_on_read_are_left_out(
     lake: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "ROWS", 3)
+    monkeypatch.setattr(reading, "ROWS", 3)
     lines = trades(*[at(1)] * 10, *[at(10)] * 10)
     table = lake.table(lines)
     pq.write_table(lines, tmp_path / "data.parquet", row_group_size=5)

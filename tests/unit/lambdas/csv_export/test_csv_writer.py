@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.config.export import Csv
+from calve.config.publishing import Csv
 from lambdas.csv_export.cells import text
 from lambdas.csv_export.upload import Content, Writer
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
 
-from calve.config.export import Csv, Measure
+from calve.config.publishing import Csv, Measure
 from tests.unit.lambdas.csv_export.lake import MONDAY, World, at, export, trades
 
 WEEK = "exports/weekly/2026-11-09_2026-11-16/"

@@ -10,11 +10,11 @@ import boto3
 import pyarrow as pa
 import pytest
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from calve.errors import Fatal
 from lambdas.csv_export import handler
-from lambdas.csv_export.environment import Environment
-from lambdas.csv_export.manifest import Folder
+from lambdas.csv_export.delivery import Folder
+from lambdas.csv_export.export import Environment
 from tests.alarms import embedded, failed, goes_off, mailed
 from tests.announcements import assert_as_documented
 from tests.unit.lambdas.context import Context

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from calve.config.export import Csv
+from calve.config.publishing import Csv
 from lambdas.csv_export.delivery import Outcome
-from lambdas.export_notify.notice import Manifest
+from lambdas.export_notify.mail import Manifest
 from tests.unit.lambdas.csv_export.lake import BUCKET, World, at, export, trades
 
 WEEK = "exports/weekly/2026-11-09_2026-11-16/"

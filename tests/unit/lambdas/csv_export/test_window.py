@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.csv_export.failure import ExportFailed
-from lambdas.csv_export.window import explicit, previous
+from lambdas.csv_export.window import ExportFailed, explicit, previous
 
 VILNIUS = ZoneInfo("Europe/Vilnius")
 KINDS = st.sampled_from(["previous_day", "previous_week", "previous_month"])

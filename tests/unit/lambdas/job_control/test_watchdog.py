@@ -8,7 +8,7 @@ import pytest
 
 from calve.errors import ConfigError
 from lambdas.job_control import handler
-from lambdas.job_control.environment import WatchdogEnvironment
+from lambdas.job_control.jobs import WatchdogEnvironment
 from lambdas.job_control.watchdog import (
     BUSY_DELAY_S,
     DEPLOY_DELAY_S,

@@ -14,7 +14,7 @@ from botocore.client import BaseClient
 from botocore.config import Config
 from moto import mock_aws
 
-from calve.config.export import Export
+from calve.config.publishing import Export
 from lambdas.tokens import Keys
 from tests.unit.lambdas.context import Context
 

@@ -14,9 +14,8 @@ import boto3
 import pytest
 
 from calve.names import TableName
-from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql import Lake
-from lambdas.snowflake.sql_api import Session
+from lambdas.snowflake.sql_api import KeyPair, Session
 from lambdas.snowflake_objects.objects import Wanted
 from tests.unit.lambdas.snowflake.world import CONFIG, SERVICE, TRADES, world
 

@@ -8,7 +8,7 @@ import pytest
 
 from calve.config.publishing import Snowflake
 from lambdas.publish_states import PublishStates, Target
-from lambdas.snowflake.account import stored
+from lambdas.snowflake.sql_api import stored
 from lambdas.snowflake_objects.handler import handle
 from tests.unit.lambdas.cloudformation import CloudFormation, cloudformation
 from tests.unit.lambdas.context import Context

@@ -7,9 +7,7 @@ import pytest
 
 from calve.errors import CalveError, Fatal
 from lambdas.rotation import Rotation
-from lambdas.snowflake.account import first, stored, to_store
-from lambdas.snowflake.key_pair import KeyPair
-from lambdas.snowflake.sql_api import Session
+from lambdas.snowflake.sql_api import KeyPair, Session, first, stored, to_store
 from lambdas.snowflake_keys.keys import SnowflakeKeys
 from tests.standins.snowflake.server import Faults
 from tests.unit.lambdas.keys.conftest import Vault

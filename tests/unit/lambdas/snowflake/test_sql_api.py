@@ -6,8 +6,7 @@ import pytest
 
 from calve.errors import ConfigError, Fatal, Retryable
 from lambdas.snowflake import sql
-from lambdas.snowflake.key_pair import TOKEN_S, KeyPair, account_name
-from lambdas.snowflake.sql_api import Refused, Session
+from lambdas.snowflake.sql_api import TOKEN_S, KeyPair, Refused, Session, account_name
 from tests.standins.snowflake.server import Faults
 from tests.unit.lambdas.snowflake.world import ADMIN, SERVICE, World
 
@@ -71,7 +70,7 @@ def test_a_token_of_another_account_or_of_too_long_a_life_is_refused(
     other = Session(snow.url, "other-account", "DEPLOYER", ADMIN, "ACCOUNTADMIN")
     with pytest.raises(Fatal):
         other.execute("SELECT CURRENT_USER()")
-    monkeypatch.setattr("lambdas.snowflake.key_pair.TOKEN_S", 3601)
+    monkeypatch.setattr("lambdas.snowflake.sql_api.TOKEN_S", 3601)
     with pytest.raises(Fatal):
         session(snow).execute("SELECT CURRENT_USER()")
     assert snow.api.refused == ["subject", "subject", "expired", "expired"]

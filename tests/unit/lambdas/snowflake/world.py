@@ -15,9 +15,8 @@ from moto import mock_aws
 from calve.config.publishing import Snowflake
 from calve.http_client import NoAnswer
 from calve.names import TableName
-from lambdas.snowflake.key_pair import KeyPair
 from lambdas.snowflake.sql import Lake
-from lambdas.snowflake.sql_api import Session
+from lambdas.snowflake.sql_api import KeyPair, Session
 from lambdas.snowflake_objects.objects import Wanted, establish, make
 from tests.standins.snowflake.account import Account
 from tests.standins.snowflake.reach import Reach

@@ -1,4 +1,4 @@
-"""How names, windows, sizes and moments are said to people, in mails and on the download page."""
+"""Formats names, windows, sizes and times for people, in mails and on the download page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def title(export: str) -> str:
 
 
 def window(start: datetime, end: datetime, time_zone: str) -> str:
-    """A window as people say it, its end exclusive: `2-8 November 2026` (with an en dash) where it is made of days."""
+    """A half-open window: `2-8 November 2026` (with an en dash) if it consists of whole days."""
     zone = ZoneInfo(time_zone)
     start, end = start.astimezone(zone), end.astimezone(zone)
     if not (_begins_a_day(start) and _begins_a_day(end)):
@@ -31,13 +31,13 @@ def window(start: datetime, end: datetime, time_zone: str) -> str:
 
 
 def _begins_a_day(at: datetime) -> bool:
-    """Whether a local day begins here, also one whose midnight the clock skips."""
+    """Whether a local day begins here, also if the clock skips its midnight."""
     midnight = datetime.combine(at.date(), time(), at.tzinfo)
     return midnight.astimezone(UTC) == at.astimezone(UTC)
 
 
 def clock(when: datetime | float, time_zone: str) -> str:
-    """`Monday, 16 November 2026, 06:00`, where the zone stands beside it."""
+    """`Monday, 16 November 2026, 06:00`, for use beside the zone."""
     zone = ZoneInfo(time_zone)
     local = when.astimezone(zone) if isinstance(when, datetime) else datetime.fromtimestamp(when, zone)
     return f"{local:%A, %-d %B %Y, %H:%M}"
@@ -53,7 +53,7 @@ def rows(count: int) -> str:
 
 
 def size(count: int) -> str:
-    """`950 bytes`, `1.2 MB`: decimal units, as file managers of most systems show them."""
+    """`950 bytes`, `1.2 MB`: decimal units, as in most file managers."""
     value = float(count)
     for unit in UNITS:
         if value < 999.5 or unit == UNITS[-1]:
@@ -63,5 +63,5 @@ def size(count: int) -> str:
 
 
 def ascii_only(text: str) -> str:
-    """For where only ASCII may stand: a mail's subject in SNS."""
+    """For a mail's subject in SNS, which allows only ASCII."""
     return text.replace(DASH, "-").encode("ascii", "replace").decode()

@@ -1,8 +1,22 @@
-"""What is committed reaches a function: the events of a deployment, in batches, until it has done its work."""
+"""Resources that several stacks use: tables of small items, topics that send mail, and the feed of commits."""
 
 from __future__ import annotations
 
-from aws_cdk import Aws, Duration, aws_events, aws_iam, aws_lambda, aws_sqs
+from collections.abc import Sequence
+from typing import Any
+
+from aws_cdk import (
+    Aws,
+    Duration,
+    RemovalPolicy,
+    aws_dynamodb,
+    aws_events,
+    aws_iam,
+    aws_lambda,
+    aws_sns,
+    aws_sqs,
+)
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from calve.config.deployment import Deployment
@@ -10,15 +24,52 @@ from calve.outputs.announcement import COMMITTED, EVOLVED, pattern
 from stacks.base.function import Function
 from stacks.base.roles import allow, grant
 
+
+def expiring_table(scope: Construct, id: str, *, expires: str) -> aws_dynamodb.Table:
+    """A table keyed by `id`. DynamoDB deletes an item at the epoch second in its attribute `expires`. Deleted with its stack."""
+    return _table(scope, id, "id", time_to_live_attribute=expires)
+
+
+def table_of_states(scope: Construct, id: str) -> aws_dynamodb.Table:
+    """The table of `lambdas/publish_states.py`: one item per target and table. Deleted with its stack."""
+    return _table(scope, id, "target", sort_key=_text("table"))
+
+
+def _table(scope: Construct, id: str, key: str, **options: Any) -> aws_dynamodb.Table:
+    return aws_dynamodb.Table(
+        scope,
+        id,
+        partition_key=_text(key),
+        billing_mode=aws_dynamodb.BillingMode.PAY_PER_REQUEST,
+        point_in_time_recovery_specification=aws_dynamodb.PointInTimeRecoverySpecification(
+            point_in_time_recovery_enabled=True
+        ),
+        removal_policy=RemovalPolicy.DESTROY,
+        **options,
+    )
+
+
+def _text(name: str) -> aws_dynamodb.Attribute:
+    return aws_dynamodb.Attribute(name=name, type=aws_dynamodb.AttributeType.STRING)
+
+
+def mail_topic(scope: Construct, id: str, *, recipients: Sequence[str], title: str) -> aws_sns.Topic:
+    """A topic with one mail subscription per recipient. `title`: the sender that a mail shows."""
+    topic = aws_sns.Topic(scope, id, display_name=title, enforce_ssl=True)
+    for address in recipients:
+        topic.add_subscription(subscriptions.EmailSubscription(address))
+    return topic
+
+
 GATHER = Duration.seconds(5)
-"""How long commits gather: those of one table become one look at it."""
+"""How long commits are batched: several commits of one table need one look at it."""
 ATTEMPTS = 5
 
 
 class CommitFeed(Construct):
-    """EventBridge -> queue -> function. A message that fails five times waits two weeks in a queue of its own.
+    """EventBridge -> queue -> function. A message that fails five times goes to a dead-letter queue for two weeks.
 
-    The function must bear any order and repetition: the queue promises neither.
+    The function must accept any order and repetition, because the queue guarantees neither.
     """
 
     def __init__(
@@ -28,7 +79,7 @@ class CommitFeed(Construct):
         self.failed = self._queue("Failed", retention_period=Duration.days(14))
         self.queue = self._queue(
             "Queue",
-            # AWS's advice: six times the function's own, so that a batch that waits for its turn is not seen twice.
+            # AWS recommends six times the function's timeout, so that a waiting batch is not delivered twice.
             visibility_timeout=Duration.seconds(6 * timeout.to_seconds()),
             dead_letter_queue=aws_sqs.DeadLetterQueue(max_receive_count=ATTEMPTS, queue=self.failed),
         )

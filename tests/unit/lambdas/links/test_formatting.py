@@ -3,7 +3,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lambdas import wording
+from lambdas import formatting
 
 ZONE = "Europe/Vilnius"
 
@@ -26,19 +26,19 @@ def at(text: str, zone: str = ZONE) -> datetime:
     ],
 )
 def test_a_window_is_said_as_people_say_it(start, end, said):
-    assert wording.ascii_only(wording.window(at(start), at(end), ZONE)) == said
+    assert formatting.ascii_only(formatting.window(at(start), at(end), ZONE)) == said
 
 
 def test_a_window_is_said_in_the_exports_zone_whatever_zone_it_is_written_in():
     utc = ZoneInfo("UTC")
-    said = wording.window(at("2026-11-02").astimezone(utc), at("2026-11-09").astimezone(utc), ZONE)
-    assert wording.ascii_only(said) == "2-8 November 2026"
+    said = formatting.window(at("2026-11-02").astimezone(utc), at("2026-11-09").astimezone(utc), ZONE)
+    assert formatting.ascii_only(said) == "2-8 November 2026"
 
 
 def test_a_day_whose_midnight_the_clock_skips_is_a_day():
     start = datetime.fromisoformat("2026-04-23T22:00:00+00:00")
     end = datetime.fromisoformat("2026-04-24T21:00:00+00:00")
-    assert wording.window(start, end, "Africa/Cairo") == "Friday, 24 April 2026"
+    assert formatting.window(start, end, "Africa/Cairo") == "Friday, 24 April 2026"
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,12 @@ def test_a_day_whose_midnight_the_clock_skips_is_a_day():
     ],
 )
 def test_a_size_is_said_in_decimal_units(count, said):
-    assert wording.size(count) == said
+    assert formatting.size(count) == said
 
 
 def test_names_rows_and_moments_are_said_in_words():
-    assert wording.title("weekly_trades") == "Weekly trades"
-    assert [wording.rows(n) for n in (0, 1, 12345)] == ["0 rows", "1 row", "12,345 rows"]
-    assert wording.moment(at("2026-11-16T06:00"), ZONE) == "Monday, 16 November 2026, 06:00 (Europe/Vilnius)"
+    assert formatting.title("weekly_trades") == "Weekly trades"
+    assert [formatting.rows(n) for n in (0, 1, 12345)] == ["0 rows", "1 row", "12,345 rows"]
+    assert (
+        formatting.moment(at("2026-11-16T06:00"), ZONE) == "Monday, 16 November 2026, 06:00 (Europe/Vilnius)"
+    )
