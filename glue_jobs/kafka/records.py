@@ -11,8 +11,9 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.schema.columns import KAFKA, MOST_MILLIS, UNDELIVERED
-from glue_jobs.columns.arrow import NOTHING, Bytes, Longs, arrow_type, find_no_utf_8, texts, validity
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.kernels import BYTES, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.columns.texts import NOTHING, Bytes, Longs, find_no_utf_8, texts, validity
 
 DELIVERED = 0
 BAD_TIMESTAMP, RECORD_TOO_LARGE, BATCH_TOO_LARGE, CORRUPT_BATCH = range(1, len(UNDELIVERED) + 1)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from calve.errors import CalveError, Suspended
 from calve.schema.columns import KEPT_OF_LARGE, LARGEST_RECORD
 from calve.schema.wire import varint_of
-from glue_jobs.columns.arrow import Bytes
+from glue_jobs.columns.texts import Bytes
 from glue_jobs.kafka.batch_kernels import (
     APPEND_TIME,
     AT,

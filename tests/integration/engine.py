@@ -100,7 +100,8 @@ class Engine:
             return None
 
     def expire(self, topic: str, before: int, *, partition: int = 0) -> None:
-        """Delete the records below an offset, as retention does."""
+        """Delete the records below an offset, as retention does. The marker that ends a transaction may come late."""
+        until(lambda: self.cluster.state(topic).end[partition] >= before)
         for done in self.admin.delete_records([TopicPartition(topic, partition, before)]).values():
             done.result(30)
 

@@ -24,7 +24,7 @@ from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA, Json, field, struct
 from calve.schema.wire import BARE, CONFLUENT, GLUE, Schema
 from calve.schema.writers import PlainWriter
-from glue_jobs.columns.arrow import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.helpers import OTHER, REFUSED, REJECT
 from glue_jobs.decode.decode import decode
 from glue_jobs.engines.columnar.decoder import Decoder

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.structure import PACKAGES, Graph, circles, graph, longest, structure
+from tests.structure import PACKAGES, ROOT, Graph, circles, graph, longest, picture, structure
 
 MODULES = 15
 LEVELS = 3
@@ -31,3 +31,9 @@ def test_circles_and_chains_are_found() -> None:
     round_again = known | {"a.d": frozenset({"a.b"})}
     assert list(circles(round_again)) == [frozenset({"a.b", "a.c", "a.d"})]
     assert longest(round_again) == ()
+
+
+def test_the_architecture_page_shows_the_rooms_as_the_contracts_order_them() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    assert f"```text\n{picture()}\n```" in page, "paste what `make structure` draws"
+    assert page.count("\n") <= 150

@@ -13,7 +13,7 @@ from calve.schema.columns import Json, decimal_digits
 from calve.schema.protobuf.columns import SCALAR_COLUMNS
 from calve.schema.protobuf.model import DATE, MEMBERS, TIMESTAMP, WRAPPERS
 from calve.schema.protobuf.reading import Column, Read, Struct, Value
-from glue_jobs.columns.arrow import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.protobuf.scan import (
     FIXED32,
     FIXED64,

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from calve.decoding.avro_operations import Absent, Group, Leaf, Pairs, Part, Program
 from calve.decoding.avro_operations import Items as ItemCells
-from glue_jobs.columns.arrow import LENGTH, NOTHING, Bytes, Longs, arrow_type, bits, texts, validity
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.columns.texts import LENGTH, NOTHING, Bytes, Longs, bits, texts, validity
 
 
 @dataclass(frozen=True, slots=True)

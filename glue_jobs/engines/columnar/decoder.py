@@ -20,8 +20,9 @@ from calve.decoding.decode_plan import DecodePlan
 from calve.schema.columns import Json
 from calve.schema.wire import Wire
 from calve.schema.writers import PlainWriter, Writer
-from glue_jobs.columns.arrow import Bytes, Longs, arrow_type
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, PLACES_OUT, kernel
+from glue_jobs.columns.texts import Bytes, Longs
 from glue_jobs.decode.reject_reasons import MAX_OTHERS
 from glue_jobs.engines.columnar.reader import PlainReader, Reader, Spans
 from glue_jobs.kafka.records import DELIVERED, Records

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from calve.config.engine_choice import Unsupported
 from calve.config.job import Transform
 from calve.schema.columns import Json
-from glue_jobs.columns.arrow import leaf_type
+from glue_jobs.columns.arrow_types import leaf_type
 from glue_jobs.engines.columnar.storage import Storage
 
 METRICS = "write.metadata.metrics."

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
 from calve.decoding.avro_operations import CELL, MARKED, SECOND, WIDTH, Op, Program
 from calve.schema.columns import Json
-from glue_jobs.columns.arrow import NOTHING, Bytes, Longs, arrow_type, find_no_utf_8, texts
+from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.texts import NOTHING, Bytes, Longs, find_no_utf_8, texts
 from glue_jobs.engines.columnar.cells import Cells, builder
 from glue_jobs.engines.columnar.machine import DOUBTFUL, MALFORMED, UNFIT, run
 

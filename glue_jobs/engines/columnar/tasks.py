@@ -20,7 +20,7 @@ from calve.config.masking_keys import Key
 from calve.decoding.decode_plan import DecodePlan
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
-from glue_jobs.columns.arrow import Longs
+from glue_jobs.columns.texts import Longs
 from glue_jobs.engines.columnar.decoder import Decoder
 from glue_jobs.engines.columnar.layouts import Layout
 from glue_jobs.engines.columnar.parquet import Files, Written

@@ -16,7 +16,7 @@ from calve.config.engine_choice import Unsupported
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Rule, Sql, Step
 from calve.names import quote
 from calve.schema.columns import KAFKA, Json, struct
-from glue_jobs.columns.arrow import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.engines.columnar_steps.chain import (
     Change,
     Computation,

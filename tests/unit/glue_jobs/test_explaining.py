@@ -15,7 +15,7 @@ from calve.decoding.formats import FIELDS, Top
 from calve.errors import CalveError
 from calve.schema.wire import BARE, CONFLUENT, Schema
 from cli.verify.formats.decoding import Values
-from glue_jobs.columns.arrow import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.explaining.explanation import MOST_LETTERS, Explainer
 from glue_jobs.decode.protobuf.decoder import GOOD, Frame, decode
 from glue_jobs.engines.columnar.decoder import Decoder

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from calve.schema.columns import KAFKA
-from glue_jobs.columns.arrow import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.engines.columnar.tasks import kafka_column
 from tests.columnar import plain, records_of
 

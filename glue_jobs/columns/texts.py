@@ -1,4 +1,4 @@
-"""Arrow's types of columns, and arrays of text and bytes: copied by compiled loops from places in a buffer."""
+"""Text and bytes as Arrow arrays, copied by compiled loops from their places in a buffer: cells are `place << 32 | length`."""
 
 from __future__ import annotations
 
@@ -12,49 +12,7 @@ from numba.core.cgutils import get_or_insert_function, pointer_add
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from calve.schema.columns import Json, decimal_digits
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
-
-PRIMITIVES: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", "UTC"),
-    "string": pa.string(),
-    "binary": pa.binary(),
-}
-
-
-def leaf_type(kind: str) -> pa.DataType:
-    """The Arrow type of a primitive type of Iceberg's.
-
-    Raises:
-        KeyError: it has none here.
-    """
-    if digits := decimal_digits(kind):
-        return pa.decimal128(*digits)
-    if kind.startswith("fixed["):
-        return pa.binary(int(kind[len("fixed[") : -1]))
-    return PRIMITIVES[kind]
-
-
-def arrow_type(kind: Json, *, fixed: bool = True) -> pa.DataType:
-    """The type of a column (Iceberg, JSON form). fixed: False: bytes of a fixed length are of any length, as Spark has them."""
-    if isinstance(kind, str):
-        return leaf_type(kind) if fixed or not kind.startswith("fixed") else pa.binary()
-    match kind["type"]:
-        case "struct":
-            return pa.struct(
-                [(each["name"], arrow_type(each["type"], fixed=fixed)) for each in kind["fields"]]
-            )
-        case "list":
-            return pa.list_(pa.field("element", arrow_type(kind["element"], fixed=fixed)))
-    return pa.map_(arrow_type(kind["key"], fixed=fixed), arrow_type(kind["value"], fixed=fixed))
-
 
 LENGTH = 0xFFFFFFFF
 """The part of a cell that is the number of bytes; the rest is their place in the buffer."""

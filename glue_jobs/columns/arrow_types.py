@@ -1,0 +1,47 @@
+"""Columns as Arrow has them, for whoever decodes to Arrow. Only they import this: a host may lack Arrow."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from calve.schema.columns import Json, decimal_digits
+
+PRIMITIVES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+
+
+def leaf_type(kind: str) -> pa.DataType:
+    """The Arrow type of a primitive type of Iceberg's.
+
+    Raises:
+        KeyError: it has none here.
+    """
+    if digits := decimal_digits(kind):
+        return pa.decimal128(*digits)
+    if kind.startswith("fixed["):
+        return pa.binary(int(kind[len("fixed[") : -1]))
+    return PRIMITIVES[kind]
+
+
+def arrow_type(kind: Json, *, fixed: bool = True) -> pa.DataType:
+    """The type of a column (Iceberg, JSON form). fixed: False: bytes of a fixed length are of any length, as Spark has them."""
+    if isinstance(kind, str):
+        return leaf_type(kind) if fixed or not kind.startswith("fixed") else pa.binary()
+    match kind["type"]:
+        case "struct":
+            return pa.struct(
+                [(each["name"], arrow_type(each["type"], fixed=fixed)) for each in kind["fields"]]
+            )
+        case "list":
+            return pa.list_(pa.field("element", arrow_type(kind["element"], fixed=fixed)))
+    return pa.map_(arrow_type(kind["key"], fixed=fixed), arrow_type(kind["value"], fixed=fixed))
