@@ -1,11 +1,14 @@
 """The ingest job: keep every topic of a job as a table. Runs as a Glue job script and on a laptop, unchanged.
 
-Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.config.job.Job`), `--drain [true|false]`
-to stop at the topics' ends as they are at start. What only a deploy knows stands beside the settings and wins over them:
-`--warehouse URI`, `--region NAME`, `--kms-key ARN`, `--bootstrap-servers LIST`; `--control URI` and `--generation NAME` are for
-`glue_jobs.rounds.reporting`; `--packages FILE` is an archive for `glue_jobs.process.packages`. Under `--announce true` the job
-tells EventBridge of every commit. Glue's own arguments are ignored, all others refused. SIGTERM, Ctrl-C and a hand-over end the
-job after the running rounds.
+Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.config.job.Job`), and `--drain
+[true|false]`. With `--drain` the job stops at the end offsets that the topics had at its start.
+Values known only at deployment are arguments of their own and override the settings: `--warehouse URI`, `--region
+NAME`, `--kms-key ARN`, `--bootstrap-servers LIST`.
+`glue_jobs.rounds.reporting` uses `--control URI` and `--generation NAME`. `glue_jobs.process.packages` uses the
+archive of `--packages FILE`.
+With `--announce true` the job sends an event to EventBridge for every commit. The job ignores Glue's own arguments
+and refuses all others.
+SIGTERM, Ctrl-C and a hand-over end the job after the running rounds.
 """
 
 from __future__ import annotations
@@ -49,11 +52,11 @@ if TYPE_CHECKING:
     from glue_jobs.table.opening import Opener
 
 FLUSH_S = 5.0
-"""How long a job that ends sends announcements; those that are left are sent by the next one."""
+"""How long an ending job still sends announcements. The next job sends the rest."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job; exit code 0, 1 where a table was left suspended or failed, 2 where the settings are of no use."""
+    """Run the job. Exit code 0; 1 if a table is suspended or failed; 2 if the settings are invalid."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
@@ -76,7 +79,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False) -> dict[str, State]:
-    """Keep the job's tables until all loops are over; returns the state of each table.
+    """Run the loops of all tables until they end; returns the state of each table.
 
     Raises:
         Fatal: the Avro guard is not active, a package is missing, or Kafka or the registry refused the credentials.
@@ -86,7 +89,8 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
     said = LakeObject(spark, place(job.lake.warehouse, job.name, job.job))
     with Reporter(job, said) as reporter, ExitStack() as opened:
         require_packages()
-        # Spark brings the packages that the host lacks (`glue_jobs.process.packages`): import their users after its start.
+        # Spark provides packages that the host lacks (`glue_jobs.process.packages`): import their users after its
+        # start.
         from glue_jobs.kafka.cluster import Cluster
         from glue_jobs.rounds.loop import TableLoop
         from glue_jobs.rounds.loops import Discovery, Loops, Openers
@@ -120,7 +124,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
 
 
 def require_packages() -> None:
-    """Import the source of records; its kernels are compiled where no process of this machine has done so.
+    """Import the record source. This compiles its kernels, unless a process on this machine has compiled them before.
 
     Raises:
         Fatal: a package cannot be imported.
@@ -130,7 +134,7 @@ def require_packages() -> None:
 
 
 def openers_of(job: Job, lake: Lake, cluster: Cluster) -> list[Opener]:
-    """One for each table; all share the cluster, the catalog and the registry's cache."""
+    """One opener per table. All share the cluster, the catalog and the registry's cache."""
     from glue_jobs.rounds.loops import Openers
 
     return list(map(Openers(job, lake, cluster, cluster).of, job.tables))

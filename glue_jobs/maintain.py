@@ -1,8 +1,9 @@
-"""The maintenance job: what tables need beside their rounds (ADR 31). A Glue job script, and `calve maintain`, unchanged.
+"""The maintenance job: the work that tables need beside their rounds (ADR 31). A Glue job script, and also `calve maintain`.
 
-Arguments: those of `glue_jobs.ingest` that say where things are; `--dry-run [true|false]` to tell what is due and do nothing;
-`--only KIND` to do one kind of work, whether it is due or not. It asks neither Kafka nor a registry. What is due is done within
-bounds, and the next run goes on; SIGTERM and Ctrl-C end it after the commit under way.
+Arguments: those of `glue_jobs.ingest` that locate the warehouse and the settings. `--dry-run [true|false]` reports
+what is due and changes nothing.
+`--only KIND` does one kind of work, due or not. The job reads neither Kafka nor a registry.
+Each run has limits, and the next run continues. SIGTERM and Ctrl-C end the job after the current commit.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from glue_jobs.process.java import problem
 from glue_jobs.process.session import flag, job_of, job_parser, parsed, spark_session
 
 RUN_S = 3_000.0
-"""A run ends before the next one is due; what is left is due still."""
+"""A run ends before the next one is due. Unfinished work stays due."""
 TURNS = 30
-"""So often a run asks the job of a table for a turn."""
+"""How many turns a run requests from the ingest job for one table."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the maintenance; exit code 0, 1 where it failed for a table, 2 where the settings are of no use."""
+    """Run the maintenance. Exit code 0; 1 if it failed for a table; 2 if the settings are invalid."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
@@ -66,7 +67,7 @@ class Maintaining:
         self._until = time.monotonic() + RUN_S
 
     def all(self, settings: Job) -> list[str]:
-        """Look after each table in turn; the names of those where something failed.
+        """Maintain each table in turn; returns the names of the tables that failed.
 
         Raises:
             Retryable: the catalog does not answer.
@@ -84,10 +85,10 @@ class Maintaining:
         return failed
 
     def one(self, table: job.Table, main: Table) -> None:
-        """Do what a table needs, or the one thing that was asked for; a table of which a person is being forgotten is left alone.
+        """Do the work that is due for a table, or the one requested kind. Skip a table while a forget request runs.
 
         Raises:
-            CalveError: something cannot be done, or not now.
+            CalveError: the work is not possible, or not possible now.
         """
         letters = self._lake.load(main.name.dead_letters)
         work = Work(self._lake, table, main, letters)

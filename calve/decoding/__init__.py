@@ -1,1 +1,1 @@
-"""How the values of one table are read: which schemas, into which columns. Decided on the driver, before a record is read."""
+"""How one table's values are read: by which schemas, into which columns. Decided on the driver before a record is read."""

@@ -1,6 +1,4 @@
-"""What the columnar machine reads Avro values by (`calve.decoding.avro_program`): operations, and the columns that their cells
-make.
-"""
+"""The operations by which the columnar machine reads Avro values (`calve.decoding.avro_program`), and the resulting columns."""
 
 from __future__ import annotations
 
@@ -11,10 +9,10 @@ from calve.schema.columns import Json
 
 
 class Op(IntEnum):
-    """An operation: `code` holds it with its cell, mark, null, jump, a, b and second cell, all of them numbers (`WIDTH`).
+    """An operation. `code` stores it with cell, mark, null, jump, a, b and second cell, all numbers (`WIDTH`).
 
-    null: the place of null in the union of two types that stands before the value, or -1: it is no union. jump: where to go on
-    after null, or as told here.
+    null: the place of null in a union with one other type, or -1 without a union.
+    jump: where to continue after null, unless stated otherwise below.
     """
 
     BOOLEAN = 0
@@ -28,15 +26,16 @@ class Op(IntEnum):
     ENUM = auto()
     """a: number of symbols."""
     MILLIS = auto()
-    """Milliseconds that become microseconds. a: 1: of a map's entry."""
+    """Milliseconds that become microseconds. a: 1 in a map entry."""
     DECIMAL = auto()
-    """a: size, -1: as its length says. b: place in the pool of the least number with too many digits (low half, high half) and of
-    1 where it is of a map's entry.
+    """a: size; -1 if a length precedes it. b: place in the pool of the least number with too many digits (low half, high half).
+
+    The number after it in the pool is 1 in a map entry.
     """
     MARK = auto()
     """A struct, which has no bytes of its own."""
     UNION = auto()
-    """a: number of types. b: place in the pool of where to go on for each."""
+    """a: number of types. b: place in the pool of each type's next operation."""
     JUMP = auto()
     LIST = auto()
     """a: level of the items. jump: after its NEXT."""
@@ -48,22 +47,23 @@ class Op(IntEnum):
     SKIP_FIXED = auto()
     """a: size."""
     SKIP_LIST = auto()
-    """a: 0: items take no bytes. jump: after its SKIP_NEXT."""
+    """a: 0 if items take no bytes. jump: after its SKIP_NEXT."""
     SKIP_NEXT = auto()
     END = auto()
 
 
 WIDTH = 8
 CELL, MARKED, NULL, JUMP_TO, A, B, SECOND = range(1, WIDTH)
-"""Places in an operation, after its `Op`. Cells and marks are numbers of columns; the second cell is a decimal's high half."""
+"""Places in an operation, after its `Op`. Cells and marks are column numbers; the second cell is a decimal's high half."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column without fields. mark: None where it is never null. size: of a fixed. symbols: of an enum.
+    """A column without fields. mark: None if it is never null. size: of a fixed. symbols: of an enum.
 
-    kind: boolean, int (also days), long (also microseconds), float and double (their bits), bytes (place in the buffer << 32 |
-    length), fixed (likewise), enum (place of the symbol), decimal (`cell` and `cell + 1` are its halves).
+    kind: boolean, int (also days), long (also microseconds), float and double (their bits), bytes (place in the buffer << 32
+    | length),
+    fixed (as bytes), enum (index of the symbol), decimal (`cell` and `cell + 1` are its halves).
     """
 
     type: Json
@@ -76,7 +76,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A struct, its fields in the order of its type."""
+    """A struct, with its fields in the order of its type."""
 
     type: Json
     mark: int | None
@@ -85,7 +85,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list; the cell is the number of its items."""
+    """A list; the cell is its number of items."""
 
     type: Json
     cell: int
@@ -96,7 +96,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A map; the cell is the number of its entries, of which several may have one key: the last one counts.
+    """A map; the cell is its number of entries. If several have one key, the last one wins.
 
     listed: it is written as a list of entries.
     """
@@ -122,7 +122,7 @@ Part = Leaf | Group | Items | Pairs | Absent
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """cells, marks: the level of each column of them. depth: lists and maps within each other."""
+    """cells, marks: the level of each column. depth: the nesting of lists and maps."""
 
     code: tuple[int, ...]
     pool: tuple[int, ...]

@@ -1,8 +1,10 @@
-"""Avro values as a program of numbers: what a machine does, byte after byte, to make the cells of columns of them.
+"""Compiles an Avro schema to a program of numbers, which a machine executes to decode values into cells of columns.
 
-Nothing is compiled when a schema is new: `glue_jobs.engines.columnar.machine` is one loop that runs any program over many
-records. The records are the rows of level 0; each list and each map opens a level, of which its items are the rows. A level has
-columns of cells (numbers of 64 bits) and columns of marks (bytes, 1: there is a value). What the cells mean says `Program.row`.
+A new schema needs no compilation of code: `glue_jobs.engines.columnar.machine` is one loop that runs any program over many
+records.
+Records are the rows of level 0. Each list and each map opens a level whose rows are its items.
+A level has columns of cells (64-bit numbers) and of marks (bytes; 1 means there is a value). `Program.row` defines the
+meaning of the cells.
 """
 
 from __future__ import annotations
@@ -40,10 +42,10 @@ MILLIS = ("timestamp-millis", "local-timestamp-millis")
 
 
 def program(writer: AvroWriter, columns: Json) -> Program:
-    """How a writer's values, after their prefix, become those of the columns (Iceberg, JSON form) that it has.
+    """The program that reads a writer's values, after their prefix, into its columns (Iceberg, JSON form).
 
     Raises:
-        Unsupported: none is known.
+        Unsupported: there is none.
     """
     written, read = (_field(json.loads(each), "value") for each in (writer.schema, writer.reader))
     names = {each["name"] for each in read["fields"]}
@@ -54,7 +56,7 @@ def program(writer: AvroWriter, columns: Json) -> Program:
 
 
 def reasons(decoding: DecodePlan, columns: Json) -> list[str]:
-    """Why records are to be read as rows; none: `program` and plain bytes are enough."""
+    """Why records need the row engine; empty if `program` and plain bytes are sufficient."""
     found: dict[str, None] = {}
     for writer in (*decoding.writers, *(decoding.key.writers if decoding.key else ())):
         try:
@@ -66,7 +68,7 @@ def reasons(decoding: DecodePlan, columns: Json) -> list[str]:
 
 
 def require_avro(writer: Writer) -> AvroWriter:
-    """Raises `Unsupported` where it is not a writer of Avro."""
+    """Raises `Unsupported` if the writer does not write Avro."""
     if not isinstance(writer, AvroWriter):
         raise Unsupported("its values are neither Avro nor plain bytes or text")
     return writer
@@ -78,8 +80,11 @@ def _field(record: Json, name: str) -> Json:
 
 @dataclass(slots=True)
 class _Compiler:
-    """level: that whose rows are written now. unmarked: a column of marks by level that nobody reads. maps: Avro's own, around
-    what is read now: of a value in them that fits no column nothing is said before it is known whether a later one has its key.
+    """level: the level whose rows are written now. unmarked: a column of unused marks for each level.
+
+    maps: the number of Avro maps around the current value. A map value that does not fit its column is no error until it is
+    known
+    whether a later entry has its key.
     """
 
     code: list[list[int]] = field(default_factory=list)
@@ -107,7 +112,7 @@ class _Compiler:
     def emit(
         self, op: Op, *, cell: int = 0, mark: int | None = None, null: int = -1, a: int = 0
     ) -> list[int]:
-        """One more operation, which after null goes on with the next one."""
+        """Add an operation; after null it continues with the next one."""
         marked = self.nothing() if mark is None else mark
         self.code.append(made := [int(op), cell, marked, null, self.here + WIDTH, a, 0, 0])
         return made
@@ -131,7 +136,7 @@ class _Compiler:
     def fields(
         self, written: Json, read: Json, shape: Json | None, column: Json | None, *, optional: bool
     ) -> tuple[Part, ...]:
-        """Those of the column's fields, in its order. optional: what they are fields of may be null."""
+        """Read the column's fields, in its order. optional: their parent may be null."""
         kinds = {each["name"]: each["type"] for each in read["fields"]}
         shapes = {name: inner for name, inner, absent in shape["struct"] if not absent} if shape else {}
         wanted = {each["name"]: each["type"] for each in column["fields"]} if column else {}
@@ -149,7 +154,7 @@ class _Compiler:
     def read(
         self, written: Json, read: Json, shape: Json | None, column: Json | None, *, optional: bool
     ) -> Part:
-        """A value; without a column it is read, as it must be a value of its schema, and nobody looks at its cells."""
+        """Read a value. Without a column it is still read, because it must be valid, but its cells are unused."""
         if not isinstance(written, list):
             return self.one(written, read, shape, column, optional=optional, null=-1)
         if (null := _null_of_two(written)) is not None:
@@ -193,7 +198,7 @@ class _Compiler:
         return Group(column, mark, tuple(found.get(each["name"]) or Absent(each["type"]) for each in wanted))
 
     def jumps(self, count: int) -> int:
-        """A union's operation; gives the place in the pool of where each of its types goes on."""
+        """Add a union's operation; returns the place in the pool of each type's next operation."""
         place = len(self.pool)
         self.emit(Op.UNION, a=count)[B] = place
         self.pool += [0] * count
@@ -202,7 +207,7 @@ class _Compiler:
     def one(
         self, written: Json, read: Json, shape: Json | None, column: Json | None, *, optional: bool, null: int
     ) -> Part:
-        """A value that is no union, or that of a union of null and another type."""
+        """Read a value without a union, or of a union of null and one other type."""
         optional = optional or null >= 0
         node: Json = {"type": written} if isinstance(written, str) else written
         match node["type"]:
@@ -237,7 +242,7 @@ class _Compiler:
         return Pairs(column, cell, mark, level, key, value, listed=node["type"] == "array")
 
     def item(self, node: Json, read: Json, shape: Json | None, column: Json | None) -> tuple[Part, ...]:
-        """What an item of a list is, or key and value of a map's entry."""
+        """Read an item of a list, or key and value of a map entry."""
         if node["type"] == "map":
             key = self.leaf({"type": "string"}, "string", None, "string", optional=False, null=-1)
             inner, kind = shape and shape["map"], column and column["value"]
@@ -285,7 +290,7 @@ class _Compiler:
         return Leaf(column, kind if kind in NUMBERS else "bytes", cell, mark)
 
     def skip(self, written: Json, null: int = -1) -> None:
-        """A value that no column has: less is asked of it than of one that is read, as Avro's Java does."""
+        """Skip a value without a column. As in Avro's Java, skipping checks less than reading."""
         if isinstance(written, list):
             self.skip_union(written)
             return
@@ -334,7 +339,7 @@ class _Compiler:
 
 
 def _null_of_two(union: Sequence[Json]) -> int | None:
-    """The place of null in a union of it and one other type; None: it is another union."""
+    """The place of null in a union with one other type; None for other unions."""
     return union.index("null") if len(union) == 2 and len(branches(union)) == 1 else None
 
 
@@ -347,6 +352,6 @@ def _takes_bytes(node: Json) -> bool:
 
 
 def _signed(number: int) -> int:
-    """The lower 64 bits of a number, as a number with a sign."""
+    """The lower 64 bits of a number, as a signed number."""
     low = number & (2**64 - 1)
     return low - 2**64 if low >= 2**63 else low

@@ -1,4 +1,4 @@
-"""Which schema ids a round can decode, and into which columns: decided on the driver before a record is read."""
+"""The schema ids that a round can decode, and their columns: decided on the driver before a record is read."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from calve.schema.writers import ProtobufWriter, Writer
 
 @dataclass(frozen=True, slots=True)
 class DecodePlan:
-    """The schema ids of a round, pinned: both reads of a round use the same ones.
+    """The schema ids of a round, fixed: both reads of a round use the same ones.
 
-    Ids in none of the tuples are unknown to the registry, as far as was known when the round began. Where the wire format has no
-    frame, there is one writer, for all values. `key`: how keys are read; None: they are not.
-    others: what values begin with that belong to other tables of the topic. They are neither rows nor rejects.
-    numbers: what `_kafka.schema_id` holds for the table's own schemas, where that is not the id.
+    Ids in none of the tuples were unknown to the registry when the round began. A wire format without a frame has one writer
+    for all values.
+    `key`: how keys are read; None if they are not.
+    others: prefixes of values that belong to other tables of the topic. They are neither rows nor rejects.
+    numbers: `_kafka.schema_id` of the table's own schemas, if it differs from the id.
     """
 
     writers: tuple[Writer, ...]
@@ -51,12 +52,12 @@ OTHER_SCHEMA = "change the schema, or leave the topic out of calve.yaml"
 
 
 def first_columns(versions: Sequence[Schema], title: str, top: Top = FIELDS) -> Json:
-    """The columns of a table that does not exist yet: the first version's, changed as later versions ask.
+    """The columns of a table that does not exist yet: those of the first version, evolved by the later ones.
 
-    `title`: what the versions are of, in words.
+    `title`: a description of the versions' subject.
 
     Raises:
-        Suspended: no table can hold the subject's first version (`schema_unsupported`).
+        Suspended: `schema_unsupported`: no table can hold the subject's first version.
     """
     first = versions[0]
     if first.type not in FORMATS:
@@ -75,9 +76,9 @@ def first_columns(versions: Sequence[Schema], title: str, top: Top = FIELDS) -> 
 def evolution(
     table: Json, versions: Sequence[Schema], top: Top = FIELDS
 ) -> list[tuple[Schema, list[Change]]]:
-    """The changes that each version asks of a table's data columns, oldest first; versions that do not fit are left out.
+    """The changes of a table's data columns by each version, oldest first. Versions that do not fit are left out.
 
-    Comments are last, and alone: the newest version that fits has them.
+    Comments come last, on their own: the newest fitting version has them.
     """
     fits = list(_fits(table, versions, top))
     found = [(version, list(each.changes)) for version, each in fits if each.changes]
@@ -89,12 +90,12 @@ def evolution(
 
 
 def tags(table: Json, versions: Sequence[Schema], top: Top = FIELDS) -> dict[str, tuple[str, ...]]:
-    """The tags of a table's fields by path (`calve.schema.columns`): of all versions that fit, under the newest names."""
+    """The tags of a table's fields by path (`calve.schema.columns`): of all fitting versions, with the newest names."""
     return tags_of(*(each.named for _, each in _fits(table, versions, top) if each.named is not None))
 
 
 def leaves(table: Json, versions: Sequence[Schema], top: Top = FIELDS) -> dict[str, frozenset[str]]:
-    """A table's fields that have no fields, by path, each with all paths that versions which fit have had for it."""
+    """A table's fields without nested fields, by path, each with all its paths in fitting versions."""
     named = leaves_of(*(each.named for _, each in _fits(table, versions, top) if each.named is not None))
     return {path: had | named.get(path, had) for path, had in leaves_of(table).items()}
 
@@ -109,11 +110,12 @@ def decoding(
     shared: bool = False,
     fields: Collection[str] | None = None,
 ) -> DecodePlan:
-    """How to read every version of the subject as the table's columns; without a frame, the newest.
+    """The plan to read every version of the subject as the table's columns; without a frame, only the newest.
 
-    `fields`: the only ones of `leaves` that are read; None: all are.
-    `foreign`: schemas that the registry knows, and that are none of the table's; their records are rejected, or belong to other
-    tables where the topic is `shared`. Likewise those of other messages of a Protobuf file, where the table's is named.
+    `fields`: the only ones of `leaves` that are read; None: all.
+    `foreign`: registered schemas that are not the table's. Their records are rejected, or belong to other tables if the topic
+    is `shared`.
+    The same applies to other messages of a Protobuf file, if calve.yaml names the table's message.
     """
     known = {version.id for version in versions}
     strange = [schema.id for schema in foreign if schema.id not in known]
@@ -143,7 +145,7 @@ def decoding(
 def misfit(
     table: Json, versions: Sequence[Schema], schema_id: int, top: Top = FIELDS
 ) -> SchemaProblem | None:
-    """Why no value of a version can be a row of the table; None where that is not the schema's fault."""
+    """Why no value of a version can be a row of the table; None if the schema is not the cause."""
     fits = _fits(table, versions, top)
     return next((each.problem for version, each in fits if version.id == schema_id), None)
 
@@ -151,7 +153,7 @@ def misfit(
 def proposal(
     table: Json | None, versions: Sequence[Schema], candidate: Schema, top: Top = FIELDS
 ) -> Proposal:
-    """What registering one more version would do to a table (None: there is none yet)."""
+    """What registering one more version would change in a table (None: it does not exist yet)."""
     *known, new = _columns_of_all([*versions, candidate], top)
     return propose(struct() if table is None else table, known, new)
 
@@ -166,7 +168,7 @@ def _columns_of_all(versions: Sequence[Schema], top: Top) -> list[Json | SchemaP
 
 @lru_cache(maxsize=4096)
 def _columns_or_problem(version: Schema, top: Top) -> Json | SchemaProblem:
-    """`columns`, kept: versions are looked at again and again, and never change."""
+    """`columns`, cached: versions are used repeatedly and never change."""
     try:
         return columns(version, top)
     except SchemaProblem as problem:

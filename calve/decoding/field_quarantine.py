@@ -1,8 +1,8 @@
-"""Quarantine: a field that a later version of a schema adds stays out of the table until somebody has decided on it.
+"""Field quarantine: a field that a later schema version adds stays out of the table until somebody decides on it.
 
-To decide is to name it in the step `mask`, by any rule. The table itself says which fields have been let in: its property
-`FIELDS` has the paths, as those of `calve.config.steps`, of the fields that have no fields. Whoever has those and the columns of
-the schemas knows what records are decoded to: `only` of both.
+A person decides by naming the field in the step `mask`, with any rule. The table property `FIELDS` lists the accepted fields:
+the paths, as in `calve.config.steps`, of fields without nested fields.
+Together with the schemas' columns it defines what records are decoded to: `only` of both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from calve.table.summary import FIELDS
 
 
 def fields_in(properties: Mapping[str, str]) -> frozenset[str] | None:
-    """The fields that have been let into a table; None: it keeps none out."""
+    """The accepted fields of a table; None if it has no quarantine."""
     return frozenset(json.loads(properties[FIELDS])) if FIELDS in properties else None
 
 
@@ -26,9 +26,9 @@ def written(fields: Iterable[str]) -> dict[str, str]:
 
 
 def leaves(*versions: Json) -> dict[str, frozenset[str]]:
-    """The fields that have no fields, by path, each with all paths that it has had.
+    """The fields without nested fields, by path, each with all paths it has had.
 
-    versions: columns under the same names, with `former` where `calve.schema.lineage` has made them.
+    versions: columns under the same names, with `former` if `calve.schema.lineage` made them.
     """
     found: dict[str, frozenset[str]] = {}
     for columns in versions:
@@ -43,10 +43,9 @@ def admitted(
     steps: Iterable[Step],
     own: Collection[str] = (),
 ) -> frozenset[str]:
-    """Those of the fields (`leaves`) that are let in: that have been before, under whatever name, or are decided on.
+    """The accepted fields (`leaves`): those accepted before, under any name, and those decided on.
 
-    known: None: whatever there is comes in. own: columns that have their names from calve.yaml; to add one is to decide on what
-    it has then.
+    known: None accepts all. own: columns named by calve.yaml. Adding such a column accepts the fields it has at that time.
     """
     if known is None:
         return frozenset(fields)
@@ -61,7 +60,7 @@ def admitted(
 
 
 def only(columns: Json, fields: Collection[str]) -> Json:
-    """The columns without all other fields, at any depth; of a struct of which nothing is left nothing is left."""
+    """The columns with only these fields, at any depth. A struct without remaining fields is removed."""
     return columns | {"fields": list(_kept(columns, fields, ""))}
 
 

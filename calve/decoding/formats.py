@@ -1,4 +1,4 @@
-"""The kinds of registered schemas: what columns each makes, and how its values are read as those of a table."""
+"""The kinds of registered schemas: the columns of each, and how its values are read as those of a table."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ from calve.schema.writers import (
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """What becomes of the top of a schema.
+    """The treatment of the top level of a schema.
 
-    column: it is this one column, as that of a key; None: its fields are the columns. rest: a further column, of what a JSON
-    schema does not declare. taken: a name that no field may have, as it is that of the key's column. message: which one of a
-    Protobuf file it is, with or without the package; None: the first. changes: it is that of a change event, and the columns are
-    the fields of the row in it, of Debezium's types; `order`: fields of its `source` that are read, too.
+    column: the whole value is this one column, as for a key; None: its fields are the columns.
+    rest: an additional column for fields that a JSON schema does not declare.
+    taken: a name that no field may have, because the key's column has it.
+    message: the message of a Protobuf file, with or without package; None: the first.
+    changes: it is a change event; the columns are the fields of its row, with Debezium's types.
+    `order`: fields of its `source` that are also read.
     """
 
     column: str | None = None
@@ -51,18 +53,18 @@ class Top:
 FIELDS = Top()
 VALUE = "value"
 REGISTERED = ("AVRO", "JSON", "PROTOBUF")
-"""Types of schemas that a registry has."""
+"""The schema types of a registry."""
 OF_CHANGES = ("AVRO", "JSON")
-"""Types of schemas that Debezium's events are read with."""
+"""The schema types of Debezium's events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """One kind of registered schema.
 
-    columns: the table columns of a schema, as `calve.schema.evolution` compares them.
-    writer: how values of a schema are read as the columns of a table, each with the name by which the schema writes it
-        (`calve.schema.lineage.Fit`), in a wire format. Both raise `SchemaProblem`.
+    columns: the table columns of a schema, for comparison by `calve.schema.evolution`.
+    writer: how values of a schema are read as the columns of a table, in a wire format. Each column has the name
+        by which the schema writes it (`calve.schema.lineage.Fit`). Both raise `SchemaProblem`.
     """
 
     columns: Callable[[Schema, Top], Json]
@@ -91,14 +93,14 @@ def columns(schema: Schema, top: Top = FIELDS) -> Json:
 
 
 def writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
-    """As `Format.writer`; `change_events.read_as` says how change events are read. `table`: the columns of the row."""
+    """As `Format.writer`; `change_events.read_as` defines how change events are read. `table`: the columns of the row."""
     kind = FORMATS[schema.type]
     read = read_as(kind.columns(schema, top), table, top.order) if top.changes else table
     return kind.writer(schema, read, wire, top)
 
 
 def concerns(schema: Schema, top: Top) -> bool:
-    """False for a Protobuf file that can be read and has no such message: whatever it wrote is no row of the table."""
+    """False for a readable Protobuf file without this message: none of its records is a row of the table."""
     if not top.message or schema.type != "PROTOBUF":
         return True
     try:
@@ -136,7 +138,7 @@ def _avro_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
 
 
 def _avro_schema(schema: Schema, top: Top) -> Json:
-    """Where all of it is one column, this is a record of that one field: it is written as the field is."""
+    """For a single whole column, a record with that one field: it is written as the field is."""
     text = with_definitions(schema.text, schema.references) if schema.references else schema.text
     kind = avro.expand(text)
     if top.changes:
@@ -176,7 +178,7 @@ def _json_shape(schema: Schema, top: Top) -> Json:
 
 
 def _is_embedded(schema: Schema) -> bool:
-    """Whether each value holds its schema and its payload: a file says it by being a schema of Kafka Connect's."""
+    """Whether each value contains its schema and payload: true for a schema file in Kafka Connect's format."""
     return schema.id == NO_ID and is_connect_schema(schema.text)
 
 
@@ -198,7 +200,7 @@ def _protobuf_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Write
 
 
 def _indexes(file: File, wire: Wire) -> dict[tuple[int, ...], bytes]:
-    """What stands between the frame and a message, by the message's path."""
+    """The bytes between the frame and a message, by the message's path."""
     every = dict(messages(file.messages))
     if not wire.size:
         return dict.fromkeys(every, b"")
@@ -215,4 +217,4 @@ FORMATS: Mapping[str, Format] = {
     "STRING": Format(_plain_columns, _plain_writer),
     "BYTES": Format(_plain_columns, _plain_writer),
 }
-"""By the registry's `schemaType`; those of strings and bytes stand in calve.yaml alone."""
+"""By the registry's `schemaType`. STRING and BYTES occur only in calve.yaml."""

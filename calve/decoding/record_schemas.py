@@ -1,4 +1,4 @@
-"""What the records of one table are read with: the schemas of their values and, where a column is made of them, of their keys."""
+"""The schemas of a table's records: of their values and, if a column is made from them, of their keys."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from calve.schema.lineage import Proposal
 from calve.schema.wire import BARE, Schema, Wire
 
 LISTED_FOR_S = 60.0
-"""A pattern's subjects are asked for again after this time, or when a record names a schema that is not known."""
+"""A pattern's subjects are listed again after this time, or when a record names an unknown schema."""
 
 
 @dataclass(slots=True)
 class Subjects:
-    """Looks schemas up for one table; what records have named is kept for as long as the job lives.
+    """Looks up schemas for one table. Schemas that records have named are kept for the life of the job.
 
-    name: a subject, or a pattern in which `*` stands for any characters.
-    shared: the topic also has records of other tables: those whose schema the registry knows under other subjects.
-    part: what the schemas are of.
+    name: a subject, or a pattern in which `*` matches any characters.
+    shared: the topic also has records of other tables, with schemas of other subjects in the registry.
+    part: value or key.
     """
 
     registry: Registry
@@ -60,13 +60,13 @@ class Subjects:
 
     @property
     def foreign(self) -> list[Schema]:
-        """Schemas that records have named and that are none of the subjects'."""
+        """Schemas that records have named and that belong to other subjects."""
         return list(self._foreign.values())
 
     def listed(self) -> list[Schema]:
-        """The versions that the registry has now; none where no subject is registered.
+        """The versions that the registry lists now; empty if no subject is registered.
 
-        Those of several subjects are in the order of registration, but never out of the order of their own subject.
+        Versions of several subjects are in registration order, but each subject keeps its own order.
         """
         if "*" not in self.name:
             return self.registry.versions(self.name)
@@ -79,7 +79,7 @@ class Subjects:
         return list(self._listed)
 
     def versions(self) -> list[Schema]:
-        """The versions, as `listed`; then those that the registry does not list any more, as far as records have named them.
+        """The versions of `listed`, then those no longer listed that records have named.
 
         Raises:
             Retryable: nothing is registered yet, or the registry does not answer.
@@ -95,7 +95,7 @@ class Subjects:
         return [*versions, *(each for schema_id, each in self._deleted.items() if schema_id not in listed)]
 
     def learn(self, ids: Iterable[int]) -> bool:
-        """Look up ids that no schema was known for; True where the registry knows any of them.
+        """Look up unknown ids; True if the registry knows any of them.
 
         Raises:
             Retryable: as `versions`.
@@ -114,13 +114,13 @@ class Subjects:
         return True
 
     def matching(self, subjects: Sequence[str]) -> list[str]:
-        """Those of the subjects that are this table's."""
+        """The subjects that belong to this table."""
         pattern = ".*".join(re.escape(part) for part in self.name.split("*"))
         return [each for each in subjects if re.fullmatch(pattern, each, re.DOTALL)]
 
 
 def subjects_of(registry: Registry, source: Source, topic: str, part: PartName = "value") -> Subjects:
-    """The subjects of a topic's values or keys; values of others are no concern of a table that names its subject or message."""
+    """The subjects of a topic's values or keys. A table that names its subject or message ignores values of others."""
     shared = part == "value" and source.framed and bool(source.subject or source.message)
     return Subjects(registry, source.subject or registry.default_subject(topic, part), shared, part)
 
@@ -129,7 +129,7 @@ KEY = "key"
 
 
 class Versions(NamedTuple):
-    """The schemas of both parts, as they are at one moment; those that records have named and that are none of them apart."""
+    """The schemas of values and keys at one time; foreign ones that records have named are separate."""
 
     values: list[Schema]
     keys: list[Schema]
@@ -146,7 +146,7 @@ class Part:
     top: Top
 
     def versions(self) -> tuple[list[Schema], list[Schema]]:
-        """The table's schemas as they are now, and those that are none of them: that records have named, or without its message.
+        """The table's current schemas, and the foreign ones: those that records have named, or without the table's message.
 
         Raises:
             Retryable: there is none yet, or the registry does not answer.
@@ -170,8 +170,8 @@ class Part:
         """As `calve.decoding.decode_plan.decoding`.
 
         Raises:
-            Suspended: the one schema that all are read with does not fit the table, or the newest one has a field of a name
-                that calve.yaml gives to another column (`schema_unsupported`).
+            Suspended: `schema_unsupported`: the only schema does not fit the table, or the newest one has a field with a name
+                that calve.yaml gives to another column.
         """
         shared = self.schemas.shared
         found = decoding(table, versions, foreign, wire=self.wire, top=self.top, shared=shared, fields=fields)
@@ -188,7 +188,7 @@ class Part:
 
 @dataclass(slots=True)
 class RecordSchemas:
-    """`key`: None where keys are kept as their bytes alone."""
+    """`key`: None if keys are kept only as bytes."""
 
     value: Part
     key: Part | None = None
@@ -200,12 +200,12 @@ class RecordSchemas:
 
     @property
     def own_columns(self) -> frozenset[str]:
-        """Columns that have their names from calve.yaml, and not from a schema."""
+        """Columns named by calve.yaml, not by a schema."""
         named = (self.key_column, self.value.top.column, self.value.top.rest)
         return frozenset(each for each in named if each)
 
     def versions(self) -> Versions:
-        """The schemas as they are now.
+        """The current schemas.
 
         Raises:
             Retryable: as `Part.versions`.
@@ -220,7 +220,7 @@ class RecordSchemas:
         return (self.key.schemas.learn(keys) if self.key else False) or found
 
     def first_columns(self, versions: Versions) -> Json:
-        """The columns of a table that does not exist yet, that of the key first, that of the newest change last.
+        """The columns of a table that does not exist yet: the key's first, the newest change's last.
 
         Raises:
             Suspended: as `calve.decoding.decode_plan.first_columns`.
@@ -238,7 +238,7 @@ class RecordSchemas:
         return [*evolution(self._of_keys(table), versions.keys, self.key.top), *found]
 
     def decoding(self, table: Json, versions: Versions, fields: Collection[str] | None = None) -> DecodePlan:
-        """How records become rows of the table; `fields`: as `calve.decoding.decode_plan.decoding`.
+        """How records become rows of the table; `fields`: as in `calve.decoding.decode_plan.decoding`.
 
         Raises:
             Suspended: as `Part.decoding`.
@@ -250,14 +250,14 @@ class RecordSchemas:
         return replace(values, key=self.key.decoding(of_keys, versions.keys, versions.foreign_keys, fields))
 
     def leaves(self, columns: Json, versions: Versions) -> dict[str, frozenset[str]]:
-        """As `calve.decoding.decode_plan.leaves`, of records that are decoded to these columns."""
+        """As `calve.decoding.decode_plan.leaves`, for records that are decoded to these columns."""
         found = leaves(self._of_values(columns), versions.values, self.value.top)
         if self.key is None:
             return found
         return leaves(self._of_keys(columns), versions.keys, self.key.top) | found
 
     def tags(self, columns: Json, versions: Versions) -> dict[str, tuple[str, ...]]:
-        """The tags that schemas give the fields of records which are decoded to these columns, by path."""
+        """The schemas' tags, by path, for fields of records that are decoded to these columns."""
         found = tags(self._of_values(columns), versions.values, self.value.top)
         if self.key is not None:
             found = tags(self._of_keys(columns), versions.keys, self.key.top) | found
@@ -265,9 +265,9 @@ class RecordSchemas:
         return {path: own for path, own in found.items() if path in held}
 
     def read_with(self, versions: Versions) -> dict[str, str]:
-        """What values and keys are read with: `calve.registry.registry.identity` of the only schema, or `FRAMED`.
+        """The schemas of values and keys: `calve.registry.registry.identity` of the only schema, or `FRAMED`.
 
-        Values that are framed are left out, and keys that make no column.
+        Framed values are left out, and keys without a column.
         """
         found = {} if self.value.wire.size else {"value": identity(versions.values[-1])}
         if self.key is not None:
@@ -275,7 +275,7 @@ class RecordSchemas:
         return found
 
     def misfit(self, table: Json, name: str) -> str:
-        """Why values of a schema (`Wire.name`) are no rows of the table, as far as it is known: subject, path and rule."""
+        """Why values of a schema (`Wire.name`) cannot become rows of the table, if known: subject, path and rule."""
         schema_id = self.value.wire.named(name)
         versions, schemas = self.value.schemas.versions(), self.value.schemas
         if all(each.id != schema_id for each in versions):
@@ -305,7 +305,7 @@ class RecordSchemas:
 
 
 def record_schemas_of(table: job.Table, registry: Registry | None) -> RecordSchemas:
-    """The parts of a table's records; `registry` may be None where `table.registered` is false."""
+    """The schemas of a table's records; `registry` may be None if `table.registered` is false."""
     key = None
     if table.key is not None:
         top = Top(table.key.column or KEY, message=table.key.message)

@@ -1,1 +1,1 @@
-"""The modes of a table: which columns are its keys, and which columns an aggregate has."""
+"""The modes of a table: its key columns, and the columns of an aggregate."""

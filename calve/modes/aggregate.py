@@ -1,6 +1,6 @@
-"""The columns of a table of totals: they follow from the columns of the records and from what is added up (ADR 20).
+"""The columns of an aggregate table, from the records' columns and the measures (ADR 20).
 
-A table of totals is one from its birth, and its columns never change: each has the widest type of its kind.
+An aggregate table is one from its creation, and its columns never change: each has the widest type of its kind.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from calve.schema.evolution import column_at, data_columns, show
 from calve.table.summary import TOTALS
 
 WINDOW_START = "window_start"
-"""The property that a table of totals is born with."""
 OF_THE_LAST = "of the last record that changed the group"
 EMPTY = ("key", "headers")
-"""Fields of `_kafka` that are null in a row of totals: they are of one record alone."""
+"""Fields of `_kafka` that are null in an aggregate row, because they belong to a single record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A column of totals: what it holds, and its type. `of`: None: the records themselves are counted."""
+    """A measure's column and type. `of`: None if records are counted."""
 
     name: str
     term: Term
@@ -36,15 +35,15 @@ class Total:
 
 
 def column_of(path: str) -> str:
-    """The name of the column that holds a column of the records: `shop.id` is kept as `shop_id`."""
+    """The name of the column for a column of the records: `shop.id` becomes `shop_id`."""
     return path.replace(".", "_")
 
 
 def groups_of(records: Json, aggregate: Aggregate) -> dict[str, str]:
-    """The columns that tell the rows apart, in the order of `Aggregate.key`, with their types.
+    """The group columns with their types, in the order of `Aggregate.key`.
 
     Raises:
-        Suspended: `key_unusable`: a column of the records is missing, or tells no groups apart.
+        Suspended: `key_unusable`: a column of the records is missing, or cannot identify groups.
     """
     columns = with_kafka(records)
     if plain_columns(columns, aggregate.by, "aggregate.by") != aggregate.by:
@@ -64,7 +63,7 @@ def groups_of(records: Json, aggregate: Aggregate) -> dict[str, str]:
 
 
 def totals_of(records: Json, aggregate: Aggregate) -> list[Total]:
-    """The measures over records of these columns, `_kafka` not among them.
+    """The measures over records of these columns, without `_kafka`.
 
     Raises:
         Suspended: `measure_unusable`: as `calve.modes.measures.typed`.
@@ -84,7 +83,7 @@ def _total(measure: Measure, columns: Json) -> Total:
 
 
 def columns_of(records: Json, aggregate: Aggregate) -> Json:
-    """The data columns of the table of records with these columns.
+    """The table's data columns for records with these columns.
 
     Raises:
         Suspended: `key_unusable`, `measure_unusable`: as `groups_of` and `totals_of`.
@@ -95,7 +94,7 @@ def columns_of(records: Json, aggregate: Aggregate) -> Json:
 
 
 def kafka_column() -> Json:
-    """`_kafka` of a row of totals."""
+    """`_kafka` of an aggregate row."""
     fields = [
         each | {"doc": "null" if each["name"] in EMPTY else OF_THE_LAST} for each in KAFKA["type"]["fields"]
     ]
@@ -107,7 +106,7 @@ def with_kafka(records: Json) -> Json:
 
 
 def require_same_kind(table: str, properties: Mapping[str, str], aggregate: Aggregate | None) -> None:
-    """Refuse to make a table of totals of one of records, or the other way round, whatever it holds.
+    """Refuse to change a table from aggregate to records or back, whatever it holds.
 
     Raises:
         Suspended: `mode_changed`.
@@ -124,7 +123,7 @@ def require_same_kind(table: str, properties: Mapping[str, str], aggregate: Aggr
 
 
 def require_same_columns(table: str, held: Json, records: Json, aggregate: Aggregate) -> None:
-    """Refuse records whose totals are no values of the columns that the table was made with.
+    """Refuse records whose measures do not fit the columns that the table was created with.
 
     Raises:
         Suspended: `measure_changed`; `key_unusable`, `measure_unusable`: as `columns_of`.

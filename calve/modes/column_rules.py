@@ -1,4 +1,4 @@
-"""What must hold of the columns that calve.yaml names: rules that the job and `calve plan` share."""
+"""Rules for columns that calve.yaml names, shared by the job and `calve plan`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ TRANSFORMED = {
     "bucket": _BUCKETED,
     "truncate": ("int", "long", "decimal", "string", "binary"),
 }
-"""Types that each transform takes; identity takes any that has no fields: https://iceberg.apache.org/spec/#partition-transforms."""
+"""Types of each transform; identity takes any without fields: https://iceberg.apache.org/spec/#partition-transforms."""
 
 
 def layout_problems(table: Table, name: str, columns: Json) -> Iterator[Suspended]:
-    """Why Iceberg cannot lay out a table with these columns as calve.yaml says, field by field.
+    """Why Iceberg cannot use the layout of calve.yaml for a table with these columns, field by field.
 
     Codes: `layout_unknown_column`, `layout_unusable`.
     """
@@ -37,7 +37,7 @@ def layout_problems(table: Table, name: str, columns: Json) -> Iterator[Suspende
 
 
 def transform_problem(name: str, each: Transform, columns: Json, at: tuple[str, ...]) -> Suspended | None:
-    """Why a table with these columns cannot be partitioned or sorted by one term; None where it can."""
+    """Why a table with these columns cannot be partitioned or sorted by one term; None if it can."""
     found = column_at(columns, each.column)
     fix = f"in calve.yaml, change {at[0]} of the table"
     if found is None:
@@ -54,7 +54,7 @@ def transform_problem(name: str, each: Transform, columns: Json, at: tuple[str, 
 
 
 def require_countable(table: str, column: str, columns: Json, personal: Container[str]) -> None:
-    """Refuse columns that cannot be counted, and columns whose values only the table may hold.
+    """Refuse columns that cannot be counted, and masked columns, whose values only the table may hold.
 
     Raises:
         Suspended: `count_unusable`.
@@ -77,7 +77,7 @@ def require_countable(table: str, column: str, columns: Json, personal: Containe
 
 
 def require_emit_key(emit: Emit, columns: Json) -> None:
-    """Refuse a key of an output topic that is no column.
+    """Refuse a key of an output topic that is not a column.
 
     Raises:
         Suspended: `emit_unusable`.
@@ -93,7 +93,7 @@ def require_emit_key(emit: Emit, columns: Json) -> None:
 
 
 def require_age(table: str, column: str, columns: Json) -> None:
-    """Refuse to delete rows by the age of what is no time.
+    """Refuse to delete rows by the age of a column that is not a time.
 
     Raises:
         Suspended: `retention_unusable`.
@@ -110,10 +110,10 @@ def require_age(table: str, column: str, columns: Json) -> None:
 
 
 def step_changes(table: str, held: Json, made: Json) -> list[Change]:
-    """What a table lacks of the columns that its steps make.
+    """The columns that the steps make and the table lacks.
 
     Raises:
-        Suspended: `step_changed`: the table cannot hold them beside what it has.
+        Suspended: `step_changed`: the table cannot hold them beside its columns.
     """
     try:
         return changes(held, made)

@@ -1,4 +1,4 @@
-"""Modes of a table: which columns tell its rows apart, and what it notes of that (docs/modes.md)."""
+"""The keys of modes: the columns that identify a table's rows, and their note in the position (docs/modes.md)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from calve.schema.evolution import column_at, no_column
 from calve.table.position import Offsets, TopicKey, decode_offsets, encode_offsets
 
 BUCKETS = 8
-"""Partitions of a table for which none are configured: a round writes files into each that it touches."""
+"""Partitions of a table without a configured layout: a round writes files into each that it touches."""
 _M = TypeVar("_M", bound=Upsert | Deduplicate)
 UNFIT = ("float", "double")
-"""Types that no key can have: values that are equal need not have equal bytes, nor be equal to themselves."""
+"""Types that cannot be keys: equal values may differ in bytes, or not equal themselves."""
 
 
 def keyed(columns: Json, mode: _M) -> _M:
-    """The same, with the plain columns that its key is made of, as the table has them.
+    """The mode with the plain columns of its key, as the table has them.
 
     Raises:
-        Suspended: `key_unusable`: a column is missing, or has a type that tells no rows apart.
+        Suspended: `key_unusable`: a column is missing, or its type cannot identify rows.
     """
     key = plain_columns(columns, mode.key, f"{mode.kind}.key")
     if isinstance(mode, Upsert) and mode.order_by is not None:
@@ -45,18 +45,18 @@ def keyed(columns: Json, mode: _M) -> _M:
 
 
 def plain_columns(columns: Json, paths: Iterable[str], option: str) -> tuple[str, ...]:
-    """The columns at these paths, those that are structs by their fields; `option`: where calve.yaml names them: `upsert.key`.
+    """The columns at these paths; structs are replaced by their fields. `option`: their place in calve.yaml, as `upsert.key`.
 
     Raises:
-        Suspended: `key_unusable`: a column is missing, or has a type that tells no rows apart.
+        Suspended: `key_unusable`: a column is missing, or its type cannot identify rows.
     """
     return tuple(path for each in paths for path in _leaves(_column(columns, each, option), each, option))
 
 
 def noted(columns: Json, mode: Mode | None) -> str | None:
-    """What a position says of the mode: JSON with the field ids of the key, which outlive renames. None: all records are rows.
+    """The mode in a position: JSON with the key's field ids, which survive renames. None: all records are rows.
 
-    Of totals it says the words of calve.yaml: the columns that they are made of are none of the table's.
+    For an aggregate it has the text of calve.yaml: its source columns are not columns of the table.
     """
     if mode is None:
         return None
@@ -74,10 +74,10 @@ def noted(columns: Json, mode: Mode | None) -> str | None:
 
 
 def require_tombstones(name: str, mode: Mode | None, *, compacted: bool) -> None:
-    """Compaction leaves of a deletion nothing but its tombstone.
+    """Refuse a compacted topic whose tombstones the table ignores: compaction removes all else of a deletion.
 
     Raises:
-        Suspended: `topic_compacted`: tombstones say nothing to this table.
+        Suspended: `topic_compacted`: tombstones mean nothing to this table.
     """
     if compacted and isinstance(mode, ChangeData) and not mode.deletes:
         raise Suspended(
@@ -91,7 +91,7 @@ def require_tombstones(name: str, mode: Mode | None, *, compacted: bool) -> None
 
 
 def buckets(columns: Json, mode: Upsert) -> tuple[Transform, ...]:
-    """The partitioning of a table for which none was configured."""
+    """The partitioning of a table without a configured one."""
     kinds = {path: _column(columns, path, "key")["type"] for path in keyed(columns, mode).key}
     first = next((path for path, kind in kinds.items() if kind != "boolean"), None)
     return (Transform(first, "bucket", BUCKETS),) if first else ()
@@ -102,10 +102,10 @@ Switch = Literal["fold", "open"]
 
 
 def switch(table: str, name: str, before: str | None, wanted: str | None) -> Switch | None:
-    """What must be done with a table whose position says `before`, so that it can be kept as `wanted`; None: nothing.
+    """How to change a table from the mode in its position (`before`) to `wanted`; None if there is nothing to do.
 
     Raises:
-        Suspended: `mode_changed`: the rows do not tell what the other mode would have made of them.
+        Suspended: `mode_changed`: the rows do not show what the other mode would have made of them.
     """
     was, now = kind_of(before), kind_of(wanted)
     if before == wanted or was == now == "append":
@@ -145,24 +145,24 @@ KEPT = {
 
 
 def opened(before: str, offsets: Mapping[TopicKey, Offsets]) -> str:
-    """What a position says of a table that held the newest record of each key up to these offsets, and every record since."""
+    """The mode of a table that holds the newest record of each key up to these offsets, and every record since."""
     return json.dumps({"mode": "append", "folded": json.loads(before), "to": encode_offsets(offsets)})
 
 
 def folded_as(mode: str | None) -> str | None:
-    """How the rows before `folded_to` were kept, of a table that is appended to now."""
+    """The mode of the rows before `folded_to`, for a table that is now appended to."""
     found = json.loads(mode).get("folded") if mode else None
     return json.dumps(found) if found else None
 
 
 def folded_to(mode: str | None) -> dict[TopicKey, Offsets]:
-    """The offsets below which a table that is appended to now holds the newest record of each key; none: it holds all."""
+    """The offsets below which a now appended table holds the newest record of each key; empty if it holds all."""
     found = json.loads(mode).get("to") if mode else None
     return decode_offsets(found) if found else {}
 
 
 def described(columns: Json, mode: str | None) -> str:
-    """A position's mode in words, with the names that columns have now: `upsert by id, of.shop; newest by updated_at`."""
+    """A position's mode as text, with the current column names: `upsert by id, of.shop; newest by updated_at`."""
     kind = kind_of(mode)
     if mode is None or kind == "append":
         return "append"
@@ -191,7 +191,7 @@ def _noted_totals(mode: Aggregate) -> str:
 
 
 def noted_totals(mode: str) -> Aggregate:
-    """What a position says of a table of totals."""
+    """The aggregate mode in a position."""
     found = json.loads(mode)
     measures = tuple(Measure(*each) for each in found["measures"].items())
     return Aggregate(tuple(found["by"]), measures, Window(**found["window"]) if found["window"] else None)
@@ -224,7 +224,7 @@ def _column(columns: Json, path: str, option: str) -> Json:
 
 
 def _paths(columns: Json, above: str) -> dict[int, str]:
-    """Field id -> path of names, down all structs."""
+    """Field id -> path of names, through all structs."""
     found: dict[int, str] = {}
     for each in columns["fields"]:
         path = found[each["id"]] = f"{above}{each['name']}"

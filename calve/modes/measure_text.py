@@ -1,6 +1,4 @@
-"""The text of a measure becomes a tree, by the same small parser where calve.yaml is read and in the job: no text from outside is
-ever a part of SQL.
-"""
+"""Parses the text of a measure into a tree, for calve.yaml and the job alike: no external text becomes part of SQL."""
 
 from __future__ import annotations
 
@@ -29,14 +27,14 @@ _TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d+)?)|([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)|(\
 
 
 class MeasureProblem(CalveError):
-    """The text is no measure; the message says what is wrong with it, and where."""
+    """The text is not a measure; the message says what is wrong, and where."""
 
 
 def parse(text: str) -> Term:
-    """The measure that a text describes; `str` of it is the same text, however it was spaced.
+    """Parse a measure; its `str` is the same text with normal spacing.
 
     Raises:
-        MeasureProblem: it describes none.
+        MeasureProblem: the text is not a measure.
     """
     if len(text) > MAX_CHARACTERS:
         raise MeasureProblem(f"it has more than {MAX_CHARACTERS} characters")

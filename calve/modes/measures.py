@@ -1,7 +1,7 @@
-"""Measures of a table of totals, such as `sum(price * quantity)`, as trees, and the types that they come to (ADR 20).
+"""Measures of an aggregate table, such as `sum(price * quantity)`, as trees, and their types (ADR 20).
 
-All arithmetic is exact: whole numbers are `long`, everything else is a decimal with room for every digit after the point. What
-would have to be rounded is refused, unless a cast says so.
+All arithmetic is exact: integers are `long`, all else is a decimal with room for every digit after the point.
+A measure that needs rounding is refused, unless a cast allows it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from calve.schema.evolution import column_at, no_column
 Function = Literal["count", "sum", "min", "max"]
 MAX_DIGITS = 38
 LEAST_SCALE = 6
-"""Digits after the point that Spark never gives up for those before it: https://spark.apache.org/docs/latest/sql-ref-ansi-compliance.html."""
+"""Digits after the point that Spark always keeps: https://spark.apache.org/docs/latest/sql-ref-ansi-compliance.html."""
 WHOLE = {"int": 10, "long": 19}
-"""Types of whole numbers, and how many digits they have."""
+"""Integer types and their number of digits."""
 FLOATS = ("float", "double")
 MAX_DIGITS_OF_FLOATS = 18
-"""A float is cut off at a digit by its arithmetic, which is the same everywhere; its digits as a text are not, beyond these."""
+"""Up to here, cutting a float at a digit gives the same result everywhere. Beyond it, a float's text differs between systems."""
 WIDEST = {"int": "long", "float": "double"}
 _STRENGTH = {"+": 1, "-": 1, "*": 2}
 
@@ -72,7 +72,7 @@ class Cast:
 class Nearest:
     """The decimal next to a float: a `Cast` of one, once types are known.
 
-    It is n / 10^scale, n being what the float times 10^scale, computed as a double, is rounded to, halves away from zero.
+    It is n / 10^scale. n is the float times 10^scale, computed as a double, then rounded, halves away from zero.
     """
 
     of: Expression
@@ -85,7 +85,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Two expressions and what is between them: `+`, `-` or `*`."""
+    """Two expressions with `+`, `-` or `*` between them."""
 
     sign: str
     left: Expression
@@ -102,7 +102,7 @@ Expression = ColumnAt | Number | Cast | Nearest | Arithmetic
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What is counted or added up; `of`: None: the records themselves."""
+    """A function and its expression; `of`: None counts records."""
 
     function: Function
     of: Expression | None
@@ -113,17 +113,17 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An expression with all the casts that it needs, and its type."""
+    """An expression with all required casts, and its type."""
 
     of: Expression
     kind: str
 
 
 def typed(expression: Expression, columns: Json) -> Typed:
-    """The expression over columns of these types.
+    """Type an expression over these columns.
 
     Raises:
-        Suspended: `measure_unusable`: a column is missing, or has a type with which nothing exact can be done.
+        Suspended: `measure_unusable`: a column is missing, or its type allows no exact arithmetic.
     """
     match expression:
         case ColumnAt(path):
@@ -151,10 +151,10 @@ def typed(expression: Expression, columns: Json) -> Typed:
 
 
 def type_of(term: Term, columns: Json) -> str:
-    """The type of the column that holds the measure: the widest of its kind, so that columns that are widened still fit it.
+    """The type of the measure's column: the widest of its kind, so that it still fits after its source columns are widened.
 
     Raises:
-        Suspended: `measure_unusable`: as `typed`, or the sum depends on the order in which the records are read.
+        Suspended: `measure_unusable`: as `typed`, or the sum would depend on the order of records.
     """
     if term.of is None:
         return "long"
@@ -173,7 +173,7 @@ def type_of(term: Term, columns: Json) -> str:
 
 
 def columns_in(expression: Expression) -> Iterator[str]:
-    """Paths of the columns that an expression is made of."""
+    """Paths of the columns in an expression."""
     match expression:
         case ColumnAt(path):
             yield path
@@ -185,7 +185,7 @@ def columns_in(expression: Expression) -> Iterator[str]:
 
 
 def widest(kind: str) -> str:
-    """The type that holds all values of this one and of every type that it may be widened to."""
+    """The type that holds all values of this one and of every type it may be widened to."""
     digits = decimal_digits(kind)
     return decimal(MAX_DIGITS, digits[1]) if digits else WIDEST.get(kind, kind)
 
@@ -198,7 +198,7 @@ def unusable(why: str, cure: str = "change the measure in calve.yaml") -> Suspen
 
 
 def _number(whole: Expression, written: Expression, found: Typed) -> Typed:
-    """The part of an expression, as `written`, which must be an exact number."""
+    """A part of an expression, as `written`, which must be an exact number."""
     if found.kind in FLOATS:
         raise unusable(f"{whole}: {written} is a {found.kind}, which is not exact", CASTS)
     if found.kind not in WHOLE and decimal_digits(found.kind) is None:
@@ -217,8 +217,8 @@ def _nearest(written: Cast, inner: Typed) -> Nearest:
 def _result(written: Arithmetic, one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     """Precision and scale by Spark's rules: https://spark.apache.org/docs/latest/sql-ref-ansi-compliance.html.
 
-    Where both together would need more digits than there are, Spark gives up digits after the point: that is refused here.
-    Digits before the point that are too many for a value are noticed when it is computed.
+    If the result has too many digits, Spark drops digits after the point; this is refused here.
+    Too many digits before the point are detected when a value is computed.
     """
     (p1, s1), (p2, s2) = one, other
     scale = s1 + s2 if written.sign == "*" else max(s1, s2)

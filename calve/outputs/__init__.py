@@ -1,1 +1,1 @@
-"""What leaves a table: emitted records, announcements, metrics, and the job's report of its tables."""
+"""The outputs of a table: emitted records, announcements, metrics, and the job's status report."""

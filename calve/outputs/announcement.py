@@ -1,7 +1,7 @@
-"""What a deployment tells others on EventBridge: the names, and what every detail has.
+"""Events on EventBridge: their names and details.
 
-An announcement is a nudge, never the truth: it may come twice, late, out of order, or not at all. Who acts on one reads the table
-itself and is done when both agree, so that the order is the table's own.
+An event is a hint, not the truth: it may come twice, late, out of order, or not at all.
+A consumer reads the table and is done when both agree. So the order is that of the table.
 `docs/announcements.md` has the JSON schema of each detail.
 """
 
@@ -26,22 +26,22 @@ OVER_BUDGET = "calve.dead_letter.budget_exceeded"
 EXPORT_CREATED = "calve.export.created"
 EXPORT_FAILED = "calve.export.failed"
 OF_TABLES = (COMMITTED, EVOLVED, SUSPENDED, OVER_BUDGET)
-"""Those that a job sends."""
+"""The kinds that a job sends."""
 VERSION = 1
-"""Of the details; a key may be added to a version, none is taken away or gets another meaning."""
+"""The version of the details. A version may get more keys, but no key is removed or changes its meaning."""
 OVER_BUDGET_CODE = "rejects_over_budget"
 MAX_CHANGES = 100
 MAX_TEXT = 1_000
-"""Characters of a sentence: the log has the whole of it, and an event has a greatest size."""
+"""The most characters of a text, because events have a size limit. The log has the full text."""
 
 
 def pattern(deployment: str, *kinds: str) -> dict[str, Any]:
-    """The pattern of a rule for these kinds of one deployment; another deployment's are on the same bus."""
+    """The rule pattern for these kinds of one deployment; events of other deployments use the same bus."""
     return {"source": [SOURCE], "detail-type": list(kinds), "detail": {"deployment": [deployment]}}
 
 
 def with_rows(deployment: str, table: str, value: str) -> dict[str, Any]:
-    """The pattern of a rule for commits that have rows of a counted value, each of them once as far as the job knows."""
+    """The rule pattern for commits with rows of a counted value, each once as far as the job knows."""
     found = pattern(deployment, COMMITTED)
     counted = {"counts": {"values": {value: [{"exists": True}]}}}
     found["detail"] |= {"table": [table], "again": [False], **counted}
@@ -49,10 +49,10 @@ def with_rows(deployment: str, table: str, value: str) -> dict[str, Any]:
 
 
 def table_of(detail: Mapping[str, Any]) -> TableName:
-    """The table that a detail is about.
+    """The table of a detail.
 
     Raises:
-        KeyError: it is about none.
+        KeyError: the detail is not about a table.
     """
     return TableName(detail["database"], detail["table"])
 
@@ -65,18 +65,18 @@ class Announcement:
     detail: Mapping[str, Any]
 
     def entry(self) -> dict[str, str]:
-        """As `PutEvents` takes it."""
+        """The entry for `PutEvents`."""
         return {"Source": SOURCE, "DetailType": self.kind, "Detail": json.dumps(self.detail)}
 
 
 def of_deployment(deployment: str, table: TableName) -> dict[str, Any]:
-    """What every detail has that is about a table."""
+    """The keys of every detail about a table."""
     return {"version": VERSION, "deployment": deployment, "database": table.database, "table": table.table}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The table as it was when it was announced: its id, and the metadata file that said what it holds."""
+    """The table at the time of the announcement: its id and its metadata file."""
 
     table_uuid: str
     metadata_location: str
@@ -91,7 +91,7 @@ class EventSource:
     table: TableName
 
     def committed(self, commit: Commit, found: Found, *, again: bool) -> Announcement:
-        """A snapshot of main, whoever made it: the same detail whenever it is announced, but for `found` and `again`.
+        """A snapshot of main, by any writer. Repeated announcements have the same detail, except for `found` and `again`.
 
         again: the job knows that it was announced before.
         """
@@ -120,7 +120,7 @@ class EventSource:
         return self._of(COMMITTED, detail)
 
     def evolved(self, changes: Sequence[str], found: Found, *, schema_id: int | None) -> Announcement:
-        """The table has other columns; schema_id: the registry's, of the version that asked for them."""
+        """The table has new columns. schema_id: the registry's id of the version that required them."""
         detail = {
             "schema_id": None if schema_id is None else str(schema_id),
             "changes": list(changes[:MAX_CHANGES]),
@@ -133,7 +133,7 @@ class EventSource:
     def stopped(
         self, state: Literal["suspended", "failed"], code: str, reason: str, fix: str | None
     ) -> list[Announcement]:
-        """The table waits for somebody, or is tried again; the texts are those of the log's `table.state`."""
+        """The table is suspended, or failed and is retried; the texts are those of the log's `table.state`."""
         detail = {
             "state": state,
             "code": code,
@@ -152,7 +152,7 @@ class EventSource:
 def export_created(
     deployment: str, export: Export, window: Mapping[str, str], delivered: Mapping[str, Any]
 ) -> Announcement:
-    """delivered: `bucket`, `manifest`, `files`, and of the manifest what says how good the delivery is."""
+    """delivered: `bucket`, `manifest`, `files`, and the manifest's entries about the quality of the delivery."""
     named = {"name": export.name, "database": export.database, "table": export.table}
     detail = of_deployment(deployment, TableName(export.database, export.table))
     return Announcement(EXPORT_CREATED, detail | {"export": named, "window": dict(window)} | dict(delivered))
@@ -161,14 +161,14 @@ def export_created(
 def export_failed(
     deployment: str, export: Export, window: Mapping[str, str] | None, *, reason: str, final: bool
 ) -> Announcement:
-    """The whole export goes along: whoever mails its recipients knows them from here alone. final: it is not tried again."""
+    """Includes the whole export: the mailing function learns the recipients only from here. final: there is no further try."""
     detail = of_deployment(deployment, TableName(export.database, export.table))
     told = {"export": json.loads(export.to_json()), "window": window, "reason": reason, "final": final}
     return Announcement(EXPORT_FAILED, detail | told)
 
 
 def sent_to(ancestors: Iterable[Commit]) -> int:
-    """The sequence number up to which snapshots were announced, for all that they know: the nearest that says it."""
+    """The sequence number up to which snapshots are known to be announced, from the nearest commit that has one."""
     for commit in ancestors:
         found = metrics_of(commit.summary).get(ANNOUNCED)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Rows of a table as records of an output topic: their schemas, and how far a table has been emitted (ADR 23)."""
+"""Rows of a table as records of an output topic: their schemas, and the commit up to which rows are emitted (ADR 23)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from calve.table.position import Offsets, Position, TopicKey, decode_offsets, en
 from calve.table.protocol import Commit
 from calve.table.summary import EMITTED, REDRIVE, ends_of, is_round, round_of
 
-"""The property that says up to which commit rows have been written to the output topic."""
 HEADERS = {
     "calve-source-topic": "topic",
     "calve-source-partition": "partition",
     "calve-source-offset": "offset",
 }
-"""Headers of an emitted record -> fields of `_kafka`. Records with the same ones and the same value are one."""
+"""Headers of an emitted record -> fields of `_kafka`. Records with equal headers and value are the same record."""
 
 AVRO = {
     "boolean": "boolean",
@@ -48,10 +47,10 @@ JSON = {
 
 
 def avro_schema(name: str, columns: Json) -> str:
-    """The Avro schema of records with these columns; each may be null, so that a column more is compatible both ways.
+    """The Avro schema of records with these columns. Each may be null, so that a new column is compatible both ways.
 
     Raises:
-        Suspended: `emit_unusable`: a column is of a type that Avro has not.
+        Suspended: `emit_unusable`: Avro lacks the type of a column.
     """
     return json.dumps(_avro(columns, _words(name), ""))
 
@@ -124,9 +123,7 @@ def _words(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """The commit up to which a table has been emitted, and its offsets, which tell what is older where it is no ancestor any
-    more.
-    """
+    """The last emitted commit, and its offsets, which show what is older if that commit is no longer an ancestor."""
 
     round: str
     offsets: Mapping[TopicKey, Offsets]
@@ -137,7 +134,7 @@ class Emitted:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Emitted | None:
-        """What a table's properties say; None: none of its rows has been emitted."""
+        """The value in a table's properties; None if no row was emitted."""
         raw = properties.get(EMITTED)
         if raw is None:
             return None
@@ -149,10 +146,10 @@ class Emitted:
 
 
 def left(ancestors: Iterable[Commit], emitted: Emitted) -> list[Commit]:
-    """The data commits (newest first in `ancestors`) that have not been emitted, oldest first.
+    """The data commits that have not been emitted, oldest first (`ancestors`: newest first).
 
-    Where the one that was emitted last is no ancestor, because main was rolled back or its history has expired: those that moved
-    the table beyond where it stood then.
+    If the last emitted commit is not an ancestor, because of a rollback or expiry: the commits that moved the table beyond
+    its offsets.
     """
     found: list[Commit] = []
     for commit in ancestors:

@@ -1,6 +1,6 @@
-"""What a job says of its runs and of its tables, also of a table that it has not made: one JSON object in the lake.
+"""The status of a job's runs and tables, also of tables that do not exist yet: one JSON object in the warehouse.
 
-A run replaces what it says of its own tables and leaves what others said. It is a report: no job reads a position from it.
+A run replaces the status of its own tables and keeps the others. It is only a report: no job reads a position from it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 KEPT = 20
-"""Earlier states that a table remembers."""
+"""The number of earlier states kept per table."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormerState:
-    """A state that a table was in, from `since` on until the next began."""
+    """An earlier state of a table, from `since` until the next one."""
 
     state: str
     since: str | None = None
@@ -25,10 +25,10 @@ class FormerState:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """How a table fares, as its loop last said: the property `calve.state` of the table.
+    """The state of a table, as its loop last reported it: the table property `calve.state`.
 
-    `state` is `pending`, `running`, `paused`, `suspended` or `failed`; `before`: what it was earlier, newest first.
-    `code`: why it was suspended or failed, in a word; of a pause its id.
+    `state` is `pending`, `running`, `paused`, `suspended` or `failed`; `before`: earlier states, newest first.
+    `code`: why it was suspended or failed, as a code; for a pause its id.
     """
 
     state: str = "pending"
@@ -39,7 +39,7 @@ class TableState:
     before: tuple[FormerState, ...] = ()
 
     def after(self, former: TableState | None) -> Self:
-        """This state as the successor of another, which it remembers."""
+        """This state with the former one in its history."""
         if former is None:
             return self
         seen = FormerState(former.state, former.since, former.code)
@@ -50,12 +50,12 @@ class TableState:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """What `to_json` of this or another release wrote; what this one does not know is left out."""
+        """Parse the JSON of `to_json` of any release; unknown keys are ignored."""
         return cls.from_dict(json.loads(text))
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:
-        """The same, of JSON that is read already."""
+        """The same, from parsed JSON."""
         known = {name: raw.get(name) for name in ("code", "reason", "since", "fix")}
         before = tuple(
             FormerState(each["state"], each.get("since"), each.get("code")) for each in raw.get("before", ())
@@ -64,9 +64,9 @@ class TableState:
 
 
 EVERY_S = 60.0
-"""So often a run says that it is alive."""
+"""The interval of a run's reports."""
 FOLDER = "_calve/status/"
-"""Where the objects are, below the warehouse."""
+"""The folder of the objects in the warehouse."""
 
 
 def place(warehouse: str, deployment: str, job: str) -> str:
@@ -76,7 +76,7 @@ def place(warehouse: str, deployment: str, job: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process of the job. `at`: when it last said something. `reason`, `fix`: why the job as a whole ended."""
+    """One process of the job. `at`: its last report. `reason`, `fix`: why the job as a whole ended."""
 
     began: str
     at: str
@@ -87,7 +87,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class ReportedTable:
-    """What a run says of a table. `made`: it exists. `failures`: rounds that failed in a row; `why`, `fix`: of the last."""
+    """A run's report of a table. `made`: it exists. `failures`: consecutive failed rounds; `why`, `fix`: of the last one."""
 
     run: str
     state: TableState = field(default_factory=TableState)
@@ -105,7 +105,7 @@ class JobStatus:
     tables: Mapping[str, ReportedTable] = field(default_factory=dict)
 
     def said_by(self, id: str, run: Run, tables: Mapping[str, ReportedTable]) -> Self:
-        """Add what a run says now, and forget runs without tables."""
+        """Add the report of a run, and remove runs without tables."""
         tables = {**self.tables, **tables}
         runs = {**self.runs, id: run}
         named = {id, *(each.run for each in tables.values())}
@@ -116,7 +116,7 @@ class JobStatus:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Self:
-        """The JSON of this or another release; what this one does not know is left out. What is none says nothing."""
+        """Parse the JSON of any release. Unknown keys are ignored; invalid JSON gives an empty status."""
         try:
             return cls._read(raw)
         except (AttributeError, KeyError, TypeError):

@@ -1,1 +1,1 @@
-"""Requests of an operator to the job, one file for each. They wait in a property of the table."""
+"""Operator requests to the job, one file each. They wait in a table property."""

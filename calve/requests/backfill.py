@@ -1,7 +1,7 @@
-"""A range of a table's records is made into rows anew: the rows are replaced in one commit, and no offset moves (ADR 32).
+"""Backfill: make the rows of an offset range again and replace the old ones, in one commit that moves no offset (ADR 32).
 
-A person asks for it by a property of the table. Only rows whose records are rows then and now are replaced, so the ledgers of
-the rounds that read the range remain true.
+A person requests it with a table property. It replaces only rows whose records were rows before and are rows now.
+So the ledgers of the original rounds stay true.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Range = dict[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Request(WaitingRequest):
-    """Which records: from `start` up to, without, `to`; each by offsets of partitions, or a moment of the records."""
+    """The records from `start` to `to` (exclusive); each end is offsets of partitions, or a record timestamp."""
 
     NAME: ClassVar[str] = BACKFILL
     by: str
@@ -36,7 +36,7 @@ class Request(WaitingRequest):
 
 
 def _end(raw: dict[str, Any]) -> Start:
-    """JSON has no keys but texts."""
+    """JSON has only string keys."""
     return Start(**(raw | {"offsets": {int(p): o for p, o in raw["offsets"].items()}}))
 
 
@@ -62,5 +62,5 @@ def remade_json(offsets: Range) -> str:
 
 
 def done_before(ancestors: Iterable[Commit], request_id: str) -> Commit | None:
-    """The commit that has answered a request already: a job may die before it says so."""
+    """The commit that already answered a request: a job may crash before it reports it."""
     return next((each for each in ancestors if each.summary.get(BACKFILL) == request_id), None)

@@ -1,6 +1,6 @@
-"""What expired snapshots of a table said: kept in a property, in short, so that the table can still be proved (ADR 30).
+"""A short history of a table's expired snapshots, kept in a property, so that the table can still be verified (ADR 30).
 
-Rounds in a row that were read alike become one, with one ledger: from where the first began to where the last ended.
+Consecutive rounds that were read in the same way become one span with one ledger.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from calve.table.summary import (
 )
 
 MOST_SPANS = 200
-"""More changes of how a topic is read are not kept: the table's beginning is not known then."""
+"""The most spans that are kept. With more, the start of the table is unknown."""
 
 STEPS = 60
-"""A budget's time is remembered in so many steps."""
+"""The number of time steps in which the used budget is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Rounds of one incarnation of a topic that were read alike, as `cli.verify.claim.Round` has one of them.
+    """Rounds of one incarnation of a topic that were read in the same way; `cli.verify.claim.Round` is a single one.
 
-    sequence: Iceberg's number of the first of them. round: of a redrive, which is a span of its own and reads no offsets; None:
-    these are rounds. remade: of a backfill, which is one of its own, too.
+    sequence: Iceberg's sequence number of the first. round: set for a redrive, which is its own span and reads no offsets.
+    remade: set for a backfill, which is also its own span.
     """
 
     topic: TopicKey
@@ -57,7 +57,7 @@ class Span:
     remade: Range = field(default_factory=dict)
 
     def joined(self, later: Span) -> Span | None:
-        """Both as one; None where they cannot be."""
+        """Both as one span; None if they cannot be joined."""
         alike = (self.topic, self.read_with, self.mode) == (later.topic, later.read_with, later.mode)
         if any(each.round or each.remade for each in (self, later)) or not alike:
             return None
@@ -83,10 +83,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredHistory:
-    """What was said below the snapshot `before`, oldest first; it counts only as long as that one is an ancestor of main.
+    """The history below the snapshot `before`, oldest first. It counts only while that snapshot is an ancestor of main.
 
-    born: from the table's first snapshot on. complete_until: the newest claim (`calve.table.protocol.complete_until`). spent: of
-    the budget of dead letters, within its time.
+    born: it begins with the table's first snapshot. complete_until: the newest claim (`calve.table.protocol.complete_until`).
+    spent: the used dead-letter budget, within its time.
     """
 
     before: int
@@ -97,7 +97,7 @@ class ExpiredHistory:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], line: Iterable[Commit]) -> Self | None:
-        """What a table's properties say; None where they say nothing that counts for main, whose ancestors are `line`."""
+        """The history in a table's properties; None if there is none that applies to main, whose ancestors are `line`."""
         text = properties.get(EARLIER)
         raw = json.loads(text) if text else None
         if raw is None or all(each.id != raw["before"] for each in line):
@@ -113,14 +113,14 @@ class ExpiredHistory:
         return json.dumps(raw | {"complete_until": self.complete_until, "spent": spent})
 
     def rest(self, line: Sequence[Commit]) -> list[Commit]:
-        """Those of main's ancestors that this does not tell of."""
+        """The ancestors of main that this history does not cover."""
         return list(line[: [each.id for each in line].index(self.before) + 1])
 
 
 def earlier(
     line: Sequence[Commit], kept: int, known: ExpiredHistory | None, budget: Budget
 ) -> ExpiredHistory:
-    """What is to be known when of main's ancestors, the newest first, only so many stay; `known`: what is known already."""
+    """The history if only the `kept` newest of main's ancestors stay; `known`: the history so far."""
     gone = (known.rest(line) if known else list(line))[kept:]
     first = known is None and is_first(line[-1].summary)
     spans = list(known.spans) if known else []
@@ -137,7 +137,7 @@ def earlier(
 
 
 def _spent(known: Iterable[UsedBudget], gone: Iterable[Commit], budget: Budget) -> tuple[UsedBudget, ...]:
-    """In steps of the clock, each at the moment of its last round."""
+    """The used budget in time steps, each at the time of its last round."""
     found, step_s = list(known), budget.within_s / STEPS
     for commit in gone:
         if not is_round(commit.summary):

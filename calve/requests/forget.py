@@ -1,7 +1,7 @@
-"""A person is forgotten: the rows and dead letters that a key tells leave a table, and with them whatever held them (ADR 24).
+"""Forget a person: remove the rows and dead letters that match a key, and everything that held them (ADR 24).
 
-A person asks for it by a property of the table; the job, its only writer, answers by another, which says how much went from
-where, and nothing of whom.
+A person requests it with a table property. The job, the table's only writer, answers with another property.
+The answer states how much was removed from where, and nothing about the person.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from calve.table.position import Offsets, Position, TopicKey
 from calve.table.protocol import Commit
 from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN, is_first, starts_of
 
-"""Metadata files that hold a request which has been answered are still there."""
-
-"""The summary entry by which a commit names the request that it is a part of."""
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 
 Places = dict[str, dict[str, list[list[int]]]]
@@ -33,7 +30,7 @@ Places = dict[str, dict[str, list[list[int]]]]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A column, by its path, and the text that it has; `value` may be sealed."""
+    """A column path and the value it must have; `value` may be encrypted."""
 
     column: str
     value: str = field(repr=False)
@@ -41,7 +38,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Request(WaitingRequest):
-    """Whose rows must go: those that meet all conditions. sealed: the id of the masking key by which the values are."""
+    """The rows to remove: those that meet all conditions. sealed: the id of the masking key that encrypts the values."""
 
     NAME: ClassVar[str] = FORGET
     where: tuple[Condition, ...]
@@ -54,9 +51,9 @@ class Request(WaitingRequest):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a request has found so far, noted before anything is deleted: a job that dies leaves it to the next one.
+    """What a request has found so far, stored before anything is deleted. After a crash the next job continues from it.
 
-    since: where the table began, as far as that is known: the history that says it goes. exports: manifests of what was exported.
+    since: where the table began, if known: the history that shows it is removed. exports: manifests of exports.
     """
 
     id: str
@@ -73,14 +70,14 @@ class Found:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self:
-        """What earlier tries of the request have noted."""
+        """What earlier tries of the request have stored."""
         raw = json.loads(properties.get(FORGET_FOUND, "{}"))
         if raw.get("id") != request_id:
             return cls(request_id)
         return cls(**(raw | {"exports": tuple(raw["exports"]), "since": _offsets(raw["since"])}))
 
     def with_rows(self, rows: int, files: int, places: Places) -> Self:
-        """The same with rows that a try has found; what was found before is the same rows, not deleted yet."""
+        """Add the rows that a try has found. Rows found before are the same rows, not deleted yet."""
         if covers(self.row_places, places):
             rows, files = 0, 0
         together = united(self.row_places, places)
@@ -98,10 +95,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What became of a request: the audit record. `problem`: why nothing did.
+    """The outcome of a request: the audit record. `problem`: why nothing was done.
 
-    files: data files that were written anew. removed: files that the job which answered has deleted. unopened: dead letters that
-    are sealed by keys that the secret lacks, which nobody can look into.
+    files: rewritten data files. removed: files that the answering job deleted.
+    unopened: dead letters encrypted with keys that the secret lacks, which nobody can read.
     """
 
     id: str
@@ -126,7 +123,7 @@ class Entry:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
-        """The answer to a request; None as long as there is none, or what it leaves behind is still there."""
+        """The answer to a request; None while there is none, or while its leftovers still exist."""
         if FORGET_LEFT in properties:
             return None
         return next((each for each in cls.all(properties) if each.id == request_id), None)
@@ -156,7 +153,7 @@ def united(these: Places, those: Places) -> Places:
 
 
 def covers(these: Places, those: Places) -> bool:
-    """True where all of `those` lie in `these`."""
+    """True if `these` contain all of `those`."""
     return united(these, those) == united(these, {})
 
 
@@ -171,15 +168,16 @@ def _merged(ranges: list[list[int]]) -> list[list[int]]:
 
 
 def position_after(base: Position, *, round_id: str, writer: str) -> Position:
-    """The position after a commit that forgets: no offset moves, but whoever began before it has lost the race."""
+    """The position after a forget commit: no offset moves, but every round that began before it loses the race."""
     return replace(base, round=round_id, writer=writer, snapshot=None)
 
 
 def began_at(
     ancestors: Iterable[Commit], entries: Sequence[Entry], expired: ExpiredHistory | None
 ) -> dict[str, Offsets]:
-    """Where the table began, by incarnation of the topic: by its history from its first snapshot on, expired ones included, or by
-    what an earlier request has noted of it; empty where neither says it.
+    """Where the table began, by incarnation of the topic; empty if unknown.
+
+    It is known from a history that starts with the first snapshot, expired ones included, or from an earlier request's note.
     """
     found: dict[str, Offsets] = {}
     last: Commit | None = None
@@ -198,7 +196,7 @@ def began_at(
 
 
 def column_problem(schema: Json, column: str) -> str | None:
-    """Why no person is told by a column of a table; None where one may be."""
+    """Why a column cannot identify a person; None if it can."""
     kind: Any = schema
     for name in column.split("."):
         if not isinstance(kind, dict) or kind["type"] != "struct":
@@ -212,7 +210,7 @@ def column_problem(schema: Json, column: str) -> str | None:
 
 
 def masking_problem(steps: Iterable[Step], tags: Mapping[str, Sequence[str]], column: str) -> str | None:
-    """Why a masked column tells no single person; None where it is not masked, or hashed. tags: as the schema has them."""
+    """Why a masked column cannot identify a person; None if it is not masked, or hashed. tags: from the schema."""
     steps = tuple(steps)
     for step in steps:
         if not isinstance(step, Mask):
@@ -230,15 +228,15 @@ def masking_problem(steps: Iterable[Step], tags: Mapping[str, Sequence[str]], co
 
 
 def seal_key(key: Key, request_id: str) -> bytes:
-    """The key of 32 bytes that seals the values of one request."""
+    """The 32-byte key that encrypts the values of one request."""
     return hmac.digest(key.seal, request_id.encode(), "sha256")
 
 
 def bound_to(request_id: str, place: int) -> bytes:
-    """What is authenticated with a sealed value: its place in the request."""
+    """The authenticated context of an encrypted value: its place in the request."""
     return f"{FORGET}/{request_id}/{place}".encode()
 
 
 def _offsets(raw: Mapping[str, Mapping[str, int]]) -> dict[str, Offsets]:
-    """JSON has no keys but texts."""
+    """JSON has only string keys."""
     return {topic: {int(p): int(o) for p, o in offsets.items()} for topic, offsets in raw.items()}

@@ -1,7 +1,7 @@
-"""A redrive: dead letters that can be rows by now enter their table, once, by a commit that reads no offsets (ADR 12).
+"""Redrive: dead letters that can be rows now enter their table, once, by a commit that reads no offsets (ADR 12).
 
-A person asks for it by a property of the table; the job, its only writer, answers by another. Like `calve.table.protocol`, what
-is decided here is run by the model in `tests/unit/calve/protocol_model`.
+A person requests it with a table property. The job, the table's only writer, answers with another property.
+The model in `tests/unit/calve/protocol_model` runs these decisions, as it does `calve.table.protocol`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from calve.table.position import NO_LETTERS, DeadLetterRound, Ledger, Position
 from calve.table.protocol import Commit
 from calve.table.summary import REDRIVE, REDRIVE_RESULT, ledger_of, round_of
 
-"""The summary entry by which a commit names the request that it is a part of."""
-
 
 @dataclass(frozen=True, slots=True)
 class Request(WaitingRequest):
-    """Which open dead letters to decode again; None: whichever. `since` and `until` (exclusive): when they were rejected.
+    """The open dead letters to decode again; None means any. `since` and `until` (exclusive): when they were rejected.
 
-    All moments are ISO 8601 with a time zone.
+    Times are ISO 8601 with a time zone.
     """
 
     NAME: ClassVar[str] = REDRIVE
@@ -39,7 +37,7 @@ class Request(WaitingRequest):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of the letters that a request selected; `problem`: why nothing did."""
+    """The outcome of a request's selected dead letters. `problem`: why nothing was done."""
 
     id: str
     at: str
@@ -54,19 +52,19 @@ class Result:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
-        """The answer to a request; None as long as there is none."""
+        """The answer to a request; None while there is none."""
         text = properties.get(REDRIVE_RESULT)
         found = cls(**json.loads(text)) if text else None
         return found if found and found.id == request_id else None
 
 
 def is_level(main: Position, letters: Iterable[Commit]) -> bool:
-    """True where the dead-letter table says exactly what main stands for; only then may letters be selected from it."""
+    """True if the dead-letter table is level with main; only then may dead letters be selected from it."""
     return dead_letters_round(letters) == (main.dead_letters.round if main.dead_letters else NO_LETTERS)
 
 
 def position_after(base: Position, *, round_id: str, writer: str, held: DeadLetterRound) -> Position:
-    """The position after a redrive: no offset moves, and main names the letters that came back."""
+    """The position after a redrive: no offset moves, and main names the redriven dead letters."""
     previous = base.dead_letters.round if base.dead_letters else NO_LETTERS
     return replace(
         base,
@@ -79,7 +77,7 @@ def position_after(base: Position, *, round_id: str, writer: str, held: DeadLett
 
 
 def done_before(ancestors: Iterable[Commit], request_id: str) -> Ledger:
-    """What commits of the same request have done already: a job may die between them, or before it answers."""
+    """What commits of the same request have already done: a job may crash between them, or before it answers."""
     ledgers = {
         round_of(commit.summary): ledger_of(commit.summary)
         for commit in ancestors

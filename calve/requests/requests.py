@@ -1,4 +1,4 @@
-"""What a person asks of a table's job by properties of the table: requests, a pause, and the history of what was done."""
+"""Table properties that people set for the job: requests, a pause, and the history of what was done."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_UNDERSTOOD = "the request is not one that this release understands"
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequest:
-    """A request, which waits in the property `NAME` of the table until the job answers."""
+    """A request that waits in the table property `NAME` until the job answers."""
 
     NAME: ClassVar[str]
     id: str
@@ -26,15 +26,15 @@ class WaitingRequest:
 
     @classmethod
     def read(cls, raw: dict[str, Any]) -> Self:
-        """What `to_json` wrote."""
+        """Parse the JSON of `to_json`."""
         return cls(**raw)
 
     @classmethod
     def pending(cls, properties: Mapping[str, str]) -> Self | None:
-        """The request that waits in a table's properties.
+        """The waiting request in a table's properties.
 
         Raises:
-            ValueError: what is there is no request; the message says nothing of it.
+            ValueError: the property is not a request; the message quotes nothing of it.
         """
         text = properties.get(cls.NAME)
         if text is None:
@@ -50,7 +50,7 @@ class WaitingRequest:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A paused table is read from no topic and changed by no configuration. What people ask for is answered all the same.
+    """A paused table reads no topic and ignores configuration changes. Requests are still answered.
 
     `at`, `until`: ISO 8601 with a time zone; without `until` it lasts until somebody ends it.
     """
@@ -66,9 +66,9 @@ class Pause:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], now: datetime) -> Self | None:
-        """The pause that holds at this moment.
+        """The pause in effect now.
 
-        What cannot be read is a pause, too: somebody wanted one, perhaps by a newer release.
+        An unreadable property counts as a pause: somebody wanted one, perhaps with a newer release.
         """
         text = properties.get(PAUSED)
         if text is None:
@@ -93,10 +93,11 @@ What = Literal["pause", "resume", "rollback", "rewind", "backfill", "layout"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What was done to a table besides its rounds: a property of its own, so that two who write at the same moment lose nothing.
+    """What was done to a table besides its rounds. Each entry is its own property, so that concurrent writers lose nothing.
 
-    `id`: of the request, where it answers one. `at`: ISO 8601 with a time zone. `by`: whom the system took the person for;
-    None: the job, because calve.yaml says so. `told`: what was done; where there is a `problem`, what was asked for.
+    `id`: of the answered request, if any. `at`: ISO 8601 with a time zone.
+    `by`: the person's identity in the system; None: the job, because calve.yaml says so.
+    `told`: what was done; with a `problem`, what was requested.
     """
 
     id: str
@@ -114,7 +115,7 @@ class Entry:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
-        """The answer to a request; None as long as there is none."""
+        """The answer to a request; None while there is none."""
         text = properties.get(HISTORY + request_id)
         return cls(**json.loads(text)) if text else None
 
@@ -123,5 +124,5 @@ class Entry:
 
 
 def outdated(properties: Mapping[str, str]) -> list[str]:
-    """The properties that go when one more entry comes."""
+    """The properties to remove when one more entry is added."""
     return [HISTORY + each.id for each in Entry.all(properties)[: -(HISTORY_KEPT - 1)]]

@@ -1,7 +1,7 @@
-"""A table goes back to an earlier snapshot, and ingestion with it: what it read since is read again (ADR 32).
+"""Roll a table back to an earlier snapshot, and ingestion with it: later offsets are read again (ADR 32).
 
-A person asks for it by a property of the table; the job moves main and answers in the same commit of metadata. Like
-`calve.table.protocol`, what is decided here is run by the model in `tests/unit/calve/protocol_model`.
+A person requests it with a table property. The job moves main and answers in the same metadata commit.
+The model in `tests/unit/calve/protocol_model` runs these decisions, as it does `calve.table.protocol`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ What = Literal["rollback", "rewind"]
 
 @dataclass(frozen=True, slots=True)
 class Request(WaitingRequest):
-    """Which snapshot main is to be again. `what`: how the person said so, by a moment of the table or a place in the topic."""
+    """The snapshot to roll main back to. `what`: whether the person chose it by a time of the table or a place in the topic."""
 
     NAME: ClassVar[str] = TRAVEL
     by: str
@@ -32,7 +32,7 @@ class Request(WaitingRequest):
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """The way from main's head back to `to`: `left` are the snapshots that main no longer has, newest first."""
+    """The way from main's head back to `to`. `left`: the snapshots that main loses, newest first."""
 
     to: Commit
     position: Position
@@ -40,13 +40,13 @@ class Journey:
 
     @property
     def begun(self) -> dict[TopicKey, Offsets]:
-        """Where reading must begin again for nothing to be missing afterwards."""
+        """Where reading must start again so that nothing is missing."""
         read, known = first_read(self.left), self.position.offsets
         return {topic: read.get(topic, {}) | known.get(topic, {}) for topic in {**read, **known}}
 
     @property
     def reread(self) -> int:
-        """How many offsets the table has read beyond `to`."""
+        """The number of offsets that the table has read beyond `to`."""
         now, begun = nearest_position(self.left), self.begun
         return sum(
             end - begun.get(topic, {}).get(partition, end)
@@ -56,7 +56,7 @@ class Journey:
 
     @property
     def ledger(self) -> Ledger:
-        """What the rounds that main no longer has did, as far as it says what comes and goes."""
+        """The sum of the lost rounds' ledgers, as far as it concerns rows and dead letters."""
         ledgers = [ledger_of(each.summary) for each in self.left]
         return Ledger(
             rows_appended=sum(each.rows_appended for each in ledgers),
@@ -68,7 +68,7 @@ class Journey:
 
     @property
     def others(self) -> int:
-        """How many snapshots that are not calve's own go: deletions, compactions and what else others have committed."""
+        """The number of lost foreign snapshots: deletions, compactions and other commits of others."""
         return sum(not has_position(each.summary) for each in self.left)
 
 
@@ -85,7 +85,7 @@ def journey(ancestors: Sequence[Commit], snapshot: int) -> Journey:
     """The way back to a snapshot of main's history.
 
     Raises:
-        CalveError: it is none, or nothing says which offsets it holds.
+        CalveError: it is not in that history, or its offsets are unknown.
     """
     left = tuple(takewhile(lambda each: each.id != snapshot, ancestors))
     rest = ancestors[len(left) :]
@@ -105,7 +105,7 @@ def journey(ancestors: Sequence[Commit], snapshot: int) -> Journey:
 
 
 def at_moment(ancestors: Iterable[Commit], moment: float) -> Commit | None:
-    """The newest commit that was there at a moment, in epoch seconds: it holds nothing that arrived later."""
+    """The newest commit at a time, in epoch seconds: it holds nothing that arrived later."""
     return next((each for each in ancestors if each.committed_at <= moment), None)
 
 
@@ -121,7 +121,7 @@ def before_offsets(ancestors: Iterable[Commit], topic: TopicKey, wanted: Offsets
 
 
 def require_readable(way: Journey, topic: TopicKey, start: Begin) -> None:
-    """Refuse where the topic no longer gives all that the table would lose; `start`: where the next round would begin.
+    """Refuse if the topic no longer holds everything that the table would lose; `start`: where the next round would begin.
 
     Raises:
         CalveError: it does not.

@@ -1,7 +1,7 @@
-"""What a commit asked of the object store and the catalog, by what it did: each action's requests as a proxy has counted them.
+"""The requests of a commit to the object store and the catalog: each action's requests, as counted by a proxy.
 
-Iceberg tells nobody how many requests it makes; `tests/integration/test_receipt.py` compares these figures with those that
-pass a proxy. Repetitions of requests that failed are not in them.
+Iceberg does not report its requests. `tests/integration/test_receipt.py` compares these numbers with those of a proxy.
+Retries are not included.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from calve.config.job import Aggregate, Deduplicate, Mode
 
 MIB = 2**20
 PART_BYTES, IN_PARTS_FROM = 32 * MIB, 48 * MIB
-"""Iceberg's own defaults: a file that is larger is written in parts."""
+"""Iceberg's defaults: a larger file is uploaded in parts."""
 GETS_PER_FILE = 3
-"""Of a file whose rows a round looks through: the end, the footer, and a first piece; a large file takes more."""
+"""Reads of a file that a round scans: the end, the footer, and a first piece; a large file takes more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """`puts` are what S3 bills as such, `gets` with the cheap questions for a size (HEAD); nothing is ever listed."""
+    """`puts`: requests that S3 bills as PUT. `gets`: GET and the cheap HEAD. Nothing is ever listed."""
 
     puts: int = 0
     gets: int = 0
@@ -34,29 +34,29 @@ class Requests:
         )
 
     def metrics(self) -> dict[str, int]:
-        """As they stand in `calve.metrics`."""
+        """As metrics in `calve.metrics`."""
         return {"s3_puts": self.puts, "s3_gets": self.gets, "catalog_calls": self.catalog_calls}
 
 
 LOOK = Requests(0, 1, 4)
-"""The table is opened, its position read, dead letters are looked for."""
+"""Open the table, read its position, look for dead letters."""
 COMMIT = Requests(2, 5, 4)
-"""The list of manifests and the table's metadata are written; the entry in the catalog is swapped."""
+"""Write the manifest list and the table's metadata; swap the catalog entry."""
 MANIFEST = Requests(puts=1)
 LETTERS_LOOK = Requests(0, 2, 1)
 LETTERS = Requests(7, 18, 17)
-"""Dead letters are committed to a branch, then to main, and the branch is dropped."""
+"""Commit dead letters to a branch, then to main, and drop the branch."""
 DELETES = Requests(5, 13, 0)
-"""Rows that are replaced are looked for in a copy of the table's metadata; the deletes have a manifest of their own."""
+"""Find the replaced rows in a copy of the table's metadata; the deletes have their own manifest."""
 FIRSTS = Requests(0, 4, 2)
-"""Keys are looked for that the table has already."""
+"""Find keys that the table already has."""
 TOTALS = Requests(0, 7, 5)
-"""Totals are read that the records change."""
+"""Read the totals that the records change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A table before the commit, by the summary of main's head: its manifests, and its files with those of deletes."""
+    """A table before the commit, by the summary of main's head: its manifests, and its data and delete files."""
 
     manifests: int = 0
     files: int = 0
@@ -69,17 +69,17 @@ class Held:
 
     @property
     def scan(self) -> Requests:
-        """All of its files are looked through."""
+        """Scan all its files."""
         return Requests(gets=self.manifests + GETS_PER_FILE * self.files)
 
 
 def requests(
     sizes: Sequence[int], held: Held, mode: Mode | None, *, merge_at: int, letters: bool, had_letters: bool
 ) -> Requests:
-    """Those of a round that writes files of these `sizes`, those of deletes and dead letters among them.
+    """The requests of a round that writes files of these `sizes`, including deletes and dead letters.
 
-    `merge_at`: from so many manifests on, Iceberg writes them as one. `letters`: there are dead letters in the round,
-    `had_letters`: there were some before.
+    `merge_at`: the number of manifests from which Iceberg merges them. `letters`: the round has dead letters; `had_letters`:
+    earlier rounds had.
     """
     done = [LOOK, COMMIT, Requests(puts=sum(map(_puts, sizes)))]
     if sizes:
@@ -96,8 +96,9 @@ def requests(
 
 
 def requests_of_work(sizes: Sequence[int], held: Held, *, read: int, merge_at: int) -> Requests:
-    """Those of a commit that is no round: all manifests are looked into, `read` files are read, and files of these `sizes` take
-    the place of some, so that the manifests which name these are written anew.
+    """The requests of a commit that is not a round. It reads all manifests and `read` files.
+
+    New files of these `sizes` replace some, so the manifests that name these are rewritten.
     """
     done = [LOOK, COMMIT, Requests(puts=sum(map(_puts, sizes)))]
     done.append(Requests(gets=held.manifests + GETS_PER_FILE * read))
@@ -110,7 +111,7 @@ def requests_of_work(sizes: Sequence[int], held: Held, *, read: int, merge_at: i
 
 
 def _looks(held: Held, mode: Mode | None) -> list[Requests]:
-    """What a mode looks for in the rows that the table has."""
+    """The requests of a mode to find rows in the table."""
     match mode:
         case None:
             return []
@@ -123,5 +124,5 @@ def _looks(held: Held, mode: Mode | None) -> list[Requests]:
 
 
 def _puts(size: int) -> int:
-    """An upload in parts has a request to begin and one to end."""
+    """A multipart upload has one request to begin and one to end."""
     return 1 if size < IN_PARTS_FROM else 2 + -(-size // PART_BYTES)

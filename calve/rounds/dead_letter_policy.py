@@ -1,6 +1,6 @@
-"""What becomes of records that cannot be rows: a table's `on_error`, and the budget that it may spend on them (ADR 9).
+"""The policy for records that cannot be rows: a table's `on_error`, and its budget for them (ADR 9).
 
-Like `calve.table.protocol`, free of Spark and Kafka. All that is known of the past is what main's ancestors say of themselves.
+Independent of Spark and Kafka, as `calve.table.protocol`. The past is known only from the summaries of main's ancestors.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from calve.table.protocol import Commit
 from calve.table.summary import ROUND, has_ledger, ledger_of
 
 BY_SCHEMA = ("unknown_schema_id", "incompatible_schema")
-"""Reasons that all records with one schema id share within a round; they need not be true for ever."""
+"""Reasons that all records with one schema id share within a round; they may change later."""
 MAX_GROUPS = 100
 SAMPLES = 3
 NEW_RECORDS, MANY_RECORDS, NEARLY_ALL = 100, 10_000, 0.95
-"""A table is new as long as its rounds have read fewer than `MANY_RECORDS`; nearly all of `NEW_RECORDS` or more stop it."""
+"""A table is new until its rounds have read `MANY_RECORDS`. If `NEARLY_ALL` of at least `NEW_RECORDS` are rejects, it stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rejects of one reason and schema id (`Wire.name`); `partition`, `offset` and `message` are of the first of them.
+    """Rejects with one reason and schema id (`Wire.name`); `partition`, `offset` and `message` are of the first one.
 
-    message: where and why it does not match its schema, as far as it is known.
+    message: where and why it does not match its schema, if known.
     """
 
     reason: str
@@ -40,7 +40,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
-    """The rejects of a round: all of them by reason, and the `MAX_GROUPS` largest groups, the largest first."""
+    """The rejects of a round: all by reason, and the `MAX_GROUPS` largest groups, largest first."""
 
     reasons: Mapping[str, int] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()
@@ -57,7 +57,7 @@ class Rejects:
 
 @dataclass(frozen=True, slots=True)
 class RejectCounts:
-    """Records read that are not other tables', and those of them that were rejected."""
+    """Records read without those of other tables, and the number of rejects among them."""
 
     records: int = 0
     rejects: int = 0
@@ -73,14 +73,14 @@ class RejectCounts:
 
 @dataclass(frozen=True, slots=True)
 class UsedBudget:
-    """What rounds up to the moment `at` had, whose snapshots have expired (`calve.requests.expired_history`)."""
+    """The counts of rounds up to the time `at` whose snapshots have expired (`calve.requests.expired_history`)."""
 
     at: float
     tally: RejectCounts
 
 
 def limit(budget: Budget, records: int) -> int:
-    """How many of so many records may be rejected."""
+    """How many of `records` may be rejected."""
     share = budget.share * (1 + 1e-12)  # 0.29 * 100 is less than 29
     return max(budget.records, int(share * records))
 
@@ -92,11 +92,11 @@ def exceeded(budget: Budget, tally: RejectCounts) -> bool:
 def spent(
     past: Iterable[Commit], budget: Budget, *, now: float, expired: Sequence[UsedBudget] = ()
 ) -> RejectCounts:
-    """What the rounds within the budget's time have used up; `past` runs from the head of main towards the root, `expired` are
-    those before it, the oldest first.
+    """The budget that the rounds within its time have used.
 
-    Rounds that together were beyond the budget are in the table all the same, so a person has let them through: they count
-    no more. Else a budget that was raised for them and lowered again would suspend the table for what it holds already.
+    `past` runs from the head of main towards the root; `expired` are the counts before it, oldest first.
+    If rounds together exceeded the budget and are in the table, a person has allowed them: they no longer count.
+    Otherwise a budget that was raised for them and lowered again would suspend the table for its existing data.
     """
     rounds: dict[str, Ledger] = {}
     for commit in past:
@@ -123,14 +123,15 @@ def check_rejects(
     misfit: Callable[[str], str],
     expired: Sequence[UsedBudget] = (),
 ) -> None:
-    """Whether a round that `read` so much may be published.
+    """Check whether a round that `read` these counts may be published.
 
-    `found` and `misfit` (why records of a schema id are no rows) are asked only where it may not.
+    `found` and `misfit` (why records of a schema id cannot be rows) are called only for an error.
 
     Raises:
-        Suspended: a record was rejected and the table's policy is to stop there (`record_rejected`), or there are more
-            than its budget allows (`rejects_over_budget`), or nearly all records of a new table whose budget is the default
-            were (`nearly_all_rejected`). The message names counts and places, never a value.
+        Suspended: `record_rejected`: a record was rejected and the policy is to stop. `rejects_over_budget`: too many
+            rejects.
+            `nearly_all_rejected`: nearly all records of a new table with the default budget were rejected.
+            The message has counts and places, never a value.
     """
     if not read.rejects:
         return
@@ -165,7 +166,7 @@ def _check_new(
     found: Callable[[], Rejects],
     misfit: Callable[[str], str],
 ) -> None:
-    """Raises Suspended where nearly all that a new table has ever read was rejected: its configuration is probably wrong."""
+    """Raises Suspended if nearly all records of a new table were rejected: its configuration is probably wrong."""
     rounds: dict[str, RejectCounts] = {}
     for commit in past:
         if has_ledger(commit.summary):
@@ -191,7 +192,7 @@ def _nearly_all(tally: RejectCounts) -> bool:
 
 
 def _cure(table: Table, rejects: Rejects) -> str:
-    """What in calve.yaml is probably wrong where nearly all records are rejected, by the reason of most."""
+    """The probable error in calve.yaml if nearly all records are rejected, by the most frequent reason."""
     most = max(rejects.reasons, key=lambda each: rejects.reasons[each], default="")
     why = next((each.message for each in rejects.groups if each.reason == most and each.message), "")
     match most:
@@ -224,7 +225,7 @@ def _cure(table: Table, rejects: Rejects) -> str:
 
 
 def describe(topic: str, rejects: Rejects, misfit: Callable[[str], str]) -> str:
-    """Counts by reason and the places of some."""
+    """Counts by reason, and the places of some rejects."""
     counts = sorted(rejects.reasons.items(), key=lambda each: (-each[1], each[0]))
     samples = [
         f"partition {each.partition} offset {each.offset} ({_why(each, misfit)})"

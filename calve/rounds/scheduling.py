@@ -1,8 +1,8 @@
-"""When a table's next round begins: as late as its promise of freshness allows, since each round is a commit that costs.
+"""When a table's next round begins: as late as its freshness target allows, because each round is a costly commit.
 
-Records that arrive evenly over a period between two looks at the topic, and are visible some latency after the second one, are
-between `latency` and `latency + period` old then: the p95 is `latency + 0.95 period`. Where nothing keeps the promise, rounds
-follow each other without a pause, and `Pace.missed` says why.
+Assume records arrive evenly in a period between two looks at the topic, and are visible some latency after the second look.
+Then they are between `latency` and `latency + period` old: the p95 is `latency + 0.95 period`.
+If the target cannot be met, rounds follow each other without a pause, and `Pace.missed` gives the cause.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any, Literal, Protocol
 Cause = Literal["capacity", "catalog", "source", "outage", "paused"]
 P95 = 0.95
 PLANNED = 0.9
-"""The share of the promise that is planned with; the rest is for rounds that take longer than those before."""
+"""The part of the target to plan with. The rest is a reserve for slower rounds."""
 KEPT = 8
 FADES = 0.8
 FIRST_S = 1.0
 RECORD_S = 2e-5
-"""A record's share of a round, until rounds of different sizes have shown it."""
+"""The time per record, until rounds of different sizes have shown it."""
 MISSED = "missed"
-"""In `calve.metrics`: why the round's records were older than promised; left out, and null in events, where they were not."""
+"""In `calve.metrics`: why the round missed the freshness target. If it did not: left out, and null in events."""
 SKEW_S = 1.0
-"""How far the clocks of producers and of the job may be apart without a word about the source."""
+"""The allowed clock difference between producers and the job before the source is blamed."""
 
 
 class SeenTimes(Protocol):
-    """Timestamps of a round's records, in epoch seconds; one in twenty is older than `late`."""
+    """Timestamps of a round's records, in epoch seconds; 5 % are older than `late`."""
 
     @property
     def oldest(self) -> float | None: ...
@@ -40,7 +40,7 @@ class SeenTimes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A round that committed: its records, and the seconds from its begin until they were visible."""
+    """A committed round: its records, and the seconds from its start until they were visible."""
 
     records: int
     seconds: float
@@ -48,11 +48,11 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What a table's rounds have shown; all of it may be lost at any time.
+    """What a table's rounds have shown. All of it may be lost at any time.
 
-    `promise_s`: None where nobody was promised anything, as in a job that drains its topics and ends. `level_at`: epoch seconds
-    when the table last had all that its topic held; None since `behind` has kept it from that. `rate`: records a second that
-    arrived lately.
+    `promise_s`: the freshness target; None without one, as in a job that drains its topics and ends.
+    `level_at`: when the table last had everything in its topic (epoch seconds); None since `behind` prevented it.
+    `rate`: recently arrived records per second.
     """
 
     promise_s: float | None = None
@@ -64,22 +64,22 @@ class Pace:
     behind: Cause = "outage"
 
     def after(self, timed: Timed, commit_s: float) -> Pace:
-        """What is known after one more round; `commit_s`: the catalog's share of it."""
+        """The pace after one more round; `commit_s`: the catalog's part of it."""
         rounds = (*self.rounds, timed)[-KEPT:]
         return replace(self, rounds=rounds, record_s=_record_s(rounds, self.record_s), commit_s=commit_s)
 
     def level(self, at: float, records: int) -> Pace:
-        """A round has read all that the topic held at a moment; `records` have arrived since it was so before."""
+        """The pace after a round that read everything in the topic at a time; `records` arrived since the last such round."""
         since_s = at - self.level_at if self.level_at is not None else 0.0
         return replace(self, level_at=at, rate=records / since_s if since_s > 0 else self.rate)
 
     def interrupted(self, state: str) -> Pace:
-        """No round runs; what arrives from now on is late for this reason, until the table is level again."""
+        """The pace while no round runs. Records arriving now are late for this reason, until the table is level again."""
         return replace(self, level_at=None, behind="paused" if state == "paused" else "outage")
 
     @property
     def fixed_s(self) -> float:
-        """What a round takes whatever its size; a slow one is forgotten little by little."""
+        """The fixed time of a round, independent of its size. A slow round is forgotten gradually."""
         newest_first = enumerate(reversed(self.rounds))
         taken = (FADES**age * (each.seconds - self.record_s * each.records) for age, each in newest_first)
         return max(taken, default=FIRST_S)
@@ -87,7 +87,7 @@ class Pace:
     def left_s(self, since_s: float, unread: int | None = None) -> float:
         """Seconds until the next round is due.
 
-        It is `since_s` that the last one began; `unread` records have arrived since, or as many as before in such a time.
+        The last one began `since_s` ago. `unread` records have arrived since; None: assume the recent rate.
         """
         if self.promise_s is None:
             return 0.0
@@ -98,9 +98,9 @@ class Pace:
     def ages(
         self, seen: SeenTimes, *, published_at: float, round_s: float, commit_s: float
     ) -> dict[str, Any]:
-        """How old a round's records are when they are visible, after a commit of `commit_s`, and why, if that is too old.
+        """The age of a round's records when they are visible, after a commit of `commit_s`; and the cause if they are too old.
 
-        `published_at`: when the commit began, in epoch seconds, `round_s` after the round.
+        `published_at`: when the commit began, in epoch seconds, `round_s` after the start of the round.
         """
         visible = published_at + commit_s
         times = {"": seen.oldest, "_p50": seen.median, "_p95": seen.late}
@@ -110,10 +110,10 @@ class Pace:
         return found | {MISSED: self._missed(found["freshness_p95_s"], visible, round_s, commit_s)}
 
     def _missed(self, p95_s: float, visible_at: float, round_s: float, commit_s: float) -> Cause | None:
-        """Why a round's records are older than promised; None where they are not.
+        """Why a round's records missed the freshness target; None if they did not.
 
-        Where the table was level when the last round began, all of them have arrived since: those that are older than that
-        were late when they came.
+        If the table was level when the last round began, all records arrived since.
+        Records older than that were late on arrival.
         """
         if self.promise_s is None or p95_s <= self.promise_s:
             return None
@@ -126,7 +126,7 @@ class Pace:
 
 
 def _record_s(rounds: tuple[Timed, ...], known: float) -> float:
-    """A record's share by least squares, where rounds differ enough in size to show it; never more than a round had for each."""
+    """The time per record by least squares, if round sizes differ enough; at most the smallest average of a round."""
     sizes = [each.records for each in rounds]
     most = min((each.seconds / each.records for each in rounds if each.records), default=known)
     if max(sizes) < 2 * max(min(sizes), 1):
@@ -142,5 +142,5 @@ FAILED_AFTER = 8
 
 
 def backoff_s(failures: int) -> float:
-    """The wait after so many failures, of which each doubles it."""
+    """The wait after this many failures. Each failure doubles it."""
     return min(LONGEST_BACKOFF_S, 0.5 * 2.0 ** min(failures, 10))

@@ -1,1 +1,1 @@
-"""A table's state as values: its position, its ledger, and the decisions of a round. Knows no configuration."""
+"""A table's state as values: its position, its ledger, and the decisions of a round. Does not depend on the configuration."""

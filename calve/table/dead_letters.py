@@ -1,8 +1,8 @@
 """The decisions that keep a dead-letter table level with its table: main commits first, its rejects follow (ADR 5).
 
-The published dead letters are a chain: each commit on the dead-letter main names its round, and main's position names the
-newest round and the one before it. Like `calve.table.protocol`, all of it is run by the model in
-`tests/unit/calve/protocol_model`.
+The published dead letters are a chain. Each commit on the dead-letter main names its round.
+Main's position names the newest round and the one before it.
+The model in `tests/unit/calve/protocol_model` runs all of this, as it does `calve.table.protocol`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from calve.table.summary import WITHDRAWN, round_of, withdrawn_of
 
 @dataclass(frozen=True, slots=True)
 class WaitingBranch:
-    """A branch of the dead-letter table: the rejects of `round`, staged when main stood at the round `base`."""
+    """A branch of the dead-letter table: the rejects of `round`, staged when main was at the round `base`."""
 
     name: str
     round: str
@@ -29,7 +29,7 @@ class WaitingBranch:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What must be done to the dead-letter table before the next round of the table."""
+    """The actions on the dead-letter table before the next round."""
 
     publish: WaitingBranch | None = None
     drop: tuple[WaitingBranch, ...] = ()
@@ -40,10 +40,10 @@ def recover_dead_letters(
 ) -> Recovery:
     """Bring the dead-letter table level with main.
 
-    `published`: the newest dead letters are those that main names (`dead_letters_round`). `stored`: the number of dead letters of
-    that round, looked up in the table where its history does not say and no branch holds the round.
-    A branch is dropped once main has left the round it was staged on: its round can never be published then. That holds
-    only for branches that were seen BEFORE main was read: a newer one may belong to a round that began after it.
+    `published`: the newest dead letters are those that main names (`dead_letters_round`).
+    `stored`: the number of dead letters of that round in the table, if neither history nor a branch shows the round.
+    A branch is dropped once main has left the round it was staged on: it can never be published then.
+    That holds only for branches seen BEFORE main was read: a newer one may belong to a later round.
 
     Raises:
         Suspended: `dead_letters_lost`: main names rejects that are neither in the table nor on a branch.
@@ -62,7 +62,7 @@ def recover_dead_letters(
 
 
 def dead_letters_round(letters: Iterable[Commit]) -> str | None:
-    """The round of the newest dead letters; `letters` runs from the head of the dead-letter main. None: expiry took it."""
+    """The round of the newest dead letters; `letters` starts at the head of the dead-letter main. None: it has expired."""
     return next((found for each in letters if (found := round_of(each.summary)) is not None), None)
 
 
@@ -72,41 +72,41 @@ def _rounds_of(main: Position) -> tuple[str, ...]:
 
 
 def was_rolled_back(main: Position, letters: Position | None) -> bool:
-    """True where the newest dead letters are of a round that main does not stand for: it was rolled back past that round.
+    """True if main does not name the round of the newest dead letters: main was rolled back before that round.
 
-    Rounds are compared, not offsets: a writer that slept through the rollback may have moved main's offsets on since.
-    `letters` must be the same before and after `main` is read, else a release in between looks like a rollback.
+    Rounds are compared, not offsets: a writer that missed the rollback may have moved main's offsets since.
+    `letters` must be the same before and after `main` is read. Otherwise a release in between looks like a rollback.
     """
     return letters is not None and letters.round not in _rounds_of(main)
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Dead letters that a rollback of main has left behind; without them the newest are those of `back_to`."""
+    """Dead letters that a rollback of main left behind. Without them, the newest are those of `back_to`."""
 
     rounds: frozenset[str]
     back_to: str
 
     @property
     def summary(self) -> dict[str, str]:
-        """What the commit that deletes them says, besides `calve.round` = `back_to`: their older commits no longer count."""
+        """The summary of the commit that deletes them, besides `calve.round` = `back_to`: their older commits no longer count."""
         return {WITHDRAWN: json.dumps(sorted(self.rounds))}
 
 
 def leftover_letters(main: Position, letters: Iterable[Commit]) -> Leftover | None:
-    """The rounds above the newest one that main stands for; None where the history does not hold that one (any more)."""
+    """The rounds above the newest one that main names; None if the history does not hold that one (any more)."""
     above, found = _above(main, letters)
     return Leftover(above, found) if found in _rounds_of(main) else None
 
 
 def rounds_since(main: Position, letters: Iterable[Commit]) -> frozenset[str]:
-    """The rounds that the history holds, where it no longer reaches back to one that main stands for: all came later."""
+    """All rounds of the history, if it does not reach back to one that main names: they are all later."""
     above, found = _above(main, letters)
     return above if found is None else frozenset()
 
 
 def _above(main: Position, letters: Iterable[Commit]) -> tuple[frozenset[str], str | None]:
-    """The rounds above the newest one that main stands for, and that; or above the table's beginning; None: neither is there."""
+    """The rounds above the newest one that main names (or above the table's start), and that one; None if neither is there."""
     above: set[str] = set()
     withdrawn: set[str] = set()
     for commit in letters:
@@ -128,14 +128,14 @@ def leftover_by_offsets(
     stored: Mapping[str, int],
     since: AbstractSet[str] = frozenset(),
 ) -> Leftover:
-    """What `leftover_letters` cannot tell from the history, told from what the dead-letter table holds.
+    """What `leftover_letters` cannot find in the history, found in the rows of the dead-letter table.
 
-    `newest`: `dead_letters_round`. `beyond`: the rounds of dead letters that lie at or beyond main's position. `stored`: how many
-    dead letters the table holds, by round. `since`: `rounds_since`; a writer that slept through the rollback may have moved
-    main's offsets on beyond some of them.
+    `newest`: `dead_letters_round`. `beyond`: the rounds of dead letters at or beyond main's position.
+    `stored`: the number of dead letters in the table, by round.
+    `since`: `rounds_since`; a writer that missed the rollback may have moved main's offsets past some of them.
 
     Raises:
-        Suspended: the table lacks what it must hold, so it was itself rolled back or replaced (`dead_letters_lost`).
+        Suspended: `dead_letters_lost`: the table lacks required rounds, so it was itself rolled back or replaced.
     """
     named = main.dead_letters
     back_to = NO_LETTERS
@@ -151,8 +151,8 @@ def leftover_by_offsets(
 
 
 def may_release(main: Position, letters: Iterable[Commit]) -> bool:
-    """The compare-and-swap of the dead-letter table: the round that main names follows the one that main named before.
+    """The compare-and-swap of the dead-letter table: the round that main names must follow the previously named one.
 
-    Refused where the round is in already, and where a rollback has left later rounds behind.
+    Refused if the round is already published, or if a rollback has left later rounds behind.
     """
     return main.dead_letters is not None and dead_letters_round(letters) == main.dead_letters.previous

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NO_LETTERS = ""
-"""Stands for the round of the newest dead letters where there are none."""
+"""The round of the newest dead letters if there are none."""
 
 Offsets = dict[int, int]
 """Partition -> next offset to read."""
@@ -32,17 +32,18 @@ class TopicKey:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The fate of every offset of a round. `span = consumed + gaps + lost`; each consumed record has one fate.
+    """The outcome of every offset of a round. `span = consumed + gaps + lost`; each consumed record has one outcome.
 
     `rows_appended` counts rows of the table, which need not equal `applied` records. `rejected` is by reason.
-    `lost` holds offset ranges that were gone before they could be read: partition -> [from, to).
-    A redrive reads no offsets: of the dead letters `selected`, each is `redriven`, `present` (the table had its record already)
-    or `refused`, by reason.
-    `skipped` is by reason, too: rejects that are in no table. `skipped_schemas` tells those that a schema was the reason of by
-    its id, as far as they are not too many: what is unknown today may be registered tomorrow. `filtered` records belong to other
-    tables of the same topic, or were left out by a step, which are `filtered_by_steps`; `filtered_schemas` tells the others by
-    the id of their schema, as far as those are not too many. `rows_filtered` are rows that a step left out behind one that
-    makes several of a record.
+    `lost` counts offsets that expired before they could be read.
+    A redrive reads no offsets. Each of its `selected` dead letters is `redriven`, `present` (the table had its record) or
+    `refused`, by reason.
+    `skipped` is by reason, too: rejects that are in no table. `skipped_schemas` counts those rejected for their schema by its
+    id.
+    An id unknown today may be registered later.
+    `filtered` records belong to other tables of the topic, or steps filtered them (`filtered_by_steps`).
+    `filtered_schemas` counts the former by schema id. Both schema counts are limited.
+    `rows_filtered` are rows that a step filtered behind one that makes several rows of a record.
     """
 
     span: int = 0
@@ -67,7 +68,7 @@ class Ledger:
     filtered_schemas: dict[str, int] = field(default_factory=dict)
 
     def imbalance(self) -> str | None:
-        """The first law that the figures break, or None where the ledger balances."""
+        """The first violated invariant, or None if the ledger balances."""
         if self.span != self.consumed + self.gaps + self.lost:
             return f"span {self.span} is not consumed {self.consumed} + gaps {self.gaps} + lost {self.lost}"
         skipped = sum(self.skipped.values())
@@ -88,7 +89,7 @@ class Ledger:
         return None
 
     def plus(self, other: Ledger) -> Ledger:
-        """Both as one."""
+        """The sum of both."""
         sums: dict[str, Any] = {}
         for name in self.__slots__:
             these, those = getattr(self, name), getattr(other, name)
@@ -109,11 +110,10 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRound:
-    """The newest round of a table that changed its dead letters; `snapshot` is the commit on the dead-letter table's branch.
+    """The newest round that changed a table's dead letters; `snapshot` is the commit on the dead-letter table's branch.
 
-    `previous` is the one before it: what the dead-letter table must end with when this one is published.
-    `redriven`: it is a redrive, and the branch holds the letters that came back, each with its mark, in the place of those
-    without.
+    `previous` is the round before it: the dead-letter table must end with that one when this one is published.
+    `redriven`: it is a redrive. Its branch holds the redriven dead letters, marked, to replace the unmarked ones.
     """
 
     round: str
@@ -125,7 +125,7 @@ class DeadLetterRound:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a table stands, as one snapshot of it says."""
+    """The position of a table, from one of its snapshots."""
 
     offsets: dict[TopicKey, Offsets]
     round: str
@@ -137,7 +137,7 @@ class Position:
     mode: str | None = None
 
     def of(self, topic: TopicKey) -> Offsets | None:
-        """Next offsets of a topic's incarnation; None where the table has never read it."""
+        """Next offsets of a topic's incarnation; None if the table has never read it."""
         return self.offsets.get(topic)
 
 

@@ -1,7 +1,7 @@
-"""The decisions of an ingest round, as functions of what the table and the topic say.
+"""The decisions of an ingest round, as functions of the state of table and topic.
 
-Everything that decides whether offsets are read, published, refused or repeated stands here, free of Spark and Kafka, so
-that the model in `tests/unit/calve/test_protocol_model.py` runs the very code that production runs.
+Everything that decides whether offsets are read, published, refused or repeated is here, without Spark and Kafka.
+So the model in `tests/unit/calve/test_protocol_model.py` runs the same code as production.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from calve.table.summary import (
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A snapshot as the protocol sees it; `parent` is None for the first snapshot of a table.
+    """A snapshot as the protocol uses it; `parent` is None for the first snapshot of a table.
 
-    `committed_at`: by the clock of its writer, in seconds since epoch; 0 where nobody looked, as in `sequence`, Iceberg's own
-    number of it. `operation`: Iceberg's word for what it did.
+    `committed_at`: by the clock of its writer, in epoch seconds. `sequence`: Iceberg's sequence number. Both are 0 if not
+    read.
+    `operation`: Iceberg's name for it.
     """
 
     id: int
@@ -43,10 +44,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic at one moment. `end` is the last stable offset (read_committed), `log_start` the first offset still held.
+    """The state of a topic. `end` is the last stable offset (read_committed), `log_start` the first offset still held.
 
-    `complete_until`, in epoch seconds: what had arrived until then lies below `end`. None where it does not: a transaction
-    is open, and its records will become readable at offsets that they have already.
+    `complete_until`: every record that arrived before this time (epoch seconds) is below `end`.
+    None if a transaction is open: its records will become readable at offsets they already have.
     """
 
     key: TopicKey
@@ -59,21 +60,21 @@ class TopicState:
 
 
 def standing(ancestors: Iterable[Commit]) -> Commit | None:
-    """The nearest ancestor that says where the table stands; `ancestors` runs from the head of main towards the root.
+    """The nearest ancestor with a position; `ancestors` runs from the head of main towards the root.
 
-    Never the newest snapshot of the table: that list also holds staged branches and what a rollback left behind.
+    Never the newest snapshot of the table: that list also holds staged branches and remains of a rollback.
     """
     return next((each for each in ancestors if has_position(each.summary)), None)
 
 
 def nearest_position(ancestors: Iterable[Commit]) -> Position | None:
-    """The position that `standing` says."""
+    """The position of the `standing` commit."""
     stood = standing(ancestors)
     return None if stood is None else decode(stood.summary, stood.id)
 
 
 def bytes_per_record(ancestors: Iterable[Commit]) -> float | None:
-    """What a record of the newest round that read any had in Kafka, on average; None: no ancestor says it."""
+    """The average size in Kafka of the records of the newest round that read any; None if no ancestor has it."""
     for each in ancestors:
         records = ledger_of(each.summary).consumed
         if records and (size := metrics_of(each.summary).get("bytes_in")):
@@ -82,11 +83,11 @@ def bytes_per_record(ancestors: Iterable[Commit]) -> float | None:
 
 
 def complete_until(ancestors: Iterable[Commit], properties: Mapping[str, str]) -> float | None:
-    """Until when all that had arrived in the topic is in the table, in epoch seconds; None where nothing says it.
+    """Until when the table has every record that arrived in the topic, in epoch seconds; None if unknown.
 
-    The newest claim among main's ancestors holds, as later rounds only add. The note of an idle table, in its properties,
-    survives a rollback of main: it holds only for the round that it names. What expired snapshots claimed holds as long as main
-    goes back to them.
+    The newest claim among main's ancestors holds, because later rounds only add.
+    An idle table's note in its properties survives a rollback of main, so it holds only for its round.
+    Claims of expired snapshots hold as long as main descends from them.
     """
     noted = None
     newest = True
@@ -107,21 +108,22 @@ def complete_until(ancestors: Iterable[Commit], properties: Mapping[str, str]) -
 
 
 def ancestry_is_cut(ancestors: Sequence[Commit]) -> bool:
-    """True where expiry removed older ancestors: the oldest one left still names a parent."""
+    """True if expiry removed older ancestors: the oldest remaining one still names a parent."""
     return bool(ancestors) and ancestors[-1].parent is not None
 
 
 def locate(
     ancestors: Sequence[Commit], *, tagged: Commit | None, greatest_offsets: Mapping[TopicKey, Offsets] | None
 ) -> Position:
-    """Where an initialised table stands.
+    """The position of an initialised table.
 
-    The tag counts only where expiry has cut the ancestry, and only if the table neither has more than the tag says (no row
-    or dead letter lies at or beyond it: `greatest_offsets` are the greatest offsets held, by topic and partition; None: not
-    looked up, the tag is not used) nor less (a rollback to a foreign snapshot older than the tag).
+    The tag counts only if expiry has cut the ancestry, and only if the table has neither more nor less than the tag says.
+    More: a row or dead letter at or beyond its offsets. `greatest_offsets`: the greatest held offsets, by topic and
+    partition; None: not read, the tag is not used.
+    Less: a rollback to a foreign snapshot older than the tag.
 
     Raises:
-        Suspended: the position cannot be proved (`position_lost`); starting over would double the table.
+        Suspended: `position_lost`: the position cannot be proven; starting over would double the table.
     """
     position = nearest_position(ancestors)
     if position is not None:
@@ -146,20 +148,20 @@ def _covers(position: Position, greatest: Mapping[TopicKey, Offsets]) -> bool:
 
 
 def _as_many_rows(head: Commit, tagged: Commit) -> bool:
-    """True where Iceberg's own totals agree: compaction keeps them, a rollback or a replaced table does not."""
+    """True if Iceberg's totals agree: compaction keeps them, a rollback or a replaced table does not."""
     held = _rows(head.summary)
     return held is not None and held == _rows(tagged.summary)
 
 
 def _rows(summary: Mapping[str, str]) -> int | None:
-    """Rows of a snapshot, without those that deletes have taken away; None where nothing says it."""
+    """Rows of a snapshot without deleted ones; None if unknown."""
     records = summary.get("total-records")
     return None if records is None else int(records) - int(summary.get("total-position-deletes", 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where the next read begins; `lost` are ranges [from, to) that were gone before they were read."""
+    """Where the next read starts; `lost` are ranges [from, to) that expired before they were read."""
 
     offsets: Offsets
     lost: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -167,7 +169,7 @@ class Begin:
 
     @property
     def since(self) -> Offsets:
-        """Where the ledger of the round begins: at the table's position, below what was lost."""
+        """Where the ledger of the round starts: at the table's position, before the lost offsets."""
         return {p: self.lost[p][0] if p in self.lost else o for p, o in self.offsets.items()}
 
 
@@ -181,8 +183,8 @@ def begin(
 ) -> Begin:
     """The offsets that a round reads from, by partition.
 
-    `first` says where a topic that the table has never read begins; a partition added later begins at 0.
-    `made_for`: the topic that was there when the table was made, if the table says so.
+    `first`: the start of a topic that the table has never read; a partition added later starts at 0.
+    `made_for`: the topic at the time the table was created, if the table has it.
 
     Raises:
         Suspended: `topic_recreated`, `cluster_changed`, `partitions_missing`, `log_truncated`, `offsets_expired`.
@@ -241,7 +243,7 @@ def _other_incarnation(expected: Sequence[TopicKey], topic: TopicState) -> tuple
 
 
 def recheck(before: TopicState, after: TopicState, start: Offsets) -> None:
-    """Compare a topic before and after it was read: a re-created topic returns other rows for the same offsets, silently.
+    """Compare a topic before and after it was read: a re-created topic silently returns other records for the same offsets.
 
     Raises:
         Suspended: `topic_recreated`, `cluster_changed` or `offsets_expired` happened during the read; nothing was published.
@@ -263,11 +265,11 @@ def check_gaps(
 ) -> int:
     """The number of offsets without a record; they occur only in compacted and in transactional topics.
 
-    Both figures are of one read: a second one may find a compacted topic with fewer records. `missing` counts the
-    offsets without a record by partition; it is asked only where an unexplained gap must be named.
+    Both numbers are of one read: a second read of a compacted topic may find fewer records.
+    `missing` counts the offsets without a record by partition. It is called only to report an unexplained gap.
 
     Raises:
-        Suspended: `offset_gap`: records are missing and nothing explains it; more records than offsets are `offset_surplus`.
+        Suspended: `offset_gap`: records are missing without explanation; `offset_surplus`: more records than offsets.
     """
     gaps = span - records
     if gaps < 0:
@@ -283,21 +285,21 @@ def check_gaps(
 
 
 def may_publish(ancestors: Iterable[Commit], base: Position) -> bool:
-    """The compare of the compare-and-swap: main must still stand at the position that this round started from.
+    """The compare of the compare-and-swap: main must still be at the position from which this round started.
 
-    Foreign commits on top (compaction, property changes) are no obstacle; another round, or a rollback past `base`, is.
+    Foreign commits on top (compaction, property changes) are allowed; another round, or a rollback before `base`, is not.
     """
     current = nearest_position(ancestors)
     return current is not None and current.round == base.round
 
 
 def contains_round(ancestors: Iterable[Commit], round_id: str) -> bool:
-    """True where main's history holds this round: how an ambiguous commit is resolved, never by a blind retry."""
+    """True if main's history holds this round. This resolves an ambiguous commit, never a blind retry."""
     return any(round_of(commit.summary) == round_id for commit in ancestors)
 
 
 def check_ledger(ledger: Ledger, *, staged_rows: int) -> None:
-    """Refuse a round whose figures contradict each other or the files it staged.
+    """Refuse a round whose counts contradict each other or the staged files.
 
     Raises:
         Suspended: `ledger_imbalance`.
@@ -318,7 +320,7 @@ def next_position(
     writer: str,
     dead_letters: DeadLetterRound | None,
 ) -> Position:
-    """The position after a round; offsets of other incarnations of the topic stay in it."""
+    """The position after a round. Offsets of other incarnations of the topic stay in it."""
     if dead_letters:
         dead_letters = replace(
             dead_letters, previous=base.dead_letters.round if base.dead_letters else NO_LETTERS
@@ -335,9 +337,9 @@ def next_position(
 
 
 def bounded(start: Offsets, end: Offsets, *, budget_records: int, partition_records: int) -> Offsets:
-    """The exclusive ends of the next round: a fair share of the budget for every partition that has records.
+    """The exclusive ends of the next round: a fair share of the budget for every partition with records.
 
-    What a short partition leaves of its share goes to the longer ones.
+    Partitions with few records leave the rest of their share to the others.
     """
     backlog = {p: max(0, end[p] - o) for p, o in start.items()}
     to = dict(start)

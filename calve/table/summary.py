@@ -1,21 +1,21 @@
 """Every name that calve stores in a table: summary entries and properties. The only reader and writer of summaries.
 
-The table is the checkpoint (ADR 1). Names never change: tables of earlier releases have them. Entries of a summary:
+The table is the checkpoint (ADR 1). Names never change, because tables of earlier releases have them. Entries of a summary:
 
 | key | value |
 | --- | --- |
 | `calve.format` | 1, 2 from a table's first redrive on, 3 under a mode, 4 for totals; a newer release reads older positions |
-| `calve.round` | uuid of the round; finds an ambiguous commit again |
+| `calve.round` | uuid of the round; identifies an ambiguous commit |
 | `calve.writer` | epoch of the writer: uuid of the process that committed |
 | `calve.cluster_id`, `calve.topic`, `calve.topic_id` | the topic read by this round |
 | `calve.from`, `calve.to` | JSON `{"<cluster id>/<topic id>": {"<partition>": next offset}}` |
 | `calve.ledger` | JSON, see `Ledger` |
 | `calve.dead_letters` | JSON of `DeadLetterRound`: the newest round that had rejects, or redrive; carried forward |
-| `calve.mode` | JSON of how records become rows, where not every record is one (`calve.modes.keys`); carried forward |
-| `calve.redrives` | how many redrives the table's history holds; carried forward |
-| `calve.redrive` | id of the request that this commit is a part of (`calve.requests.redrive`) |
-| `calve.maintenance` | what a commit did that is no round; it says the position again, with the round's id |
-| `calve.metrics` | JSON of the round's figures (lag, freshness, bytes, files, times) |
+| `calve.mode` | JSON of how records become rows, if not every record is one (`calve.modes.keys`); carried forward |
+| `calve.redrives` | number of redrives in the table's history; carried forward |
+| `calve.redrive` | id of the request that this commit belongs to (`calve.requests.redrive`) |
+| `calve.maintenance` | what a commit did that is not a round; it repeats the position with the round's id |
+| `calve.metrics` | JSON of the round's metrics (lag, freshness, bytes, files, times) |
 """
 
 from __future__ import annotations
@@ -38,78 +38,78 @@ from calve.table.position import (
 
 FORMAT = 4
 FIRST_MODES = 3
-"""A release that knows these modes alone must not write a table of another: it would give it the columns of the records."""
+"""A release that knows only these modes must not write a table of another mode: it would add the records' columns."""
 WITHOUT_MODE = 2
-"""A release that knows no modes must not write a table that has one: it would append what replaces rows."""
+"""A release without modes must not write a table that has one: it would append instead of replacing rows."""
 WITHOUT_REDRIVES = 1
-"""A release that knows no redrives must not write a table that has had one: it would forget which letters came back."""
+"""A release without redrives must not write a table that had one: it would forget which dead letters were redriven."""
 
 FORMAT_OF, ROUND, WRITER = "calve.format", "calve.round", "calve.writer"
 CLUSTER_ID, TOPIC, TOPIC_ID = "calve.cluster_id", "calve.topic", "calve.topic_id"
 FROM, TO, LEDGER, METRICS = "calve.from", "calve.to", "calve.ledger", "calve.metrics"
 DEAD_LETTERS, REDRIVES, MODE = "calve.dead_letters", "calve.redrives", "calve.mode"
 MAINTENANCE = "calve.maintenance"
-"""What a commit of maintenance did; it is no round, and says no offsets that it read."""
+"""The kind of a maintenance commit. It is not a round and has no read offsets."""
 WORK = "calve.work"
-"""The id of a piece of maintenance, by which its commit is found again."""
+"""The id of a piece of maintenance work, which identifies its commit."""
 BASE = "calve.base"
-"""Of dead letters that wait on a branch: the round at which main stood."""
+"""For dead letters that wait on a branch: the round of main."""
 WITHDRAWN = "calve.withdrawn"
-"""JSON: rounds of dead letters that a commit took back."""
+"""JSON: rounds of dead letters that a commit withdrew."""
 REMADE = "calve.remade"
 """JSON: offsets of each partition whose rows a backfill made again."""
 STANDING = (FORMAT_OF, ROUND, WRITER, CLUSTER_ID, TOPIC, TOPIC_ID, TO, DEAD_LETTERS, REDRIVES, MODE)
-"""Entries that a commit carries on which moves no offset."""
+"""Entries that a commit without moved offsets carries forward."""
 ANNOUNCED = "announced"
-"""In `METRICS`: the sequence number up to which the table's snapshots had been announced (`calve.outputs.announcement`)."""
+"""In `METRICS`: the sequence number up to which the table's snapshots have been announced (`calve.outputs.announcement`)."""
 COUNTS = "counts"
-"""In `METRICS`: a `column`, appended rows by its `values`, and how many `other` rows there are."""
+"""In `METRICS`: a `column`, appended rows by its `values`, and the number of `other` rows."""
 
-# Requests of an operator: a property of the table while they wait, and an entry of the commit that answers them.
+# Operator requests: a table property while they wait, and an entry of the commit that answers them.
 REDRIVE, FORGET, BACKFILL, TRAVEL = "calve.redrive", "calve.forget", "calve.backfill", "calve.travel"
 
 # Properties of a table.
 INITIALISED, STATE, EARLIER = "calve.initialised", "calve.state", "calve.earlier"
 TOPIC_KEY = "calve.topic-key"
-"""The incarnation of the topic that the table was made for, as `TopicKey` writes itself."""
+"""The incarnation of the topic that the table was created for, in the text form of `TopicKey`."""
 COMPLETE_UNTIL, COMPLETE_ROUND = "calve.complete-until", "calve.complete-round"
 REDRIVE_RESULT, PAUSED, HISTORY = "calve.redrive-result", "calve.paused", "calve.history."
 FORGET_FOUND, FORGOTTEN, FORGET_LEFT = "calve.forget-found", "calve.forgotten", "calve.forget-left"
 TURN, HOLD, RETAINED = "calve.turn", "calve.hold", "calve.retained"
 FIELDS, TOTALS, EMITTED, SETTINGS = "calve.fields", "calve.totals", "calve.emitted", "calve.settings"
 POSITION_TAG = "calve_position"
-"""The tag that keeps the snapshot of the position through expiry by others."""
+"""The tag that keeps the snapshot of the position when others expire snapshots."""
 
 Summary = Mapping[str, str]
 
 
 def round_of(summary: Summary) -> str | None:
-    """The round that wrote it, or whose position it carries on; None: a commit of others."""
+    """The round that wrote it, or whose position it repeats; None for a commit of others."""
     return summary.get(ROUND)
 
 
 def is_round(summary: Summary) -> bool:
-    """Whether the commit read offsets, or answered a request: it is more than a carried position."""
+    """Whether the commit read offsets or answered a request, not only repeated a position."""
     return FROM in summary
 
 
 def starts_of(summary: Summary) -> dict[TopicKey, Offsets]:
-    """Where the round began to read; nothing of a commit that is no round."""
+    """The start offsets of the round; empty for a commit that is not a round."""
     return decode_offsets(summary.get(FROM, "{}"))
 
 
 def ends_of(summary: Summary) -> dict[TopicKey, Offsets]:
-    """The committed offsets; nothing where there is no position."""
+    """The committed offsets; empty without a position."""
     return decode_offsets(summary.get(TO, "{}"))
 
 
 def as_stored(summary: Summary, name: str) -> Any:
-    """What the JSON of an entry holds, for programs; None where there is no such entry."""
+    """The parsed JSON of an entry, for programs; None if it is missing."""
     return json.loads(summary.get(name, "null"))
 
 
 def is_first(summary: Summary) -> bool:
-    """Whether it is that of a table's first snapshot: nothing has been read."""
+    """Whether it belongs to a table's first snapshot: nothing has been read."""
     return summary.get(TO) == "{}"
 
 
@@ -127,21 +127,21 @@ def remade_of(summary: Summary) -> dict[int, tuple[int, int]]:
 
 
 def withdrawn_of(summary: Summary) -> list[str]:
-    """The rounds of dead letters that the commit took back."""
+    """The rounds of dead letters that the commit withdrew."""
     found: list[str] = json.loads(summary.get(WITHDRAWN, "[]"))
     return found
 
 
 def has_position(summary: Mapping[str, str]) -> bool:
-    """True where a snapshot summary was written by a calve data commit."""
+    """True if a calve data commit wrote the snapshot summary."""
     return TO in summary
 
 
 def decode(summary: Mapping[str, str], snapshot: int | None = None) -> Position:
-    """The position that a snapshot summary holds.
+    """The position in a snapshot summary.
 
     Raises:
-        Suspended: a release newer than this one wrote it (`format_too_new`).
+        Suspended: `format_too_new`: a newer release wrote it.
     """
     written = int(summary.get(FORMAT_OF, "0"))
     if written > FORMAT:
@@ -164,26 +164,27 @@ def decode(summary: Mapping[str, str], snapshot: int | None = None) -> Position:
 
 
 def ledger_of(summary: Mapping[str, str]) -> Ledger:
-    """The fate of every offset of the round that a commit made; of a commit that made none, nothing."""
+    """The ledger of a commit's round; empty for a commit that is not a round."""
     return Ledger.from_json(summary.get(LEDGER, "{}"))
 
 
 def metrics_of(summary: Mapping[str, str]) -> dict[str, Any]:
-    """The figures of the round that a commit made."""
+    """The metrics of a commit's round."""
     found = json.loads(summary.get(METRICS, "{}"))
     return found if isinstance(found, dict) else {}
 
 
 def restated(summary: Mapping[str, str], metrics: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """The entries by which a commit that moves nothing says again what `summary` says: where the table stands, and since which
-    round. It is no round, and has no ledger.
+    """The entries of a commit that moves no offset: it repeats the position and round of `summary`.
+
+    It is not a round, and has no ledger.
     """
     said = {key: summary[key] for key in STANDING if key in summary}
     return said | ({METRICS: json.dumps(metrics, sort_keys=True)} if metrics else {})
 
 
 def root(*, writer: str, topic: str, round_id: str) -> dict[str, str]:
-    """The summary of a table's first, empty snapshot: nothing has been read, and that is known for certain."""
+    """The summary of a table's first, empty snapshot: it is certain that nothing has been read."""
     return {
         FORMAT_OF: str(WITHOUT_REDRIVES),
         ROUND: round_id,
@@ -194,7 +195,7 @@ def root(*, writer: str, topic: str, round_id: str) -> dict[str, str]:
 
 
 def published_letters(main: Position, round_id: str) -> dict[str, str]:
-    """The summary of a commit on the dead-letter table's main: which round it holds, and where the table stood."""
+    """The summary of a commit on the dead-letter table's main: its round, and the table's position."""
     return root(writer=main.writer, topic=main.topic, round_id=round_id) | {TO: encode_offsets(main.offsets)}
 
 
@@ -206,7 +207,7 @@ def encode(
     ledger: Ledger,
     metrics: Mapping[str, Any],
 ) -> dict[str, str]:
-    """The summary entries of a data commit; `decode` reads them back."""
+    """The summary entries of a data commit; `decode` reads them."""
     summary = {
         FORMAT_OF: str(_format(position)),
         ROUND: position.round,
@@ -229,7 +230,7 @@ def encode(
 
 
 def _format(position: Position) -> int:
-    """The lowest that says all that the position does."""
+    """The lowest format that can express the position."""
     if position.mode:
         known = json.loads(position.mode)["mode"] in ("append", "upsert", "deduplicate")
         return FIRST_MODES if known else FORMAT

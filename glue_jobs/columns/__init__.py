@@ -1,1 +1,1 @@
-"""Columns in Spark, in Arrow and in compiled loops: names, paths and types that all rooms above share."""
+"""Columns in Spark, in Arrow and in compiled loops: names, paths and types for all other packages."""

@@ -1,4 +1,4 @@
-"""Expressions of Spark: columns by their paths, the key of a table's mode, conditions."""
+"""Spark expressions: columns by path, the key of a table's mode, conditions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def at(path: str) -> Column:
 
 
 def kind_at(schema: StructType, path: str) -> DataType | None:
-    """The type of what is at a path of names; None where nothing is."""
+    """The type at a path of names; None if the path does not exist."""
     kind: DataType = schema
     for name in path.split("."):
         if not isinstance(kind, StructType) or name not in kind.names:
@@ -47,6 +47,6 @@ def false() -> Column:
 
 
 def case(branches: Sequence[tuple[Column, Column]], otherwise: Column) -> Column:
-    """The value of the first condition that is true."""
+    """The value of the first true condition."""
     first, *rest = branches
     return reduce(lambda found, branch: found.when(*branch), rest, F.when(*first)).otherwise(otherwise)

@@ -1,7 +1,7 @@
-"""Functions that numba compiles: once on a machine, kept on disk for every later process.
+"""Functions compiled by numba: once per machine, cached on disk for later processes.
 
-A kernel calls kernels of its own file only: numba looks at no other file to tell whether what it kept is out of date. In a loop
-write `a <= b and b < c`: numba makes something slow of `a <= b < c`.
+A kernel may call only kernels of its own file: numba's cache does not notice changes in other files.
+In a loop write `a <= b and b < c`: numba makes slow code from `a <= b < c`.
 To run kernels with bounds checks set NUMBA_BOUNDSCHECK=1, and NUMBA_CACHE_DIR to a new directory.
 """
 
@@ -21,19 +21,19 @@ from calve.errors import Fatal
 BYTES, PLACES, LONGS = (
     types.Array(each, 1, "C", readonly=True) for each in (types.uint8, types.int32, types.int64)
 )
-"""What a kernel reads: bytes, places in them, numbers. In a signature each takes writable arrays too."""
+"""Input types: bytes, places in them, numbers. In a signature they accept writable arrays too."""
 BYTES_OUT, PLACES_OUT, LONGS_OUT = (
     types.Array(each, 1, "C") for each in (types.uint8, types.int32, types.int64)
 )
-"""What it writes."""
+"""Output types."""
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def kernel(signature: object, *, inline: bool = False) -> Callable[[_Function], _Function]:
-    """Compile for one signature (numba's, as text or types) where the module is imported; runs without Python's lock.
+    """Compile for one signature (numba's, as text or types) at import; runs without the GIL.
 
-    inline: for what a loop calls for each record: a call costs more than what it does.
+    inline: for functions that a loop calls for each record, where the call costs more than the work.
     """
 
     def compiled(function: _Function) -> _Function:
@@ -43,9 +43,9 @@ def kernel(signature: object, *, inline: bool = False) -> Callable[[_Function], 
 
 
 def _keep_in_temporary_directory() -> None:
-    """Beside sources in a zip nothing can be kept, and numba then takes the user's cache, which a container may lack.
+    """Keep compiled code in the temporary directory: beside sources in a zip, numba would use the user's cache.
 
-    What is kept is code that later processes run: only a directory that nobody else can write is taken.
+    A container may lack that cache. Later processes run this code, so no other user may have write access to the directory.
     """
     directory = Path(tempfile.gettempdir()) / f"calve-kernels-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
 
 LENGTH = 0xFFFFFFFF
-"""The part of a cell that is the number of bytes; the rest is their place in the buffer."""
+"""The part of a cell with the number of bytes; the rest is their place in the buffer."""
 MOVED, AHEAD = 16, 16
-"""Bytes that are copied at once; rows whose bytes are asked for before their turn."""
+"""Bytes copied at once; rows whose bytes are prefetched."""
 
 Bytes = NDArray[np.uint8]
 Longs = NDArray[np.int64]
@@ -26,7 +26,7 @@ NOTHING: Bytes = np.zeros(0, np.uint8)
 
 @kernel(types.int64(LONGS, BYTES, PLACES_OUT))
 def lay_out(cells: Any, marks: Any, offsets: Any) -> Any:
-    """The offsets of the bytes of each cell once they are copied, and their number; without marks every cell has some."""
+    """The offsets of the cells' bytes after copying, and their total. Without marks every cell has a value."""
     total = np.int64(0)
     offsets[0] = 0
     for row in range(cells.size):
@@ -37,13 +37,13 @@ def lay_out(cells: Any, marks: Any, offsets: Any) -> Any:
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, bits: int) -> Any:
-    """To so many bits in an array of bytes."""
+    """A pointer to `bits` bits in an array of bytes."""
     begin = context.make_array(kind)(context, builder, array).data
     return pointer_add(builder, begin, at, ir.IntType(bits).as_pointer())  # type: ignore[no-untyped-call]
 
 
 def _moving(_: Any, out: Any, at: Any, data: Any, place: Any) -> Any:
-    """Copy `MOVED` bytes at once: a loop over them is not made one instruction, as the arrays might overlap."""
+    """Copy `MOVED` bytes at once. The compiler makes no single instruction of a loop, because the arrays might overlap."""
 
     def generate(context: Any, builder: Any, _: Any, given: Any) -> Any:
         source = _pointer(context, builder, data, given[2], given[3], 8 * MOVED)
@@ -55,7 +55,7 @@ def _moving(_: Any, out: Any, at: Any, data: Any, place: Any) -> Any:
 
 
 def _expecting(_: Any, data: Any, place: Any) -> Any:
-    """Have bytes brought nearer that are read soon: those of neighbours in a column lie a record apart."""
+    """Prefetch bytes: those of neighbours in a column are a record apart."""
 
     def generate(context: Any, builder: Any, _: Any, given: Any) -> Any:
         number, at = ir.IntType(32), _pointer(context, builder, data, given[0], given[1], 8)
@@ -73,7 +73,7 @@ _expect: Any = intrinsic(_expecting)
 
 @kernel(types.void(LONGS, BYTES, PLACES, BYTES_OUT))
 def copy(cells: Any, data: Any, offsets: Any, out: Any) -> Any:
-    """What `lay_out` has laid out."""
+    """Copy the bytes as `lay_out` planned."""
     for row in range(cells.size):
         if row + AHEAD < cells.size:
             _expect(data, cells[row + AHEAD] >> 32)
@@ -90,7 +90,7 @@ def copy(cells: Any, data: Any, offsets: Any, out: Any) -> Any:
 
 @kernel(types.int64(LONGS, BYTES, BYTES, BYTES_OUT))
 def find_no_utf_8(cells: Any, marks: Any, data: Any, found: Any) -> Any:
-    """Mark the cells whose bytes are no UTF-8; the number of such cells."""
+    """Mark the cells with invalid UTF-8; returns their number."""
     count = np.int64(0)
     for row in range(cells.size):
         found[row] = 0
@@ -125,12 +125,12 @@ def bits(marks: NDArray[Any]) -> Bytes:
 
 
 def validity(marks: Bytes) -> Any:
-    """Arrow's bitmap of marks."""
+    """Arrow's validity bitmap of marks."""
     return pa.py_buffer(bits(marks)) if marks.size else None
 
 
 def texts(kind: Any, numbers: Longs, marks: Bytes, data: Bytes) -> Any:
-    """An array of text or bytes out of their places."""
+    """An array of text or bytes from their places."""
     offsets = np.empty(numbers.size + 1, np.int32)
     content = np.empty(lay_out(numbers, marks, offsets), np.uint8)
     copy(numbers, data, offsets, content)

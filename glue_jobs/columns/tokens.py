@@ -1,7 +1,7 @@
-"""Tokens: the HMAC-SHA-256 of a value, by keys that no plan shows.
+"""Tokens: the HMAC-SHA-256 of a value, with keys that appear in no plan.
 
-A literal of an expression stands in every plan of the query, and so in event logs and in the texts of errors. The keys are the
-one row of a frame instead, broadcast to where they are needed.
+A literal would appear in every plan of the query, and so in event logs and error texts.
+So the keys are the single row of a frame, which Spark broadcasts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEY_TYPE = "struct<id: string, since: timestamp, inner: binary, outer: binary>"
 
 
 def key_frame(spark: SparkSession, keys: Sequence[Key]) -> DataFrame:
-    """One row with a column for each key, the one that counts first coming first."""
+    """One row with a column for each key, in the order of the keys."""
     ddl = ", ".join(f"{quote(f'calve:masking:{n}')} {KEY_TYPE}" for n in range(len(keys)))
     return frame_of(
         spark, ddl, [[struct_of(spark, [each.id, _since(spark, each), *pads(each.secret)]) for each in keys]]
@@ -33,7 +33,7 @@ def key_frame(spark: SparkSession, keys: Sequence[Key]) -> DataFrame:
 
 
 def frame_of(spark: SparkSession, ddl: str, rows: Iterable[Sequence[object]]) -> DataFrame:
-    """A frame that is made in the JVM, and so in no file."""
+    """A frame created in the JVM, so that its values are in no file."""
     jvm = spark._jvm
     listed = jvm.java.util.ArrayList()  # type: ignore[union-attr]
     for each in rows:
@@ -44,7 +44,7 @@ def frame_of(spark: SparkSession, ddl: str, rows: Iterable[Sequence[object]]) ->
 
 @dataclass(slots=True)
 class MaskingKeys:
-    """The keys of a secret, read anew every five minutes: one that is added counts from its time on without a restart."""
+    """The keys of a secret, read again every five minutes: a new key applies from its time on, without a restart."""
 
     spark: SparkSession
     reference: str
@@ -52,12 +52,12 @@ class MaskingKeys:
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """As `calve.config.masking_keys.read_keys`, and what it raises."""
+        """As `calve.config.masking_keys.read_keys`, including its errors."""
         return self._current()[1]
 
     @property
     def frame(self) -> DataFrame:
-        """As `key_frame`; raises what `calve.config.masking_keys.read_keys` raises."""
+        """As `key_frame`; raises the errors of `calve.config.masking_keys.read_keys`."""
         return self._current()[2]
 
     def _current(self) -> tuple[float, tuple[Key, ...], DataFrame]:
@@ -69,12 +69,12 @@ class MaskingKeys:
 
 
 def any_keys(spark: SparkSession) -> DataFrame:
-    """A key that nobody has: for looking at columns, and at rows that are not kept."""
+    """A random key, for looking at columns, and for rows that are not kept."""
     return key_frame(spark, [Key("preview", 0, os.urandom(BLOCK_BYTES))])
 
 
 def with_key(frame: DataFrame, keys: DataFrame) -> DataFrame:
-    """The frame with `KEY`: the last of the keys (`key_frame`) whose time had begun when the record was made, else the first."""
+    """The frame with `KEY`: the last key (`key_frame`) that was valid at the record's timestamp, else the first."""
     first, *later = [F.col(quote(name)) for name in keys.columns]
     begun = [(at(TIMESTAMP) >= each["since"], each) for each in reversed(later)]
     found = case(begun, first) if begun else first
@@ -83,7 +83,7 @@ def with_key(frame: DataFrame, keys: DataFrame) -> DataFrame:
 
 
 def token(data: Column) -> Column:
-    """`<id of the key>:<64 hex digits>` of bytes, by the row's `KEY`; null of null."""
+    """`<key id>:<64 hex digits>` of bytes, by the row's `KEY`; null stays null."""
     key = F.col(quote(KEY))
     return F.concat(key["id"], F.lit(":"), hmac_hex(key, data))
 
@@ -100,7 +100,7 @@ def _since(spark: SparkSession, key: Key) -> object:
 
 
 def struct_of(spark: SparkSession, values: Sequence[object]) -> object:
-    """A row of Java, or a struct in one."""
+    """A Java row, or a struct in one."""
     gateway, jvm = spark._sc._gateway, spark._jvm
     array = gateway.new_array(jvm.Object, len(values))  # type: ignore[union-attr]
     for place, value in enumerate(values):

@@ -1,1 +1,1 @@
-"""The dead-letter table beside a table: its records, their encryption, and the marks of those that were redriven."""
+"""The dead-letter table beside a table: its records, their encryption, and the marks of redriven ones."""

@@ -1,8 +1,8 @@
-"""Dead letters of tables that mask are sealed: encrypted before they are written, and opened where they are decoded (ADR 22).
+"""Encryption of dead letters, for tables that mask: they are encrypted when written and decrypted when decoded (ADR 22).
 
-A seal is AES-256-GCM: a random nonce of 12 bytes, the data, a tag of 16. Each round has a key of its own, the HMAC-SHA-256 of
-its id by `calve.config.masking_keys.Key.seal`. What is sealed is bound to its column and its place: moved elsewhere, it does not
-open.
+The cipher is AES-256-GCM: a random nonce of 12 bytes, the data, a tag of 16 bytes.
+Each round has its own key: the HMAC-SHA-256 of its id with `calve.config.masking_keys.Key.seal`.
+The ciphertext is bound to its column and its record's place. Elsewhere it does not decrypt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from glue_jobs.dead_letters.redriven import rows_at
 from glue_jobs.iceberg.catalog import Lake, Table
 
 UNDECRYPTED = "calve:unopened"
-"""True: with the keys that there are the letter could not be opened; what was sealed is null."""
+"""True if no available key decrypts the dead letter. Its encrypted parts are null."""
 BYTES = ("key", "value")
 HEADERS = "headers"
 PLACE = ("cluster_id", "topic_id", "partition", "offset")
@@ -31,17 +31,17 @@ SEAL, ROUND_KEY = "calve:seal", "calve:round_key"
 SEAL_TYPE = "struct<id: string, inner: binary, outer: binary>"
 
 Turn = Callable[[Column, Column], Column]
-"""Data and what it is bound to -> the data sealed, or opened."""
+"""Data and its bound context -> the data encrypted or decrypted."""
 
 
 def encrypted(letters: DataFrame, key: Key) -> DataFrame:
-    """The letters with their keys, values and the values of their headers sealed; null stays null."""
+    """The dead letters with encrypted keys, values and header values; null stays null."""
     keyed = _with_round_key(letters.crossJoin(F.broadcast(_seals(letters.sparkSession, [key]))))
     return keyed.withColumns(_turned(_seal) | {SEALED: F.col(SEAL)["id"]}).select(*letters.columns)
 
 
 def decrypted(letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
-    """The letters with the bytes of their records, whether they are sealed or not, and `UNDECRYPTED`."""
+    """The dead letters with decrypted bytes, encrypted before or not, and `UNDECRYPTED`."""
     seals = F.broadcast(_seals(letters.sparkSession, keys))
     keyed = _with_round_key(letters.join(seals, F.col(SEALED) == F.col(SEAL)["id"], "left"))
     is_sealed = F.col(SEALED).isNotNull()
@@ -50,7 +50,7 @@ def decrypted(letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
     lost = (~_filled(part, part).eqNullSafe(_filled(part, name)) for part, name in clear.items())
     told = {UNDECRYPTED: is_sealed & reduce(Column.__or__, lost)}
     told |= {part: F.when(is_sealed, F.col(name)).otherwise(F.col(part)) for part, name in clear.items()}
-    # All at once: what is opened must be compared with what is sealed.
+    # All columns at once: decrypted parts are compared with the encrypted ones.
     return found.withColumns(told).select(*letters.columns, UNDECRYPTED)
 
 
@@ -74,12 +74,12 @@ def _open(data: Column, bound: Column) -> Column:
 
 
 def _bound(part: Column) -> Column:
-    """What is authenticated with the data: its column, and the place of its record."""
+    """The authenticated context: the column and the place of the record."""
     return F.concat_ws("/", part, *PLACE).cast("binary")
 
 
 def _filled(part: str, name: str) -> Column:
-    """How much of a part is there."""
+    """How much of a part is present."""
     if part == HEADERS:
         return F.size(F.filter(name, lambda each: each["value"].isNotNull()))
     return F.col(name).isNotNull()
@@ -96,13 +96,13 @@ def _seals(spark: SparkSession, keys: Sequence[Key]) -> DataFrame:
 
 
 LETTER = "calve:letter"
-"""A column beside those of a record: the letter as it is."""
+"""A column beside those of a record: the unchanged dead letter."""
 
 
 def as_records(lake: Lake, table: Table, request: Request, keys: Sequence[Key]) -> DataFrame:
-    """The selected letters as records, each with its `LETTER`, which stays sealed, and `UNDECRYPTED`.
+    """The selected dead letters as records, each with its `LETTER`, which stays encrypted, and `UNDECRYPTED`.
 
-    Those that the source has refused it refuses again: they are not all of their records.
+    Records that the source refused are refused again, because they are incomplete.
     """
     found = rows_at(lake, table, table.head).where(F.col(REDRIVEN).isNull())
     for wanted in _conditions(request):
@@ -111,7 +111,7 @@ def as_records(lake: Lake, table: Table, request: Request, keys: Sequence[Key]) 
 
 
 def records_of(letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
-    """As `as_records`, of these letters."""
+    """As `as_records`, for these dead letters."""
     names = [each["name"] for each in DEAD_LETTERS["fields"]]
     found = decrypted(letters.withColumn(LETTER, F.struct(*names)), keys)
     return found.select(

@@ -1,6 +1,6 @@
-"""Marks of dead letters that came back: their rows are written anew, in one commit that compares before it swaps.
+"""Marks of redriven dead letters: their rows are rewritten in one validated commit.
 
-Files are replaced whole: position deletes would need a writer of their own, and not every reader knows equality deletes.
+Whole files are replaced. Position deletes would need their own writer, and not every reader supports equality deletes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from glue_jobs.process import faults
 from glue_jobs.process.java import elements
 
 LETTER = ("cluster_id", "topic_id", "partition", "offset")
-"""What tells a dead letter from all others."""
+"""The columns that identify a dead letter."""
 RECORD = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key")
-"""What a row of the table keeps of its record: it names no incarnation of the topic, but no two records agree in all of this."""
+"""The columns of a table row that identify its record. No two records share all of them, though no incarnation is named."""
 TOLD_WITHOUT_KEY = RECORD[:-1]
-"""The same where keys cannot be compared: the table may have hashed them, the letters sealed them. A record of another
-incarnation agrees in this only where it stands in the same place with the same timestamp.
+"""The same without the key, which cannot be compared if the table hashes it or the dead letters encrypt it.
+
+A record of another incarnation matches only with the same partition, offset and timestamp.
 """
 FILE = "_file"
 
@@ -38,7 +39,7 @@ Validator = Callable[[Iterator[Commit]], bool]
 
 
 class RedrivenMarks:
-    """The column `redriven` of a dead-letter table, as of the table's last refresh; `main` names the table that it is beside."""
+    """The column `redriven` of a dead-letter table, as of its last refresh. `main` names the table it belongs to."""
 
     def __init__(self, lake: Lake, table: Table, main: str) -> None:
         self._lake = lake
@@ -46,20 +47,20 @@ class RedrivenMarks:
         self._main = main
 
     def of(self, rounds: AbstractSet[str]) -> bool:
-        """True where letters are marked by one of these rounds."""
+        """True if any dead letters are marked by one of these rounds."""
         if not rounds or not self._known:
             return False
         return bool(self._rows().where(F.col(REDRIVEN).isin(*rounds)).limit(1).collect())
 
     def counts(self) -> dict[str, int]:
-        """Redrive -> how many letters are marked by it."""
+        """Redrive -> the number of dead letters marked by it."""
         if not self._known:
             return {}
         marked = self._rows().where(F.col(REDRIVEN).isNotNull()).groupBy(REDRIVEN).count()
         return {row[REDRIVEN]: row["count"] for row in marked.collect()}
 
     def without_rows(self, main: DataFrame) -> frozenset[str]:
-        """Redrives that main was rolled back before: it holds no record of theirs, and would hold all of them."""
+        """Redrives that a rollback of main removed: main holds none of their records. Otherwise it would hold all."""
         if not (marked := self.counts()):
             return frozenset()
         letters = self._rows().where(F.col(REDRIVEN).isNotNull())
@@ -70,7 +71,7 @@ class RedrivenMarks:
     def place(
         self, named: DeadLetterRound, marked: Staged, summary: dict[str, str], accept: Validator
     ) -> None:
-        """Put the letters of a redrive, which its branch holds with their marks, in the place of those without.
+        """Replace the dead letters of a redrive by the marked ones on its branch.
 
         Raises:
             LostRace, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
@@ -91,7 +92,7 @@ class RedrivenMarks:
         )
 
     def withdraw(self, rounds: AbstractSet[str], summary: dict[str, str], accept: Validator) -> None:
-        """Delete the letters of these rounds, and open those again that the redrives among them had marked.
+        """Delete the dead letters of these rounds, and remove the marks of the redrives among them.
 
         Raises:
             LostRace, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
@@ -114,7 +115,7 @@ class RedrivenMarks:
         accept: Validator,
         stage_id: str,
     ) -> None:
-        """Replace the files of `touched` rows by what is `left` of all their rows, and by the `added` files."""
+        """Replace the files of `touched` rows by the rows that `left` keeps, and by the `added` files."""
         table, head = self._table, self._table.head
         paths = {row[FILE] for row in touched.select(FILE).distinct().collect()}
         rows = self._rows().where(F.col(FILE).isin(*paths))
@@ -143,20 +144,20 @@ class RedrivenMarks:
 
 
 def rows_at(lake: Lake, table: Table, snapshot: int | None) -> DataFrame:
-    """All rows of a dead-letter table as a snapshot has them, with the `_file` of each; older ones lack `LATER` columns."""
+    """All rows of a dead-letter table at a snapshot, each with its `_file`. Older tables lack `LATER` columns."""
     found = lake.spark.read.option("versionAsOf", str(snapshot)).table(table.name.quoted(CATALOG))
     lacking = {name: F.lit(None).cast("string") for name in LATER if name not in found.columns}
     return found.select("*", F.col(FILE)).withColumns(lacking)
 
 
 def records_in(main: DataFrame, letters: DataFrame) -> DataFrame:
-    """Those records of the letters that a table holds, told by all that a row keeps of its record."""
+    """The dead letters' records that a table holds, matched by all columns of `RECORD`."""
     rows = main.select(*(F.col(f"{SYSTEM_COLUMN}.{name}").alias(name) for name in RECORD))
     return by_record(rows, letters, "left_semi").distinct()
 
 
 def by_record(these: DataFrame, those: DataFrame, how: str, told_by: Sequence[str] = RECORD) -> DataFrame:
-    """Join by columns that both have and that tell records apart; those without a key are records, too."""
+    """Join by columns that identify records in both frames. Null keys match each other."""
     others = those.select(*(F.col(name).alias(f"other_{name}") for name in told_by))
     same = [F.col(name).eqNullSafe(F.col(f"other_{name}")) for name in told_by]
     return these.join(others, same, how)

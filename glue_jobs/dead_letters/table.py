@@ -1,7 +1,7 @@
-"""The dead-letter table beside a table: rejects wait on a branch until main names their round, then are rolled forward.
+"""The dead-letter table beside a table: rejected records wait on a branch until main names their round, then they are published.
 
-Two tables have no common transaction. Main commits first and names the round of its rejects (ADR 5); whoever comes next
-publishes that round, once. What is decided here is decided by `calve.table.dead_letters`.
+Two tables have no common transaction. Main commits first and names the round of its rejects (ADR 5).
+The next job publishes that round, once. `calve.table.dead_letters` makes the decisions.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ COVERED = without_bounds(DEAD_LETTERS, OF_LETTERS)
 
 @dataclass(frozen=True, slots=True)
 class BranchState:
-    """The dead-letter table before main was read: the newest round published, and the branches that were there."""
+    """The dead-letter table before main was read: the newest published round, and the branches."""
 
     newest: str | None
     branches: tuple[WaitingBranch, ...]
 
 
 class DeadLetterTable:
-    """The dead letters of the table `main`; file_bytes: as of its `Maintenance`."""
+    """The dead letters of the table `main`. file_bytes: as in its `Maintenance`."""
 
     def __init__(self, lake: Lake, main: TableName, file_bytes: int) -> None:
         self._lake = lake
@@ -59,7 +59,7 @@ class DeadLetterTable:
 
     @property
     def table(self) -> Table | None:
-        """The dead-letter table as it is now; None where no record was ever rejected, or where somebody dropped it."""
+        """The current dead-letter table; None if no record was ever rejected, or if somebody dropped it."""
         if self._absent and not self._lake.has(self._name):
             return None
         found = self._lake.load(self._name)
@@ -67,7 +67,7 @@ class DeadLetterTable:
         return found
 
     def ensure(self) -> Table:
-        """The dead-letter table, made where it does not exist; its first snapshot says that nothing was published yet."""
+        """The dead-letter table, created if missing. Its first snapshot says that nothing was published yet."""
         if (table := self.table) is not None:
             self._evolve(table)
             return table
@@ -78,7 +78,7 @@ class DeadLetterTable:
         return created
 
     def _evolve(self, table: Table) -> None:
-        """Add the columns that earlier releases did not know."""
+        """Add the columns that earlier releases did not have."""
         missing = [
             Change("add", (), each["name"], each["type"], each["doc"])
             for each in DEAD_LETTERS["fields"]
@@ -91,7 +91,7 @@ class DeadLetterTable:
         cover(table, COVERED)
 
     def look(self) -> BranchState | None:
-        """The table as it is before main is read; None where it does not exist."""
+        """The state of the table before main is read; None if it does not exist."""
         table = self.table
         return (
             None
@@ -100,7 +100,7 @@ class DeadLetterTable:
         )
 
     def stage_on_branch(self, staged: Staged, *, round_id: str, base: Position) -> DeadLetterRound:
-        """Commit staged rejects to a branch of their own, out of readers' sight."""
+        """Commit staged rejects to their own branch, invisible to readers."""
         branch = BRANCH_PREFIX + round_id
         summary = {ROUND: round_id, BASE: base.round}
         try:
@@ -110,13 +110,13 @@ class DeadLetterTable:
         return DeadLetterRound(round_id, snapshot, staged.rows)
 
     def recover(self, main: Position, before: BranchState | None) -> bool:
-        """Bring the dead letters level with main; False where both must be looked at again.
+        """Bring the dead letters level with main; False if both must be read again.
 
-        `before` was taken before `main` was read. The table is read once more here, after it: a round published between
-        the two looks would otherwise be taken for what a rollback left behind.
+        `before` was taken before `main` was read. The table is read again here, after it.
+        Otherwise a round published between the two reads would look like the remains of a rollback.
 
         Raises:
-            Suspended: main names dead letters that are nowhere (`dead_letters_lost`).
+            Suspended: main names dead letters that do not exist (`dead_letters_lost`).
         """
         table = self.table
         if table is None or before is None:
@@ -143,7 +143,7 @@ class DeadLetterTable:
     def publish(self, main: Position, staged: Staged | None = None) -> None:
         """Publish the round that main names, exactly once, and drop its branch.
 
-        `staged`: the files, where this process wrote them itself; they stand in for a branch that was dropped meanwhile.
+        `staged`: the files, if this process wrote them. They replace a branch that was dropped meanwhile.
 
         Raises:
             Retryable: it could not be published now; the next `recover` finds out why.
@@ -170,7 +170,7 @@ class DeadLetterTable:
         self._drop(table, BRANCH_PREFIX + named.round)
 
     def drop_branches(self, table: Table) -> None:
-        """Drop all branches of rounds. Their rounds can be published no more once main stands at a later one of this job's."""
+        """Drop all branches of rounds. These rounds can no longer be published once main is at a later round of this job."""
         for each in _branches(table):
             self._drop(table, each.name)
 
@@ -181,7 +181,7 @@ class DeadLetterTable:
             faults.point("branch.dropped", self._main.table)
 
     def _undo_rollback(self, table: Table, main: Position, newest: str | None) -> None:
-        """Delete what a rolled-back main will read again, and say which dead letters are the newest now, in one commit.
+        """Delete the rounds that a rolled-back main will read again, and note the newest remaining round, in one commit.
 
         Rounds are deleted, never offsets: another writer may have begun to replay.
         """
@@ -210,7 +210,7 @@ class DeadLetterTable:
         summary: dict[str, str],
         unchanged: Callable[[Iterator[Commit]], bool],
     ) -> None:
-        """Every round has files of its own; where a foreign compaction has mixed them, rows are deleted first."""
+        """Delete by file, because every round has its own files. If another engine's compaction mixed them, delete rows first."""
         rounds = self._lake.jvm.java.util.ArrayList(sorted(left.rounds))
         condition = getattr(self._lake.jvm.org.apache.iceberg.expressions.Expressions, "in")("round", rounds)
         try:
@@ -224,7 +224,7 @@ class DeadLetterTable:
             publish(table, NOTHING, summary, unchanged)
 
     def _search(self, table: Table, main: Position, newest: str | None) -> Leftover:
-        """What the history does not tell, looked up in the rows."""
+        """Find in the rows what the history does not show."""
         rows = self._lake.spark.table(table.name.quoted(CATALOG))
         stored = {row["round"]: row["count"] for row in rows.groupBy("round").count().collect()}
         beyond = {row["round"] for row in rows.where(_beyond(main)).select("round").distinct().collect()}
@@ -251,7 +251,7 @@ def _branches(table: Table) -> list[WaitingBranch]:
 
 
 def _held(table: Table, main: Position) -> list[WaitingBranch]:
-    """The rejects that main names, where their snapshot is still there: it outlives its branch until it is expired."""
+    """The rejects that main names, if their snapshot exists: it outlives its branch until it expires."""
     named = main.dead_letters
     found = table.snapshot(named.snapshot) if named else None
     if named is None or found is None:
@@ -268,7 +268,7 @@ def _added_files(table: Table, snapshot_id: int) -> Staged | None:
 
 
 def _beyond(main: Position) -> str:
-    """SQL for dead letters that lie at or beyond main's position; of incarnations main does not know, all do."""
+    """SQL for dead letters at or beyond main's position, and all those of incarnations that main does not know."""
     inside = [
         f"(cluster_id = '{topic.cluster_id}' AND topic_id = '{topic.topic_id}' AND `partition` = {p} AND `offset` < {o})"
         for topic, offsets in main.offsets.items()

@@ -1,1 +1,1 @@
-"""Values to columns, and a reason for each rejected value. No Python for each record."""
+"""Decode values to columns, with a reject reason for each bad value. No Python per record."""

@@ -1,6 +1,6 @@
-"""Change events to rows: which row an event tells of, and what it says of it (ADR 19). No Python per record.
+"""Change events to rows: the row that an event changes, and the change (ADR 19). No Python per record.
 
-An event is decoded as `calve.schema.change_events.read_as` has it: `op`, `before`, `after` and some of `source`.
+`calve.schema.change_events.read_as` defines how an event is decoded: `op`, `before`, `after` and a part of `source`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from glue_jobs.decode.shapes import kept_within_years
 WRITES, DELETES, TRUNCATES, SAYS = ("c", "r", "u"), "d", "t", "m"
 OP = f"{CHANGE['name']}.op"
 DIGITS = 20
-"""Those of the greatest number of 64 bits. Whole numbers are written with so many, so that text sorts as they do."""
+"""The digits of the greatest 64-bit number. Integers are padded to this length, so that their texts sort as they do."""
 VALUE = DECODED["value"]
 
 
 def with_rows(decoded: DataFrame, order: Sequence[str]) -> DataFrame:
-    """`decoded.value` becomes the row that an event tells of, with the column `CHANGE`; a deleted one as the event has it.
+    """Replace `decoded.value` by the row of the event, with the column `CHANGE`; a deleted row as the event has it.
 
-    Days and moments before the year 1 or after 9999, which databases have, become the first or the last one (ADR 40).
-
-    The event is a column of its own before: an expression that is used so often would decode each record as often.
+    Databases have dates before year 1 or after 9999. They become the first or the last allowed one (ADR 40).
+    The event is its own column first: otherwise Spark would decode each record for every use of the expression.
     """
     read = decoded.schema[VALUE].dataType["value"].dataType  # type: ignore[index]
     if "op" not in read.names:
@@ -57,7 +56,7 @@ def with_rows(decoded: DataFrame, order: Sequence[str]) -> DataFrame:
 
 
 def is_bad(rows: DataFrame) -> Column:
-    """True for events of no known kind, or without the row that they write; of what `with_rows` has made."""
+    """True for events of unknown kind, or without the row that they write. Needs the result of `with_rows`."""
     if not _has_events(rows):
         return false()
     op = _op()
@@ -66,7 +65,7 @@ def is_bad(rows: DataFrame) -> Column:
 
 
 def tombstones_and_idle(rows: DataFrame, mode: ChangeData) -> dict[str, Column]:
-    """What deletes a row, and what is about no single row: truncations, messages, tombstones that name none."""
+    """Columns that mark deletions, and events without a single row: truncations, messages, tombstones without a key."""
     empty = F.col("value").isNull()
     op = _op() if _has_events(rows) else F.lit(None).cast("string")
     deletes = false() if mode.keep_deleted else F.coalesce(op == DELETES, false())
@@ -91,7 +90,7 @@ def _moment(source: Column) -> Column:
 
 
 def _position(source: Column, order: Sequence[str]) -> Column:
-    """Text that sorts as the fields do, one after the other; null where an event has none of them."""
+    """Text that sorts as the fields do, one after the other; null if an event has none of them."""
     parts = []
     for name in order:
         held = [source[slot] for slot, (field, _) in slots(order).items() if field == name]

@@ -1,14 +1,13 @@
-"""Records to rows: one pass, no Python per record, and a verdict for each record.
+"""Decode records to rows: one pass, no Python per record, and a reject reason for each bad record.
 
-An Avro value is decoded together with its frame and eight bytes appended to it: the schemas are wrapped in a record
-(frame, value, end) by `calve.schema.avro_reader.framed`. `end` comes out as the appended bytes only where the payload was exactly
-as long as its schema says. Cut short, the decoder runs into the end and `from_avro` gives null; longer, `end` holds left-over
-bytes.
+An Avro value is decoded with its frame and eight appended bytes. `calve.schema.avro_reader.framed` wraps the schemas in a
+record (frame, value, end).
+`end` equals the appended bytes only if the payload has exactly the length of its schema.
+If it is truncated, `from_avro` runs into the end and gives null. If it is too long, `end` holds other bytes.
 
-A JSON value is parsed in a projection of its own, so that it is parsed once; `end` is there where `JsonValue` finds it good. All
-Protobuf values are decoded together, whichever schema wrote them, by `glue_jobs.decode.protobuf`.
-
-Where a wire format has compressed payloads, `value` and `key` are what they would be without compression, and `RAW` as received.
+A JSON value is parsed in its own projection, so that it is parsed once. `end` is set if `JsonValue` finds it good.
+`glue_jobs.decode.protobuf` decodes all Protobuf values together, of any schema.
+If a wire format compresses payloads, `value` and `key` are uncompressed, and `RAW` holds the received bytes.
 """
 
 from __future__ import annotations
@@ -55,15 +54,15 @@ NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 
 
 def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode | None = None) -> DataFrame:
-    """Add `decoded` (struct of `value` and `end`), `schema_id`, `REJECT` (a word of `REASONS`, null: a good record) and `SIZE`.
+    """Add `decoded` (struct of `value` and `end`), `schema_id`, `REJECT` (a key of `REASONS`; null if good) and `SIZE`.
 
-    Keeps every column and every record; what the source has `REFUSED` stays so. `end`: eight random bytes of this round, so
-    that no record can be made to end in them. The size is that of key and value in bytes, as received. Where the key is read,
-    it is decoded likewise. Where records may belong to other tables, `OTHER` is the place of their schema in
-    `DecodePlan.other_ids`, at most `MAX_OTHERS`; such a record has no `REJECT`. Where records delete, `TOMBSTONE` tells them, and
-    those without a value have no `REJECT` for that. Of change events `decoded` holds the rows that they tell of; `IDLE` tells
-    those that say nothing
-    of a single row.
+    Keeps every column and every record; records `REFUSED` by the source stay so.
+    `end`: eight random bytes of this round, so that nobody can produce a record that ends in them.
+    The size is that of key and value in bytes, as received. If the key is read, it is decoded in the same way.
+    `OTHER`: for records of other tables, the index of their schema in `DecodePlan.other_ids`, at most `MAX_OTHERS`. They have
+    no `REJECT`.
+    `TOMBSTONE` marks records that delete. A record without a value is then no reject.
+    For change events, `decoded` holds their rows, and `IDLE` marks events without a single row.
     """
     records = _plain(records, decoding)
     parsed: dict[str, Column] = {}
@@ -98,12 +97,12 @@ def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode | No
 
 
 def raw(records: DataFrame, part: PartName) -> Column:
-    """The value, or the key, as received."""
+    """The value or the key, as received."""
     return F.col(RAW[part] if RAW[part] in records.columns else part)
 
 
 def _decoded(decoding: DecodePlan, part: PartName, end: bytes, parsed: dict[str, Column]) -> Column:
-    """What one part of the record is decoded to. What must be evaluated once is put into `parsed`, under names of its own."""
+    """The decoded value or key. Expressions that must be evaluated once go to `parsed`, under new names."""
     branches = [
         (_is_ours(writer, part), _read(writer, F.col(part), end, parsed))
         for writer in decoding.writers
@@ -118,7 +117,7 @@ def _is_ours(writer: Writer, part: PartName) -> Column:
 
 
 def _read(writer: Writer, bytes_: Column, end: bytes, parsed: dict[str, Column]) -> Column:
-    """A struct of `value`, a struct of columns, and `end`, which is there where the bytes are good."""
+    """A struct of `value` (a struct of columns) and `end`, which is set if the bytes are good."""
     match writer:
         case AvroWriter():
             return _from_avro(F.concat(bytes_, F.lit(bytearray(end))), writer, end)
@@ -156,7 +155,7 @@ def _from_json(bytes_: Column, writer: JsonWriter, end: bytes, parsed: dict[str,
 def _messages(
     writers: Iterable[Writer], part: PartName, end: bytes, parsed: dict[str, Column]
 ) -> list[tuple[Column, Column]]:
-    """One branch for all messages: they are decoded together."""
+    """One branch for all Protobuf messages: they are decoded together."""
     messages = [inner for writer in writers if (inner := message(writer)) is not None]
     if not messages:
         return []
@@ -171,7 +170,7 @@ def _messages(
 
 
 def _kept(bytes_: Column, writer: PlainWriter, end: bytes) -> Column:
-    """The bytes as they are; null is a value, too."""
+    """The unchanged bytes; null is a value, too."""
     found = F.lit(bytearray(end))
     if not writer.text:
         return F.struct(F.struct(bytes_.alias(writer.column)).alias("value"), found.alias("end"))
@@ -181,7 +180,7 @@ def _kept(bytes_: Column, writer: PlainWriter, end: bytes) -> Column:
 
 
 def _plain(records: DataFrame, decoding: DecodePlan) -> DataFrame:
-    """The records with values and keys as they would be without compression; what cannot be inflated stays as it is."""
+    """The records with uncompressed values and keys. Bytes that cannot be inflated stay unchanged."""
     parts: tuple[tuple[PartName, DecodePlan | None], ...] = (("value", decoding), ("key", decoding.key))
     for part, each in parts:
         if each is not None and each.wire.deflated is not None:
@@ -194,9 +193,9 @@ CHUNK_BYTES = 16 * 2**20
 
 
 def inflated(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    """The values as they would be without compression, null where they cannot be inflated.
+    """The uncompressed values; null if they cannot be inflated.
 
-    What comes out in one piece is bounded, whatever the batches hold: `CHUNK_BYTES` and one more value.
+    Output chunks are limited, whatever the batches hold: `CHUNK_BYTES` and one more value.
     """
     for batch in batches:
         chunk: list[bytes | None] = []

@@ -1,4 +1,4 @@
-"""The types of a JSON shape, one by one: as what each is parsed, what is wrong with a parsed value, and its column."""
+"""The leaf types of a JSON shape: how each is parsed, checked, and converted to its column."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ PARSED: dict[str, T.DataType] = {
     "database_float": T.FloatType(),
     "database_double": T.DoubleType(),
 }
-"""Types that the parser would read too freely, or not at all, are read as something from which they can be made exactly."""
+"""Types that Spark's parser reads too leniently, or not at all, are read as another type and converted exactly."""
 TEXTS = ("string", "binary")
 BASE64 = r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
 DECIMAL_BYTES = 16
 GREATEST_MILLIS = (2**63 - 1) // 1000
 LIKE_NO_STRING = r"\A(?:true\z|false\z|-?[0-9][0-9.eE+-]*\z|[{\[])"
-"""Texts that the parser makes of what is no string; some strings look like them."""
+"""Texts that the parser makes from non-strings. Some strings look like them."""
 DATABASE_NUMBERS = ("database_float", "database_double")
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-"""The texts that converters write for numbers of a database for which JSON has none."""
+"""Texts that converters write for database numbers that JSON lacks."""
 INFINITE = float("inf")
 OVERFLOWN = '"-?Infinity"'
 CAN_OVERFLOW = r"[eE][+]?[0-9]{3}|[0-9]{309}"
@@ -59,17 +59,17 @@ NONE: Mapping[str, Column] = {}
 
 
 def parse_type(shape: Json) -> T.StructType:
-    """The Spark type that values of a struct are parsed as."""
+    """The Spark type for parsing a struct."""
     return cast("T.StructType", _mapped(shape, _parsed))
 
 
 def strings(shape: Json) -> T.DataType | None:
-    """A Spark type that holds only the strings of a shape, as what the parser takes from any JSON string and nothing else."""
+    """A Spark type with only the strings of a shape, as a type that the parser accepts from any JSON string and nothing else."""
     return _mapped(shape, lambda leaf: T.CalendarIntervalType() if leaf in TEXTS else None)
 
 
 def suspicious(shape: Json, value: Column) -> Column | None:
-    """True where a text may have been no string in the JSON; None: there are no strings."""
+    """True if a text may not have been a string in the JSON; None if there are no strings."""
     if shape in TEXTS:
         first = F.substring(value, 1, 1)
         return first.isin(*"tf-0123456789{[") & value.rlike(LIKE_NO_STRING)
@@ -77,19 +77,19 @@ def suspicious(shape: Json, value: Column) -> Column | None:
 
 
 def strict_numbers(shape: Json) -> T.DataType | None:
-    """A Spark type that holds only the numbers of a shape that may be texts, as what shows which of both they are."""
+    """A Spark type with only the numbers that may be texts. It shows which of both they are."""
     return _mapped(shape, lambda leaf: T.VariantType() if leaf in DATABASE_NUMBERS else None)
 
 
 def not_finite(shape: Json, value: Column) -> Column | None:
-    """True where a number that may be a text is NaN or infinite; None: there are no such numbers."""
+    """True if a number that may be a text is NaN or infinite; None if there are no such numbers."""
     if isinstance(shape, str):
         return F.isnan(value) | (F.abs(value) == INFINITE) if shape in DATABASE_NUMBERS else None
     return _any(shape, value, not_finite)
 
 
 def no_number(shape: Json, value: Column) -> Column | None:
-    """True where a value of `strict_numbers` is a text of none, or a number beyond its type."""
+    """True if a value of `strict_numbers` is a text without a number, or a number beyond its type."""
     if isinstance(shape, str):
         if shape not in DATABASE_NUMBERS:
             return None
@@ -100,7 +100,7 @@ def no_number(shape: Json, value: Column) -> Column | None:
 
 
 def invalid(shape: Json, value: Column, text: Column) -> Column | None:
-    """True (else false or null) where a parsed value is not what the JSON `text` says; None: that cannot be."""
+    """True (else false or null) if a parsed value differs from the JSON `text`; None if that is impossible."""
     match shape:
         case "float" | "double":
             return F.abs(value) == INFINITE
@@ -120,7 +120,7 @@ def invalid(shape: Json, value: Column, text: Column) -> Column | None:
 
 
 def converted(shape: Json, column: Json, value: Column, given: Mapping[str, Column] = NONE) -> Column:
-    """A parsed value as a column of this type (Iceberg, JSON form) of a table; some fields of a struct may be `given`."""
+    """Convert a parsed value to a table column (Iceberg type, JSON form). `given` supplies some fields of a struct."""
     if _same(shape, column):
         return value
     if isinstance(shape, str):
@@ -144,7 +144,7 @@ def converted(shape: Json, column: Json, value: Column, given: Mapping[str, Colu
 
 
 def _bytes(text: Column) -> Column:
-    """Strictly: the parser's own reader of Base64 passes over space and control characters, which JSON has in no string."""
+    """Strict Base64: Spark's reader skips spaces and control characters."""
     return F.unbase64(F.when(text.rlike(BASE64), text))
 
 
@@ -160,7 +160,7 @@ MADE: Mapping[str, Callable[[Column], Column]] = {
 
 
 def _made(shape: str, value: Column) -> Column:
-    """The value of a leaf, null where it has none."""
+    """The value of a leaf; null if there is none."""
     match shape:
         case "millis":
             return F.when(value.between(-GREATEST_MILLIS, GREATEST_MILLIS), F.timestamp_millis(value))
@@ -172,9 +172,9 @@ def _made(shape: str, value: Column) -> Column:
 
 
 def _decimal(shape: str, value: Column) -> Column:
-    """A number whose digits all fit. The parser keeps up to 38 digits exactly, and makes a double of what it does not keep.
+    """A number whose digits all fit. Spark's parser keeps up to 38 digits exactly and turns longer ones into a double.
 
-    A string is the number without its point in Base64, as Kafka Connect writes decimals unless it is told otherwise.
+    A string is the unscaled number in Base64, the default of Kafka Connect.
     """
     _, scale = cast("tuple[int, int]", decimal_digits(shape))
     text, kind = value.cast("string"), F.schema_of_variant(value)
@@ -184,7 +184,7 @@ def _decimal(shape: str, value: Column) -> Column:
 
 
 def _from_base64(text: Column, scale: int) -> Column:
-    """Two's complement, big-endian, of at most 16 bytes: what Avro's decimals are behind a byte that tells their length."""
+    """Two's complement, big-endian, at most 16 bytes: an Avro decimal after its length byte."""
     unscaled = _bytes(text)
     size = F.length(unscaled)
     framed = F.when(
@@ -195,7 +195,7 @@ def _from_base64(text: Column, scale: int) -> Column:
 
 
 def _any(shape: Json, value: Column, test: Walk) -> Column | None:
-    """True where a test finds something in a part of a value."""
+    """True if a test is true for a part of a value."""
     if isinstance(shape, str):
         return None
     match shape["type"]:
@@ -208,7 +208,7 @@ def _any(shape: Json, value: Column, test: Walk) -> Column | None:
 
 
 def _same(shape: Json, column: Json) -> bool:
-    """True where a parsed value is the column's value as it stands."""
+    """True if a parsed value equals the column's value without conversion."""
     if isinstance(shape, str):
         return shape == column and shape in TYPES and shape not in PARSED
     if shape["type"] == "struct":
@@ -222,7 +222,7 @@ def _same(shape: Json, column: Json) -> bool:
 
 
 def _source(column: Json) -> str | None:
-    """The name by which the writer writes a column."""
+    """The name that the writer uses for a column."""
     name: str | None = column.get("written", column["name"])
     return name
 
@@ -232,7 +232,7 @@ def _parsed(leaf: str) -> T.DataType:
 
 
 def _mapped(shape: Json, leaf: Callable[[str], T.DataType | None]) -> T.DataType | None:
-    """A Spark type of the same form; parts without a type are left out."""
+    """A Spark type of the same form, without parts that have no type."""
     if isinstance(shape, str):
         return leaf(shape)
     match shape["type"]:

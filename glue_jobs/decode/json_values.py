@@ -1,7 +1,8 @@
-"""JSON text to columns by Spark's own parser, which forgives much; what it forgives is refused here, in the same pass.
+"""JSON text to columns with Spark's parser. The parser is lenient, so the same pass refuses what it forgives.
 
-The value is parsed inside of an array that a random word begins and ends: `{"W":[VALUE,{"W":true}]}`. Only where VALUE is one
-whole JSON value are there two items and is the last one marked; what closes the array early, or adds to it, cannot know W.
+The value is parsed inside an array with a random word W: `{"W":[VALUE,{"W":true}]}`.
+Only if VALUE is exactly one JSON value, the array has two items and the last one is marked.
+A value that closes the array early, or adds to it, cannot know W.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ STRICT = {
     "allowNonNumericNumbers": "false",
 }
 LENIENT = STRICT | {"allowNonNumericNumbers": "true"}
-"""Takes the texts of numbers that are not finite, but also such words without quotes."""
+"""Accepts the texts of non-finite numbers, but also these words without quotes."""
 WORDS = ("NaN", "INF", "Infinity")
 HIGH, LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 LONE_SURROGATE = rf"(?<!\\)(?:\\\\)*+(?:{HIGH}(?!{LOW})|(?<!{HIGH}){LOW})"
@@ -46,16 +47,16 @@ SCALAR = (
     r"\A[ \t\r\n]*+(?:true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
     rf"|\"(?:[^\"\\\x00-\x1f]++|{ESCAPE})*+\")[ \t\r\n]*+\z"
 )
-"""One JSON value that is no object and no array."""
+"""One JSON value that is neither an object nor an array."""
 UNDECLARED = map_of("json")
 
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """Payloads (binary) that hold this shape of `calve.schema.json_schema`; `word` is the random one of the round.
+    """Payloads (binary) of a shape of `calve.schema.json_schema`; `word` is the round's random word.
 
-    scalar: they hold what is the only field of the shape, without an object around it. rest: the column of fields that the shape
-    does not have. member: they are objects, and this member is what is spoken of here.
+    scalar: the payload is the value of the shape's only field, without an object around it.
+    rest: the column for undeclared fields. member: the payload is an object, and this member is the value.
     """
 
     payload: Column
@@ -66,7 +67,7 @@ class JsonValue:
     member: str | None = None
 
     def parsed(self) -> Column:
-        """What the parser makes of it: to be evaluated once, in a projection of its own."""
+        """The parsed payload. Evaluate it once, in its own projection."""
         lenient = strict_numbers(self.shape) is not None
         found = self._parse(self._item(parse_type(self.shape)), LENIENT if lenient else STRICT)
         if self.rest is None:
@@ -74,7 +75,7 @@ class JsonValue:
         return found.withField(quote(self._rest), self._parse_rest())
 
     def row(self, parsed: Column, table: Json) -> Column:
-        """The columns of a table, and nothing else: other writers' rows must be of the same type."""
+        """Exactly the columns of a table: rows of all writers must have the same type."""
         given = {}
         if self.rest is not None:
             rest = parsed[self._rest]
@@ -86,7 +87,7 @@ class JsonValue:
         return found.dropFields(self.word) if row is found and self.member is None else row
 
     def is_good(self, parsed: Column) -> Column:
-        """True where the payload is one value of the shape, and nothing of it was changed or lost on the way; never null."""
+        """True if the payload is one value of the shape and parsing changed or lost nothing; never null."""
         items, text = parsed[self.word], self.payload.cast("string")
         found = self._found(parsed)
         escaped_surrogate = text.contains("\\ud") | text.contains("\\uD")
@@ -129,14 +130,14 @@ class JsonValue:
         return f"{self.word}:rest"
 
     def _item(self, kind: T.StructType) -> T.StructType:
-        """What the value and the mark are parsed as, where the value is a struct of this type."""
+        """The type for parsing the value and the mark, if the value is a struct of this type."""
         if self.member is None:
             return T.StructType([*kind.fields, self._mark])
         held = kind if self.scalar is None else kind.fields[0].dataType
         return T.StructType([T.StructField(self.member, held), self._mark])
 
     def _found(self, parsed: Column) -> Column:
-        """The parsed value: a struct of the fields of the shape."""
+        """The parsed value: a struct of the shape's fields."""
         item = F.get(parsed[self.word], F.lit(0))
         if self.member is None:
             return item
@@ -144,14 +145,14 @@ class JsonValue:
         return held if self.scalar is None else F.struct(held.alias(self.scalar))
 
     def _is_there(self, parsed: Column) -> Column:
-        """Whether an object has the member, be it null."""
+        """Whether the object has the member, even if null."""
         found = self._found(parsed)[self.scalar]
         whatever = T.StructType([T.StructField(self.member or "", T.VariantType()), self._mark])
         there = F.get(self._parse(whatever)[self.word], F.lit(0))[self.member].isNotNull()
         return F.when(found.isNull(), there).otherwise(~false())
 
     def _parse_rest(self) -> Column:
-        """The fields that the shape does not have, by name; one that is there twice is there twice. Null: no JSON."""
+        """The undeclared fields by name; duplicates are kept. Null if it is not JSON."""
         declared = [each["name"] for each in self.shape["fields"]]
         fields = T.MapType(T.StringType(), T.VariantType())
         member = self.member

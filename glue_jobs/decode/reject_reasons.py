@@ -1,4 +1,4 @@
-"""Why a record is no row of the table: by its frame, by what decoding made of it, by its key."""
+"""Reject reasons: from the frame of a record, its decoded value and its key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_OTHERS = 100
 
 
 def schema_id(decoding: DecodePlan) -> Column:
-    """The number of the schema that the value is read with, or that it names; null where there is none."""
+    """The id of the schema that reads the value, or that the value names; null if there is none."""
     wire, nothing = decoding.wire, F.lit(None).cast("int")
     if not wire.size:
         [only] = decoding.ids
@@ -50,7 +50,7 @@ def is_good(end: bytes) -> Column:
 
 
 def verdict(decoding: DecodePlan, end: bytes) -> Column:
-    """Why the record is no row; the good case is tested first, since nearly every record is good."""
+    """The reject reason of a record. The good case is tested first, because nearly every record is good."""
     wire, found = decoding.wire, F.col(DECODED["value"])["end"]
     framed = [
         (F.length("value") < wire.size, F.lit("truncated")),
@@ -72,7 +72,7 @@ def verdict(decoding: DecodePlan, end: bytes) -> Column:
 
 
 def verdict_on_key(decoding: DecodePlan, end: bytes) -> Column:
-    """Why the key is no column; a record without a key has a null there."""
+    """The reject reason of a key; a record without a key has a null in its column."""
     wire, good = decoding.wire, F.col(DECODED["key"])["end"] == F.lit(bytearray(end))
     unknown = is_framed(wire, "key") & ~any_id(wire, decoding.ids, "key")
     framed = [
@@ -87,7 +87,7 @@ def verdict_on_key(decoding: DecodePlan, end: bytes) -> Column:
 
 
 def other(decoding: DecodePlan) -> Column:
-    """Which of the schemas of other tables wrote the value; those beyond `MAX_OTHERS` count as one."""
+    """The index of the other table's schema that wrote the value. All beyond `MAX_OTHERS` count as one."""
     branches = []
     for number, each in enumerate(decoding.other_ids[:MAX_OTHERS]):
         prefixes = [prefix for prefix in decoding.others if decoding.wire.schema_id(prefix) == each]
@@ -105,13 +105,13 @@ def begins_with_any(prefixes: Iterable[bytes], part: PartName = "value") -> Colu
 
 
 def _other_messages(decoding: DecodePlan) -> list[bytes]:
-    """The beginnings of values that are other messages of a known schema than the table's."""
+    """The prefixes of values that are other messages of a known schema."""
     messages = (inner for writer in decoding.writers if (inner := message(writer)) is not None)
     return [prefix for each in messages for prefix in each.others]
 
 
 def begins_with(prefix: bytes, found: Column | PartName = "value") -> Column:
-    """Compares bytes, since a number would cost a string per record."""
+    """Compares bytes, because a number would need a string per record."""
     return F.substring(found, 1, len(prefix)) == F.lit(bytearray(prefix))
 
 

@@ -1,7 +1,7 @@
-"""What Avro's own resolution cannot do: unions, maps whose keys are no strings, wider decimals, texts that say moments
-(`calve.schema.avro_reader.Resolution`).
+"""Conversions beyond Avro's schema resolution (`calve.schema.avro_reader.Resolution`).
 
-Only for schemas that need it: a value is taken apart and put together again by expressions, which Spark interprets.
+These are unions, maps with keys that are not strings, wider decimals, and texts that are timestamps.
+Used only for schemas that need it: Spark interprets these expressions, which take a value apart and rebuild it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from calve.schema.columns import Json
 from glue_jobs.columns.expressions import false
 
 TYPES = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
-"""Iceberg's names of types that Spark calls otherwise."""
+"""Iceberg types with another name in Spark."""
 
 
 def shaped(decoded: Column, shape: Json, end: bytes) -> Column:
-    """What was decoded (a struct of `value` and `end`), the value in its shape; null where it is null.
+    """The decoded struct (`value` and `end`) with its value in the shape; null if it is null.
 
-    `end` is null where it was this one, and a text of the value says nothing. What was decoded becomes the variable of a lambda,
-    or Spark would decode it again for every field that is taken from it.
+    `end` becomes null if it was good but a text of the value is not a timestamp.
+    The decoded struct is a lambda variable. Otherwise Spark would decode it again for every field.
     """
     return F.transform(F.array(decoded), lambda each: _judged(each, shape, end))[0]
 
@@ -38,7 +38,7 @@ def _judged(decoded: Column, shape: Json, end: bytes) -> Column:
 
 
 def _misread(value: Column, shape: Json | None) -> Column | None:
-    """True (else false or null) where a text of a value says no moment; None: it has no such texts."""
+    """True (else false or null) if a text of a value is not a timestamp; None if it has no such texts."""
     if shape is None:
         return None
     [(kind, parts)] = shape.items()
@@ -101,7 +101,7 @@ def _null(kind: Json, name: str) -> Column:
 
 
 def spark_type(kind: Json) -> str:
-    """A column type in Spark's words."""
+    """A column type in Spark SQL."""
     if isinstance(kind, str):
         return "binary" if kind.startswith("fixed") else TYPES.get(kind, kind)
     match kind["type"]:
@@ -120,39 +120,39 @@ YEAR = "(?!0000)[0-9]{4}"
 DATE = rf"\A{YEAR}-[0-9]{{2}}-[0-9]{{2}}\z"
 ZONE = r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
 MOMENT = rf"\A{YEAR}-[0-9]{{2}}-[0-9]{{2}}[Tt ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}}0*)?{ZONE}\z"
-"""RFC 3339 with microseconds: what has more of them, or no offset, is no exact moment of a column."""
+"""RFC 3339 with microseconds. A text with more decimals, or without an offset, is not an exact timestamp."""
 
 
 FAR = r"\A(?:[+-]?infinity|(?:\+[0-9]{5,}|-[0-9]{4,}|0000)-[0-9]{2}-[0-9]{2}T[0-9:.]+(?:Z|[+-][0-9:]+))\z"
-"""A moment that no year of four digits says."""
+"""A timestamp whose year does not have four digits."""
 DAY_MICROS = 86_400_000_000
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The first and the last moment that all readers of tables know, in microseconds: those of the years 1 and 9999."""
+"""The first and the last timestamp that all table readers support, in microseconds: of the years 1 and 9999."""
 
 
 def date(text: Column) -> Column:
-    """The day that a text says; null where it says none."""
+    """The date of a text; null if it has none."""
     return F.when(text.rlike(DATE), text.try_cast("date"))
 
 
 def moment(text: Column) -> Column:
-    """The moment that a text says, to the microsecond; null where it says none."""
+    """The timestamp of a text, in microseconds; null if it has none."""
     return F.when(text.rlike(MOMENT), F.upper(text).try_cast("timestamp"))
 
 
 def database_moment(text: Column) -> Column:
-    """As `moment`; of a database, the first or the last one for those before or after it."""
+    """As `moment`. For a database, timestamps out of range become the first or the last one."""
     far = F.when(text.startswith("-") | text.startswith("0000"), F.lit(FIRST)).otherwise(F.lit(LAST))
     return F.when(text.rlike(FAR), F.timestamp_micros(far)).otherwise(moment(text))
 
 
 def database_millis(value: Column) -> Column:
-    """The moment of a number of a database; beyond the first and the last one there are two more, for all others."""
+    """The timestamp of a database number. Numbers out of range become one millisecond before the first or after the last."""
     return F.timestamp_millis(_bounded(value, F.lit(FIRST // 1000 - 1), F.lit(LAST // 1000 + 1)))
 
 
 def _within_years(value: Column, kind: T.DataType) -> Column | None:
-    """A value whose days and moments are those of the years 1 to 9999, at any depth; None: it has none of them."""
+    """A value with its dates and timestamps limited to the years 1 to 9999, at any depth; None if it has none."""
     match kind:
         case T.DateType():
             first, last = (F.lit(each // DAY_MICROS) for each in (FIRST, LAST))
@@ -179,7 +179,7 @@ def _within_years(value: Column, kind: T.DataType) -> Column | None:
 
 
 def kept_within_years(value: Column, kind: T.DataType) -> Column:
-    """As `within_years`, and the value itself where it has none."""
+    """As `_within_years`; a value without dates stays unchanged."""
     found = _within_years(value, kind)
     return value if found is None else found
 
@@ -189,20 +189,20 @@ def _bounded(value: Column, first: Column, last: Column) -> Column:
 
 
 def any_of(conditions: Iterable[Column | None]) -> Column | None:
-    """True (else false) where one of them is, null being false; None: there are none. None among them is never true."""
+    """True (else false) if one condition is true; null counts as false. None if there are no conditions."""
     some = [F.coalesce(each, false()) for each in conditions if each is not None]
     return _either(some) if some else None
 
 
 def any_in(values: Column, test: Callable[[Column], Column | None]) -> Column | None:
-    """True (else false or null) where a test finds an item of a list; None: it cannot."""
+    """True (else false or null) if a test is true for an item of a list; None if it cannot be."""
     if test(F.lit(None)) is None:
         return None
     return F.exists(values, lambda each: F.coalesce(test(each), false()))  # type: ignore[arg-type]
 
 
 def _either(conditions: list[Column]) -> Column:
-    """All of them with OR, as a tree of small depth: Spark recurses into expressions."""
+    """OR of all conditions, as a shallow tree: Spark recurses into expressions."""
     if len(conditions) == 1:
         return conditions[0]
     half = len(conditions) // 2

@@ -1,1 +1,1 @@
-"""The two engines that read records and write data files: by rows (Spark) and by columns (Arrow)."""
+"""The two engines that read records and write data files: the row engine (Spark) and the columnar engine (Arrow)."""

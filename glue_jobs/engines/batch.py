@@ -1,4 +1,4 @@
-"""The records of one round: offsets of a topic, read as often as the round needs, always with the same pinned schemas."""
+"""The records of one round: an offset range of a topic. The round may read it several times, always with the same schemas."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ LOST = ("topic_recreated", "offsets_expired")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Offsets [start, to) of the table's topic, of this incarnation; `mark` is what `decode` appends to every value.
+    """Offsets [start, to) of one incarnation of the table's topic. `decode` appends `mark` to every value.
 
-    bytes_per_record: an estimate; 0: unknown. failing: places of records whose rows cannot be computed, with the reason, once a
-    read has shown that there are some. lacks_values: earlier rounds had updates without all values: look for them at once.
+    bytes_per_record: an estimate; 0 if unknown.
+    failing: places and reject reasons of records whose rows cannot be computed, once a read has found any.
+    lacks_values: earlier rounds had updates without all values, so this one looks for them at once.
     """
 
     table: OpenTable
@@ -63,20 +64,20 @@ class Batch:
 
     @property
     def size_bytes(self) -> float:
-        """What its records have in Kafka, about."""
+        """The approximate size of the records in Kafka."""
         return self.bytes_per_record * sum(self.span.values())
 
     @property
     def tasks(self) -> int:
-        """Tasks of Spark that write its rows."""
+        """The number of Spark tasks that write the rows."""
         return tasks_for(self.size_bytes, self.table.services.cores, len(self.to))
 
     def records(self) -> DataFrame:
-        """Each record as a row, with its verdict (`RowPlan.records`)."""
+        """Each record as a row, with its reject reason if it has one (`RowPlan.records`)."""
         return self._judged(self.start, self.to)
 
     def with_failing(self) -> Batch:
-        """The same, once it was read again to find the records whose rows cannot be computed: they are rejects."""
+        """The same batch after another read that found the records whose rows cannot be computed: they are rejects."""
         made = self.table.row_plan.all_rows(rows(self.records())).where(F.col(REJECT).isNotNull())
         names = key_names((*PLACE, REJECT))
         places = made.select(
@@ -86,9 +87,9 @@ class Batch:
         return replace(self, failing=found)
 
     def stage_rejects(self, seen: Counts, round_id: str) -> tuple[Staged, dict[str, int]]:
-        """Write the rejects as data files of the dead-letter table, in a second read of their range, and count the reasons.
+        """Write the rejects as data files of the dead-letter table and count the reasons, in a second read of their range.
 
-        Those of a table that masks are encrypted by the key that is the newest now.
+        If the table masks, the dead letters are encrypted by the newest key.
         """
         observed, observation = observe_rejects(self._rejects(seen))
         refused = rejected(observed, self.table.decode_plan, topic=self.topic, round_id=round_id)
@@ -100,13 +101,13 @@ class Batch:
         return replace(staged, cpu_s=self.table.worker_s.value - before), counted_reasons(observation)
 
     def count_rejects(self, seen: Counts) -> Rejects:
-        """What the rejects are, in a second read of their range, where they are not to be kept."""
+        """Count the rejects that are not kept, in a second read of their range."""
         observed, observation = observe_rejects(self._rejects(seen))
         groups = reject_groups(observed, self.table.decode_plan)
         return Rejects(counted_reasons(observation), groups)
 
     def filtered_schemas(self, seen: Counts) -> dict[str, int]:
-        """Records of other tables by their schema, as far as those are not too many."""
+        """Records of other tables by schema, unless there are too many schemas."""
         decoding = self.table.decode_plan
         return {
             decoding.wire.name(decoding.other_ids[place]): count
@@ -115,11 +116,11 @@ class Batch:
         }
 
     def unknown_ids(self, seen: Counts) -> tuple[list[int], list[int]]:
-        """Schema ids in the range of the rejects that the round does not know: those of values, and those of keys."""
+        """Unknown schema ids in the range of the rejects: of values, and of keys."""
         return unknown_ids(self._read(*self._reject_range(seen)), self.table.decode_plan)
 
     def missing(self) -> Offsets:
-        """Offsets without a record by partition, as Kafka holds the range now; reads it once more."""
+        """Offsets without a record by partition, as Kafka holds the range now. Reads it once more."""
         held = count_by_partition(self._read(self.start, self.to))
         return {p: size - held.get(p, 0) for p, size in self.span.items()}
 
@@ -174,10 +175,11 @@ def sampled(table: OpenTable, topic: TopicKey, start: Offsets, to: Offsets) -> f
 
 @contextmanager
 def errors_of_source(config: Table) -> Iterator[None]:
-    """What tasks inside have raised, as they have raised it.
+    """Raise errors of tasks as they were raised in the task.
 
     Raises:
-        Retryable: what they read has expired, or was made again, and the table accepts that: the next round begins behind it.
+        Retryable: the data has expired or the topic was made again, and the table accepts that. The next round starts behind
+            it.
     """
     try:
         with errors_of_workers():

@@ -1,6 +1,6 @@
-"""The interface of the two engines, the engine by rows, and the choice between them.
+"""The interface of the two engines, the row engine, and the choice between the engines.
 
-The columnar one is loaded in the background: its kernels are compiled once on a machine.
+The columnar engine is loaded in the background. Its kernels are compiled once per machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable, TablePlan
 
 Fold = Callable[[Batch, str], tuple[Staged, Counts]]
-"""A batch and the id of its files -> data files of its rows, which no snapshot holds, and what was counted in passing.
+"""A batch and a file id -> data files of its rows, which no snapshot contains, and the counts of the read.
 
 Raises:
     Retryable: the object store failed; nothing is committed.
@@ -32,7 +32,7 @@ Raises:
 
 @dataclass(frozen=True, slots=True)
 class RowEngine:
-    """Makes every table. fold: that of its mode (`glue_jobs.modes`)."""
+    """Supports every table. fold: writes the rows of the table's mode (`glue_jobs.modes`)."""
 
     fold: Fold
     name: ClassVar[EngineName] = "rows"
@@ -49,9 +49,9 @@ _loaded: ModuleType | None = None
 
 
 class Engine(Protocol):
-    """Makes the rows of one table, as it is open now. Both engines give the same rows, rejects and figures.
+    """Makes the rows of one open table. Both engines give the same rows, rejects and counts.
 
-    unsupported: why this engine cannot make the table; empty: it can.
+    unsupported: why this engine cannot make the table; empty if it can.
     """
 
     @property
@@ -61,7 +61,7 @@ class Engine(Protocol):
     def unsupported(self) -> tuple[str, ...]: ...
 
     def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
-        """Write the good records of a batch as data files that no snapshot holds, and count everything in passing.
+        """Write the good records of a batch as data files that no snapshot contains, and count all records.
 
         Raises:
             CalveError: the source, a step or the object store failed. Nothing is committed.
@@ -70,10 +70,10 @@ class Engine(Protocol):
 
 
 def choose_engine(table: OpenTable, fold: Fold) -> tuple[Engine, Chosen]:
-    """The engine that makes the table, and why. It logs nothing and changes nothing.
+    """The engine for the table, and the reasons. Logs nothing and changes nothing.
 
     Raises:
-        Suspended: `engine_unsupported`, or `step_unusable` as the steps themselves. Fatal: as `loaded`.
+        Suspended: `engine_unsupported`; or `step_unusable`, as the steps. Fatal: as `loaded`.
     """
     config, why = table.config, of_settings(table.config)
     columnar: Engine | None = None
@@ -85,18 +85,18 @@ def choose_engine(table: OpenTable, fold: Fold) -> tuple[Engine, Chosen]:
 
 
 def load(context: SparkContext) -> None:
-    """Begin to load the columnar engine; a table that needs it gets the error, if there is one."""
+    """Start loading the columnar engine. The first table that needs it gets the error, if any."""
 
     def begin() -> None:
         with suppress(Exception):
             loaded(context)
 
-    # No daemon: a process that ends while a compiler works crashes.
+    # Not a daemon thread: a process that ends during a compilation crashes.
     threading.Thread(target=begin, name="columnar engine").start()
 
 
 def loaded(context: SparkContext) -> ModuleType:
-    """The columnar engine, in this process and on every machine of the job.
+    """The columnar engine, compiled in this process and on every machine of the job.
 
     Raises:
         Fatal: a package is missing.
@@ -112,6 +112,6 @@ def loaded(context: SparkContext) -> ModuleType:
 
 
 def reasons_foreseen(plan: TablePlan) -> tuple[str, ...]:
-    """Why a table that may not exist yet would not be columnar, but for its layout."""
+    """Why a table that may not exist yet would not be columnar. The layout is not checked."""
     found: tuple[str, ...] = loaded(plan.services.lake.spark.sparkContext).reasons_of(plan)
     return found

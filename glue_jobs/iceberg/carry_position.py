@@ -1,4 +1,4 @@
-"""Commits that are no rounds: each says again where the table stands, so that no round loses against it (ADR 31)."""
+"""Commits that are not rounds. Each repeats the table's position in its summary, so that no round loses against it (ADR 31)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from calve.table.summary import FORGET, FORGET_LEFT, FORGOTTEN, MAINTENANCE, ROU
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.staging import Ambiguous, commit
 
-"""The summary entry that finds a commit again whose answer was lost."""
 ATTEMPTS = 10
-"""More than the rounds that can be published between a look at the table and the commit, some milliseconds later."""
+"""More than the rounds that can commit in the milliseconds between a look at the table and this commit."""
 
 
 class CarriedCommit:
-    """A table under maintenance: `main` itself or its dead letters. It is left alone while a person is being forgotten.
+    """A table under maintenance: `main` itself or its dead letters. Maintenance skips it during a forget request.
 
-    Who is forgotten takes along every file that no snapshot names (`glue_jobs.iceberg.purge`), so that what was written
-    before must not be committed behind it: the audit of the table must be what it was when the work began.
+    A forget request deletes every file that no snapshot names (`glue_jobs.iceberg.purge`).
+    So files written before it must not be committed after it: the table's forget audit must not change during the work.
     """
 
     def __init__(self, table: Table, main: Table) -> None:
@@ -32,7 +31,7 @@ class CarriedCommit:
 
     @property
     def is_forgetting(self) -> bool:
-        """Whether a person is, or has been since the work began; as of the last refresh of the tables."""
+        """Whether a forget request runs, or has run since the work began, as of the last refresh."""
         found = self._main.properties
         asked = not found.keys().isdisjoint((FORGET, FORGET_LEFT))
         return asked or found.get(FORGOTTEN) != self._audit
@@ -49,13 +48,13 @@ class CarriedCommit:
         receipt: Mapping[str, Any],
         said: Callable[[Commit], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        """Commit what `update` makes, anew for each attempt. receipt: what it has taken. said: what else the summary says, given
-        the commit that says where the table stands.
+        """Commit `update`, which is built again for each attempt. receipt: the cost of the work.
+
+        said: more summary entries, given the commit with the table's position.
 
         Raises:
-            Conflict: the files are not what they were; nothing was committed.
-            Retryable: the table says nowhere in its history where it stands, a person is being forgotten, or the catalog does not
-                say what became of the commit.
+            Conflict: the files have changed; nothing was committed.
+            Retryable: the history has no position, a forget request runs, or the commit's result is unknown.
         """
         work = uuid.uuid4().hex
         failure = ""

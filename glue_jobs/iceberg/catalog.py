@@ -1,6 +1,6 @@
-"""Iceberg as the job sees it: tables are made, evolved and looked at through Iceberg's Java API, over py4j.
+"""The catalog: creates, evolves and reads tables through Iceberg's Java API, over py4j.
 
-Everything that knows a Java class of the catalog stands here and in `glue_jobs.iceberg.staging`.
+Only this module and `glue_jobs.iceberg.staging` know Java classes of the catalog.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ PROPERTIES = {
     "commit.manifest.min-count-to-merge": "20",
     "commit.retry.num-retries": "10",
 }
-"""What keeps metadata small. A reader that polls, or a catalog that follows by the minute, still finds the hundred metadata files
-before the newest.
+"""Properties that keep metadata small.
+
+A reader that polls, or a catalog that syncs every minute, still finds the 100 metadata files before the newest.
 """
-"""The property that says which of calve's settings a table has been given; what a person changes later stays so."""
 
 
 def settings(file_bytes: int) -> dict[str, str]:
-    """The properties that a table is born with; an older one is given them once, and again where calve.yaml says otherwise."""
+    """The properties of a new table. An older table gets them once, and again if calve.yaml changes."""
     given = PROPERTIES | {"write.target-file-size-bytes": str(file_bytes)}
     return given | {SETTINGS: f"1/{file_bytes}"}
 
 
 class Table:
-    """An Iceberg table; every method sees the state of the last `refresh`."""
+    """An Iceberg table. Every method sees the state of the last `refresh`."""
 
     def __init__(self, jvm: Any, java: Any, name: TableName, glue: GlueColumns) -> None:
         self.jvm = jvm
@@ -74,22 +74,22 @@ class Table:
 
     @property
     def head(self) -> int | None:
-        """Id of main's snapshot."""
+        """The id of main's snapshot."""
         current = self.java.currentSnapshot()
         return None if current is None else int(current.snapshotId())
 
     def total(self, name: str) -> int:
-        """One of Iceberg's totals as of main's snapshot, such as `data-files`."""
+        """One of Iceberg's totals for main's snapshot, such as `data-files`."""
         current = self.java.currentSnapshot()
         return 0 if current is None else int(strings(self.jvm, current.summary()).get(f"total-{name}", 0))
 
     @property
     def found(self) -> Found:
-        """Which table this is, by which metadata file."""
+        """The table's UUID and current metadata file."""
         return Found(str(self.java.uuid()), str(self.java.operations().current().metadataFileLocation()))
 
     def ancestors(self, head: int | None = None) -> Iterator[Commit]:
-        """Snapshots from `head` (default: main's) towards the root, as far as expiry has left them."""
+        """Snapshots from `head` (default: main's) towards the root, as far as they are not expired."""
         current = self.java.currentSnapshot() if head is None else self.java.snapshot(head)
         while current is not None:
             yield commit_of(self.jvm, current)
@@ -106,7 +106,7 @@ class Table:
         return None if found is None else commit_of(self.jvm, found)
 
     def committed(self) -> None:
-        """To be called after every commit: Iceberg has written Glue's list of columns anew."""
+        """Call after every commit: Iceberg has rewritten Glue's column list."""
         self._glue.level(self.java, self.name)
 
     def _commit(self, update: Any) -> None:
@@ -123,9 +123,9 @@ class Table:
             self._commit(update)
 
     def roll_back(self, snapshot_id: int, values: Mapping[str, str], *, remove: Iterable[str]) -> None:
-        """Let main be a snapshot again and change properties, in one commit that holds only for the table as it is known here.
+        """Set main to an earlier snapshot and change properties, in one commit on the table as loaded here.
 
-        Iceberg's own rollback would try again on whatever another writer has committed meanwhile.
+        Iceberg's own rollback would retry on top of other writers' commits.
 
         Raises:
             Retryable: another writer was faster, or the answer was lost.
@@ -146,7 +146,7 @@ class Table:
             self.committed()
 
     def set_tag(self, name: str, snapshot_id: int) -> None:
-        """Make the tag point to a snapshot, new or moved."""
+        """Create the tag or move it to a snapshot."""
         with catalog_errors(f"table {self.name}"):
             manage = self.java.manageSnapshots()
             known = name in self.refs()
@@ -154,8 +154,10 @@ class Table:
             self._commit(manage)
 
     def expire(self, kept: int, older_than: float) -> int:
-        """Expire what is neither among main's `kept` newest snapshots, nor held by a branch or tag, nor as young as `older_than`,
-        in seconds since epoch; gives the number of snapshots. Files that none of the others needs are deleted.
+        """Expire snapshots; returns their number. Files that no other snapshot needs are deleted.
+
+        Kept are main's `kept` newest snapshots, those of branches and tags, and those younger than `older_than` (epoch
+        seconds).
         """
         with catalog_errors(f"table {self.name}"):
             before = int(self.java.snapshots().size())
@@ -170,7 +172,7 @@ class Table:
                 self._commit(self.java.manageSnapshots().removeBranch(name))
 
     def evolve(self, changes: list[Change]) -> None:
-        """Change columns in one commit; those that another writer added meanwhile are left as they are."""
+        """Change columns in one commit. Columns that another writer added meanwhile stay unchanged."""
         with catalog_errors(f"table {self.name}"):
             update = self.java.updateSchema()
             for change in changes:
@@ -197,9 +199,9 @@ class Table:
 
 
 class Lake:
-    """The catalog of one job; one Java catalog, shared by all tables and threads.
+    """The catalog of one job: one Java catalog, shared by all tables and threads.
 
-    A database that it makes names `owner`, the deployment.
+    Databases that it creates carry the deployment's name, `owner`.
     """
 
     def __init__(self, spark: SparkSession, owner: str) -> None:
@@ -210,17 +212,17 @@ class Lake:
 
     @cached_property
     def _catalog(self) -> Any:
-        """Made when a table is first asked for: a preview asks for none, and AWS's classes take seconds to load."""
+        """Created on first use: a preview does not need it, and AWS's classes take seconds to load."""
         manager = self.spark._jsparkSession.sessionState().catalogManager()
         return manager.catalog(CATALOG).icebergCatalog()
 
     def enter_thread(self, pool: str) -> None:
-        """Make the session active in this thread, without which catalogs are looked up in empty settings, and name its pool."""
+        """Activate the Spark session in this thread and set its scheduler pool. Without a session, catalogs have no settings."""
         self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.spark._jsparkSession)
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
     def load(self, name: TableName) -> Table | None:
-        """The table, or None where the catalog has none.
+        """The table; None if the catalog does not have it.
 
         Raises:
             Retryable: the catalog does not answer.
@@ -234,7 +236,7 @@ class Lake:
                 raise
 
     def has(self, name: TableName) -> bool:
-        """Whether the catalog has the table. Where it has none this takes a quarter of what `load` does, else as long.
+        """Whether the catalog has the table. For a missing table this takes a quarter of the time of `load`, else as long.
 
         Raises:
             Retryable: the catalog does not answer.
@@ -252,9 +254,9 @@ class Lake:
         properties: Mapping[str, str],
         summary: Mapping[str, str],
     ) -> Table:
-        """Make the table together with its first, empty snapshot, in one catalog commit; load it where it exists already.
+        """Create the table with a first, empty snapshot, in one catalog commit. If it exists, load it.
 
-        `summary` stands in the first snapshot, so that a table of calve's has a position from its first moment.
+        The first snapshot has `summary`, so that a table of calve has a position from the start.
         """
         with catalog_errors(f"table {name}"):
             self._create_database(name.database)
@@ -280,7 +282,7 @@ class Lake:
             return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
 
     def databases(self) -> list[str]:
-        """The databases that the owner's jobs have made.
+        """The databases created by the owner's jobs.
 
         Raises:
             Retryable: the catalog does not answer.
@@ -303,7 +305,7 @@ class Lake:
             return sorted(str(each.name()) for each in self._catalog.listTables(namespace))
 
     def _create_database(self, database: str) -> None:
-        """Make the database where it does not exist; its tables lie in a folder of the warehouse with its name."""
+        """Create the database if it is missing. Its tables are in the warehouse folder of its name."""
         namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
         if self._catalog.namespaceExists(namespace):
             return
@@ -328,7 +330,7 @@ class Lake:
 
 
 class catalog_errors:
-    """Java exceptions of the catalog or the object store become `Retryable`; what they hold of secrets does not get out."""
+    """Turn Java exceptions of the catalog or object store into `Retryable`, without any secrets in them."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -341,7 +343,7 @@ class catalog_errors:
 
 
 def commit_of(jvm: Any, snapshot: Any) -> Commit:
-    """A Java snapshot as the protocol sees it."""
+    """A Java snapshot as the protocol's type."""
     parent = snapshot.parentId()
     return Commit(
         int(snapshot.snapshotId()),
@@ -366,7 +368,7 @@ def sort_order(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> 
 
 
 def ordered(iceberg: Any, builder: Any, transforms: tuple[Transform, ...]) -> Any:
-    """A builder of a sort order, or an update of a table's, with these fields; nulls lie where Iceberg has them by default."""
+    """Add fields to a sort order's builder or to a table's update. Nulls are placed as Iceberg does by default."""
     nulls = iceberg.NullOrder
     for each in transforms:
         by = term(iceberg.expressions.Expressions, each)

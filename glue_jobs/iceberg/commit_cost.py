@@ -1,4 +1,4 @@
-"""The receipt of a commit: CPU seconds that threads and tasks took for it, bytes written, and the requests behind them."""
+"""The cost of a commit: CPU seconds of threads and tasks, bytes written, and requests."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MERGE_AT = "commit.manifest.min-count-to-merge"
 
 
 class CostMeter:
-    """Measures what happens in the thread that made it, and in the tasks of the Spark jobs that it starts, from then on.
+    """Measures, from its creation on, the thread that created it and the tasks of that thread's Spark jobs.
 
-    The CPU seconds are those of this thread, and of the tasks as far as Spark, or who staged files, has accounted for them; not
-    what all threads share, such as the garbage collector, and not those of the commit that a receipt is written into. A second
-    receipt has what the first one has not.
+    CPU seconds cover this thread and its tasks, as far as Spark or the staging code reports them.
+    They do not cover shared threads such as the garbage collector, or the commit that stores the receipt.
+    A second receipt has only what the first one lacks.
     """
 
     def __init__(self, lake: Lake) -> None:
@@ -37,7 +37,7 @@ class CostMeter:
     def of_round(
         self, main: Table, mode: Mode | None, staged: Staged, letters: Staged, *, had_letters: bool
     ) -> dict[str, Any]:
-        """What the round has taken, with the commit that it is about to make, as figures for `calve.metrics`.
+        """The cost of the round, including the commit it is about to make, as metrics for `calve.metrics`.
 
         `had_letters`: earlier rounds had dead letters.
         """
@@ -52,7 +52,7 @@ class CostMeter:
         return self._receipt(asked, staged, letters)
 
     def of_work(self, table: Table, *staged: Staged, read: int = 0, all_read: bool = False) -> dict[str, Any]:
-        """What a commit has taken that is no round. read: files that it has read, beside all of the table's if `all_read`."""
+        """The cost of a commit that is not a round. read: files it has read, beside all of the table's files if `all_read`."""
         held = _held(table)
         read += held.files if all_read else 0
         asked = requests_of_work(_sizes(*staged), held, read=read, merge_at=_merge_at(table))
@@ -64,11 +64,11 @@ class CostMeter:
         return asked.metrics() | {"bytes_written": sum(_sizes(*staged)), "cpu_s": round(cpu_s, 3)}
 
     def _threads_s(self) -> float:
-        """Of this thread in Python, and of the one in the JVM that works for it."""
+        """CPU seconds of this Python thread and of its JVM thread."""
         return time.thread_time() + float(_java_clock(self._context._gateway)()) / 1e9
 
     def _tasks_s(self) -> float:
-        """What Spark has forgotten already, in a job with very many tables, is left out."""
+        """CPU seconds of the tasks. Spark may have dropped some, in a job with very many tables."""
         spark, taken = self._context._jsc.sc(), 0
         store = spark.statusStore()
         for job in spark.statusTracker().getJobIdsForGroup(self._group):
@@ -82,11 +82,11 @@ class CostMeter:
 
 @cache
 def _java_clock(gateway: Any) -> Callable[[], int]:
-    """Nanoseconds of CPU of the thread in the JVM that is asked."""
+    """CPU nanoseconds of the JVM thread that answers the call."""
     java = gateway.jvm.java.lang
     bean = java.management.ManagementFactory.getThreadMXBean()
     none, arguments = gateway.new_array(java.Class, 0), gateway.new_array(java.Object, 0)
-    # The bean's own class is hidden from py4j: its interface is not.
+    # py4j cannot reach the bean's own class, but it can reach its interface.
     bean_type = java.Class.forName("java.lang.management.ThreadMXBean")
     clock = bean_type.getMethod("getCurrentThreadCpuTime", none)
     return lambda: clock.invoke(bean, arguments)

@@ -1,4 +1,4 @@
-"""What a table's metadata shows of its rows, and that no row lies among it: operators read files below `metadata/` (ADR 39)."""
+"""Keep row values out of a table's metadata: operators may read files below `metadata/` (ADR 39)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ MOVING = frozenset(
         *("write.folder-storage.path", "write.location-provider.impl"),
     }
 )
-"""Properties by which Iceberg puts a table's files elsewhere than into its `data` and `metadata`."""
+"""Properties that move a table's files out of its `data` and `metadata` folders."""
 COUNTED = "write.metadata.metrics.column."
 METADATA = "metadata"
 RECEIVED = (f"{SYSTEM_COLUMN}.key", f"{SYSTEM_COLUMN}.headers")
 OF_LETTERS = ("key", "value", "headers")
-"""What rows, and dead letters, hold of a record as it was received."""
+"""The received data of a record, in rows and in dead letters."""
 
 
 def require_own_paths(table: Table) -> None:
-    """Refuse a table whose files would lie elsewhere than where it was made.
+    """Refuse a table whose files would be outside its original location.
 
     Raises:
         Suspended: `foreign_path`.
@@ -49,9 +49,9 @@ def require_own_paths(table: Table) -> None:
 
 
 def without_bounds(columns: Json, hidden: Iterable[str]) -> dict[str, str]:
-    """The properties by which no file's smallest and greatest value of these columns gets into manifests; counts still do.
+    """Properties that keep the minimum and maximum of these columns out of manifests. Counts stay.
 
-    columns: of a table. hidden: paths of fields; what is in them is hidden, too.
+    columns: of a table. hidden: paths of fields, which include their nested fields.
     """
     covered = tuple(hidden)
     found = {name: path for name, path in leaf_names(columns) if any(_is_in(path, each) for each in covered)}
@@ -59,9 +59,9 @@ def without_bounds(columns: Json, hidden: Iterable[str]) -> dict[str, str]:
 
 
 def hidden_columns(table: job.Table, tags: Mapping[str, Sequence[str]], columns: Json) -> set[str]:
-    """What a table's metadata must not show: keys and headers as received, and whatever is made of fields that it masks.
+    """Columns to hide from metadata: received keys and headers, and every column made from a masked field.
 
-    A measure or a step `sql` hides which fields a column is made of: such a table that masks has no bounds at all.
+    Measures and `sql` steps do not show which fields a column comes from. A masking table with them has no bounds at all.
     """
     steps = table.steps
     if not any(isinstance(each, Mask) for each in steps):
@@ -82,7 +82,7 @@ def hidden_columns(table: job.Table, tags: Mapping[str, Sequence[str]], columns:
 
 
 def cover(table: Table, wanted: Mapping[str, str]) -> None:
-    """Give the table the properties of `without_bounds` that it lacks; files that are there keep what was written of them.
+    """Set the missing properties of `without_bounds`. Existing files keep their statistics.
 
     Raises:
         Retryable: the catalog does not answer.

@@ -1,7 +1,7 @@
-"""Glue's list of a table's columns, level with the table's schema.
+"""Keeps Glue's column list of a table equal to the table's schema.
 
-Iceberg's catalog leaves the names of earlier schemas in the list and puts them back at every commit
-(https://github.com/apache/iceberg/issues/16877). Readers that take the list for the truth fail on them.
+Iceberg's catalog keeps the names of earlier schemas in the list and restores them at every commit
+(https://github.com/apache/iceberg/issues/16877). Readers that trust the list fail on them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CURRENT = "iceberg.field.current"
 
 
 class GlueColumns:
-    """Levels the lists of all tables of a session, with one client of Glue; safe to share between threads."""
+    """Fixes the lists of all tables of a session, with one Glue client. Thread-safe."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -31,10 +31,10 @@ class GlueColumns:
         self._earlier_names: dict[tuple[str, int, int], bool] = {}
 
     def level(self, table: Any, name: TableName) -> None:
-        """Leave in Glue's list what the current schema of a Java table has.
+        """Remove from Glue's list every column that the current schema lacks.
 
-        Compares before it swaps: the version of the entry that was read is required, so no commit of anybody is undone. Where
-        the entry has changed, whoever changed it has written the list anew; it is levelled after this table's next commit.
+        It requires the version of the entry that it read, so it undoes no commit.
+        If the entry has changed, its writer has written the list again. It is fixed after this table's next commit.
         """
         if not self._has_earlier_names(table):
             return
@@ -64,7 +64,7 @@ class GlueColumns:
             return
 
     def _has_earlier_names(self, table: Any) -> bool:
-        """True where an earlier schema has a column whose name no column has now. Asked at every commit, so kept."""
+        """True if an earlier schema has a column name that no current column has. Cached, because every commit asks."""
         schemas = table.schemas()
         key = (str(table.uuid()), int(table.schema().schemaId()), int(schemas.size()))
         if key not in self._earlier_names:
@@ -77,7 +77,7 @@ class GlueColumns:
         return {each["name"] for each in json.loads(text)["fields"]}
 
     def _client(self) -> Any:
-        """A client with the catalog's own settings, made when it is first needed."""
+        """A client with the catalog's settings, created on first use."""
         with self._lock:
             if self._made is None:
                 prefix = f"spark.sql.catalog.{CATALOG}."
@@ -91,7 +91,7 @@ class GlueColumns:
 
 
 def _input(model: Any, found: Any, columns: Any) -> Any:
-    """The entry as it is, with these columns."""
+    """The entry unchanged, except for these columns."""
     descriptor = found.storageDescriptor().toBuilder().columns(columns).build()
     builder = model.TableInput.builder().name(found.name()).storageDescriptor(descriptor)
     for part in ("description", "owner", "retention", "tableType", "parameters"):

@@ -1,7 +1,8 @@
 """How rows are laid out in files: by the table's partition spec and sort order. calve clusters rows, Iceberg does not.
 
-Iceberg's own range distribution makes Spark sample the input, which reads Kafka twice and doubles every count
-(`glue_jobs.table.counts`). Hash clustering by partition, then a sort inside each task, gives the same files without it.
+Iceberg's range distribution makes Spark sample its input. That reads Kafka twice and doubles every count
+(`glue_jobs.table.counts`).
+Hash clustering by partition, with a sort inside each task, gives the same files without sampling.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ PARAMETRIC = re.compile(r"(bucket|truncate)\[(\d+)\]")
 
 
 def tasks_for(size_bytes: float, cores: int, partitions: int) -> int:
-    """How many tasks, and so files per table partition, a round of this size is worth; one while it is small."""
+    """The number of tasks, and so of files per table partition, for a round of this size; one for a small round."""
     if size_bytes < SMALL_BYTES:
         return 1
     return max(1, min(partitions, max(cores, int(size_bytes // BYTES_PER_TASK))))
 
 
 def clustered(rows: DataFrame, table: Table, tasks: int) -> DataFrame:
-    """The same rows in at most `tasks` tasks, each sorted by partition and sort order where the table has them."""
+    """The same rows in at most `tasks` tasks, each sorted by the table's partitions and sort order, if it has them."""
     partition = _partition_columns(table)
     order = partition + sort_columns(table)
     if not order:
@@ -60,7 +61,7 @@ def sort_columns(table: Table) -> list[Column]:
 
 
 def _column(schema: Any, field: Any) -> Column:
-    """The value of a partition or sort field, by Iceberg's own functions."""
+    """The value of a partition or sort field, computed by Iceberg's functions."""
     path = str(schema.findColumnName(field.sourceId()))
     column = quote_path(path)
     transform = str(field.transform().toString())

@@ -1,8 +1,9 @@
-"""Position deletes without a commit: Spark deletes from a copy of the table's metadata that this process alone can see (ADR 16).
+"""Position deletes without a commit: Spark deletes from a private copy of the table's metadata (ADR 16).
 
-The copy lies in an Iceberg catalog in memory, over the table's own files. What the commit on it has added are ordinary delete
-files; `glue_jobs.iceberg.staging` publishes them together with the rows. Iceberg's in-memory catalog has no setting for its
-FileIO; this module is the only one that knows, and `tests/integration/test_deletes.py` is its contract.
+The copy is in an in-memory Iceberg catalog and uses the table's own files. Its commit adds ordinary delete files.
+`glue_jobs.iceberg.staging` publishes them together with the rows.
+The in-memory catalog has no setting for its FileIO. Only this module works around that; `tests/integration/test_deletes.py`
+is its contract.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ FOR_COPIES = {
     "write.metadata.delete-after-commit.enabled": "false",
     "read.split.adaptive-size.enabled": "false",
 }
-"""Properties of a copy. It must not clean up: the metadata files that it knows are the table's."""
+"""Properties of a copy. It must not clean up: the metadata files it knows belong to the table."""
 
 
 def stage_deletes(
     lake: Lake, table: Table, keys: DataFrame, columns: Sequence[str], stage_id: str
 ) -> Deletes | None:
-    """Write deletes of the rows of main, as of its last refresh, whose `columns` are one of the `keys`; None: there are none.
+    """Write deletes for main's rows whose `columns` match one of the `keys`, as of its last refresh; None if there are none.
 
-    `keys` has a column for each of `columns`, in their order; no two are equal, none is null.
+    `keys` has one column for each of `columns`, in their order. Keys are unique and not null.
 
     Raises:
-        Suspended: `ledger_imbalance`: Spark counted other rows than the files delete.
+        Suspended: `ledger_imbalance`: Spark's count differs from the rows that the files delete.
     """
     head = table.java.currentSnapshot()
     if head is None or strings(lake.jvm, head.summary()).get("total-data-files") == "0":
@@ -65,7 +66,7 @@ def _of_copy(name: str, path: str) -> Column:
 
 
 def _harvested(lake: Lake, table: Table, copy: Any, base: int) -> Deletes | None:
-    """What the newest snapshot of the copy has added to the table's snapshot `base`."""
+    """The delete files that the copy's newest snapshot added to the table's snapshot `base`."""
     snapshot, io = copy.currentSnapshot(), table.java.io()
     if int(snapshot.snapshotId()) == base:
         return None
@@ -83,7 +84,7 @@ def _harvested(lake: Lake, table: Table, copy: Any, base: int) -> Deletes | None
 
 
 class _Copies:
-    """Copies of tables in the catalog in memory, named by their stage."""
+    """Copies of tables in the in-memory catalog, named by stage id."""
 
     _lock = threading.Lock()
 
@@ -94,7 +95,7 @@ class _Copies:
         self._catalog = manager.catalog(COPIES).icebergCatalog()
 
     def make(self, table: Table, name: str) -> Any:
-        """A table of its own with the metadata that `table` has, and the properties `FOR_COPIES`."""
+        """A separate table with the metadata of `table` and the properties `FOR_COPIES`."""
         require_own_paths(table)
         with self._lock:
             self._prepare(table)
@@ -108,7 +109,7 @@ class _Copies:
         return self._catalog.registerTable(self._identifier(name), file.location())
 
     def forget(self, copy: Any, name: str) -> None:
-        """Drop the copy, and delete its metadata; what a crash leaves of that are orphans."""
+        """Drop the copy and delete its metadata. After a crash its files are orphans."""
         base = f"{copy.location()}/metadata/{name}.metadata.json"
         snapshot, io = copy.currentSnapshot(), copy.io()
         last = str(copy.operations().current().metadataFileLocation())
@@ -123,7 +124,7 @@ class _Copies:
         io.deleteFile(snapshot.manifestListLocation())
 
     def _prepare(self, table: Table) -> None:
-        """Give the catalog a FileIO like the table's: by reflection, as it has no setting for one."""
+        """Give the catalog a FileIO like the table's, by reflection, because it has no setting for one."""
         namespace = self._iceberg.catalog.Namespace.of(self._lake.strings(NAMESPACE))
         if self._catalog.namespaceExists(namespace):
             return

@@ -1,9 +1,9 @@
-"""Files below a table's location that its metadata does not reach are deleted: those of its earlier snapshots, and what jobs that
-died have left (ADR 24).
+"""Delete files below a table's location that its metadata does not reach: those of old snapshots and of crashed jobs (ADR 24).
 
-What may be a commit under way must stay. So files are listed first; then a commit is made that whoever has begun before it loses
-against (`rewriting.fence`); and then those of the list go that nothing reaches. A metadata file is one of a commit
-under way only if its number is greater than the current one's.
+Files of a commit in progress must stay. So the files are listed first. Then a commit is made that defeats every earlier
+started one
+(`operations.forget_rewriting.fence`). Only then the unreachable files of the list are deleted.
+A metadata file belongs to a commit in progress only if its number is greater than the current one's.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ METADATA = re.compile(r"(?:(\d+)-)?[^/]*\.metadata\.json")
 
 
 def files_of(lake: Lake, table: Table) -> set[str]:
-    """The paths of all files below a table's location, and of those that its metadata names elsewhere."""
+    """The paths of all files below a table's location, and of files elsewhere that its metadata names."""
     return {*_below(table), *_reached(lake, table), *_earlier_metadata(table)}
 
 
 def rewritten_by_others(table: Table, since_ms: int) -> bool:
-    """True where a snapshot since then is a compaction, or the like, by another engine: what it writes next may be there already,
-    in files that no snapshot names yet.
+    """True if another engine has rewritten files, for example by compaction, since then.
+
+    Its next rewrite may already have written files that no snapshot names yet.
     """
     return any(
         str(each.operation()) == "replace"
@@ -48,12 +49,12 @@ def rewritten_by_others(table: Table, since_ms: int) -> bool:
 
 
 def listed(table: Table, prefix: str) -> list[str]:
-    """The paths of all files below a prefix of the lake."""
+    """The paths of all files below a prefix of the warehouse."""
     return [str(each.location()) for each in elements(table.java.io().listPrefix(prefix))]
 
 
 def expire(table: Table) -> None:
-    """Leave the table no snapshot but main's head."""
+    """Expire every snapshot except main's head."""
     update = table.java.expireSnapshots().cleanExpiredFiles(False)  # noqa: FBT003 Java knows no names
     older = [int(each.snapshotId()) for each in elements(table.java.snapshots())]
     older = [each for each in older if each != table.head]
@@ -66,13 +67,13 @@ def expire(table: Table) -> None:
 
 
 def unreachable(lake: Lake, table: Table, files: Iterable[str]) -> list[str]:
-    """Those of the files that the table's metadata does not reach, and that no commit under way can."""
+    """The files that neither the table's metadata nor a commit in progress can reach."""
     reached = _reached(lake, table)
     return [each for each in files if each not in reached and not _is_later(table, each)]
 
 
 def old_metadata(table: Table) -> list[str]:
-    """Metadata files that are not the current one, and will never be."""
+    """Metadata files that are not the current one and never will be."""
     current = _current(table)
     below = (each for each in _below(table) if METADATA.fullmatch(_name(each)))
     files = {*below, *_earlier_metadata(table)}
@@ -80,7 +81,7 @@ def old_metadata(table: Table) -> list[str]:
 
 
 def delete(table: Table, files: Collection[str]) -> None:
-    """Delete files; those that are gone already are no error.
+    """Delete files; missing ones are no error.
 
     Raises:
         Retryable: the object store failed; some may be gone.
@@ -105,7 +106,7 @@ def _earlier_metadata(table: Table) -> set[str]:
 
 
 def _reached(lake: Lake, table: Table) -> set[str]:
-    """The current metadata, and all that it names of every snapshot."""
+    """The current metadata file, and all files that it names for every snapshot."""
     io, found = table.java.io(), {_current(table)}
     for snapshot in elements(table.java.snapshots()):
         found.add(str(snapshot.manifestListLocation()))
@@ -125,14 +126,14 @@ def _metadata(table: Table) -> Any:
 
 
 def _is_later(table: Table, file: str) -> bool:
-    """True for metadata that may become the current one: a commit is made on the newest alone, and its number is the next."""
+    """True for metadata that may become current: a commit follows the newest one, and its number is greater."""
     number = _number(file)
     newest = _number(_current(table))
     return number is not None and (newest is None or number > newest)
 
 
 def _number(file: str) -> int | None:
-    """The number of a metadata file; of one without a number -1; None of other files."""
+    """The number of a metadata file; -1 if it has none; None for other files."""
     found = METADATA.fullmatch(_name(file))
     return None if found is None else int(found[1] or -1)
 
@@ -147,12 +148,12 @@ MARGIN: dict[object, timedelta] = {
     TimestampNTZType: timedelta(days=1),
     DateType: timedelta(days=1),
 }
-"""How far from its window a row may be that an export has taken into it: times without a zone are those of the export's."""
+"""How far outside its window an exported row may be: times without a zone are in the export's time zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One delivery of one window of an export; `manifest` is the path of what tells of it, beside which its files are."""
+    """One delivery of one window of an export. `manifest` is the path of its manifest; its files are beside it."""
 
     manifest: str
     time_column: str
@@ -161,7 +162,7 @@ class Delivery:
 
 
 def deliveries(lake: Lake, table: Table) -> list[Delivery]:
-    """All deliveries of the table's exports that are stored."""
+    """All stored deliveries of the table's exports."""
     warehouse = lake.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
     manifests = (each for each in listed(table, f"{warehouse}/{EXPORTS}") if each.endswith(MANIFEST))
     found = (_delivery(path, read_json(table.java.io(), path), table.name) for path in manifests)
@@ -169,7 +170,7 @@ def deliveries(lake: Lake, table: Table) -> list[Delivery]:
 
 
 def holding(found: Sequence[Delivery], rows: DataFrame) -> list[Delivery]:
-    """Those whose window holds the time of a row, or whose column of times cannot be looked at any more."""
+    """Deliveries whose window contains a row's time, or whose time column is unusable now."""
     judged = [(each, kind_at(rows.schema, each.time_column)) for each in found]
     asked = [(each, MARGIN[type(kind)]) for each, kind in judged if type(kind) in MARGIN]
     unknown = [each for each, kind in judged if type(kind) not in MARGIN]
@@ -183,7 +184,7 @@ def holding(found: Sequence[Delivery], rows: DataFrame) -> list[Delivery]:
 
 
 def remove(table: Table, manifests: Iterable[str]) -> None:
-    """Delete the files of deliveries, and then what tells of them.
+    """Delete the files of deliveries, then their manifests.
 
     Raises:
         Retryable: the object store failed.

@@ -1,7 +1,7 @@
-"""Data files are written anew as fewer and larger ones, by one commit that moves nothing (ADR 30): the one way, whoever asks.
+"""Rewrite data files as fewer, larger ones, in one commit that moves no offset (ADR 30). Every caller uses this code.
 
-Iceberg's own planner says which files are worth it; the commit is calve's, because it must be refused where another round was
-published meanwhile: a replaced file may hold rows that this commit knows nothing of, and its summary says where the table stands.
+Iceberg's planner chooses the files. calve makes the commit, because it must be refused if another round committed meanwhile:
+a replaced file may hold rows that this commit does not know, and its summary repeats the table's position.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from glue_jobs.process.java import elements
 Accept = Callable[[Iterator[Commit]], bool]
 
 OPEN_BYTES = 256_000
-"""A file costs as much to open as so many bytes to read and write."""
+"""The cost of opening a file, in bytes to read and write."""
 CHOSEN_FOR_SIZE = {"delete-ratio-threshold": "1.0", "max-file-size-bytes": str(2**62)}
-"""Options of the planner: files are chosen for being small alone."""
+"""Planner options: choose files only because they are small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files of one partition that are to be merged, as Iceberg's scan tasks."""
+    """Files of one partition to merge, as Iceberg scan tasks."""
 
     tasks: tuple[Any, ...]
     size_bytes: int
@@ -41,7 +41,7 @@ class Group:
         return self.size_bytes + OPEN_BYTES * len(self.tasks)
 
     def part(self, cost: int, *, least: int) -> Group:
-        """As many of the files as cost no more, but at least so many."""
+        """As many files as `cost` allows, but at least `least`."""
         chosen: list[Any] = []
         size = 0
         for task in self.tasks:
@@ -55,7 +55,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What became of the files."""
+    """The result of a rewrite."""
 
     snapshot: int
     before: int
@@ -65,9 +65,9 @@ class Rewritten:
 
 
 def groups(lake: Lake, table: Table, options: Mapping[str, str]) -> Iterator[Group]:
-    """What Iceberg's planner would merge at the table's head, by its options for bin-packing; those with most files first.
+    """The groups that Iceberg's planner would merge at the table's head, by its bin-pack options; most files first.
 
-    Files that rows are deleted from stay as they are: a round that is under way may be about to delete more of them.
+    Files with deletes are not merged: a running round may be about to delete more of their rows.
     """
     for group in planned(lake, table, CHOSEN_FOR_SIZE | {"rewrite-job-order": "files-desc"} | dict(options)):
         tasks = tuple(each for each in elements(group.fileScanTasks()) if each.deletes().isEmpty())
@@ -76,7 +76,7 @@ def groups(lake: Lake, table: Table, options: Mapping[str, str]) -> Iterator[Gro
 
 
 def planned(lake: Lake, table: Table, options: Mapping[str, str]) -> Iterator[Any]:
-    """The groups that Iceberg's planner makes of the table's head, by its options for bin-packing."""
+    """The groups that Iceberg's planner makes at the table's head, by its bin-pack options."""
     planner = lake.jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table.java)
     chosen = lake.jvm.java.util.HashMap()
     for key, value in options.items():
@@ -95,14 +95,14 @@ def rewrite(
     cores: int,
     name: str,
 ) -> Rewritten:
-    """Put the rows of all files of the groups into as few files as are worth writing. said: the commit's summary, given these.
+    """Rewrite the rows of all files of the groups as fewer files. said: the commit's summary, given the new files.
 
-    The groups are of the table as of its last refresh. Row ids of format 3 stay as they are.
+    The groups are of the table's last refresh. Row ids of format 3 stay.
 
     Raises:
         LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`; the new files may be left behind.
         Retryable: the object store failed.
-        Suspended: `ledger_imbalance`: there would be other rows than before; nothing was committed.
+        Suspended: `ledger_imbalance`: the number of rows would change; nothing was committed.
     """
     tasks = [task for group in chosen for task in group.tasks]
     size, head = sum(group.size_bytes for group in chosen), table.java.currentSnapshot()
@@ -123,11 +123,11 @@ def write_anew(
     *,
     split_bytes: int | None = None,
 ) -> Staged:
-    """Write the rows that are left of the files; split_bytes: see `rows_of`.
+    """Write the remaining rows of the files; split_bytes: as in `rows_of`.
 
     Raises:
         Retryable: the object store failed.
-        Suspended: `ledger_imbalance`: these would be other rows than before.
+        Suspended: `ledger_imbalance`: the number of rows would change.
     """
     with rows_of(lake, table, tasks, split_bytes=split_bytes) as rows:
         if rows is None:
@@ -143,7 +143,7 @@ def write_anew(
 
 
 def replacement(lake: Lake, table: Table, head: Any, tasks: Iterable[Any], staged: Staged) -> Any:
-    """Iceberg's update that puts staged files in the place of those of the scan tasks, as they were at `head`."""
+    """An Iceberg update that replaces the files of the scan tasks, as of `head`, by staged files."""
     update = table.java.newRewrite().validateFromSnapshot(int(head.snapshotId()))
     for files in sets_of(lake, tasks):
         for each in elements(files):
@@ -154,7 +154,7 @@ def replacement(lake: Lake, table: Table, head: Any, tasks: Iterable[Any], stage
 
 
 def sets_of(lake: Lake, tasks: Iterable[Any]) -> tuple[Any, Any]:
-    """The data files of scan tasks, and the delete files that delete from one of them alone."""
+    """The data files of scan tasks, and the delete files that apply to only one of them."""
     util = lake.jvm.org.apache.iceberg.util
     files, deletes = util.DataFileSet.create(), util.DeleteFileSet.create()
     for task in tasks:

@@ -1,8 +1,9 @@
-"""Write data files without a commit, then publish them by one Iceberg append that compares before it swaps (ADR 2).
+"""Write data files without a commit, then publish them with one validated Iceberg append (ADR 2).
 
-Spark writes the files the way Iceberg's own compaction does: through a table registered under an id of its own, whose "commit"
-only hands the data files over. `SparkTableCache` and `FileRewriteCoordinator` are internal classes of Iceberg; this module is
-the only one that knows them, and `tests/integration/test_staging.py` is their contract.
+Spark writes the files as Iceberg's compaction does: through a table registered under a stage id.
+Its "commit" only hands over the data files.
+`SparkTableCache` and `FileRewriteCoordinator` are internal classes of Iceberg. Only this module uses them;
+`tests/integration/test_staging.py` is its contract.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from glue_jobs.process.java import elements, java_class, java_message
 
 MOST_VALUES = 50
 LONGEST = 64
-"""Characters of a value that is told."""
+"""The most characters of a reported value."""
 HELD = 1_000
-"""Values that the sketch holds of a task."""
+"""The number of values in a task's sketch."""
 
 
 def count_values(rows: DataFrame, column: str) -> tuple[DataFrame, Callable[[int], dict[str, Any]]]:
-    """The rows with a counter, and what it says once they are written, given how many they were."""
+    """The rows with a counter, and a function from the number of written rows to the counts."""
     observation = Observation()
     text = F.col(quote(column)).cast("string")
     told = F.when(F.length(text) <= LONGEST, text)
@@ -44,7 +45,10 @@ def count_values(rows: DataFrame, column: str) -> tuple[DataFrame, Callable[[int
 
 
 def counts(column: str, top: Iterable[Any], rows: int) -> dict[str, Any]:
-    """As `calve.metrics` has them: rows by value, and the others, which have no value, or one of more or longer ones."""
+    """Counts as in `calve.metrics`: rows by value, and the number of other rows.
+
+    Others have no value, a value that is too long, or one beyond the limit of values.
+    """
     found = {item: int(number) for item, number in top}
     values = dict(sorted((item, number) for item, number in found.items() if item is not None))
     if len(values) > MOST_VALUES or sum(found.values()) != rows:
@@ -57,10 +61,11 @@ Validator = Callable[[Iterator[Commit]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Files that no snapshot holds yet; they may be committed again until a commit is known to have succeeded.
+    """Files that no snapshot contains yet. They may be committed again until a commit is known to have succeeded.
 
-    `deletes`: position deletes of rows that the data files, or tombstones, take the place of. `counts`: what `count_values` has
-    counted, where the table has a column for it. `cpu_s`: CPU seconds of tasks that Spark does not account for.
+    `deletes`: position deletes of rows that the data files or tombstones replace.
+    `counts`: the result of `count_values`, if the table counts a column. `cpu_s`: CPU seconds of tasks that Spark does not
+    report.
     """
 
     files: tuple[Any, ...]
@@ -73,10 +78,10 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """Delete files of `rows` rows of the snapshot `base`; those in `replaced` are merged into them.
+    """Delete files for `rows` rows of the snapshot `base`. The files in `replaced` are merged into them.
 
-    `touched`: paths of the data files that they delete from. A position means nothing in a file that compaction has written
-    anew, so they are published only as long as all of these are there.
+    `touched`: paths of the data files they delete from. A position is invalid in a file that compaction has rewritten.
+    So the deletes are published only while all these files exist.
     """
 
     base: int
@@ -90,23 +95,21 @@ NOTHING = Staged((), 0, 0)
 
 
 class Ambiguous(CalveError):
-    """The commit may or may not have been applied: look for the round in the table before anything else."""
+    """The commit may or may not have been applied. Look for the round in the table first."""
 
 
 class Conflict(Retryable):
-    """Iceberg itself refused the commit: files that it takes for granted are gone, or others delete from them; nothing was
-    committed.
-    """
+    """Iceberg refused the commit: files it requires are gone, or others delete from them. Nothing was committed."""
 
 
 def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by: str | None = None) -> Staged:
-    """Write `rows` as data files of `table`, already clustered by the caller; main is not touched.
+    """Write `rows`, already clustered by the caller, as data files of `table`; main does not change.
 
-    count_by: a column whose values are counted while they pass.
+    count_by: a column whose values are counted while Spark writes.
 
     Raises:
         Retryable: the object store failed; nothing is committed, files already written are orphans.
-        Suspended: `foreign_path`: the files would lie where other people may read them.
+        Suspended: `foreign_path`: other people could read the files' location.
     """
     require_own_paths(table)
     iceberg = lake.jvm.org.apache.iceberg.spark
@@ -132,7 +135,9 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by:
 
 @contextmanager
 def added_rows(lake: Lake, table: Table, snapshot_id: int) -> Iterator[DataFrame | None]:
-    """The rows of the data files that a snapshot added, as it added them, to be read inside; None: it added none.
+    """The rows of the data files that a snapshot added, including rows deleted since; None if it added none.
+
+    Read them inside the block.
 
     Raises:
         Suspended: `snapshot_lost`: it has expired.
@@ -145,7 +150,7 @@ def added_rows(lake: Lake, table: Table, snapshot_id: int) -> Iterator[DataFrame
 
 
 def whole(lake: Lake, table: Table, files: Iterable[Any]) -> list[Any]:
-    """What Iceberg is to read of data files to have all their rows, those that were deleted by position, too."""
+    """Scan tasks that read all rows of data files, including rows deleted by position."""
     iceberg = lake.jvm.org.apache.iceberg
     schema = iceberg.SchemaParser.toJson(table.java.schema())
     gateway: Any = lake.spark.sparkContext._gateway
@@ -164,9 +169,9 @@ def whole(lake: Lake, table: Table, files: Iterable[Any]) -> list[Any]:
 def rows_of(
     lake: Lake, table: Table, scan_tasks: Iterable[Any], *, split_bytes: int | None = None
 ) -> Iterator[DataFrame | None]:
-    """The rows that Iceberg's scan tasks say, to be read inside; None: there are no tasks.
+    """The rows of Iceberg scan tasks, to be read inside the block; None if there are no tasks.
 
-    split_bytes: how much of the files each of Spark's tasks reads.
+    split_bytes: file bytes per Spark task.
     """
     tasks = lake.jvm.java.util.ArrayList()
     for each in scan_tasks:
@@ -190,7 +195,7 @@ def rows_of(
 
 
 def discard(table: Table, staged: Staged) -> None:
-    """Delete staged files that no commit was ever tried with."""
+    """Delete staged files for which no commit was ever tried."""
     for each in (*staged.files, *(staged.deletes.files if staged.deletes else ())):
         table.java.io().deleteFile(each.location())
 
@@ -203,14 +208,12 @@ def publish(
     *,
     branch: str | None = None,
 ) -> int:
-    """Put the staged files into one snapshot, if `validator` accepts the ancestry of every head that it is tried on.
-
-    Returns the id of the snapshot.
+    """Add the staged files in one snapshot, if `validator` accepts the ancestry of each head that is tried; returns its id.
 
     Raises:
         LostRace: the validator refused; nothing was committed.
         Ambiguous: the answer was lost; the commit may have been applied, or may still be.
-        Conflict: a file that rows are deleted from was written anew meanwhile, or another writer deletes from it.
+        Conflict: a file with rows to delete was rewritten meanwhile, or another writer deletes from it.
     """
     if staged.deletes is not None:
         return commit(table, _replacing(table, staged, staged.deletes), summary, validator)
@@ -221,7 +224,7 @@ def publish(
 
 
 def _replacing(table: Table, staged: Staged, deletes: Deletes) -> Any:
-    """Rows and deletes as one update that holds only where nobody else has touched the same data files."""
+    """Rows and deletes as one update. It is valid only if nobody else has changed the same data files."""
     paths = table.jvm.java.util.ArrayList()
     for path in deletes.touched:
         paths.add(path)
@@ -239,7 +242,7 @@ def _replacing(table: Table, staged: Staged, deletes: Deletes) -> Any:
 def commit(
     table: Table, update: Any, summary: Mapping[str, str], validator: Validator, *, branch: str | None = None
 ) -> int:
-    """Commit any of Iceberg's snapshot updates the way `publish` does.
+    """Commit any Iceberg snapshot update in the way of `publish`.
 
     Raises:
         LostRace, Ambiguous, Conflict: as `publish`.
@@ -271,10 +274,10 @@ def commit(
 
 
 class _Guard:
-    """Iceberg's `SnapshotAncestryValidator` in Python, called back from the JVM at every commit attempt.
+    """Iceberg's `SnapshotAncestryValidator` in Python. The JVM calls it at every commit attempt.
 
-    It must define `errorMessage` (py4j does not see Java's default) and must not raise: an exception in a callback would
-    reach Java as a Py4JException and hide the refusal.
+    It must define `errorMessage`, because py4j does not see Java's default.
+    It must not raise: Java would see a Py4JException, which hides the refusal.
     """
 
     def __init__(self, jvm: Any, accept: Validator) -> None:
@@ -298,7 +301,7 @@ class _Guard:
 
 
 def _singleton(lake: Lake, package: Any, name: str) -> Any:
-    """`SparkTableCache.get()`: hidden from py4j by an overload `get(String)`, so called by reflection."""
+    """Call `SparkTableCache.get()` by reflection: the overload `get(String)` hides it from py4j."""
     gateway: Any = lake.spark.sparkContext._gateway
     kind = gateway.jvm.java.lang.Class.forName(f"org.apache.iceberg.spark.{name}", True, _loader(lake))  # noqa: FBT003
     none = gateway.new_array(gateway.jvm.java.lang.Class, 0)

@@ -1,4 +1,4 @@
-"""Kafka: clients, metadata, and a bounded fetch of record batches, the one source of both engines (ADR 38)."""
+"""Kafka: clients, metadata, and a bounded fetch of record batches, the only source of both engines (ADR 38)."""
 
 from glue_jobs.process.packages import use
 

@@ -1,6 +1,6 @@
-"""Record batches of message format 2, read by compiled loops.
+"""Compiled loops that read record batches of message format 2.
 
-Bytes come from a broker: a batch or a record that says what cannot be is an error, and nothing is read outside of its batch.
+The bytes come from a broker. A batch or record with impossible values is an error, and nothing outside its batch is read.
 Layout: https://kafka.apache.org/documentation/#recordbatch
 """
 
@@ -16,19 +16,20 @@ from glue_jobs.columns.kernels import BYTES, LONGS_OUT, kernel
 from glue_jobs.kafka.records import BAD_TIMESTAMP, RECORD_TOO_LARGE
 
 AT, END, BASE, LAST, COUNT, ATTRIBUTES, FIRST_TIME, MAX_TIME, PRODUCER, CRC, BEFORE = range(11)
-"""Columns of what `scan` says of a batch: where it lies, its first and last offset, its records, what its header holds, and the
-offset of the record that `parse` has read last.
+"""The columns that `scan` fills per batch: its place, first and last offset, record count and header fields.
+
+The last column is the offset of the record that `parse` read last.
 """
 COLUMNS = 11
 HEADER = 61
 """Bytes before the records of a batch."""
 CHECKED_FROM = 21
-"""The checksum of a batch is that of its bytes from here on."""
+"""The checksum covers a batch's bytes from here on."""
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 7, 8, 16, 32
 """Bits of a batch's attributes."""
 SMALLEST_RECORD = 7
 WELL, CORRUPT, OLD = 0, 1, 2
-"""What kernels answer: OLD is a message format before 2."""
+"""Results of kernels. OLD: a message format before 2."""
 
 _ROWS = types.Array(types.int64, 2, "C")
 _PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
@@ -38,7 +39,7 @@ _PLACES = types.Array(types.int32, 2, "C")
 
 @kernel(types.int64(BYTES, types.int64, types.int64), inline=True)
 def big_endian(data: Any, at: Any, size: Any) -> Any:
-    """A signed number of so many bytes."""
+    """A signed number of `size` bytes."""
     value = np.int64(np.int8(data[at]))
     for place in range(at + 1, at + size):
         value = (value << 8) | np.int64(data[place])
@@ -47,10 +48,10 @@ def big_endian(data: Any, at: Any, size: Any) -> Any:
 
 @kernel(_PAIR(BYTES, _ROWS))
 def scan(data: Any, batches: Any) -> Any:
-    """Say of each whole batch what its header holds, in the order of their offsets; how many there are, and `WELL` or why not.
+    """Fill a row per whole batch from its header, in offset order; returns their number, and `WELL` or the error.
 
-    `batches` has room for len(data) // HEADER of them. A broker cuts what it sends where it has been asked to: the last batch may
-    lack its end.
+    `batches` has room for len(data) // HEADER rows. A broker cuts its response at the requested size, so the last batch may
+    be incomplete.
     """
     at, count, size, before = 0, 0, len(data), np.int64(-1)
     while size - at > 16:
@@ -81,7 +82,7 @@ def scan(data: Any, batches: Any) -> Any:
 
 @kernel(_PAIR(BYTES, types.int64, types.int64), inline=True)
 def varint(data: Any, at: Any, end: Any) -> Any:
-    """A zigzag number of 32 bits that begins at `at`, and the place after it; -1 where none ends before `end`, and after a -1."""
+    """A 32-bit zigzag number at `at`, and the place after it; -1 if it does not end before `end`, or if `at` is -1."""
     if at >= 0 and at < end and data[at] < 0x80:
         value = np.int64(data[at])
         return (value >> 1) ^ -(value & 1), at + 1
@@ -113,7 +114,7 @@ def varlong(data: Any, at: Any, end: Any) -> Any:
 
 @kernel(types.boolean(LONGS_OUT, _ROWS, _INT8))
 def is_aborted(batch: Any, aborted: Any, ended: Any) -> Any:
-    """Whether a batch is of one of the aborted transactions, of which some have ended before it."""
+    """Whether a batch belongs to an aborted transaction that has not ended before it."""
     for each in range(len(aborted)):
         if aborted[each, 1] > batch[LAST]:
             break
@@ -124,9 +125,9 @@ def is_aborted(batch: Any, aborted: Any, ended: Any) -> Any:
 
 @kernel(types.void(_ROWS, _ROWS, _INT8))
 def choose(batches: Any, aborted: Any, chosen: Any) -> Any:
-    """Tell which batches hold committed records; `aborted`: producer and first offset of transactions, by that offset.
+    """Choose the batches with committed records. `aborted`: producer and first offset of transactions, ordered by that offset.
 
-    A producer has one transaction at a time: its records from the first offset on are aborted, until a marker of its own.
+    A producer has one transaction at a time. Its records are aborted from the first offset to its next marker.
     """
     ended = np.zeros(len(aborted), dtype=np.int8)
     for number in range(len(batches)):
@@ -143,7 +144,7 @@ def choose(batches: Any, aborted: Any, chosen: Any) -> Any:
 
 @kernel(types.int64(BYTES, types.int64, types.int64, types.int64))
 def after_headers(data: Any, at: Any, end: Any, count: Any) -> Any:
-    """The place after so many headers; -1 where they do not fit, or are fewer than none."""
+    """The place after `count` headers; -1 if they do not fit or the count is negative."""
     if count < 0:
         return -1
     for _ in range(count):
@@ -167,7 +168,7 @@ def refusal(time: Any, size: Any) -> Any:
 
 @kernel(_PAIR(BYTES, types.int64, types.int64))
 def whole(data: Any, end: Any, most: Any) -> Any:
-    """How many of the records from the first byte on end before `end`, at most so many, and the place after them."""
+    """The number of whole records before `end`, at most `most`, and the place after them."""
     at, count = np.int64(0), 0
     while count < most:
         size, start = varint(data, at, end)
@@ -189,11 +190,12 @@ def parse(
     refused: Any,
     places: Any,
 ) -> Any:
-    """Say where the records with offsets in [start, to) lie; how many there are, and `WELL` or not.
+    """Store the places of the records with offsets in [start, to); returns their number, and `WELL` or the error.
 
-    `batches`: as of `scan`, but `AT` is the place of a batch's first record, and `END` the one after its last, in uncompressed
-    bytes. A batch may come in parts, one call for each, of so many records as its `COUNT` then says: its `BEFORE` is kept here.
-    `places` has a row for each of key and value (place, size) and headers (place, count), and room for every record.
+    `batches`: as from `scan`, but `AT` is the place of the first record and `END` the place after the last, in uncompressed
+    bytes.
+    A batch may be parsed in parts, one call each, with `COUNT` set to the part's records; `BEFORE` is kept between calls.
+    `places` has room for every record: rows for key and value (place, size) and headers (place, count).
     """
     found = 0
     for number in range(len(batches)):
@@ -210,7 +212,8 @@ def parse(
             key_size, key_at = varint(data, at, stop)
             value_size, value_at = varint(data, key_at + max(key_size, 0), stop)
             headers, headers_at = varint(data, value_at + max(value_size, 0), stop)
-            # After a size that leads out of the record nothing lies within it: all sizes are right where it ends at its stop.
+            # A size that leads out of the record leaves no place inside it. So all sizes are right if the record ends at its
+            # stop.
             if (headers_at if headers == 0 else after_headers(data, headers_at, stop, headers)) != stop:
                 return found, CORRUPT
             offset = base + delta

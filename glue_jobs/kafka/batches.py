@@ -1,4 +1,4 @@
-"""Raw record batches, as a broker sends them, to `Records`."""
+"""Convert a broker's raw record batches to `Records`."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from glue_jobs.kafka.records import Records
 from glue_jobs.kafka.slices import MOST_RECORDS, Row, Rows, Span, frozen, parsed, slices
 
 SPARE = 1 << 20
-"""Room of a chunk beyond its size, for the batch that completes it."""
+"""Extra room of a chunk for the batch that completes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The batches of a response that hold committed records of a span; `next_offset`: where to read on after them."""
+    """The batches of a response with committed records of a span. `next_offset`: where reading continues after them."""
 
     span: Span
     data: bytes
@@ -46,7 +46,7 @@ class Batches:
 
     @classmethod
     def of(cls, span: Span, data: bytes, aborted: Sequence[tuple[int, int]]) -> Batches:
-        """Out of raw bytes; `aborted`: producer and first offset of transactions, as the broker says them with the bytes.
+        """Parse raw bytes. `aborted`: producer and first offset of transactions, as in the broker's response.
 
         Raises:
             Retryable: a checksum is wrong. Suspended: `corrupt_batch`, `message_format`.
@@ -66,10 +66,10 @@ class Batches:
         return cls(span, data, rows[chosen != 0], max(next_offset, span.start))
 
     def records(self, chunk_bytes: int) -> Iterator[Records]:
-        """Their records in chunks of about so many uncompressed bytes, or of `MOST_RECORDS`.
+        """The records in chunks of about `chunk_bytes` uncompressed bytes, or of `MOST_RECORDS`.
 
-        Uncompressed batches stay where they are. Of compressed ones there is one chunk at a time: `chunk_bytes` and `SPARE`.
-        A batch that has more comes in slices (`glue_jobs.kafka.slices`), and so does one that cannot be read.
+        Uncompressed batches are not copied. Compressed ones are inflated one chunk at a time: `chunk_bytes` and `SPARE`.
+        A larger batch, or one that cannot be read, comes in slices (`glue_jobs.kafka.slices`).
         """
         at = 0
         while at < len(self.rows):
@@ -89,7 +89,7 @@ class Batches:
         return Inflating(int(row[ATTRIBUTES]) & CODEC, memoryview(self.data)[row[AT] + HEADER : row[END]])
 
     def _plain(self, rows: Rows, chunk_bytes: int) -> tuple[NDArray[np.uint8], int]:
-        """A chunk of uncompressed batches, the first of these, and how many they are; places become those of their records."""
+        """A chunk of the first uncompressed batches, and their number. Places become those of their records."""
         sizes = rows[:, END] - rows[:, AT]
         others = np.flatnonzero((rows[:, ATTRIBUTES] & CODEC != 0) | (sizes > chunk_bytes + SPARE))
         ends = (
@@ -101,8 +101,9 @@ class Batches:
         return np.frombuffer(self.data, dtype=np.uint8), count
 
     def _inflated(self, rows: Rows, chunk_bytes: int) -> tuple[NDArray[np.uint8], int]:
-        """A chunk of the first of these batches, and how many they are; places become those in the chunk. 0: the first does
-        not fit, or cannot be inflated.
+        """Inflate a chunk of the first batches; returns it and their number. Places become those in the chunk.
+
+        0 if the first batch does not fit, or cannot be inflated.
         """
         packed, room = memoryview(self.data), np.empty(chunk_bytes + SPARE, dtype=np.uint8)
         used = records = 0
@@ -121,7 +122,7 @@ class Batches:
 
 
 def _parsed(span: Span, buffer: NDArray[np.uint8], rows: Rows) -> Records | None:
-    """None where one of the batches contradicts itself."""
+    """None if one of the batches contradicts itself."""
     if np.any(rows[:, COUNT] * SMALLEST_RECORD > rows[:, END] - rows[:, AT]):
         return None
     found, state = parsed(span, buffer, rows)

@@ -1,8 +1,9 @@
-"""A process's connections to a cluster, by kafka-python; a worker keeps them from task to task.
+"""A process's connections to a cluster, with kafka-python. A worker keeps them between tasks.
 
-Its sockets receive as much as has come, where kafka-python reads 4 KiB at a time: that takes a third off the cost of fetching;
-through TLS that makes no difference. And they tell of a connection's end only after what came before it was handed over, which
-would be lost: why a broker refuses a password.
+Its sockets receive all available data, where kafka-python reads 4 KiB at a time. That saves a third of the fetch cost, except
+over TLS.
+They also report the end of a connection only after its last data was read.
+Otherwise that data would be lost, for example the reason why a broker refuses a password.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from glue_jobs.kafka.connection import TIMEOUT_MS, Access, Connection
 
 RECEIVE_BYTES = 1 << 18
 URL = "direct://"
-"""As kafka-python's `proxy_url`: no proxy, but these sockets."""
+"""kafka-python's `proxy_url` for these sockets, without any proxy."""
 
 
 class _Ending:
-    """unread: whether something came that may not have been handed over."""
+    """unread: whether data came that may not have been handed over yet."""
 
     unread = False
 
@@ -72,12 +73,13 @@ class _Sockets(KafkaNetSocket):  # type: ignore[misc]
 
 
 LARGEST_RESPONSE = 1 << 30
-"""Bytes; a broker answers with more than it was asked for where one batch is larger than that."""
+"""In bytes. A broker sends more than requested if a single batch is larger."""
 _LIMITS = {
     "client_id": "calve",
     "proxy_url": URL,
     "receive_message_max_bytes": LARGEST_RESPONSE,
-    # Of those that wait for a connection kafka-python 3.0 sends so many, and the rest never: it waits for there to be fewer.
+    # While it waits for a connection, kafka-python 3.0 queues all requests but later sends only this many; the rest stay
+    # forever.
     "max_in_flight_requests_per_connection": 1 << 16,
     "request_timeout_ms": TIMEOUT_MS // 2,
     "socket_connection_setup_timeout_ms": 5_000,
@@ -90,11 +92,11 @@ _MSK = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # it would log bytes of records that it cannot read
 
 Settings = Access
-"""What a client is made with; may be sent to a worker, and its repr tells no secret."""
+"""The settings of a client. They may be sent to a worker, and their repr shows no secret."""
 
 
 def settings_of(connection: Connection) -> Settings:
-    """Settings for the cluster that the driver is connected to.
+    """Client settings for the driver's cluster.
 
     Raises:
         ConfigError, Retryable: as `Connection.access`.
@@ -104,9 +106,9 @@ def settings_of(connection: Connection) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Leaders:
-    """Who leads the partitions of a topic: node and epoch of the leader, without those that have none.
+    """The leaders of a topic's partitions: node and epoch. Partitions without a leader are left out.
 
-    topic_id: 0 of brokers that know no ids.
+    topic_id: 0 for brokers without topic ids.
     """
 
     topic_id: UUID
@@ -117,10 +119,10 @@ class Leaders:
 
 
 class Client:
-    """Connections to the brokers of one cluster, served by a thread of their own; safe to share between threads.
+    """Connections to the brokers of one cluster, with their own thread. Thread-safe.
 
     Raises:
-        ConfigError: certificates or the key cannot be used.
+        ConfigError: the certificates or the key are unusable.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -138,7 +140,7 @@ class Client:
         self._net.start()
 
     def ask(self, node: int, request: Any) -> Future:
-        """Send a request; its answer comes in whether it is awaited or not.
+        """Send a request. Its response is received even if nobody waits for it.
 
         Raises:
             KafkaError: the client was dropped.
@@ -146,7 +148,7 @@ class Client:
         return self._soon(self.send, node, request)
 
     def answer(self, future: Future) -> Any:
-        """Wait for an answer.
+        """Wait for a response.
 
         Raises:
             KafkaError: there is none, and why.
@@ -160,7 +162,7 @@ class Client:
         return future.value
 
     def run(self, question: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a coroutine function in the client's thread and wait for what it returns.
+        """Run a coroutine function in the client's thread; returns its result.
 
         Raises:
             KafkaError: as `answer`.
@@ -168,10 +170,10 @@ class Client:
         return self.answer(self._soon(question, *arguments))
 
     def leaders(self, topic: str, topic_id: UUID) -> Leaders:
-        """Leaders of a topic's partitions, as they were when last asked for; they may be of another topic of its name.
+        """The leaders of a topic's partitions, cached. They may belong to another topic with the same name.
 
         Raises:
-            KafkaError: the topic's, or there is no answer.
+            KafkaError: the topic's error, or no response.
         """
         known = self._leaders.get(topic)
         if known is None or not known.are_of(topic_id):
@@ -193,16 +195,16 @@ class Client:
             raise KafkaConnectionError("closed") from None
 
     def send(self, node: int | str, request: Any) -> Future:
-        """Send a request; only in the client's thread, where its answer can be awaited."""
+        """Send a request. Call this only in the client's thread, where the response can be awaited."""
         self._manager._auth_failures.pop(node, None)  # else a key that was refused once is never tried again
         connection = self._manager.get_connection(node, refresh_metadata_on_err=False)
         return connection.send_request(request)
 
     async def metadata(self, topics: Sequence[str] | None) -> Any:
-        """What the first broker that answers knows of topics (None: of all), its cluster and the brokers.
+        """Metadata of topics (None: all), the cluster and the brokers, from the first broker that responds.
 
         Raises:
-            KafkaError: no broker answers.
+            KafkaError: no broker responds.
         """
         cluster = self._manager.cluster
         known = [each.node_id for each in cluster.brokers()]
@@ -228,10 +230,10 @@ class Client:
         raise error
 
     async def described(self, topic: str) -> tuple[str, Any]:
-        """The id of the cluster, and what a broker knows of a topic.
+        """The cluster id, and a broker's description of a topic.
 
         Raises:
-            KafkaError: the topic's, or no broker answers.
+            KafkaError: the topic's error, or no broker responds.
         """
         answer = await self.metadata([topic])
         (found,) = answer.topics
@@ -259,7 +261,7 @@ def client_of(settings: Settings) -> Client:
 
 
 def drop_client(settings: Settings) -> None:
-    """Whoever fetches next begins with new connections."""
+    """Drop the client: the next fetch opens new connections."""
     with _lock:
         client = _clients.pop(settings.key, None)
     if client:
@@ -268,7 +270,7 @@ def drop_client(settings: Settings) -> None:
 
 
 def _kafka_error(error: BaseException) -> KafkaError:
-    """The error itself, or that a connection has ended by another, whose text may hold anything."""
+    """The error itself, or a connection error with only the class of another error, whose text may hold anything."""
     return error if isinstance(error, KafkaError) else KafkaConnectionError(type(error).__name__)
 
 
@@ -282,7 +284,7 @@ def _ssl_context(authorities: str | None, certificate: str | None, key: str | No
         else:
             context.load_default_certs()
         if certificate and key:
-            # Only this user can read it; Python takes it from a file alone.
+            # Only this user can read the file. Python loads the certificate only from a file.
             with NamedTemporaryFile("w", encoding="ascii") as file:
                 file.write(f"{certificate}\n{key}\n")
                 file.flush()

@@ -1,4 +1,4 @@
-"""Kafka as the job sees it: what a topic looks like now, asked over the connections of `Client`."""
+"""The state of the cluster and its topics, requested over the connections of `Client`."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from glue_jobs.kafka.connection import TIMEOUT_MS, Connection, told
 PAUSE_S = 0.1
 TOPIC_CONFIG = 2
 KNOWS_COMMITTED = 2
-"""Version of the ListOffsets request: the first that knows transactions."""
+"""The first version of the ListOffsets request with transactions."""
 KNOWS_DEFAULTS = 4
-"""Version of the CreateTopics request: the first that leaves the number of replicas to the cluster."""
+"""The first version of the CreateTopics request in which the cluster chooses the number of replicas."""
 
 
 class Cluster:
-    """One cluster with one key at a time; safe to share between threads. `close` it at the end of the job.
+    """One cluster, with the current credentials. Thread-safe. `close` it at the end of the job.
 
     Raises:
         ConfigError, Retryable: as `settings_of` and `Client`.
-        Fatal: no name of a server can be resolved.
+        Fatal: no server name can be resolved.
     """
 
     def __init__(self, kafka: Kafka) -> None:
@@ -64,11 +64,11 @@ class Cluster:
 
     @property
     def id(self) -> str:
-        """The cluster id, asked each time: a re-created cluster may answer at the same address."""
+        """The cluster id, requested each time: a re-created cluster may have the same address."""
         return str(self._ask(_cluster_id))
 
     def names(self) -> list[str]:
-        """The topics of the cluster that these credentials may see, in one request, without Kafka's own.
+        """The topics that these credentials may see, in one request, without Kafka's internal ones.
 
         Raises:
             Retryable, Fatal: as `state`.
@@ -77,20 +77,20 @@ class Cluster:
         return found
 
     def state(self, topic: str) -> TopicState:
-        """The topic as it is now; `end` is the last stable offset.
+        """The current state of a topic; `end` is the last stable offset.
 
         Raises:
-            Retryable: the topic does not exist yet, or the cluster does not answer.
+            Retryable: the topic does not exist yet, or the cluster does not respond.
             Suspended: `topic_forbidden`. Fatal: the cluster refused the credentials.
         """
         found: TopicState = self._ask(_state, topic, topic=topic)
         return found
 
     def first_offsets(self, state: TopicState, start: Start) -> Offsets:
-        """Where a topic that was never read begins.
+        """The start offsets of a topic that was never read.
 
         Raises:
-            Suspended: explicit offsets name a partition that does not exist, or that does not hold them (`start_invalid`).
+            Suspended: `start_invalid`: explicit offsets name a missing partition, or offsets that it does not hold.
         """
         match start.at:
             case "earliest":
@@ -115,21 +115,21 @@ class Cluster:
                 return state.log_start | start.offsets
 
     def largest_record(self, topic: str) -> int:
-        """Bytes that a batch of records, compressed, has at most in this topic."""
+        """The maximum size of a compressed record batch of this topic, in bytes."""
         return int(self._ask(_largest_record, topic, topic=topic))
 
     def ensure_topic(self, wanted: Emit) -> None:
-        """Make a topic where there is none; one that exists is left as it is.
+        """Create the topic if it is missing. An existing topic is not changed.
 
         Raises:
-            Suspended: `topic_forbidden`. Retryable: the cluster does not answer.
+            Suspended: `topic_forbidden`. Retryable: the cluster does not respond.
         """
         if wanted.topic not in self._ensured:
             self._ask(_make, wanted, topic=wanted.topic)
             self._ensured.add(wanted.topic)
 
     def has_transactions(self, state: TopicState) -> bool:
-        """True where a partition remembers a transactional producer: its markers take offsets that hold no record.
+        """True if a partition remembers a transactional producer: transaction markers use offsets without records.
 
         Brokers forget producers that were idle for `producer.id.expiration.ms` (a day by default).
         """
@@ -139,7 +139,7 @@ class Cluster:
         drop_client(self._settings)
 
     def _ask(self, question: Callable[..., Any], *arguments: Any, topic: str | None = None) -> Any:
-        """The answer to a question; asked again, of the leaders known by then, while the error may pass."""
+        """Run a request. Retry transient errors, with the leaders known by then."""
         until, why = time.monotonic() + TIMEOUT_MS / 1000, "nothing came"
         while True:
             settings = self._settings = settings_of(self.connection)
@@ -162,7 +162,7 @@ class Cluster:
 class _Topic:
     """A topic as a broker describes it. led: its partitions, by the node of their leader.
 
-    What is asked here is asked in the client's thread, and at once; the answers are awaited later.
+    Requests are sent at once, in the client's thread. Responses are awaited later.
     """
 
     client: Client
@@ -172,7 +172,7 @@ class _Topic:
 
     @classmethod
     async def of(cls, client: Client, name: str) -> _Topic:
-        """Raises: KafkaError: the topic's, or a partition has no leader."""
+        """Raises: KafkaError: the topic's error, or a partition has no leader."""
         cluster_id, found = await client.described(name)
         led = defaultdict(list)
         for each in found.partitions:
@@ -182,7 +182,7 @@ class _Topic:
         return cls(client, name, TopicKey(cluster_id, _text(found.topic_id or NO_ID)), led)
 
     def listed(self, timestamp: int, isolation: IsolationLevel) -> list[Future]:
-        """Answers of all leaders with the first offsets at or after a time, or those of an `OffsetSpec`."""
+        """Responses of all leaders with the first offsets at or after a time, or those of an `OffsetSpec`."""
         kind = ListOffsetsRequest.ListOffsetsTopic
         return [
             self.client.send(
@@ -220,7 +220,7 @@ class _Topic:
         ]
 
     async def partitions(self, asked: Sequence[Future]) -> list[Any]:
-        """What leaders have answered, by partition. Raises: KafkaError: the first error of a partition."""
+        """The leaders' responses, by partition. Raises: KafkaError: the first error of a partition."""
         answers = [await each for each in asked]
         found = [one for answer in answers for topic in answer.topics for one in topic.partitions]
         for one in found:
@@ -244,7 +244,7 @@ async def _state(client: Client, name: str) -> TopicState:
     configs = topic.configs("cleanup.policy")
     log_start, arrived = await topic.offsets(earliest), await topic.offsets(latest)
     policy = (await topic.config(configs))["cleanup.policy"]
-    # Asked last: a record that comes between two questions must not look like an open transaction.
+    # Requested last: a record that arrives between two requests must not look like an open transaction.
     end = await topic.offsets(topic.listed(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED))
     return TopicState(
         key=topic.key,
@@ -305,7 +305,7 @@ async def _make(client: Client, wanted: Emit) -> None:
 
 
 def _require(code: int, text: str) -> None:
-    """Raises: KafkaError: the one with the code, unless that says that there is none."""
+    """Raises: KafkaError: the error of the code, unless the code means no error."""
     if code != NoError.errno:
         raise for_code(code)(text)
 
@@ -318,5 +318,5 @@ def _resolves(host: str) -> bool:
 
 
 def _text(topic_id: UUID) -> str:
-    """As Kafka itself writes it: the 16 bytes in base 64, without the padding."""
+    """The id as Kafka writes it: the 16 bytes in base 64, without padding."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()

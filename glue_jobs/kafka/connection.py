@@ -1,4 +1,4 @@
-"""How the job's clients get into a cluster, with the key that holds now; and what errors of kafka-python are in calve's words."""
+"""The job's access to a cluster with the current credentials, and the translation of kafka-python's errors."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ Dialect = Callable[[Kafka, Redacted | None], Redacted]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What clients are made with. `key`: names the key in it, in this connection and in no other."""
+    """The settings of a client. `key`: identifies the credentials, within this connection only."""
 
     properties: Redacted
     key: str
 
     @property
     def options(self) -> dict[str, str]:
-        """The same for Spark's sink."""
+        """The same settings for Spark's Kafka sink."""
         return Redacted({f"kafka.{name}": value for name, value in self.properties.items()})
 
 
 class Connection:
-    """The way into a cluster, with the secret as it is now; safe to share between threads."""
+    """Access to a cluster with the current secret. Thread-safe."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -48,7 +48,7 @@ class Connection:
         self._name = uuid.uuid4().hex[:8]
 
     def access(self, dialect: Dialect = java_properties) -> Access:
-        """What clients are made with now; another dialect of `calve.config.kafka_auth` is that of another client.
+        """The current client settings, in a dialect of `calve.config.kafka_auth`; each kind of client has one.
 
         Raises:
             ConfigError, Retryable: as `java_properties` and `read_secret`.
@@ -59,31 +59,32 @@ class Connection:
         return Access(dialect(self._kafka, held.texts), f"{self._name}-{held.number}")
 
     def doubted(self) -> None:
-        """A round has failed: if that was for the key, the next one has the new key."""
+        """Call after a failed round: if the credentials were the cause, the next round has the new ones."""
         if self._secret:
             self._secret.doubted()
 
     def refused(self) -> bool:
-        """Whether it may pass that Kafka refuses the key (`HeldSecret.refused`)."""
+        """Whether a refusal of the credentials may be transient (`HeldSecret.refused`)."""
         return self._secret is not None and self._secret.refused()
 
 
 HOPELESS = (UnsupportedSaslMechanismError, IllegalSaslStateError)
 NO_TLS = re.compile("CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|ALERT_PROTOCOL_VERSION")
-"""In OpenSSL's words: the broker is not who it should be, or speaks otherwise."""
+"""OpenSSL errors: the broker's certificate is wrong, or it does not speak this TLS."""
 BAD_CERTIFICATE = re.compile("ALERT_[A-Z_]*(CERTIFICATE|UNKNOWN_CA)")
-"""In OpenSSL's words: the broker does not take the client's certificate."""
+"""OpenSSL errors: the broker refuses the client's certificate."""
 
 
 def told(
     error: KafkaError, topic: str | None, servers: str, may_pass: Callable[[], bool] = lambda: True
 ) -> str:
-    """What an error says that may pass.
+    """The text of a transient error.
 
-    may_pass: whether a refused key may. A worker cannot know whether the secret has changed; the driver can.
+    may_pass: whether a refusal of the credentials may be transient. A worker cannot know whether the secret has changed; the
+    driver can.
 
     Raises:
-        Retryable, Suspended, Fatal: there is no use in asking again.
+        Retryable, Suspended, Fatal: a retry of the request is useless.
     """
     text = _text(error)
     refused = isinstance(error, SaslAuthenticationFailedError) or BAD_CERTIFICATE.search(text)
@@ -99,7 +100,7 @@ def told(
 
 
 def _text(error: KafkaError) -> str:
-    """The name of the error, once, and what it says."""
+    """The error's name, once, and its text."""
     name, words = type(error).__name__, ": ".join(map(str, error.args))
     return words if words.startswith(name) else f"{name}: {words}" if words else name
 

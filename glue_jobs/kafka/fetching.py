@@ -1,4 +1,4 @@
-"""Exactly the committed records of ranges of offsets, out of Kafka as `Records`."""
+"""Fetch exactly the committed records of offset ranges, as `Records`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from glue_jobs.kafka.records import Records
 from glue_jobs.kafka.slices import Span
 
 CHUNK_BYTES = 4_000_000
-"""How much is worked on at once, by default."""
+"""The default size of a chunk."""
 MAX_WAIT_MS = 20
-"""What is read is there already; a broker that has not all of it yet is asked again."""
+"""A short wait: the records exist already. If the broker does not have all of them yet, the request is sent again."""
 PAUSE_S = 0.05
 READ_COMMITTED = 1
 NO_SESSION = -1
 OLDEST_VERSION = 4
-"""Of the fetch request: the first that knows transactions; from 13 on the broker looks at the topic's id itself."""
+"""The first version of the fetch request with transactions. From 13 on, the broker checks the topic id."""
 FetchTopic = FetchRequest.FetchTopic
 
 
@@ -50,7 +50,7 @@ class Range:
 
 
 def planned(start: Offsets, to: Offsets, tasks: int) -> list[tuple[Range, ...]]:
-    """The offsets in at most so many parts of the same size: whole partitions, but for those in which a part ends."""
+    """Split the offsets into at most `tasks` parts of equal size. Partitions are split only where a part ends."""
     total = sum(to[p] - o for p, o in start.items())
     left = share = -(-total // tasks)
     parts: list[list[Range]] = [[]]
@@ -68,16 +68,16 @@ def planned(start: Offsets, to: Offsets, tasks: int) -> list[tuple[Range, ...]]:
 def fetch(
     settings: Settings, topic: str, topic_id: str, ranges: Sequence[Range], chunk_bytes: int
 ) -> Iterator[Records]:
-    """The committed records of ranges of different partitions, each partition in order; `to` is at most its last stable offset.
+    """The committed records of ranges of different partitions, in order per partition. `to` is at most the last stable offset.
 
-    While chunks are worked on the next response comes in. Memory: two responses of `chunk_bytes` (of one batch, where that is
-    larger), one of them twice while it is taken apart, and one inflated chunk (`Batches.records`). Uncompressed chunks point into
-    their response, and keep it.
+    The next response arrives while chunks are processed. Memory: two responses of `chunk_bytes` (or of one larger batch),
+    one of them twice while it is parsed, and one inflated chunk (`Batches.records`).
+    Uncompressed chunks point into their response and keep it in memory.
 
     Raises:
-        Retryable: the cluster does not answer, or nothing came for `TIMEOUT_MS`; the topic does not exist.
+        Retryable: the cluster does not respond, or sent nothing for `TIMEOUT_MS`; the topic does not exist.
         Suspended: `topic_recreated`, `offsets_expired`, `topic_forbidden`, `corrupt_batch`, `message_format`.
-        Fatal: the cluster is not the one that it should be, by its certificate, or knows no such way to authenticate.
+        Fatal: the cluster's certificate is wrong, or it does not support the authentication.
     """
     spans = (Span(topic, each.partition, each.start, each.to) for each in ranges if each.to > each.start)
     reader = _Reader(settings, topic, topic_id, chunk_bytes, {span.partition: span for span in spans})
@@ -90,7 +90,7 @@ def fetch(
 
 @dataclass(slots=True)
 class _Reader:
-    """ahead: what is still to be read, by partition, in this order. asked: a request without its answer, and of whom."""
+    """ahead: the rest to read by partition, in this order. asked: a request without its response, and its client."""
 
     settings: Settings
     topic: str
@@ -100,7 +100,7 @@ class _Reader:
     asked: tuple[Client, Future] | None = None
 
     def next(self) -> list[Batches]:
-        """Batches of the next response that brings any partition forward."""
+        """The batches of the next response that advances a partition."""
         until, why = time.monotonic() + TIMEOUT_MS / 1000, "nothing came"
         while True:
             try:
@@ -119,7 +119,7 @@ class _Reader:
             time.sleep(PAUSE_S)
 
     def ask_ahead(self) -> None:
-        """Have the next response come in meanwhile."""
+        """Request the next response in advance."""
         with suppress(KafkaError):  # asked again once it is needed
             self.asked = self._ask() if self.ahead else None
 
@@ -128,10 +128,10 @@ class _Reader:
         return self.settings.properties["bootstrap_servers"]
 
     def _ask(self) -> tuple[Client, Future]:
-        """Ask the leader of the partition that is next for all that it leads.
+        """Request data of the next partition, and of all others with the same leader.
 
         Raises:
-            KafkaError: it is not known who that is. Suspended: `topic_recreated`.
+            KafkaError: the leader is unknown. Suspended: `topic_recreated`.
         """
         topic_id = uuid_of(self.topic_id)
         client = client_of(self.settings)
@@ -163,10 +163,10 @@ class _Reader:
         return client, client.ask(node, request)
 
     def _taken(self, answer: Any) -> list[Batches]:
-        """What brings a partition forward; a broker leaves out what does not fit, and may send less than a batch of it.
+        """The batches that advance a partition. A broker may leave out partitions, or send less than one batch of them.
 
         Raises:
-            KafkaError: the first error in the answer; nothing of it is taken then. Retryable, Suspended: as `Batches.of`.
+            KafkaError: the first error in the response; nothing of it is used. Retryable, Suspended: as `Batches.of`.
         """
         partitions = [each for topic in answer.responses for each in topic.partitions]
         for code in (answer.error_code, *(each.error_code for each in partitions)):
@@ -189,5 +189,5 @@ class _Reader:
 
 
 def uuid_of(topic_id: str) -> UUID:
-    """Kafka writes the 16 bytes of a topic's id in base 64, without the padding."""
+    """Parse a topic id: the 16 bytes in base 64, without padding."""
     return UUID(bytes=base64.urlsafe_b64decode(topic_id + "=="))

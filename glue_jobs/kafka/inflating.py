@@ -1,4 +1,4 @@
-"""The codecs of Kafka's record batches: a batch at once, where there is room for it, or piece by piece."""
+"""The codecs of Kafka's record batches: a whole batch at once if there is room, else piece by piece."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pyarrow as pa
 from glue_jobs.kafka.records import BATCH_TOO_LARGE, CORRUPT_BATCH
 
 LARGEST_BATCH = 8 << 30
-"""Bytes that a batch is inflated to; what would have more was made to take time."""
+"""The most bytes that a batch is inflated to. A larger one can only be an attack."""
 LARGEST_BLOCK = 512 << 20
-"""Of them, those of a block of snappy, which has to be in memory as a whole; librdkafka's batches are one block."""
+"""The most bytes of a snappy block, which must be in memory as a whole. librdkafka's batches are one block."""
 SNAPPY_RATIO = 22
-"""A block of snappy has at most so many times its packed bytes: a copy of 64 bytes takes 3."""
+"""The greatest inflation of a snappy block: a copy of 64 bytes takes 3."""
 PIECE = 1 << 20
 
 _XERIAL = b"\x82SNAPPY\x00"
-"""Begins what Kafka's Java producer calls snappy: blocks, each with its length before it, after a header of 16 bytes."""
+"""The start of Java's snappy format: a header of 16 bytes, then blocks, each after its length."""
 _BROKEN = (cramjam.DecompressionError, OSError, ValueError)
-"""What the codecs raise of bytes that are none of theirs."""
+"""The errors of codecs for invalid bytes."""
 
 
 def inflate(codec: int, packed: memoryview, room: memoryview) -> int | None:
-    """Inflate into `room` and say how much it was; None where there is not enough of it, or this is no such thing."""
+    """Inflate into `room`; returns the size, or None if the room is too small or the bytes are invalid."""
     how = _CODECS.get(codec)
     try:
         return how(packed, room) if how else None
@@ -33,7 +33,7 @@ def inflate(codec: int, packed: memoryview, room: memoryview) -> int | None:
 
 
 class Inflating:
-    """A batch that is inflated as its bytes are asked for. ended: why they end early, as in `Records.refused`; 0: they do not."""
+    """A batch that is inflated on demand. ended: why the bytes end early, as in `Records.refused`; 0 if they do not."""
 
     def __init__(self, codec: int, packed: memoryview) -> None:
         self._pieces = _pieces(codec, packed)
@@ -43,7 +43,7 @@ class Inflating:
         self.ended = 0
 
     def into(self, room: memoryview) -> int:
-        """Fill the room; how many bytes there were, fewer only at the end."""
+        """Fill the room; returns the number of bytes, which is smaller only at the end."""
         used = 0
         while used < len(room) and self._more():
             taken = min(len(room) - used, len(self._piece))
@@ -61,7 +61,7 @@ class Inflating:
             self._piece, size = self._piece[taken:], size - taken
 
     def back(self, content: bytes | memoryview) -> None:
-        """Let these bytes come first."""
+        """Put bytes back at the front."""
         self._held.append(self._piece)
         self._piece = memoryview(content)
 

@@ -1,4 +1,4 @@
-"""Kafka records as columns: places in the bytes that a broker sent, and as Arrow's arrays for both engines."""
+"""Kafka records as columns: places in the broker's bytes, and Arrow arrays for both engines."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ from glue_jobs.columns.texts import NOTHING, Bytes, Longs, find_no_utf_8, texts,
 
 DELIVERED = 0
 BAD_TIMESTAMP, RECORD_TOO_LARGE, BATCH_TOO_LARGE, CORRUPT_BATCH = range(1, len(UNDELIVERED) + 1)
-"""`Records.refused`: the place of the reason in `UNDELIVERED`, and one more."""
+"""Values of `Records.refused`: 1 + the index of the reason in `UNDELIVERED`."""
 NO_TIME = -(2**63)
-"""The timestamp of an offset whose record is not known."""
+"""The timestamp of an offset whose record is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Committed records of one partition in the order of their offsets; every array but `buffer` has one item per record.
+    """Committed records of one partition in offset order. Every array but `buffer` has one item per record.
 
-    buffer: uncompressed bytes (uint8, read-only: `compiled.BYTES`) that places point into. `*_at`, `*_size`: int32, the place and
-    the length in bytes; a size of -1 is null, its place then 0. headers_at: the first byte after the count of headers; they lie
-    there as in the record: name (varint length, bytes) and value (varint length, -1 is null, bytes). offset, timestamp (ms since
-    epoch): int64. timestamp_type: int8, 0 the producer's, 1 the broker's. Places, sizes and headers have been found to lie within
-    the record. refused: int8, why a record is a dead letter whatever its value says, 0 of others: `BAD_TIMESTAMP` has all
-    its parts, `RECORD_TOO_LARGE` has no value, and no key or headers larger than `batch_kernels.KEPT`. The others are offsets
-    without a record. Only the timestamps of refused ones may be further away than `MOST_MILLIS`.
+    buffer: uncompressed bytes (uint8, read-only: `kernels.BYTES`) that the places point into.
+    `*_at`, `*_size`: int32, place and length in bytes. Size -1 is null, with place 0.
+    headers_at: the first byte after the header count. Each header is a name (varint length, bytes) and a value (varint
+    length, -1 is null, bytes).
+    offset, timestamp (ms since epoch): int64. timestamp_type: int8, 0 the producer's, 1 the broker's.
+    Places, sizes and headers were checked to lie within the record.
+    refused: int8, why a record is a dead letter regardless of its value; 0 for others. `BAD_TIMESTAMP` has all parts.
+    `RECORD_TOO_LARGE` has no value, and no key or headers larger than `KEPT_OF_LARGE`. The other reasons are offsets without
+    a record.
+    Only refused records may have timestamps beyond `MOST_MILLIS`.
     """
 
     partition: int
@@ -53,7 +56,7 @@ class Records:
 
     @property
     def known_times(self) -> NDArray[np.int64]:
-        """Timestamps, but for those that no column holds."""
+        """The timestamps that a column can hold."""
         times = self.timestamp
         if not self.refused.any():
             return times
@@ -66,7 +69,7 @@ KIND = arrow_type(KAFKA["type"])
 
 @kernel(PAIR(BYTES, types.int64))
 def _varint(data: Any, at: Any) -> Any:
-    """A number and the place after it; the place is -1 where it is none."""
+    """A number and the place after it; the place is -1 if it is invalid."""
     value, shift = np.int64(0), np.int64(0)
     while at < data.size and shift < 35:
         byte = np.int64(data[at])
@@ -80,7 +83,7 @@ def _varint(data: Any, at: Any) -> Any:
 
 @kernel(types.boolean(BYTES, PLACES, PLACES, LONGS, LONGS_OUT, LONGS_OUT))
 def _headers(data: Any, places: Any, counts: Any, chosen: Any, names: Any, values: Any) -> Any:
-    """The places of names and values (place << 32 | length, -1: null) of all headers; False: there is another number of them."""
+    """Store the places of all header names and values (place << 32 | length; -1 is null). False if their number differs."""
     number = 0
     for record in chosen:
         at = np.int64(places[record])
@@ -106,7 +109,7 @@ def parts(kind: Any, data: Bytes, places: Any, sizes: Any) -> Any:
 
 
 def header_lists(records: Records, chosen: Longs) -> Any:
-    """Lists of name and value; null where a record has no headers."""
+    """Lists of name and value; null if a record has no headers."""
     kind, counts = KIND.field("headers").type, records.headers_count[chosen]
     offsets = np.zeros(counts.size + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
@@ -135,7 +138,7 @@ def header_lists(records: Records, chosen: Longs) -> Any:
 
 
 def _names(kind: Any, cells: Longs, data: Bytes) -> Any:
-    """Names of headers: what is no UTF-8 in them is replaced, as Kafka's Java client does."""
+    """Header names. Invalid UTF-8 is replaced, as in Kafka's Java client."""
     found, wrong = texts(kind, cells, NOTHING, data), np.empty(cells.size, np.uint8)
     if not find_no_utf_8(cells, NOTHING, data, wrong):
         return found

@@ -1,4 +1,4 @@
-"""A batch that is larger than a chunk, or that cannot be read, slice by slice: in the memory of a chunk and of one record."""
+"""Read a batch that is too large or damaged, slice by slice, in the memory of a chunk and one record."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from glue_jobs.kafka.inflating import Inflating
 from glue_jobs.kafka.records import CORRUPT_BATCH, NO_TIME, RECORD_TOO_LARGE, Records
 
 MOST_RECORDS = 1 << 16
-"""Records of a chunk, unless a batch that is no larger than a chunk has more."""
+"""The most records per chunk, unless a batch no larger than a chunk has more."""
 OVERHEAD = 32
-"""Bytes that a record may have besides key, value and headers: sizes and such."""
+"""The most bytes of a record besides key, value and headers, such as sizes."""
 _NULL = varint_of(1)
 
 Row = NDArray[np.int64]
 Rows = NDArray[np.int64]
-"""Batches, one a row: the columns of `batch_kernels.scan`."""
+"""Batches, one per row, with the columns of `batch_kernels.scan`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Span:
     to: int
 
     def refused(self, state: int, offset: int) -> CalveError:
-        """Why batches from an offset on are not read."""
+        """Why batches from an offset on cannot be read."""
         where = f"topic {self.topic}, partition {self.partition}, from offset {offset} on"
         if state == OLD:
             return Suspended(
@@ -67,7 +67,7 @@ class Span:
 
 
 def parsed(span: Span, buffer: Bytes, rows: Rows) -> tuple[Records, int]:
-    """The records of batches, or of parts of them, that lie in a span, and what `parse` answers."""
+    """The records of batches, or of parts of them, inside a span; and the result of `parse`."""
     total = int(rows[:, COUNT].sum())
     offset, timestamp = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
     kind, refused, places = np.empty(total, np.int8), np.empty(total, np.int8), np.empty((6, total), np.int32)
@@ -77,10 +77,10 @@ def parsed(span: Span, buffer: Bytes, rows: Rows) -> tuple[Records, int]:
 
 
 def slices(span: Span, row: Row, inflating: Inflating, chunk_bytes: int) -> Iterator[Records]:
-    """The records of a batch in slices of about `chunk_bytes`, at least 5: a record's size has up to 5 bytes.
+    """The records of a batch in slices of about `chunk_bytes`, at least 5: a record's size takes up to 5 bytes.
 
-    Those before the first record that cannot be read are read; the offsets from there on are refused, one by one. A record that
-    is larger than `LARGEST_RECORD` is passed over in the stream: of its bytes it has only those that it keeps.
+    Records before the first unreadable one are read. The offsets from there on are refused, one by one.
+    A record larger than `LARGEST_RECORD` is skipped in the stream, except for the bytes that are kept.
     """
     left, room = int(row[COUNT]), _Room(inflating, chunk_bytes)
     while left and row[BEFORE] + 1 < span.to:
@@ -100,7 +100,7 @@ def slices(span: Span, row: Row, inflating: Inflating, chunk_bytes: int) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Whole records; cut: it is one, without its large parts."""
+    """Whole records. cut: a single record without its large parts."""
 
     content: Bytes = field(default_factory=lambda: np.zeros(0, np.uint8))
     count: int = 0
@@ -108,14 +108,14 @@ class _Slice:
 
 
 class _Room:
-    """Bytes of a batch that are inflated and not handed out yet."""
+    """Inflated bytes of a batch that are not handed out yet."""
 
     def __init__(self, inflating: Inflating, chunk_bytes: int) -> None:
         self._inflating, self._chunk_bytes = inflating, chunk_bytes
         self._room, self.used = np.empty(chunk_bytes, np.uint8), 0
 
     def next(self, most: int) -> _Slice:
-        """The next records, at most so many; none where there is no further one."""
+        """The next records, at most `most`; none at the end."""
         while True:
             self.used += self._inflating.into(self._room.data[self.used :])
             count, end = whole(self._room, self.used, most)
@@ -150,9 +150,9 @@ def frozen(buffer: Bytes) -> Bytes:
 
 
 def _cut(inflating: Inflating, size: int) -> bytes | None:
-    """A record of so many bytes as one without its value, and without key and headers where they are large; None: it is none.
+    """A record of `size` bytes without its value, and without a large key or large headers; None if it is invalid.
 
-    What comes next is the record, after its size; and then what comes after it.
+    The stream is at the record, after its size. Afterwards it is behind the record.
     """
     left = size
 
@@ -196,8 +196,9 @@ def _cut(inflating: Inflating, size: int) -> bytes | None:
 
 
 def _lost(span: Span, row: Row, left: int, why: int) -> Iterator[Records]:
-    """The offsets of a batch that were not read; compaction may have taken some of them, so they are at most so many as its
-    records, but where there are more records than the header says.
+    """The unread offsets of a batch: at most as many as its remaining records, because compaction may have removed some.
+
+    If the header states too few records, all remaining offsets.
     """
     start, last = int(row[BEFORE]) + 1, int(row[LAST])
     stop = min(last + 1, start + left) if left else last + 1

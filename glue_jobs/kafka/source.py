@@ -1,4 +1,4 @@
-"""Kafka's records as a DataFrame: tasks of Spark fetch record batches in Python, and hand over Arrow's columns."""
+"""Kafka records as a DataFrame: Spark tasks fetch record batches in Python and return Arrow columns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCHEMA = T.StructType(
     ]
 )
 SAMPLE = 1_000
-"""Offsets that show how large records are."""
+"""The number of offsets in a sample of record sizes."""
 _REASONS = pa.array([None, *UNDELIVERED], pa.string())
 
 
@@ -55,11 +55,12 @@ def read(
     tasks: int,
     cpu_s: Accumulator[float],
 ) -> DataFrame:
-    """Exactly the committed records with offsets in [start, to): key, value, topic, partition, offset, timestamp (null where no
-    column holds it), timestampType, headers (null where there are none) and `REFUSED`.
+    """Exactly the committed records with offsets in [start, to), in at most `tasks` tasks.
 
-    Each action reads them again, in so many tasks or fewer. `to` must not lie beyond the last stable offset. What a task raises
-    (as `fetch`) is found by `glue_jobs.process.workers.errors_of_workers`. `cpu_s` gets the CPU seconds of tasks.
+    Columns: key, value, topic, partition, offset, timestamp (null if no column holds it), timestampType, headers (null if
+    none) and `REFUSED`.
+    Each action reads the records again. `to` must not be beyond the last stable offset.
+    `glue_jobs.process.workers.errors_of_workers` finds errors of tasks (as `fetch`). `cpu_s` receives the tasks' CPU seconds.
     """
     ranges = planned(start, to, tasks)
 
@@ -77,7 +78,7 @@ def read(
 def read_few(
     spark: SparkSession, settings: Settings, topic: str, topic_id: str, start: Offsets, to: Offsets
 ) -> DataFrame:
-    """As `read`, but this process fetches the records, once: for a few, a worker takes longer to start than to read.
+    """As `read`, but this process fetches the records, once. For a few records, a worker takes longer to start than to read.
 
     Raises:
         As `fetch`.
@@ -102,9 +103,9 @@ def _named(found: DataFrame, topic: str) -> DataFrame:
 def bytes_per_record(
     settings: Settings, topic: str, topic_id: str, start: Offsets, to: Offsets
 ) -> float | None:
-    """What a record has in Kafka, on average of the first ones of the partition that has the most; None: it did not tell.
+    """The average size of a record in Kafka, from the first ones of the partition with the most; None if unknown.
 
-    The next read reports an error.
+    Errors are ignored: the next read reports them.
     """
     partition = max(start, key=lambda each: to[each] - start[each])
     sample = Range(partition, at := start[partition], min(to[partition], at + SAMPLE))
@@ -134,8 +135,9 @@ def _batch(records: Records) -> pa.RecordBatch:
 
 
 def _numbers(spark: SparkSession, count: int) -> DataFrame:
-    """0 .. count, a task each. Spark must not know how much that is: it would take the records for as little, and send them all
-    to every machine in a join.
+    """The numbers 0 .. count, one task each. Spark must not know their size.
+
+    It would take the records for as small, and broadcast them in a join.
     """
     made = spark.range(0, count, 1, max(count, 1)).toDF("number")
     java = made._jdf
@@ -146,7 +148,7 @@ def _numbers(spark: SparkSession, count: int) -> DataFrame:
 def _map_in_arrow(
     frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> DataFrame:
-    """As `DataFrame.mapInArrow`, which asks for pandas in the driver and does not use it."""
+    """As `DataFrame.mapInArrow`, which needs pandas in the driver without using it."""
     function = UserDefinedFunction(task, SCHEMA, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     columns: Any = function(*frame.columns)
     return DataFrame(frame._jdf.mapInArrow(columns._jc, False, None), frame.sparkSession)  # noqa: FBT003 Java's

@@ -1,1 +1,1 @@
-"""What `glue_jobs.maintain` does to a table: each kind of work is a file, and a commit says where the table stood (ADR 31)."""
+"""The work of `glue_jobs.maintain`: one file per kind. Every commit repeats the table's position (ADR 31)."""

@@ -1,8 +1,8 @@
-"""A table is kept as it was on its first day by its own writer, between two rounds (ADR 30, `docs/maintenance.md`).
+"""Maintenance by the table's own writer between two rounds (ADR 30, `docs/maintenance.md`).
 
-Small files of its own are merged, and old snapshots expire. Each is one commit that moves nothing, refused where anybody else has
-moved the table; whatever goes wrong is done another time. What is too much for the wait between two rounds is left to the
-maintenance job.
+It merges small files and expires old snapshots. Each is one commit that moves no offset, refused if anybody else moved the
+table.
+A failure is retried later. Work that is too long for the wait between rounds is left to the maintenance job.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from glue_jobs.table.opening import Opener
 from glue_jobs.table.outcome import Outcome
 
 MERGED_AT_ONCE = 32
-"""So many files of about the same size make one: a row is written anew two or three times on its way to a file of full size."""
+"""Files of about the same size per merge. A row is rewritten two or three times until its file has full size."""
 TIERS = (1024, 32)
-"""Shares of the wanted size, below which files are merged with their like."""
+"""Fractions of the target size. Files below one are merged with each other."""
 LEAST_COST = 12_000_000
-"""What a turn may cost however short the wait is: as many of the smallest files as are merged at once."""
+"""The minimum budget of a turn, however short the wait: as many of the smallest files as one merge takes."""
 FIRST_RATE = 4_000_000.0
-"""Cost per second that is expected of the first merge; later ones show it."""
+"""The expected cost per second of the first merge. Later merges measure it."""
 LOOK_EVERY_S = 300.0
 AT_END_S = 60.0
-"""How long a job that ends may merge; the table is complete by then."""
+"""How long an ending job may merge. The table is complete by then."""
 
 
 @dataclass(slots=True)
 class LoopMaintenance:
-    """The upkeep of one table; all that it remembers may be lost at any time."""
+    """The maintenance of one table. Everything it remembers may be lost at any time."""
 
     opener: Opener
     rate: float = FIRST_RATE
     settled: bool = False
     unmerged: int = MERGED_AT_ONCE
-    """Commits since small files were looked for, as those of other processes, whom nobody knows."""
+    """Commits since the last look for small files. It starts high, because other processes' commits are unknown."""
     unexpired: int = 0
     looked_at: float | None = None
     _failed: bool = field(default=False, init=False)
@@ -64,9 +64,9 @@ class LoopMaintenance:
         return self.opener.opened
 
     def between(self, outcome: Outcome, wait_s: float | None) -> float | None:
-        """Do what is due, in the wait before the next round or, where there is none (None), at the end; what is left of it.
+        """Do the due work in the wait before the next round, or at the end if `wait_s` is None; returns the remaining wait.
 
-        It never fails the table.
+        Never fails the table.
         """
         began = time.monotonic()
         try:
@@ -144,7 +144,7 @@ class LoopMaintenance:
         )
 
     def _chosen(self, budget: int) -> tuple[list[Group], int]:
-        """Of the smallest files of which there are enough those that can be afforded, and how many cannot."""
+        """The affordable groups of the smallest files of which there are enough, and the number of files left."""
         for share in TIERS:
             found = list(groups(self.opened.services.lake, self.opened.main, self._options(share)))
             if chosen := affordable(found, budget):
@@ -187,7 +187,7 @@ def _files(of: Iterable[Group]) -> int:
 
 
 def affordable(found: Iterable[Group], budget: int) -> list[Group]:
-    """Groups, or parts of them, that cost no more than `budget`, or one that costs little."""
+    """Groups, or parts of them, that cost at most `budget`; at least one if it is cheap."""
     chosen: list[Group] = []
     for each in found:
         part = each.part(budget, least=MERGED_AT_ONCE)
@@ -201,13 +201,13 @@ def affordable(found: Iterable[Group], budget: int) -> list[Group]:
 
 
 MOST_UNSAID = 1_000
-"""Snapshots that wait for EventBridge: more of them are no reason to let the table's metadata grow."""
+"""The most snapshots kept for EventBridge. More must not make the table's metadata grow."""
 
 
 def expire(settings: job.Table, main: Table, letters: Table | None, *, said: int | None) -> int:
-    """Expire snapshots of the table and of its dead letters; how many went. None do while a request waits for its answer.
+    """Expire snapshots of the table and of its dead letters; returns their number. A waiting request prevents it.
 
-    said: the sequence number up to which snapshots have been announced; None: nobody announces them.
+    said: the sequence number up to which snapshots have been announced; None if nobody announces them.
 
     Raises:
         Retryable: the catalog or the object store failed.
@@ -251,8 +251,10 @@ def _expire(settings: job.Table, table: Table, line: Sequence[Commit], kept: int
 
 
 def needed(line: Sequence[Commit], emitted: Emitted | None = None, said: int | None = None) -> int:
-    """How many of main's newest snapshots, `line`, are used still: down to the one that says where the table stands, the last
-    one that has not been emitted, and those that have not been announced, all above the sequence number `said`.
+    """The number of main's newest snapshots, `line`, that are still needed.
+
+    These are the snapshots down to the position, the oldest one not emitted, and those not announced (above the sequence
+    number `said`).
     """
     found = next((n for n, each in enumerate(line) if has_position(each.summary)), len(line) - 1) + 1
     if emitted is not None and (waiting := left(line, emitted)):
@@ -263,12 +265,13 @@ def needed(line: Sequence[Commit], emitted: Emitted | None = None, said: int | N
 
 
 def down_to_a_position(line: Sequence[Commit], kept: int) -> int:
-    """How many snapshots stay, if so many were to: the oldest says where the table stood, so that main can go back to it."""
+    """The number of snapshots to keep, at least `kept`. The oldest has a position, so that main can roll back to it."""
     return next((n for n in range(kept, len(line)) if has_position(line[n - 1].summary)), len(line))
 
 
 def needed_of_letters(line: Sequence[Commit], named: str) -> int:
-    """How many snapshots of the dead-letter table are used still: down to the round that the table's oldest snapshot names, so
-    that a rollback finds there what it leaves behind.
+    """The number of dead-letter snapshots that are still needed: down to the round that the table's oldest snapshot names.
+
+    A rollback needs that history to find the rounds it removes.
     """
     return next((n for n, each in enumerate(line, 1) if round_of(each.summary) == named), 1)

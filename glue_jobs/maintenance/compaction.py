@@ -1,8 +1,8 @@
-"""Small data files, and those that many rows are deleted from, are written anew as few of the size that is wanted (ADR 31).
+"""Compaction: rewrite small data files, and those with many deleted rows, as few files of the target size (ADR 31).
 
-Iceberg plans which files go together, each group within one partition; a group is one commit, so that whatever ends the work
-leaves what is done. Rows are read without those that were deleted, and written as `glue_jobs.iceberg.staging` writes all.
-Small manifests become few, and position deletes are merged, by actions of Iceberg: nothing of the rows is touched.
+Iceberg plans the groups, each within one partition. A group is one commit, so an interrupted run keeps its finished groups.
+Deleted rows are left out. The rows are written by `glue_jobs.iceberg.staging`, as all rows are.
+Actions of Iceberg merge small manifests and position deletes. These do not change rows.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from glue_jobs.process import faults
 from glue_jobs.process.java import elements, java_class
 
 GROUP_FILES = 4
-"""So many files of the wanted size come of a group at most: it is read and written within seconds."""
+"""The most files of target size per group, so that a group takes seconds."""
 PLAN_S = 60.0
-"""How long a plan is worked by: what Iceberg compares a commit with is the history since, which expires."""
+"""How long a plan is used. Iceberg validates a commit against the history since the plan, and that history expires."""
 CONFLICTS = 2
 OPTIONS = {"delete-ratio-threshold": "0.1", "delete-file-threshold": "5"}
-"""Files with so many deletes are rewritten, however large they are: a tenth of their rows, or by so many delete files."""
+"""Files are rewritten at any size if a tenth of their rows is deleted, or if they have five delete files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files of one partition that are written anew together; `outputs`: about so many come of them."""
+    """Files of one partition to rewrite together. `outputs`: the expected number of new files."""
 
     tasks: tuple[Any, ...]
     outputs: int
@@ -49,7 +49,7 @@ class Group:
 
 @dataclass(slots=True)
 class Compacted:
-    """Files that went and that came, and the bytes of those that went; `conflicts`: groups that others wrote to meanwhile."""
+    """Files removed and added, and the bytes removed. `conflicts`: groups that others changed meanwhile."""
 
     files: int = 0
     made: int = 0
@@ -74,7 +74,7 @@ def compact(
     stop: Callable[[], bool],
     group_files: int = GROUP_FILES,
 ) -> Compacted:
-    """Rewrite groups, those of the most files first, until the budget is spent: one at least.
+    """Rewrite groups, most files first, until the budget is used; at least one.
 
     Raises:
         Retryable: as `CarriedCommit.commit`.
@@ -99,9 +99,9 @@ def compact(
 
 
 def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_FILES) -> list[Group]:
-    """What is worth rewriting of the table as of its last refresh, the most files first.
+    """The groups worth rewriting, as of the last refresh, most files first.
 
-    Nothing of a table that holds records of a topic which was made again since: they are told apart by their files.
+    None if the table has records of a topic that was made again: only their files tell its incarnations apart.
     """
     stood = nearest_position(table.ancestors())
     if table.head is None or stood is None or len(stood.offsets) != 1:
@@ -121,7 +121,7 @@ def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_F
 
 
 def _rewrite(lake: Lake, upkept: CarriedCommit, head: Any, group: Group, done: Compacted) -> None:
-    """`head`: the snapshot that the group was planned at; whatever deletes from its files since then is a conflict."""
+    """`head`: the snapshot at which the group was planned. Deletes from its files since then are a conflict."""
     table, meter = upkept.table, CostMeter(lake)
     staged = write_anew(
         lake, table, group.tasks, lambda rows: _laid_out(rows, table, group), split_bytes=group.split_bytes
@@ -144,7 +144,7 @@ def _rewrite(lake: Lake, upkept: CarriedCommit, head: Any, group: Group, done: C
 
 
 def _laid_out(rows: DataFrame, table: Table, group: Group) -> DataFrame:
-    """The rows in about as many tasks as files are to come of them, in the table's order."""
+    """The rows in about one task per new file, in the table's order."""
     if any(int(each.file().specId()) != int(table.java.spec().specId()) for each in group.tasks):
         return clustered(rows, table, group.outputs)
     order = sort_columns(table)
@@ -158,7 +158,7 @@ REFUSED = (".ValidationException", ".CommitFailedException")
 
 
 def rewrite_manifests(lake: Lake, upkept: CarriedCommit) -> int:
-    """Merge the manifests of data files that are small; how many went. It never hinders a round: Iceberg appends beside it.
+    """Merge small manifests of data files; returns their number. It never blocks a round: Iceberg appends beside it.
 
     Raises:
         Retryable: as `CarriedCommit.commit`.
@@ -171,7 +171,7 @@ def rewrite_manifests(lake: Lake, upkept: CarriedCommit) -> int:
             small.add(each)
     if len(small) < 2:
         return 0
-    # Guava's, since Iceberg asks in threads of its own, from which py4j calls nothing back.
+    # Guava's predicate: Iceberg calls it in its own threads, where py4j cannot call back.
     guava = table.jvm.com.google.common.base
 
     def update() -> Any:
@@ -187,13 +187,13 @@ def rewrite_manifests(lake: Lake, upkept: CarriedCommit) -> int:
 
 
 def rewrite_deletes(lake: Lake, upkept: CarriedCommit) -> int:
-    """Merge position deletes of format 2, and drop those of files that are gone, by Iceberg's action; how many files went.
+    """Merge position deletes of format 2, and drop those of removed files, by Iceberg's action; returns the number of files.
 
-    Of format 3 each data file has one vector of deletes at most, and compaction takes that along. The action takes no validator:
-    nobody is forgotten while it is at work, and the commit behind it says where the table stands.
+    In format 3 each data file has at most one delete vector, and compaction handles it. The action takes no validator.
+    So forget requests are held meanwhile, and a second commit repeats the table's position.
 
     Raises:
-        Retryable: the catalog or the object store failed, or a person is being forgotten.
+        Retryable: the catalog or the object store failed, or a forget request runs.
     """
     table = upkept.table
     current = table.java.operations().current()

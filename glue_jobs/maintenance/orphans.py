@@ -1,8 +1,9 @@
-"""Files below a table that none of its snapshots names are deleted, by the second run that finds them (ADR 31).
+"""Delete files below a table that no snapshot names, in the second run that finds them (ADR 31).
 
-Iceberg's action lists them; it looks below the table's own folder alone, and at no file younger than `AGE_S`: what a job has
-written and not committed yet is younger. The first run only notes what it has found, in a file beside the table's metadata; the
-next one deletes of these what nothing names still.
+Iceberg's action lists them. It looks only below the table's folder, and only at files older than `AGE_S`: uncommitted files
+of a job are younger.
+The first run notes what it found, in a file beside the table's metadata. The next run deletes the noted files that are still
+unnamed.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from glue_jobs.process.java import elements, read_json, write_text
 
 AGE_S = 3 * 86_400.0
 MOST = 100_000
-"""So many files are noted by a run, and deleted by the next."""
+"""The most files that a run notes and the next run deletes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """found: files that nothing names, whose deletion the next run may do. deleted: those that an earlier run had found."""
+    """found: unnamed files that the next run may delete. deleted: unnamed files that an earlier run had found."""
 
     found: int = 0
     deleted: int = 0
 
 
 def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = AGE_S) -> Swept:
-    """Delete what the last run has found and nothing names still; note what there is for the next.
+    """Delete the files that the last run found and nothing names. Note the others for the next run.
 
     Raises:
         Retryable: the object store failed; some files may be gone.
@@ -55,7 +56,7 @@ def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = AGE_S) -> Swept:
 
 
 def looked_at(table: Table) -> float | None:
-    """When a run has looked for orphans last, in seconds since epoch; None: none has.
+    """When a run last looked for orphans, in epoch seconds; None if never.
 
     Raises:
         Retryable: the object store failed.
@@ -64,12 +65,12 @@ def looked_at(table: Table) -> float | None:
 
 
 def _orphans(lake: Lake, table: Table, age_s: float) -> set[str]:
-    """The paths of old files that nothing names, the note not among them."""
+    """The paths of old unnamed files, without the note itself."""
     actions = lake.jvm.org.apache.iceberg.spark.actions.SparkActions.get(lake.spark._jsparkSession)
     action = actions.deleteOrphanFiles(table.java).usePrefixListing(True)  # noqa: FBT003 Java knows no names
     action = action.olderThan(int((time.time() - age_s) * 1000))
     with catalog_errors(f"table {table.name}, orphans"):
-        # Iceberg hands each file to a function that is to delete it: this one only gathers them.
+        # Iceberg passes each file to a delete function. This one only collects the paths.
         result = action.deleteWith(lake.jvm.java.util.stream.Stream.builder()).execute()
     return {str(each) for each in elements(result.orphanFileLocations())} - {_place(table)}
 
@@ -79,7 +80,7 @@ def _place(table: Table) -> str:
 
 
 def _read(table: Table) -> dict[str, Any]:
-    """What the last run has noted; nothing where there was none."""
+    """The note of the last run; empty if there is none."""
     io, place = table.java.io(), _place(table)
     with catalog_errors(f"table {table.name}, orphans"):
         return dict(read_json(io, place)) if io.newInputFile(place).exists() else {}

@@ -1,4 +1,4 @@
-"""Rows that are old enough leave a table, and no others: files that hold nothing else go, the rest is written anew (ADR 31)."""
+"""Retention: delete the rows that are old enough. Files with only old rows are dropped, mixed files are rewritten (ADR 31)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILE = "_file"
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Rows that left, and the files that they were in; `conflict`: others wrote to these, and nothing was done."""
+    """Deleted rows and their files. `conflict`: others changed these files, and nothing was done."""
 
     rows: int = 0
     files: int = 0
@@ -43,10 +43,10 @@ class Gone:
 def retain(
     lake: Lake, upkept: CarriedCommit, kind: Kind, column: str, before: datetime, *, budget_bytes: int
 ) -> Gone:
-    """Delete the rows whose `column` is before a moment, in one commit; files beyond the budget wait.
+    """Delete the rows whose `column` is before a time, in one commit. Files beyond the budget wait.
 
     Raises:
-        Suspended: the column is no time.
+        Suspended: the column is not a time.
         Retryable: as `CarriedCommit.commit`.
     """
     upkept.refresh()
@@ -85,7 +85,7 @@ def retain(
 
 
 class _Old:
-    """Which rows of a table are old, at the head that it has now."""
+    """The old rows of a table, at its current head."""
 
     def __init__(self, lake: Lake, table: Table, column: str, before: datetime) -> None:
         self._held = (
@@ -102,13 +102,13 @@ class _Old:
         self.is_old = at(column) < limits[type(kind_at(self._held.schema, column))]
 
     def by_file(self) -> dict[str, int]:
-        """How many old rows there are in each data file that has any."""
+        """The number of old rows of each data file that has any."""
         counted = self._held.where(self.is_old).groupBy(FILE).count().collect()
         return {each[FILE]: each["count"] for each in counted}
 
 
 def _within(held: Mapping[str, int], tasks: Iterable[Any], budget_bytes: int) -> list[Any]:
-    """Those of the scan tasks whose files have old rows, as many as the budget allows: a file of old rows alone costs nothing."""
+    """The scan tasks whose files have old rows, within the budget. A file with only old rows costs nothing."""
     found: list[Any] = []
     spent = 0
     for each in tasks:
@@ -121,7 +121,7 @@ def _within(held: Mapping[str, int], tasks: Iterable[Any], budget_bytes: int) ->
 
 
 def _rest(lake: Lake, table: Table, tasks: list[Any], held: Mapping[str, int], is_old: Column) -> Staged:
-    """What is left of the files, as files that no snapshot holds."""
+    """The remaining rows of the files, as files that no snapshot contains."""
     mixed = [each for each in tasks if held[str(each.file().location())] < each.file().recordCount()]
     size = sum(int(each.file().fileSizeInBytes()) for each in mixed)
     with rows_of(lake, table, mixed) as rows:
@@ -137,7 +137,7 @@ def _rest(lake: Lake, table: Table, tasks: list[Any], held: Mapping[str, int], i
 
 
 def _note(upkept: CarriedCommit) -> None:
-    """Let the table's properties say what its newest commits say: these expire, and rows stay away."""
+    """Copy the retention entry of the newest commits to the table's properties: commits expire, but the rows stay deleted."""
     table = upkept.table
     found = retained(table.ancestors(), table.properties)
     if found is not None and table.properties.get(RETAINED) != found.to_json():

@@ -1,6 +1,6 @@
-"""The tables of a job, and what is known of each from metadata alone, for `calve.config.maintenance.due` to judge.
+"""The tables of a job, and their statistics from metadata, for `calve.config.maintenance.due`.
 
-Neither Kafka nor a registry is asked.
+Uses neither Kafka nor a registry.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from glue_jobs.process.java import elements, strings
 
 
 def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Table]]:
-    """Tables that calve has made, by what calve.yaml says of them; those of patterns, too.
+    """Tables of calve.yaml that calve has created, including those of patterns.
 
     Raises:
         Retryable: the catalog does not answer.
@@ -42,12 +42,12 @@ def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Tab
 
 
 def databases(settings: job.Job, catalog: Lake) -> list[str]:
-    """Those that the job's tables may be in: under `namespace: cluster_id` each that the deployment has made."""
+    """The databases that may hold the job's tables; with `namespace: cluster_id`, all that the deployment has created."""
     return catalog.databases() if settings.lake.namespace == "cluster_id" else [settings.database()]
 
 
 def _of_patterns(settings: job.Job, catalog: Lake, database: str) -> Iterable[job.Table]:
-    """The tables of the job's patterns, by what each table says that it was made for."""
+    """The tables of the job's patterns, by the topic that each table was created for."""
     patterns = [re.compile(name_pattern(each.name)) for each in settings.patterns]
     topics: dict[str, str] = {}
     for name in catalog.tables(database) if patterns else ():
@@ -60,7 +60,7 @@ def _of_patterns(settings: job.Job, catalog: Lake, database: str) -> Iterable[jo
 
 
 def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Maintenance) -> Figures:
-    """Of main as of its last refresh, and of its dead letters.
+    """The statistics of main as of its last refresh, and of its dead letters.
 
     Raises:
         Retryable: the object store does not answer.
@@ -100,7 +100,7 @@ def _files(lake: Lake, table: Table) -> DataFrame:
 
 
 def _surplus(files: DataFrame, file_bytes: int) -> int:
-    """How many fewer files there were if the small ones of each partition were merged (`calve.config.maintenance.surplus`)."""
+    """How many files fewer there would be if each partition's small ones were merged (`calve.config.maintenance.surplus`)."""
     small = files.where(F.col("file_size_in_bytes") < SMALL * file_bytes)
     place = [name for name in ("spec_id", "partition") if name in files.columns]
     merged = F.ceil(F.sum("file_size_in_bytes") / file_bytes)
@@ -109,7 +109,7 @@ def _surplus(files: DataFrame, file_bytes: int) -> int:
 
 
 def _age(lake: Lake, now: float, table: Table, column: str) -> float | None:
-    """The age of the oldest row, by what Iceberg knows of each file, or else by the column itself; None: no row has one."""
+    """The age of the oldest row, by Iceberg's file bounds or else by the column; None if no row has a value."""
     known = F.col("readable_metrics")[column]["lower_bound"]
     oldest = _oldest(_files(lake, table), known)
     if oldest is None:

@@ -1,7 +1,8 @@
-"""Each kind of maintenance of one table, within bounds, and the turns that a job takes between two rounds (ADR 31).
+"""Each kind of maintenance of one table, within limits, and the turns that a job takes between two rounds (ADR 31).
 
-A round deletes by position: it must run again where somebody rewrites one of its files meanwhile. So the maintenance asks by a
-property of the table, and the job does a bounded part of the work after a round. Where no job answers, the maintenance does it.
+A round deletes by position, so it must run again if one of its files is rewritten meanwhile. The maintenance job requests a
+turn by a table property.
+The ingest job does a limited part of the work after a round. If no job answers, the maintenance job does it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from glue_jobs.process.java import problem
 from glue_jobs.table.open_table import OpenTable
 
 RUN_BYTES = 16_000_000_000
-"""So much of a table is rewritten by a run of the maintenance: half an hour's work of two small workers."""
+"""The most bytes that a maintenance run rewrites per table: half an hour of two small workers."""
 
 Found = dict[str, int]
 Stop = Callable[[], bool]
@@ -45,7 +46,7 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What can be done to a table, `settings` being what calve.yaml says of it. age_s: see `glue_jobs.maintenance.orphans`."""
+    """The work for one table. `settings`: from calve.yaml. age_s: see `glue_jobs.maintenance.orphans`."""
 
     lake: Lake
     settings: job.Table
@@ -63,7 +64,7 @@ class Work:
         return CarriedCommit(self.main, self.main).is_forgetting
 
     def has_left(self) -> bool:
-        """Whether a turn would find anything to rewrite.
+        """Whether a turn would find files to rewrite.
 
         Raises:
             Retryable: the object store does not answer.
@@ -72,15 +73,15 @@ class Work:
         return bool(groups(self.lake, self.main, self.settings.maintenance.file_bytes, 1))
 
     def run(self, kind: Kind, stop: Stop) -> Found:
-        """Do what is due of a kind, and log it; what it came to.
+        """Do the due work of a kind and log it; returns its counts.
 
         Raises:
-            CalveError: it cannot be done, or not now.
+            CalveError: the work is not possible, or not possible now.
         """
         return self._done(kind, RUN_BYTES, GROUP_FILES, stop)
 
     def turn(self, kind: Kind, stop: Stop) -> Found:
-        """As much of it as does not hold up the rounds of the table: one group of files, that come to one."""
+        """Do a part that does not delay the table's rounds: one group of files that gives one file."""
         return self._done(kind, self.settings.maintenance.file_bytes, 1, stop)
 
     def _done(self, kind: Kind, budget_bytes: int, group_files: int, stop: Stop) -> Found:
@@ -139,7 +140,7 @@ class Work:
         )
 
     def _letters_retained(self, budget_bytes: int) -> Found:
-        """Letters that somebody has asked to bring back stay until that is answered."""
+        """Keep all dead letters while a redrive request waits."""
         keep_s = self.settings.maintenance.dead_letters_s
         if keep_s is None or self.letters is None or REDRIVE in self.main.properties:
             return {"rows": 0}
@@ -158,12 +159,12 @@ def _figures(gone: Gone) -> Found:
 
 
 ANSWER_S = 90.0
-"""A job looks for requests twice a minute; one whose round takes longer than this loses it against the rewriting, once."""
+"""A job looks for requests twice a minute. A job whose round takes longer loses one round to the rewrite."""
 POLL_S = 2.0
 
 
 def asked(table: Table, kind: Kind, wait: Callable[[float], bool]) -> bool:
-    """Ask the job for one turn of a kind of work, and wait until it is over; False where nobody answers, or `wait` says to stop.
+    """Request one turn of a kind of work and wait until it is done; False if nobody answers or `wait` says to stop.
 
     Raises:
         Retryable: the catalog does not answer.
@@ -180,9 +181,9 @@ def asked(table: Table, kind: Kind, wait: Callable[[float], bool]) -> bool:
 
 
 def take(table: OpenTable, spare_s: float) -> float:
-    """Do the work that is asked for, if any is, as far as a turn goes; how long it took. It never fails the table.
+    """Do one turn of the requested work, if any; returns the seconds it took. Never fails the table.
 
-    spare_s: until the next round; a group of files that is begun is finished.
+    spare_s: the time until the next round. A started group of files is finished.
     """
     kind = table.main.properties.get(TURN)
     if kind is None:

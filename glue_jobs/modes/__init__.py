@@ -1,1 +1,1 @@
-"""What a mode does with a batch: which rows stay, and which rows of the table they replace."""
+"""How each mode writes a batch: the rows to keep, and the table rows they replace."""

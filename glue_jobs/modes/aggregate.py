@@ -1,7 +1,7 @@
-"""A round of a table of totals: those of its records are added to those that the table has, group by group (ADR 20).
+"""A round of an aggregate table: add the measures of its records to those of the table, group by group (ADR 20).
 
-A record is the totals of itself, a row those of all records so far, and both are folded by the same function. So it makes no
-difference in which rounds, in which order or by how many tasks the records come.
+A record is the aggregate of itself, and a row that of all its records so far. The same function folds both.
+So the result does not depend on rounds, record order or the number of tasks.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from glue_jobs.table.open_table import OpenTable
 
 SIGNS = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}
 SPARK_TYPES = {"timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
-"""Those that Spark calls by another name than Iceberg."""
+"""Types with different names in Spark and Iceberg."""
 
 
 def value(of: Typed) -> Column:
-    """The value of an expression: null where a column is, or where it cannot be computed exactly."""
+    """The value of an expression; null if a column is null, or if the value cannot be computed exactly."""
     return _value(of.of)
 
 
 def is_lost(of: Typed) -> Column:
-    """True where all columns of the expression are there and its value is not: it has more digits than there is room for."""
+    """True if all columns have values but the result is null: it has too many digits."""
     given = [at(path).isNotNull() for path in columns_in(of.of)]
     return reduce(Column.__and__, given, value(of).isNull())
 
 
 def spark_type(kind: str) -> str:
-    """The name of an Iceberg type in Spark."""
+    """The Spark name of an Iceberg type."""
     return "binary" if kind.startswith("fixed") else SPARK_TYPES.get(kind, kind)
 
 
@@ -71,7 +71,7 @@ def _value(tree: Tree) -> Column:
 
 
 def _nearest(of: Column, precision: int, scale: int) -> Column:
-    """As `Nearest` says; null where it has more digits. Every step is exact but the first."""
+    """Round as `Nearest`; null if there are too many digits. Every step but the first is exact."""
     scaled = of * F.lit(10.0**scale)
     size = F.abs(scaled)
     below = F.floor(size)
@@ -83,16 +83,16 @@ def _nearest(of: Column, precision: int, scale: int) -> Column:
 
 
 LAST = "calve:last"
-"""What `_kafka` says of the last record of the round that changed the group; null in rows of the table."""
+"""`_kafka` of the last record that changed the group in this round; null in rows of the table."""
 OF_LAST = ("timestamp", "partition", "offset", "topic", "timestamp_type", "schema_id")
-"""Its fields: the first three say which record is the last."""
+"""Its fields. The first three decide which record is last."""
 NULLS = {"key": "binary", "headers": "array<struct<key: string, value: binary>>"}
 WIDE = "decimal(38, 0)"
-"""In which whole numbers are added up: no sum of a round can be too large for it."""
+"""The type that integers are summed in. No sum of a round can exceed it."""
 
 
 def stage_aggregates(mode: Aggregate, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
-    """As `glue_jobs.engines.choice.Fold`: the totals of the groups that the records change. Raises: as `stage_totals`."""
+    """As `glue_jobs.engines.choice.Fold`: the rows of the groups that the records change. Raises: as `stage_totals`."""
     table = batch.table
     observed, observation = observe_records(batch.records())
     good, several = table.row_plan.rows(observed)
@@ -104,13 +104,14 @@ def stage_aggregates(mode: Aggregate, batch: Batch, stage_id: str) -> tuple[Stag
 def stage_totals(
     table: OpenTable, aggregate: Aggregate, good: DataFrame, tasks: int, stage_id: str
 ) -> tuple[Staged, int]:
-    """Write the new totals of the groups that the good records change, and deletes of the old ones, as files that no snapshot
-    holds; gives the number of groups, too.
+    """Stage the new rows of the changed groups and deletes of the old rows; also returns the number of groups.
+
+    No snapshot contains the files yet.
 
     Raises:
         Retryable: the object store failed; nothing is committed.
-        Suspended: `measure_changed`, `measure_unusable`, `key_unusable`: the records do not make what the table holds;
-            `measure_overflow`: a total is too large for its column; `ledger_imbalance`: as `stage_deletes`.
+        Suspended: `measure_changed`, `measure_unusable`, `key_unusable`: the records do not fit the table's columns;
+            `measure_overflow`: a measure is too large for its column; `ledger_imbalance`: as `stage_deletes`.
     """
     require_same_columns(str(table.name), table.main.schema, table.row_plan.made, aggregate)
     fold = _Fold(groups_of(table.row_plan.made, aggregate), totals_of(table.row_plan.made, aggregate), tasks)
@@ -136,7 +137,7 @@ def stage_totals(
 
 @dataclass(frozen=True, slots=True)
 class _Fold:
-    """How totals become totals of more records. `groups`: the columns that tell rows apart, with the types of the table."""
+    """Folds aggregates of records. `groups`: the grouping columns, with the types of the table."""
 
     groups: Mapping[str, str]
     totals: Sequence[Total]
@@ -144,11 +145,11 @@ class _Fold:
 
     @property
     def flags(self) -> list[str]:
-        """Columns beside the totals, each true where its total is not exact."""
+        """Columns beside the measures, each true where its measure is not exact."""
         return [_flag(each) for each in self.totals]
 
     def alone(self, good: DataFrame, aggregate: Aggregate) -> DataFrame:
-        """Each record as the totals of itself."""
+        """Each record as the aggregate of itself."""
         groups = [at(path) for path in aggregate.by]
         outside = false()
         if aggregate.window is not None:
@@ -167,7 +168,7 @@ class _Fold:
         return good.select(*names, *totals, *flags, last)
 
     def held(self, rows: DataFrame, batch: DataFrame) -> DataFrame:
-        """Rows of the table, of the groups of the batch, as totals."""
+        """Rows of the table for the groups of the batch."""
         mine = rows.join(F.broadcast(batch.select(*self.groups)), list(self.groups), "left_semi")
         totals = [F.col(each.name).cast(_folding(each)).alias(each.name) for each in self.totals]
         flags = [false().alias(name) for name in self.flags]
@@ -175,7 +176,7 @@ class _Fold:
         return mine.select(*self.groups, *totals, *flags, last)
 
     def folded(self, totals: DataFrame) -> DataFrame:
-        """One row for each group."""
+        """One row per group."""
         folded = {each: _folded(each) for each in self.totals}
         values = [found.cast(_folding(each)).alias(each.name) for each, found in folded.items()]
         flags = [
@@ -186,7 +187,7 @@ class _Fold:
         return together.groupBy(*self.groups).agg(*values, *flags, F.max(LAST).alias(LAST))
 
     def rows(self, folded: DataFrame) -> DataFrame:
-        """The same as rows of the table, with the flags beside them."""
+        """The same as rows of the table, with the flags."""
         kept = {each: F.col(each.name).try_cast(spark_type(each.kind)) for each in self.totals}
         values = [found.alias(each.name) for each, found in kept.items()]
         flags = [
@@ -197,10 +198,11 @@ class _Fold:
 
 
 def _near(table: OpenTable, aggregate: Aggregate, batch: DataFrame) -> DataFrame:
-    """The table as it is now, without the windows before and after those of the batch, whose files are not opened.
+    """The table as it is now, without windows outside the batch's range. Their files are not opened.
 
-    Another round that is published meanwhile makes this one lose. The batch is read here alone, before it is read by two at
-    once: executors that both need a part of it would each decode its records, and count them twice.
+    If another round commits meanwhile, this one is refused.
+    The batch is read here first, so that it is cached before two readers need it at once. Otherwise executors would decode
+    its records twice and count them twice.
     """
     rows = table.services.lake.spark.table(table.name.quoted(CATALOG))
     if aggregate.window is None:
@@ -212,7 +214,7 @@ def _near(table: OpenTable, aggregate: Aggregate, batch: DataFrame) -> DataFrame
 
 
 def _window_start(window: Window) -> Column:
-    """The last whole number of windows since the epoch that is not after the moment."""
+    """The start of the window that contains the timestamp; windows are counted from the epoch."""
     micros = F.unix_micros(at(window.column))
     return F.timestamp_micros(F.try_subtract(micros, F.pmod(micros, F.lit(window.size_ms * 1000))))
 
@@ -234,7 +236,7 @@ def _folded(total: Total) -> Column:
 
 
 def _folding(total: Total) -> str:
-    """The type in which a measure is added up."""
+    """The type in which a measure is summed."""
     return WIDE if total.term.function == "sum" and total.kind == "long" else spark_type(total.kind)
 
 
@@ -251,7 +253,7 @@ def _kafka() -> Column:
 def _require_exact(
     table: OpenTable, totals: Sequence[Total], counted: Mapping[str, int], staged: Staged
 ) -> None:
-    """Refuse what was staged where a total, or a value that it is made of, could not be computed exactly."""
+    """Discard the staged files and suspend if a measure, or one of its values, is not exact."""
     lost = [f"{each.name} of {counted[_flag(each)]} groups" for each in totals if counted[_flag(each)]]
     if not lost:
         return

@@ -1,7 +1,7 @@
-"""A round of a table without duplicates: the first record of each key becomes a row, unless the table has one (ADR 17).
+"""A round of a deduplicate table: the first record of each key becomes a row, unless the table has one (ADR 17).
 
-First is what was read first: of a partition by offset, of several partitions of one round by timestamp. With a window, a record
-is a duplicate of those rows only whose timestamps are less than the window away from its own, on either side.
+First means read first: within a partition by offset, between partitions of one round by timestamp.
+With a window, a record is a duplicate only of rows whose timestamps are less than the window away, before or after it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from glue_jobs.table.records import rows
 
 RANK, PLACES, ROWS, HELD = "calve:rank", "calve:places", "calve:rows", "calve:held"
 KEPT = "array<struct<at: bigint, partition: int, offset: bigint>>"
-"""Rows of a key: timestamp in ms since epoch; a place only where the row is of this batch."""
+"""Rows of a key: timestamp in ms since epoch. Only rows of this batch have a partition and offset."""
 
 
 def stage_firsts(mode: Deduplicate, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
-    """As `glue_jobs.engines.choice.Fold`: the first of each key that the table does not have. Records are compared, not the rows
-    that they make.
+    """As `glue_jobs.engines.choice.Fold`: the first record of each key that the table does not have.
+
+    Records are compared, not the rows they make.
     """
     table = batch.table
     observed, observation = observe_records(batch.records())
@@ -56,10 +57,10 @@ def stage_firsts(mode: Deduplicate, batch: Batch, stage_id: str) -> tuple[Staged
 
 
 def without_duplicates(table: OpenTable, mode: Deduplicate, batch: DataFrame) -> DataFrame:
-    """Those of the batch, rows of the table with whatever stands beside them, that neither it nor the table has before.
+    """The records of the batch, with their other columns, whose key neither the batch nor the table has before.
 
-    Reads the batch three times, and the key columns of the table as main is now: a round that is published meanwhile makes
-    this one lose.
+    Reads the batch three times, and the key columns of main's current snapshot. If another round commits meanwhile, this one
+    is refused.
     """
     low, high = batch.agg(*(F.unix_millis(each(TIMESTAMP)) for each in (F.min, F.max))).collect()[0]
     rows = table.services.lake.spark.table(table.name.quoted(CATALOG))
@@ -77,7 +78,7 @@ def without_duplicates(table: OpenTable, mode: Deduplicate, batch: DataFrame) ->
 
 
 def _first_of_each(batch: DataFrame, mode: Deduplicate, held: DataFrame) -> DataFrame:
-    """The first record of each key that is not among those held."""
+    """The first record of each key that the table does not hold."""
     key = [at(path) for path in mode.key]
     in_partition = Window.partitionBy(*key, at(PARTITION)).orderBy(at(OFFSET))
     in_all = Window.partitionBy(*key).orderBy(at(TIMESTAMP), at(PARTITION))
@@ -90,9 +91,9 @@ def _first_of_each(batch: DataFrame, mode: Deduplicate, held: DataFrame) -> Data
 
 
 def _apart(batch: DataFrame, mode: Deduplicate, window_ms: int, held: DataFrame) -> DataFrame:
-    """Record after record of each key, those that are a window away from all rows before them.
+    """The records of each key, in order, that are at least a window away from all rows before them.
 
-    In the order of the partitions' records, merged by the latest timestamp that each partition has come to.
+    Order: by offset in a partition; between partitions, by the greatest timestamp so far in each.
     """
     key, names = [at(path) for path in mode.key], key_names(mode.key)
     so_far = (

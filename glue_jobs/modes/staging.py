@@ -1,4 +1,4 @@
-"""A batch becomes data files that no snapshot holds: by the engine that can make the table, and by the fold of its mode."""
+"""Write a batch as data files that no snapshot contains, by the table's engine and the fold of its mode."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def engine_of(table: OpenTable) -> tuple[Engine, Chosen]:
 
 
 def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Counts, Batch]:
-    """Write the good records as data files, and count everything in passing. The batch comes back as its rejects must be read.
+    """Write the good records as data files and count all records; returns also the batch for reading its rejects.
 
-    A record whose rows cannot be computed makes the batch be read again, by rows: it is a reject then.
+    If rows of a record cannot be computed, the row engine reads the batch again and rejects the record.
 
     Raises:
         CalveError: as `Engine.stage`. Nothing is committed.
@@ -50,7 +50,7 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
 
 
 def fold_of(mode: Mode | None) -> Fold:
-    """The only place that tells modes apart for their rows."""
+    """The only place that chooses by mode how rows are written."""
     match mode:
         case None:
             return stage_appends

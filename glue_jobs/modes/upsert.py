@@ -1,10 +1,11 @@
-"""An upsert round: the newest record of each key becomes a row, and the rows that they replace are deleted (ADR 16).
+"""An upsert round: the newest record of each key becomes a row, and the rows it replaces are deleted (ADR 16).
 
-A tombstone deletes whatever was read before it. Of the other records the one with the greatest `order_by` counts, null being
-the least, and of equals the one that was read last: by offset inside a partition, by timestamp between partitions.
-A round of change data is an upsert round, but for what only some rounds have (ADR 19). Truncations and updates that lack values
-are counted in passing; a round that has any is staged once more, with them. A value that the database's log does not have comes
-from the row of the key as it was when the event was read: as if events were applied one by one.
+A tombstone deletes every record of its key read before it. Of the others, the greatest `order_by` wins; null is least.
+Among equals the last one read wins: by offset in a partition, by timestamp between partitions.
+
+A change data round is an upsert round with two additions (ADR 19): truncations, and updates that lack values.
+They are counted in the first read. A round that has any is staged again with them.
+A value missing in the database log comes from the key's row at that event, as if events were applied one by one.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
 
 RESET = "calve:reset"
-"""True where the batch holds a tombstone of the key: what the table has of it counts no more."""
+"""True if the batch holds a tombstone of the key: the table's row of the key is ignored."""
 LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
 
 
 def stage_upserts(mode: Upsert, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
-    """As `glue_jobs.engines.choice.Fold`: the newest record of each key, with deletes of the rows that they replace."""
+    """As `glue_jobs.engines.choice.Fold`: the newest record of each key, with deletes of the rows they replace."""
     table = batch.table
     observed, observation = observe_records(batch.records())
     good, several = table.row_plan.rows(observed)
@@ -65,13 +66,13 @@ def stage_changes(
     stage_id: str,
     gone: DataFrame | None = None,
 ) -> tuple[Staged, int]:
-    """Write what the good records change, as files that no snapshot holds; gives the number of rows that they make, too.
+    """Stage the changes of the good records, as files that no snapshot contains; also returns the number of new rows.
 
-    gone: keys (`keys_of`) of rows that are deleted besides.
+    gone: keys (`keys_of`) of other rows to delete.
 
     Raises:
         Retryable: the object store failed; nothing is committed.
-        Suspended: `ledger_imbalance`: the deletes are not those that were counted.
+        Suspended: `ledger_imbalance`: the deletes differ from the counted ones.
     """
     newest = newest_of_each_key(good, upsert, tasks)
     if upsert.order_by is not None:
@@ -97,7 +98,7 @@ def stage_changes(
 
 
 def newest_of_each_key(good: DataFrame, upsert: Upsert, tasks: int) -> DataFrame:
-    """One record of each key, in `tasks` tasks: the row that it makes, or its tombstone, with `TOMBSTONE` and `RESET`."""
+    """One record per key, in `tasks` tasks: its row or tombstone, with `TOMBSTONE` and `RESET`."""
     if TOMBSTONE not in good.columns:
         good = good.withColumn(TOMBSTONE, false())
     key = [at(path) for path in upsert.key]
@@ -120,10 +121,10 @@ def newest_of_each_key(good: DataFrame, upsert: Upsert, tasks: int) -> DataFrame
 
 
 def without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, table: OpenTable) -> DataFrame:
-    """The changes but those whose key has a row of a greater order; reads the table's key and order columns.
+    """The changes, without those whose key has a row of a greater order. Reads the table's key and order columns.
 
-    As the table is now: a snapshot would be read with the columns that it was written with. Another round that is published
-    meanwhile makes this one lose.
+    Reads the current table: a fixed snapshot would have the columns of its time. If another round commits meanwhile, this one
+    is refused.
     """
     held = table.services.lake.spark.table(table.name.quoted(CATALOG))
     kept = held.select(*key_columns(key), at(order_by).alias(BEFORE))
@@ -170,15 +171,15 @@ def _stage(
 
 @dataclass(frozen=True, slots=True)
 class _Truncation:
-    """The last truncation of each partition: its offset, its time (ms), its position in the database's log if there is one."""
+    """The last truncation of each partition: its offset, its time (ms), and its position in the database log, if any."""
 
     last: dict[int, tuple[int, int, str | None]]
 
     def ends(self, offset: Column) -> Column:
-        """True for rows that a truncation has ended; `offset`: -1 for all that the table holds.
+        """True for rows that a truncation has ended. `offset`: -1 for all rows of the table.
 
-        It ends what lies before it in its partition, and in others what is older by the time of its record. With positions only
-        what is older by its position.
+        It ends earlier offsets of its partition, and records of other partitions with an older timestamp.
+        If it has a log position, it ends only records with an older one.
         """
         return reduce(Column.__or__, (self._ended_by(each, offset) for each in self.last))
 
@@ -210,10 +211,11 @@ def lacks_values(rows: DataFrame) -> Column:
 
 
 def filled(good: DataFrame, mode: ChangeData, table: OpenTable) -> DataFrame:
-    """The same rows, with the values that updates lack as the row before has them, in the batch or in the table.
+    """The same rows. Missing values come from the key's previous row, in the batch or in the table.
 
-    Where no row is known before, the value stays what Debezium has written. Reads the batch twice, and of the table the columns
-    that may lack values, as main is now: a round that is published meanwhile makes this one lose.
+    Without a known previous row, Debezium's placeholder stays.
+    Reads the batch twice, and main's current columns that may lack values. If another round commits meanwhile, this one is
+    refused.
     """
     columns = _may_lack(good)
     if not columns:
@@ -260,7 +262,7 @@ def _newest_so_far(order: Column, here: WindowSpec) -> Column:
 
 
 def _may_lack(rows: DataFrame) -> list[T.StructField]:
-    """The columns of types that Debezium writes its placeholder into."""
+    """Columns of types that may contain Debezium's placeholder."""
     return [each for each in rows.schema.fields if _placeholder(each.dataType) and ":" not in each.name]
 
 

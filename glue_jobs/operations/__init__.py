@@ -1,1 +1,1 @@
-"""Requests of an operator, which the job runs between two rounds, and changes of a table that move no offset."""
+"""Operator requests that the job runs between two rounds, and changes of a table that move no offset."""

@@ -1,4 +1,4 @@
-"""A range of records is made into rows anew, by one commit that takes the old rows away and moves no offset (ADR 32)."""
+"""Backfill: make the rows of an offset range again and replace the old ones, in one commit that moves no offset (ADR 32)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from glue_jobs.table.open_table import OpenTable
 
 
 def handle_request(table: OpenTable, base: Position, bytes_per_record: float) -> bool:
-    """Answer the request that waits, if one does; True where main may stand elsewhere now.
+    """Handle the waiting request, if any; True if main may have changed.
 
-    `base`: where the table stands. What goes wrong before anything is committed is the answer, and the round goes on.
+    `base`: the position of the table. An error before the commit becomes the answer, and the round continues.
 
     Raises:
-        LostRace, Retryable: as of a round.
+        LostRace, Retryable: as a round.
     """
     try:
         request = Request.pending(table.main.properties)
@@ -65,7 +65,7 @@ def handle_request(table: OpenTable, base: Position, bytes_per_record: float) ->
 
 
 class _Backfill:
-    """One request under way; `committing` once main may have been changed by it."""
+    """One request in progress. `committing` is set once it may have changed main."""
 
     def __init__(self, table: OpenTable, base: Position, request: Request, bytes_per_record: float) -> None:
         self.table = table
@@ -76,7 +76,7 @@ class _Backfill:
         self.meter = CostMeter(table.services.lake)
 
     def run(self) -> str:
-        """Replace the rows; what was done, in words."""
+        """Replace the rows; returns a sentence about what was done."""
         if done := done_before(self.table.main.ancestors(), self.request.id):
             return _told(ledger_of(done.summary))
         table, topic = self.table, self.table.services.cluster.state(self.table.config.topic)
@@ -113,7 +113,7 @@ class _Backfill:
             raise CalveError("the topic was made again, and rows do not say of which topic they are")
 
     def _require_same(self, staged: Staged, old: DataFrame) -> None:
-        """The ledgers of the rounds that read the range say which of its records are rows."""
+        """Require the same records as before: the ledgers of the original rounds account for them."""
         table = self.table
         with rows_of(
             table.services.lake, table.main, whole(table.services.lake, table.main, staged.files)
@@ -157,12 +157,12 @@ def _told(ledger: Ledger) -> str:
 
 
 def _offsets(table: OpenTable, topic: TopicState, end: Start) -> Offsets:
-    """Of a moment, those of all partitions."""
+    """The offsets of one end of the range; for a timestamp, those of all partitions."""
     return end.offsets if end.at == "offsets" else table.services.cluster.first_offsets(topic, end)
 
 
 def _within(rows: DataFrame, chosen: Range) -> DataFrame:
-    """The places of the rows whose records lie in the range."""
+    """The places of the rows whose records are in the range."""
     inside = [
         (at(PARTITION) == partition) & (at(OFFSET) >= start) & (at(OFFSET) < to)
         for partition, (start, to) in chosen.items()

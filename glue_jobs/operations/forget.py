@@ -1,7 +1,8 @@
-"""A person is forgotten: rows and letters that a request tells leave both tables, their history and the exports (ADR 24).
+"""Forget a person: remove the requested rows and dead letters from both tables, their history and the exports (ADR 24).
 
-Everything is done again by whoever finds the request, until it is answered: rows that are gone are not found a second time, and
-what was found is noted before anything goes. So a job may die between any two of these steps.
+Every job that finds the request repeats all steps until it is answered. A repeated step does not find removed rows
+again.
+What was found is stored before anything is removed. So a job may crash between any two steps.
 """
 
 from __future__ import annotations
@@ -71,17 +72,17 @@ from glue_jobs.process.java import problem
 from glue_jobs.table.open_table import OpenTable
 
 QUIET_S = 3600
-"""So long ago a compaction by others must be: whoever does one an hour does the next at any moment."""
+"""How long ago the last compaction by another engine must be, in seconds. A more frequent one may run at any moment."""
 FIGURES = ("rows", "letters", "files", "removed", "exports", "unopened", "problem")
 
 
 def handle_request(opened: OpenTable, base: Position) -> bool:
-    """Answer the request that waits, if one does and no maintenance holds it; True where main may stand elsewhere now.
+    """Handle the waiting request, if any and if no maintenance holds it; True if main may have changed.
 
-    `base`: where the table stands; its dead letters are level with it. What goes wrong before anything is deleted is the answer.
+    `base`: the position; the dead letters are level with it. An error before the first deletion becomes the answer.
 
     Raises:
-        LostRace, Retryable: as of a round; whoever comes next begins again.
+        LostRace, Retryable: as a round; the next round starts again.
     """
     properties = opened.main.properties
     try:
@@ -109,7 +110,7 @@ def handle_request(opened: OpenTable, base: Position) -> bool:
 
 
 class _Forgetting:
-    """One request under way; `deleting` once something may have gone because of it."""
+    """One request in progress. `deleting` is set once it may have removed something."""
 
     def __init__(self, opened: OpenTable, base: Position, request: Request) -> None:
         self.opened = opened
@@ -149,7 +150,7 @@ class _Forgetting:
         )
 
     def _require_possible(self, letters: Table | None) -> None:
-        """Refuse what cannot be, as an answer; and for now where another writer is moving the dead letters."""
+        """Refuse impossible requests with an answer. Retry later if another writer is moving the dead letters."""
         opened = self.opened
         if isinstance(opened.mode, Aggregate):
             raise CalveError("rows are totals: they do not say who is in them")
@@ -173,7 +174,7 @@ class _Forgetting:
             raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
 
     def _noted(self, rows: Gone, dead: Gone | None) -> Found:
-        """What has been found, by this try and by earlier ones, written down before anything goes."""
+        """Store what this and earlier tries found, before anything is removed."""
         opened, properties = self.opened, self.opened.main.properties
         found = Found.of(properties, self.request.id)
         line = list(opened.main.ancestors())
@@ -194,7 +195,7 @@ class _Forgetting:
         return found
 
     def _purge_main(self, rows: Gone) -> int:
-        """Raises LostRace where another round is there by now, Retryable where only others have committed."""
+        """Raises LostRace if another round committed meanwhile, Retryable if only others committed."""
         table = self.opened.main
         try:
             return purge(self.opened, table, rows, self._next, lambda: None)
@@ -207,7 +208,7 @@ class _Forgetting:
             ) from None
 
     def _next(self, staged: Staged) -> tuple[dict[str, str], Accept]:
-        """The summary of the next commit on main: no offset moves. It is no round, so that nothing of its files is emitted."""
+        """The summary of the next commit on main. It moves no offset. It is not a round, so nothing in its files is emitted."""
         before = self.base
         self.base = position_after(before, round_id=uuid.uuid4().hex, writer=self.opened.services.writer)
         if not before.offsets:
@@ -220,7 +221,7 @@ class _Forgetting:
         return summary | {FORGET: self.request.id}, lambda ancestors: may_publish(ancestors, before)
 
     def _purge_letters(self, places: Sequence[Place]) -> int:
-        """The dead-letter table says the same as before: that it is level with main."""
+        """The summary of the dead-letter table stays the same: it is level with main."""
         opened = self.opened
         table = opened.dead_letters.table
         if table is None:
@@ -249,7 +250,7 @@ class _Forgetting:
 
 
 def _answer(opened: OpenTable, entry: Entry) -> None:
-    """Put the answer in the place of the request, and delete the metadata files that hold it."""
+    """Replace the request by the answer, and delete the metadata files that contain the request."""
     opened.main.refresh()
     entries = [*Entry.all(opened.main.properties), entry]
     said = {FORGOTTEN: to_json(entries), FORGET_LEFT: entry.id}

@@ -1,6 +1,4 @@
-"""Data files are written anew without some of their rows, so that nothing of these is left in them, and manifests without what
-they say of files that are gone (ADR 24).
-"""
+"""Rewrite data files without the rows to forget, and manifests without their entries for removed files (ADR 24)."""
 
 from __future__ import annotations
 
@@ -35,13 +33,14 @@ FILE = "_file"
 Narrow = Callable[[DataFrame], DataFrame]
 Accept = Callable[[Iterator[Commit]], bool]
 Said = Callable[[Staged], tuple[Mapping[str, str], Accept]]
-"""The summary of the next commit, given the files that it adds, and whether it may be made on what the table stands at."""
+"""The summary of the next commit, given its new files; and whether the commit is allowed on the table's current head."""
 
 
 class Rewriting:
-    """A table that is to lose rows, at the head that it has now; whatever is committed is refused once it has another.
+    """Removes rows from a table at its current head. Every commit is refused once the head has changed.
 
-    gone: rows that must go; kept: all others. Both leave the columns as they are. `name`: the table that fault points are told.
+    gone: the rows to remove; kept: all others. Both keep the columns unchanged. `name`: the table name for fault
+    points.
     """
 
     def __init__(self, lake: Lake, table: Table, *, gone: Narrow, kept: Narrow, name: str) -> None:
@@ -58,20 +57,20 @@ class Rewriting:
         return self._lake.spark.table(self._table.name.quoted(CATALOG)).select("*", F.col(FILE))
 
     def files(self, of_rows: Iterable[str]) -> list[Any]:
-        """Scan tasks of the data files at these paths, and of those that hold rows which must go but are deleted by position."""
+        """Scan tasks of the data files at these paths, and of files whose rows to remove are already deleted by position."""
         tasks = list(elements(self._table.java.newScan().planFiles()))
         paths = {*of_rows}
         deleted_from = [each.file() for each in tasks if not each.deletes().isEmpty()]
         with rows_of(self._lake, self._table, whole(self._lake, self._table, deleted_from)) as rows:
             if rows is not None:
-                # Of format 3 what is read so has no column of its file.
+                # In format 3, rows read this way have no file column.
                 named = rows.select("*", F.input_file_name().alias(FILE))
                 found = self._gone(named).select(FILE).distinct().collect()
                 paths |= {each[FILE] for each in found}
         return [each for each in tasks if str(each.file().location()) in paths]
 
     def replace(self, tasks: list[Any], said: Said, *, stage_id: str, cores: int) -> None:
-        """Put what is left of the files in their place, in one commit.
+        """Replace the files by their remaining rows, in one commit.
 
         Raises:
             LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
@@ -95,7 +94,7 @@ class Rewriting:
 
 
 def fence(table: Table, summary: Mapping[str, str], accept: Accept) -> None:
-    """Commit once more, with manifests that say nothing of files which are gone: their bounds are values of rows.
+    """Commit again with manifests that have no entries for removed files: their bounds are values of rows.
 
     Raises:
         LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
@@ -108,14 +107,14 @@ def fence(table: Table, summary: Mapping[str, str], accept: Accept) -> None:
     if stale.isEmpty():
         publish(table, NOTHING, summary, here)
         return
-    # Guava's, since Iceberg asks in threads of its own, from which py4j calls nothing back.
+    # Guava's predicate: Iceberg calls it in its own threads, where py4j cannot call back.
     guava = table.jvm.com.google.common.base
     update = table.java.rewriteManifests().clusterBy(guava.Functions.constant(""))
     commit(table, update.rewriteIf(getattr(guava.Predicates, "in")(stale)), summary, here)
 
 
 def unmoved(head: int | None, accept: Accept) -> Accept:
-    """Refuses where anybody has committed since the head was this one, and where `accept` does."""
+    """Refuse if anybody has committed since `head`, or if `accept` refuses."""
 
     def here(ancestors: Iterator[Commit]) -> bool:
         first = next(ancestors, None)
@@ -125,17 +124,17 @@ def unmoved(head: int | None, accept: Accept) -> Accept:
 
 
 MOST = 1_000_000
-"""So many records are no person's: a column of countries was named, or the like."""
+"""No person has this many records: the request probably names a column such as a country."""
 
 Place = tuple[Any, ...]
 OF_ROWS = "partition int, offset long, timestamp_us long"
 OF_LETTERS = "cluster_id string, topic_id string, partition int, offset long"
-"""What tells a record: in a row, and in a dead letter (`glue_jobs.dead_letters.redriven.LETTER`)."""
+"""The columns that identify a record: in a row, and in a dead letter (`glue_jobs.dead_letters.redriven.LETTER`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """places: of each record. rows: how many there are. all: themselves. tasks: Iceberg's, of the files that hold them."""
+    """places: of each record. rows: their number. all: the rows. tasks: Iceberg scan tasks of the files that hold them."""
 
     places: Sequence[Place]
     rows: int
@@ -145,7 +144,7 @@ class Gone:
 
 
 def gone_rows(opened: OpenTable, person: Person) -> Gone:
-    """The person's rows in main. Of a record that makes several rows all go, whichever of them tells the person.
+    """The person's rows in main. If one of several rows of a record matches, all of them are removed.
 
     Raises:
         CalveError: there are too many.
@@ -195,9 +194,9 @@ def _at(
 
 
 def purge(opened: OpenTable, table: Table, gone: Gone, said: Said, require_alone: Callable[[], None]) -> int:
-    """Write the files anew that hold what must go, and keep nothing but what comes of it; how many files were deleted.
+    """Rewrite the files that hold rows to remove, and delete every file that becomes unreachable; returns their number.
 
-    `require_alone` refuses where another job may write files at this moment that a later commit of its own would need.
+    `require_alone` refuses if another job may be writing files that its own later commit needs.
 
     Raises:
         LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.

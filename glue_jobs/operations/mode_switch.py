@@ -1,8 +1,9 @@
-"""A table becomes another mode, in one commit that moves no offset: before it the table is the one, after it the other (ADR 18).
+"""Change the mode of a table, in one commit that moves no offset. The change is atomic (ADR 18).
 
-To `upsert`: what was appended is taken for one batch of changes. The rows that count stay where they are, the others are deleted
-by position; records without a value, which wait among the dead letters, are tombstones now, and come back as a redrive's letters
-do. From `upsert`: the rows stay, and the position notes up to where they are folded.
+To `upsert`: the appended rows are treated as one batch of changes. Current rows stay; the others are deleted by
+position.
+Records without a value wait as dead letters. They are tombstones now and are marked as redriven.
+From `upsert`: the rows stay, and the position stores the offsets up to which they are folded.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ from glue_jobs.table.open_table import OpenTable
 
 PLACE = (PARTITION, OFFSET)
 TOMBSTONES = "null_value"
-"""Why a table that holds every record rejects what is a tombstone to one of upserts."""
+"""The reject reason of an append table for records that are tombstones in an upsert table."""
 UNKNOWN = "what they delete is not known"
 
 
 def fresh(table: OpenTable, base: Position) -> Position:
-    """A table that has read nothing is of any mode."""
+    """A table that has read nothing takes any mode."""
     return base if base.offsets else replace(base, mode=noted(table.main.schema, table.mode))
 
 
 def switch(table: OpenTable, base: Position) -> bool:
-    """Commit the change of mode that calve.yaml asks for, if it does; True where main stands elsewhere now.
+    """Commit the mode change that calve.yaml requires, if any; True if main has changed.
 
     Raises:
-        Suspended: `mode_changed`: it cannot be done; `key_unusable`: some of the rows have no key.
-        LostRace, Retryable: as of a round.
+        Suspended: `mode_changed`: the change is not possible; `key_unusable`: some rows have no key.
+        LostRace, Retryable: as a round.
     """
     wanted = noted(table.main.schema, table.mode)
     match change_of(str(table.name), table.config.name, base.mode, wanted):
@@ -69,7 +70,7 @@ def switch(table: OpenTable, base: Position) -> bool:
 
 @dataclass(slots=True)
 class _Fold:
-    """What was appended since the table was folded last, and the tombstones among its dead letters, as one batch of changes."""
+    """The rows appended since the last fold, and the tombstones among the dead letters, as one batch of changes."""
 
     table: OpenTable
     base: Position
@@ -98,7 +99,7 @@ class _Fold:
         table.dead_letters.publish(position, marked)
 
     def _require_whole(self) -> None:
-        """Refuse where the table lacks what decides which of its rows count."""
+        """Refuse if data is missing that decides which rows are current."""
         ancestors = tuple(self.table.main.ancestors())
         ledgers = (ledger_of(each.summary) for each in ancestors)
         skipped = sum(each.skipped.get(TOMBSTONES, 0) for each in ledgers)
@@ -129,7 +130,7 @@ class _Fold:
             )
 
     def _tombstones(self) -> DataFrame | None:
-        """The letters that delete, as rows with `LETTER` and `TOMBSTONE`; those whose key cannot be read stay letters."""
+        """The dead letters that delete, as rows with `LETTER` and `TOMBSTONE`. With an unreadable key they stay dead letters."""
         table, letters = self.table, self.table.dead_letters.table
         if letters is None or not self.upsert.deletes:
             return None
@@ -151,7 +152,7 @@ class _Fold:
     def _stage_deletes(
         self, rows_: DataFrame, batch: DataFrame, dead: DataFrame | None, round_id: str
     ) -> Staged:
-        """Deletes of the rows of the batch that do not count, and of earlier rows that those replace."""
+        """Deletes of the batch's outdated rows, and of earlier rows that the batch replaces."""
         table, upsert = self.table, self.upsert
         changes = batch.withColumn(TOMBSTONE, false())
         if dead is not None:
@@ -175,7 +176,7 @@ class _Fold:
             newest.unpersist()
 
     def _beyond(self, partition: Column, offset: Column) -> Column:
-        """True for places that were appended since the table was folded last; for all where it never was."""
+        """True for places appended since the last fold; for all places if the table was never folded."""
         found = folded_to(self.base.mode)
         to: Offsets = next(iter(found.values()), {})
         folded = false()

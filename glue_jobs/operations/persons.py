@@ -1,6 +1,6 @@
-"""Which rows and dead letters are a person's: those in which columns have the texts that a request names (ADR 24).
+"""Find the rows and dead letters of a person: their columns hold the values that a request names (ADR 24).
 
-What a request names is in no plan, file, log or message: it stands in the one row of a frame that is broadcast.
+These values appear in no plan, file, log or message. They are in the single row of a broadcast frame.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from glue_jobs.table.open_table import OpenTable
 
 TEXTS, BYTES = "calve:forget:texts", "calve:forget:bytes"
 LEAST_BYTES = 6
-"""Shorter values are in records of many others, whatever these are; they are looked for as a whole key alone."""
+"""Shorter values occur in records of many people. They are compared only with the whole key."""
 
 
 @dataclass(frozen=True)
 class Person:
-    """Whoever meets all conditions; `keys`: those that hash personal data, whose tokens stand for the values."""
+    """The person that meets all conditions. `keys`: the keys that hash personal data; their tokens replace the values."""
 
     lake: Lake
     where: tuple[Condition, ...]
     keys: Sequence[Key]
 
     def rows(self, frame: DataFrame) -> DataFrame:
-        """The person's rows of a frame that has the columns which the conditions name."""
+        """The person's rows of a frame that has the columns of the conditions."""
         return self._with_wanted(frame).where(self._is_met(frame)).select(*_columns(frame))
 
     def others(self, frame: DataFrame) -> DataFrame:
@@ -52,7 +52,7 @@ class Person:
         return self._with_wanted(frame).where(~self._is_met(frame)).select(*_columns(frame))
 
     def records(self, records: DataFrame) -> DataFrame:
-        """Records that hold the values in their bytes, or one that is short as their key."""
+        """Records that contain the values in their bytes. A short value must equal the key."""
         named = (self._is_named(n, each.value.encode()) for n, each in enumerate(self.where))
         met = reduce(Column.__and__, named)
         return self._with_wanted(records).where(met).select(*_columns(records))
@@ -79,7 +79,7 @@ class Person:
 
     @cached_property
     def _wanted(self) -> DataFrame:
-        """One row: of each condition all texts that stand for its value, and its bytes."""
+        """One row with, for each condition, all texts that represent its value, and its bytes."""
         values: list[object] = []
         kinds: list[str] = []
         for n, each in enumerate(self.where):
@@ -91,10 +91,10 @@ class Person:
 
 
 def person_of(table: OpenTable, request: Request) -> Person:
-    """Who is meant, with the values as they were before they were sealed.
+    """The person of a request, with decrypted values.
 
     Raises:
-        CalveError: they are sealed by a key that the secret lacks, or not by it.
+        CalveError: the secret lacks the key, or the values cannot be decrypted.
     """
     where = request.where if request.sealed is None else _opened(table, request, request.sealed)
     return Person(table.services.lake, where, table.services.masking_keys)
@@ -117,8 +117,9 @@ def _opened(table: OpenTable, request: Request, key_id: str) -> tuple[Condition,
 
 
 def letters_of(table: OpenTable, person: Person, letters: Table) -> tuple[list[tuple[Any, ...]], int]:
-    """The places of the person's dead letters, those that came back among them: told by their bytes, or by the row that they
-    would be; and how many could not be opened.
+    """The places of the person's dead letters, including redriven ones; and how many could not be decrypted.
+
+    A dead letter matches by its bytes, or by the row that it would be.
     """
     chosen = records_of(rows_at(table.services.lake, letters, letters.head), table.services.masking_keys)
     table.learn(*unknown_ids(chosen, table.decode_plan))
@@ -131,7 +132,7 @@ def letters_of(table: OpenTable, person: Person, letters: Table) -> tuple[list[t
 
 
 def _as_rows(table: OpenTable, letters: DataFrame) -> DataFrame:
-    """What the table's decoding and steps make of the records today, with `LETTER`; null where they cannot be read."""
+    """The records decoded and processed by the table's current plan, with `LETTER`; null if unreadable."""
     decoded = decode(letters, table.decode_plan, os.urandom(8), table.mode)
     made = table.row_plan.records(decoded, LETTER)
     return table.row_plan.all_rows(made) if table.row_plan.chain.explodes else made

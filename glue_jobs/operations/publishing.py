@@ -1,4 +1,4 @@
-"""Whether a round's rejects may be published, and its commit: rows and position on main, known to be in or known not to be."""
+"""Check whether a round's rejects are allowed, and commit a round: rows and position on main, with a known result."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ COMMIT_ATTEMPTS = 3
 def publish_round(
     main: Table, staged: Staged, summary: Mapping[str, str], *, base: Position, round_id: str
 ) -> int:
-    """Commit the same files until it is known whether they are in; a lost answer is resolved by looking for the round.
+    """Commit the same files until the result is known; returns the snapshot id.
 
-    Returns the id of the snapshot.
+    After a lost answer, look for the round in main's history.
 
     Raises:
-        LostRace: main stands at another round than `base`.
-        Retryable: the catalog does not say, or the files that rows were deleted from are not what they were, or others have
-            expired what proves where main stands.
+        LostRace: main is at another round than `base`.
+        Retryable: the catalog does not answer, files with deleted rows have changed, or others expired the proof of
+            the position.
     """
     for _ in range(COMMIT_ATTEMPTS):
         try:
@@ -52,7 +52,7 @@ def publish_round(
 
 
 def _refused(main: Table, base: Position, error: CalveError) -> CalveError:
-    """The reason that matters: Iceberg looks at files before it asks about the position, and expiry takes positions away."""
+    """The real reason of a refusal: Iceberg checks files before the position, and expiry removes positions."""
     ancestors = tuple(main.ancestors())
     if may_publish(ancestors, base):
         return error
@@ -62,7 +62,7 @@ def _refused(main: Table, base: Position, error: CalveError) -> CalveError:
 
 
 def _since(main: Table, base: Position) -> Iterator[Commit]:
-    """Main's snapshots down to the one that this round started from."""
+    """Main's snapshots down to the one this round started from."""
     for commit in main.ancestors():
         if commit.id == base.snapshot:
             return
@@ -70,7 +70,7 @@ def _since(main: Table, base: Position) -> Iterator[Commit]:
 
 
 def require_allowed(batch: Batch, seen: Counts, staged: Staged) -> None:
-    """Look at the table's policy and budget; rows that were staged in vain are deleted, since the round will be tried again.
+    """Check the table's policy and budget. On refusal, delete the staged rows, because the round is retried.
 
     Raises:
         Suspended: as `calve.rounds.dead_letter_policy.check_rejects`.

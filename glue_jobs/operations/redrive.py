@@ -1,7 +1,7 @@
-"""A redrive: the dead letters that a person has asked for are decoded as a round decodes, and enter the table by one commit.
+"""Redrive: decode the requested dead letters as a round does, and add their rows to the table in one commit.
 
-Main first, as with rejects (ADR 5): the letters that are rows now wait on a branch with their marks, main's commit names them,
-and whoever comes next puts them in the place of those without (ADR 12).
+Main comes first, as with rejects (ADR 5). The dead letters that became rows wait on a branch, marked as redriven.
+Main's commit names them. The next job then replaces the unmarked dead letters with them (ADR 12).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from glue_jobs.table.records import rows
 
 
 def handle_request(table: OpenTable, base: Position) -> bool:
-    """Answer the request that waits, if one does; True where main may stand elsewhere now.
+    """Handle the waiting request, if any; True if main may have changed.
 
-    `base`: where the table stands; its dead letters are level with it. What goes wrong before anything is committed is the
-    answer, and the round goes on: a redrive that cannot be done must not hold up the topic.
+    `base`: the position; the dead letters are level with it. An error before the commit becomes the answer.
+    The round continues, because an impossible redrive must not block the topic.
 
     Raises:
-        LostRace, Retryable: as of a round.
+        LostRace, Retryable: as a round.
     """
     properties = table.main.properties
     try:
@@ -83,7 +83,7 @@ def handle_request(table: OpenTable, base: Position) -> bool:
 
 
 def _refused(mode: Mode | None) -> str | None:
-    """Why letters of a table cannot come back."""
+    """Why the table's dead letters cannot be redriven."""
     match mode:
         case Upsert():
             return "rows are kept by key: a letter that came back could undo what the topic says after it"
@@ -93,7 +93,7 @@ def _refused(mode: Mode | None) -> str | None:
 
 
 class _Redrive:
-    """One request under way; `committing` once main may have been changed by it."""
+    """One request in progress. `committing` is set once it may have changed main."""
 
     def __init__(self, table: OpenTable, base: Position, request: Request, letters: Table | None) -> None:
         self.table = table
@@ -105,9 +105,9 @@ class _Redrive:
         self.mark = os.urandom(8)
 
     def run(self) -> Result:
-        """Bring back what can be brought back, one commit for each incarnation of the topic.
+        """Redrive all possible dead letters, with one commit for each incarnation of the topic.
 
-        A commit of an earlier try of the same request counts: its letters are marked, and are not selected again.
+        Commits of an earlier try of the same request count: their dead letters are marked and not selected again.
         """
         done = done_before(self.table.main.ancestors(), self.request.id)
         shares = self._shares()
@@ -123,7 +123,7 @@ class _Redrive:
         return Result(self.request.id, now(), selected, redriven, present, dict(refused))
 
     def _shares(self) -> list[Share]:
-        """Select, look up ids that nobody knew, and count what each letter is today."""
+        """Select dead letters, look up unknown schema ids, and count the result for each dead letter."""
         if self.letters is None:
             return []
         self.chosen = as_records(
@@ -136,9 +136,9 @@ class _Redrive:
         return counted(self._judged())
 
     def _held(self) -> DataFrame | None:
-        """The records of letters that can be rows and that main holds: a second proof beside the marks, nearly always none.
+        """Good records that main already holds: a second proof beside the marks, nearly always none.
 
-        Where the table holds the first record of each key, what it holds, or will, are all records of these keys.
+        Where the table holds the first record of each key, these are all records whose key it holds or will hold.
         """
         good, mode = self._records().where(F.col(REJECT).isNull()), self.table.mode
         if isinstance(mode, Deduplicate):
@@ -150,8 +150,9 @@ class _Redrive:
         return found if found.limit(1).collect() else None
 
     def _records(self) -> DataFrame:
-        """The letters as rows; those that cannot be opened, that belong to another table by now, or that a step leaves out, stay
-        where they are.
+        """The dead letters as rows.
+
+        A dead letter stays if it cannot be decrypted, belongs to another table now, or is filtered by a step.
         """
         found = decode(self.chosen, self.table.decode_plan, self.mark, self.table.mode)
         found = found.withColumn(REJECT, F.when(F.col(UNDECRYPTED), F.lit("sealed")).otherwise(F.col(REJECT)))
@@ -206,7 +207,7 @@ class _Redrive:
     def _summary(
         self, position: Position, topic: TopicKey, ledger: Ledger, staged: Staged, marked: Staged
     ) -> dict[str, str]:
-        """What the commit says: the position as it was, and until when the table was complete, which remains so."""
+        """The commit's summary: the position and the completeness time stay as they were."""
         table = self.table
         metrics = self.meter.of_round(table.main, table.mode, staged, marked, had_letters=True)
         metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | table.carried()
@@ -235,12 +236,12 @@ class _Redrive:
 
 
 def _places(records: DataFrame) -> DataFrame:
-    """What a row of the table keeps of its record."""
+    """The columns by which a table row identifies its record."""
     return records.select(*(F.col(SYSTEM_COLUMN)[name].alias(name) for name in RECORD))
 
 
 def stage_marks(table: OpenTable, letters: Table, chosen: DataFrame, round_id: str) -> Staged:
-    """Write letters that came back, `LETTER` of each, with the mark of the round that they come back by."""
+    """Write redriven dead letters (`LETTER` of each) with the mark of their round."""
     kept = chosen.select(f"{LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
     columns = [each["name"] for each in letters.schema["fields"]]
     return stage(table.services.lake, letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
@@ -269,12 +270,12 @@ def now() -> str:
 
 
 PRESENT = "calve:present"
-"""A column beside those of a record: whether main has the letter's record."""
+"""A column beside those of a record: whether main has the dead letter's record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The selected letters of one incarnation of the topic, counted."""
+    """The selected dead letters of one incarnation of the topic, counted."""
 
     topic: TopicKey
     fresh: int = 0
@@ -314,7 +315,7 @@ def counted(judged: DataFrame) -> list[Share]:
 
 
 def _merged(share: Share) -> Share:
-    """A reason that letters with and without a row in main share is one reason."""
+    """Merge equal reasons of dead letters with and without a row in main."""
     refused: Counter[str] = Counter()
     for reason, count in share.refused:
         refused[reason] += count

@@ -1,4 +1,4 @@
-"""A live table is laid out as calve.yaml says by now: new files follow, those that are there stay until they are compacted."""
+"""Change the layout of a live table to that of calve.yaml. New files use it; existing files change when they are compacted."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Layout = tuple[tuple[Transform, ...], tuple[Transform, ...]]
 
 
 def relayout(opened: OpenTable, memory: TableMemory) -> None:
-    """Change partition spec and sort order in one commit where calve.yaml has others.
+    """Change partition spec and sort order in one commit if calve.yaml has others.
 
-    A table of upserts for which none was written keeps what it has: buckets are what it is born with (ADR 18).
+    A bucketed upsert table keeps its partition spec: buckets are fixed at creation (ADR 18).
 
     Raises:
         Retryable: the catalog does not answer, or another writer was faster.
@@ -58,7 +58,7 @@ def relayout(opened: OpenTable, memory: TableMemory) -> None:
 
 
 def layout_of(table: Table) -> Layout:
-    """What the table's files are laid out by from now on."""
+    """The layout of the table's new files."""
     schema, java = table.java.schema(), table.java
     spec = [_transform(schema, each) for each in elements(java.spec().fields())]
     order = [
@@ -69,7 +69,7 @@ def layout_of(table: Table) -> Layout:
 
 
 def _transform(schema: Any, field: Any, *, descending: bool = False) -> Transform | None:
-    """None: a field that no longer means anything."""
+    """None for a field that is no longer used."""
     column = str(schema.findColumnName(field.sourceId()))
     name, _, argument = str(field.transform().toString()).removesuffix("]").partition("[")
     if name == "void":
@@ -78,7 +78,7 @@ def _transform(schema: Any, field: Any, *, descending: bool = False) -> Transfor
 
 
 def _same(held: Layout, wanted: Layout) -> bool:
-    """The order of partition fields means nothing."""
+    """Compare layouts. The order of partition fields does not matter."""
     return set(held[0]) == set(wanted[0]) and held[1] == wanted[1]
 
 

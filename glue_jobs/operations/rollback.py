@@ -1,6 +1,7 @@
-"""Back to an earlier snapshot: main is moved and the request answered by one commit of metadata, so it happens once (ADR 32).
+"""Roll back to an earlier snapshot. One metadata commit moves main and answers the request, so it happens once (ADR 32).
 
-What follows is what follows any rollback: the dead letters are brought level, and the next round reads from the position there.
+The rest is as after any rollback: the dead letters are brought level, and the next round reads from that snapshot's
+position.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from glue_jobs.table.open_table import OpenTable
 
 
 def handle_request(opened: OpenTable, base: Position) -> bool:
-    """Answer the request that waits, if one does; True where main stands elsewhere now.
+    """Handle the waiting request, if any; True if main has moved.
 
-    `base`: where the table stands; its dead letters are level with it.
+    `base`: the position; the dead letters are level with it.
 
     Raises:
-        Retryable: a system does not answer, or another writer was faster: the next round answers.
+        Retryable: a system does not answer, or another writer was faster. The next round answers.
     """
     try:
         request = Request.pending(opened.main.properties)

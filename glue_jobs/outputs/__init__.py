@@ -1,1 +1,1 @@
-"""What leaves a table after a commit: emitted records and announcements."""
+"""Outputs of a table after a commit: emitted records and announcements."""

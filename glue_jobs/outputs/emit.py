@@ -1,6 +1,6 @@
-"""Rows that a commit has added to a table as records of its output topic: at least once, after the commit (ADR 23).
+"""Emit the rows of each commit as records of an output topic: at least once, after the commit (ADR 23).
 
-What is emitted is what the commit's own files hold, never what was read: a row is a record only once it is a row.
+The source is the commit's own files, never the input records: only a committed row is emitted.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ ROUND_HEADER = "calve-round"
 
 
 def emit(table: OpenTable, base: Position) -> None:
-    """Write the rows of all commits that have not been emitted to the output topic, if the table has one, oldest first.
+    """Emit all commits not emitted yet, oldest first, if the table has an output topic.
 
-    A table that is emitted for the first time begins with what is committed from now on; `base`: where it stands.
+    The first time, emission starts with the commits after `base`, the table's position.
 
     Raises:
-        Retryable: Kafka or the registry does not answer; the commits are emitted again, whole, by whoever comes next.
+        Retryable: Kafka or the registry does not answer. The next round emits these commits again, as a whole.
         Suspended: `emit_unusable`, `schema_refused`, `snapshot_lost`, `topic_forbidden`.
     """
     settings = table.config.emit
@@ -86,7 +86,7 @@ def _write(table: OpenTable, settings: Emit, commit: Commit, rows: DataFrame) ->
             .save()
         )
     except Py4JJavaError as error:
-        # To one who may write no topic at all Kafka says that the cluster is forbidden.
+        # For a client that may not write any topic, Kafka reports that the cluster is forbidden.
         if any(each.endswith("AuthorizationException") for each in java_classes(error)):
             raise topic_forbidden(settings.topic, table.services.output.servers) from None
         raise Retryable(f"topic {settings.topic} could not be written: {java_class(error)}") from None
@@ -101,14 +101,14 @@ def _write(table: OpenTable, settings: Emit, commit: Commit, rows: DataFrame) ->
 
 @dataclass(frozen=True, slots=True)
 class _Encoding:
-    """How rows with these data columns become records: schemas are registered when they are first needed."""
+    """Encodes rows with these data columns as records. Schemas are registered on first use."""
 
     settings: Emit
     columns: Json
     registry: Registry | None
 
     def records(self, rows: DataFrame, round_id: str) -> DataFrame:
-        """Rows as Spark's Kafka sink takes them."""
+        """Rows in the form of Spark's Kafka sink."""
         return rows.select(
             self._key().alias("key"),
             self._value().alias("value"),
@@ -119,7 +119,7 @@ class _Encoding:
         return self._written(self.columns, "value")
 
     def _key(self) -> Column:
-        """The columns that calve.yaml names; without any the record's key, as the table has it."""
+        """The key columns of calve.yaml, or else the record's key as the table has it."""
         names = self.settings.key
         if not names:
             return at(f"{SYSTEM_COLUMN}.key")

@@ -1,6 +1,6 @@
-"""Announcements on their way to the event bus, sent by a thread of its own: no round ever waits for EventBridge.
+"""Sends announcements to the event bus, in its own thread: no round ever waits for EventBridge.
 
-What waits is bounded. An announcement that does not fit in is refused, and whoever has it keeps it: commits stand in their table.
+The queue is bounded. When it is full, it refuses an announcement, and the caller keeps it: commits are in their table.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from calve.rounds.scheduling import backoff_s
 
 MAX_ENTRIES = 10
 MAX_BYTES = 200_000
-"""Of a request. EventBridge takes 256 KB."""
+"""The limit of one request. EventBridge takes 256 KB."""
 
 
 class EventBus:
-    """EventBridge's default bus, asked for nothing but to take announcements.
+    """EventBridge's default bus, used only to send announcements.
 
-    boto3 finds credentials, endpoint and proxy as in every other client of AWS.
+    boto3 finds credentials, endpoint and proxy as every AWS client does.
     """
 
     def __init__(self, region: str) -> None:
@@ -33,10 +33,10 @@ class EventBus:
         self._client: Any = None
 
     def send(self, batch: Sequence[Announcement]) -> list[Announcement]:
-        """Send what fits into one request (`first_batch`); returns those that were not taken.
+        """Send what fits into one request (`first_batch`); returns the announcements not taken.
 
         Raises:
-            Retryable: none was, for all that is known.
+            Retryable: as far as is known, none was taken.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -51,7 +51,7 @@ class EventBus:
         return [each for each, said in zip(batch, answer["Entries"], strict=True) if said.get("ErrorCode")]
 
     def _opened(self) -> Any:
-        """Used by one thread alone."""
+        """Used by one thread only."""
         import boto3
         from botocore.config import Config
 
@@ -64,7 +64,7 @@ class EventBus:
 
 
 def first_batch(waiting: Iterable[Announcement]) -> list[Announcement]:
-    """The first of what waits, as many as a request takes, and at least one."""
+    """The first waiting announcements, as many as one request takes, at least one."""
     found: list[Announcement] = []
     size = 0
     for each in waiting:
@@ -83,21 +83,21 @@ MOST_WAITING = 1_000
 
 
 class Bus(Protocol):
-    """`EventBus`, or what stands in for it."""
+    """`EventBus` or a stand-in."""
 
     def send(self, batch: Sequence[Announcement]) -> list[Announcement]: ...
 
 
 @dataclass(slots=True)
 class Outbox:
-    """Sends in the order of putting, each at least once as long as the process lives; `job`: whose events these are."""
+    """Sends in order, each announcement at least once while the process lives. `job`: the source of the events."""
 
     job: str
     bus: Bus
     _waiting: deque[tuple[Announcement, Callable[[], None]]] = field(default_factory=deque)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _ends_at: float | None = None
-    """The job has ended, and so long it may send."""
+    """Set once the job has ended: the time limit for sending."""
     _thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Outbox:
         self._thread.start()
 
     def put(self, announcement: Announcement, sent: Callable[[], None] = lambda: None) -> bool:
-        """Take an announcement, `sent` to be called once the bus has it; False: too many wait."""
+        """Queue an announcement. `sent` is called once the bus has it. False if the queue is full."""
         with self._changed:
             if len(self._waiting) >= MOST_WAITING:
                 return False
@@ -114,7 +114,7 @@ class Outbox:
         return True
 
     def close(self, within_s: float) -> None:
-        """Send what waits, for so long; what is left then is announced when a job opens the tables again."""
+        """Send the queue within this time. A later job that opens the tables announces the rest."""
         with self._changed:
             self._ends_at = time.monotonic() + within_s
             self._changed.notify()
@@ -140,14 +140,14 @@ class Outbox:
                 return
 
     def _next(self) -> list[Announcement]:
-        """What is to be sent now, once there is something; nothing: the job has ended, and all is sent."""
+        """The next batch, once there is one; empty if the job has ended and everything is sent."""
         with self._changed:
             while not self._waiting and self._ends_at is None:
                 self._changed.wait()
             return first_batch(announcement for announcement, _ in self._waiting)
 
     def _taken(self, tried: int, refused: Sequence[Announcement]) -> None:
-        """Those that were refused stay first, so that nothing counts as sent before what was put before it."""
+        """Keep refused announcements first, so that none counts as sent before an earlier one."""
         with self._changed:
             batch = [self._waiting.popleft() for _ in range(tried)]
             again = {id(each) for each in refused}
@@ -157,7 +157,7 @@ class Outbox:
                 sent()
 
     def _waited(self, failures: int, why: str) -> bool:
-        """Wait before the next try; False: the job has ended, and its time for sending is over."""
+        """Wait before the next try; False if the job has ended and its time limit is over."""
         wait_s = backoff_s(failures)
         with self._changed:
             waiting = len(self._waiting)

@@ -1,1 +1,1 @@
-"""What a process of a job needs before it knows a table: its Spark session, Java, packages, fault points."""
+"""The process of a job, apart from its tables: Spark session, Java, packages, fault points."""

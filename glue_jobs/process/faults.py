@@ -1,8 +1,8 @@
-"""Named points of a job at which a test may kill the process or interfere; in production they do nothing.
+"""Named points of a job at which a test may kill the process or interfere. In production they do nothing.
 
-`CALVE_FAULT=publish.end:2` kills the process (SIGKILL) when the point is passed for the second time, by any table.
-`CALVE_FAULT=publish.end:2@trades,stage.end:1@users` stops each of these tables at its own point, for good, and kills the
-process once all of them stand there: one process then dies at many points.
+`CALVE_FAULT=publish.end:2` kills the process (SIGKILL) when any table passes the point for the second time.
+`CALVE_FAULT=publish.end:2@trades,stage.end:1@users` stops each of these tables at its own point.
+Once all of them have stopped, it kills the process: one process then crashes at many points.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS = (
     "release",
     "emit",
 )
-"""The steps of a round, in order. `Round.run` is the only caller of a step and passes a point before and after each."""
+"""The steps of a round, in order. Only `Round.run` calls them, and it passes a point before and after each."""
 
 INNER = (
     "table.created",
@@ -90,16 +90,16 @@ INNER = (
     "orphans.deleted",
     "orphans.noted",
 )
-"""Points inside a step, or between rounds: no two effects that are not one transaction are without a point between them."""
+"""Points inside a step, or between rounds. Between any two effects without a common transaction there is a point."""
 
 POINTS = tuple(f"{step}.{edge}" for step in STEPS for edge in ("begin", "end")) + INNER
 
 handlers: dict[str, Callable[[str], None]] = {}
-"""Point -> what to do there, given the table's name. Filled by tests, and by `CALVE_FAULT`."""
+"""Point -> action, given the table's name. Filled by tests, and by `CALVE_FAULT`."""
 
 
 def point(name: str, table: str) -> None:
-    """Pass a point; `name` must stand in `POINTS`."""
+    """Pass a point; `name` must be in `POINTS`."""
     handler = handlers.get(name)
     if handler is not None:
         handler(table)
@@ -107,7 +107,7 @@ def point(name: str, table: str) -> None:
 
 @dataclass(slots=True)
 class _Fault:
-    """Reached when `table` (None: any) has passed `point` so many times as `left` says."""
+    """Reached when `table` (None: any) has passed `point` `left` times."""
 
     point: str
     left: int

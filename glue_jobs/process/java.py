@@ -1,6 +1,6 @@
-"""Java as Python sees it over py4j, where every call, and every part of a name, is a question to the JVM.
+"""Java over py4j, where every call, and every part of a name, is a request to the JVM.
 
-What is said of an exception of Java's, in a log or in a table's state, is nothing that may quote a record.
+Texts about Java exceptions, for logs or a table's state, never quote a record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calve.errors import CalveError
 
 
 class Packages:
-    """The JVM's packages and classes, or those below one of its packages; each part of a name is asked for once."""
+    """The JVM's packages and classes, or those below one package. Each part of a name is requested once."""
 
     def __init__(self, found: Any) -> None:
         self._found = found
@@ -33,7 +33,7 @@ class Packages:
 def elements(iterable: Any) -> Iterator[Any]:
     """The elements of a Java Iterable.
 
-    py4j iterates collections alone, and notices their end by an exception, whose conversion asks the JVM some seventy times.
+    py4j iterates only collections, and ends by an exception whose conversion sends some 70 requests to the JVM.
     """
     iterator = iterable.iterator()
     while iterator.hasNext():
@@ -41,15 +41,15 @@ def elements(iterable: Any) -> Iterator[Any]:
 
 
 def strings(jvm: Any, mapping: Any) -> dict[str, str]:
-    """A Java map of strings. By JSON: py4j would ask the JVM several times for each entry."""
+    """A Java map of strings, over JSON: py4j would send several requests for each entry."""
     return dict(json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(mapping)))
 
 
 TELLING = ("org.apache.iceberg.", "org.apache.kafka.", "software.amazon.awssdk.", "java.io.", "java.net.")
-"""Packages of exceptions that tell of systems. Messages of others, Spark's among them, may quote a value."""
+"""Packages of exceptions about systems. Messages of others, including Spark's, may quote a value."""
 SPARK = "org.apache.spark."
 CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\]")
-"""Spark's name for an error, with which its message begins."""
+"""Spark's name of an error, at the start of its message."""
 
 
 def java_class(error: Py4JJavaError) -> str:
@@ -57,24 +57,24 @@ def java_class(error: Py4JJavaError) -> str:
 
 
 def java_classes(error: Py4JJavaError) -> list[str]:
-    """Of the exception, and of those that caused it."""
+    """The classes of the exception and of its causes."""
     return [str(each.getClass().getName()) for each in _chain(error)]
 
 
 def java_message(error: Py4JJavaError) -> str:
-    """The first line of the Java message, cut, where it is one of `TELLING`; of Spark its name of the error."""
+    """The first line of the Java message, shortened, if its class is in `TELLING`; for Spark only the error's name."""
     return _message(error.java_exception)
 
 
 def java_cause(error: Py4JJavaError) -> str:
-    """Class and message of the Java exception, and of the innermost one that caused it."""
+    """Class and message of the Java exception, and of its innermost cause."""
     chain = _chain(error)
     found, cause = _told(chain[0]), _told(chain[-1])
     return found if cause in found else f"{found}; caused by {cause}"
 
 
 def problem(error: Exception) -> str:
-    """Why what a person has asked for could not be done; a Java message may hold a value."""
+    """Why a person's request failed. Only the class of a Java exception: its message may hold a value."""
     if isinstance(error, CalveError):
         return error.message
     return java_class(error) if isinstance(error, Py4JJavaError) else type(error).__name__
@@ -104,12 +104,12 @@ def _message(exception: Any) -> str:
 
 
 def read_json(io: Any, path: str) -> Any:
-    """What a JSON file holds, read through a table's or a catalog's own file IO."""
+    """The content of a JSON file, read with a table's or catalog's file IO."""
     with closing(io.newInputFile(path).newStream()) as stream:
         return json.loads(bytes(stream.readAllBytes()))
 
 
 def write_text(io: Any, path: str, text: str) -> None:
-    """Write a file, or replace it."""
+    """Write or replace a file."""
     with closing(io.newOutputFile(path).createOrOverwrite()) as stream:
         stream.write(bytearray(text.encode()))

@@ -1,7 +1,7 @@
-"""Packages that a deployed job brings along, since the host's Python lacks them, on every machine of the job.
+"""Python packages that a deployed job ships to every machine, because the host's Python lacks them.
 
-Native code cannot be imported from a zip. Spark unpacks an archive wherever it starts an executor, and beside the driver; whoever
-needs the packages asks for them (`use`), in the driver and in Python workers alike.
+Native code cannot be imported from a zip. Spark unpacks an archive wherever it starts an executor, and beside the driver.
+Code that needs the packages calls `use`, in the driver and in Python workers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FOLDER = "calve-packages"
 
 
 def ship(context: SparkContext, archive: Path) -> None:
-    """Let Spark bring the archive to all machines."""
+    """Let Spark ship the archive to all machines."""
     context.addArchive(f"{archive.resolve()}#{FOLDER}")
 
 
 def use() -> None:
-    """Let Python find what was shipped, behind everything that the host has; nothing where nothing was."""
+    """Add the shipped packages to Python's path, after those of the host. Does nothing if none were shipped."""
     worker, context = SparkFiles._is_running_on_worker, SparkContext._active_spark_context
     if not worker and context is None:
         return
@@ -36,7 +36,7 @@ def use() -> None:
 
 @contextmanager
 def brought() -> Iterator[None]:
-    """Imports inside name what is missing.
+    """Name the missing package if an import inside fails.
 
     Raises:
         Fatal: a package cannot be imported.

@@ -1,6 +1,6 @@
-"""How the scripts of jobs begin: their settings, the Spark session, and the proof that hostile bytes cannot hurt its JVMs.
+"""The start of the job scripts: settings, Spark session, and a check that hostile bytes cannot harm the JVMs.
 
-What only a deploy knows is told beside the settings, and wins over them.
+Values known only at deployment are arguments of their own and override the settings.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from calve.schema.wire import zigzag
 from glue_jobs.process.java import java_class
 
 VALUE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""PySpark's own loggers that print values of records when an expression fails, whoever handles the error."""
+"""PySpark loggers that print values of records when an expression fails, even if the error is handled."""
 
 
 def spark_session(job: Job) -> SparkSession:
-    """The session, made with the settings of `calve.config.spark_conf` where the host has not made one already.
+    """The session with the settings of `calve.config.spark_conf`, unless the host has created one.
 
     Raises:
         ConfigError: Spark refuses its settings.
@@ -50,10 +50,10 @@ def spark_session(job: Job) -> SparkSession:
 
 
 def require_avro_guard(spark: SparkSession) -> None:
-    """Prove, in a task on each core, that Avro's limits on claimed lengths are active.
+    """Check, in a task on each core, that Avro's limits on stated lengths are active.
 
-    A host may ignore JVM options it is given. Without them a record of nine bytes that claims two gigabytes is allocated.
-    The bomb is an array of one item too many; its items take no bytes, so that nothing is allocated where it is refused.
+    A host may ignore JVM options. Without them, a record of nine bytes that states two gigabytes would allocate them.
+    The bomb is an array with one item too many. Its items take no bytes, so nothing is allocated even if it is accepted.
 
     Raises:
         Fatal: the limits are not active.
@@ -82,15 +82,15 @@ GLUES_OWN = re.compile(
     r"|extra-(files|jars|py-files)|user-jars-first"
     r"|(enable|continuous-log|custom-log|disable-proxy|spark-event-logs|write-shuffle)[\w-]*)"
 )
-"""What stands among a script's arguments, or may: what our definitions say to Glue, and what Glue adds or documents as a switch.
+"""Arguments that Glue's definitions contain, that Glue adds, or that Glue documents as switches.
 
-Its parameters by which other code could come in, and which no definition of ours has, are not among them. A definition's script
-and files cannot be told from others here: nobody may start a run with arguments of his own (ADR 39).
+Parameters that could load other code, and that no definition of calve has, are not included.
+A definition's own script and files cannot be distinguished here. So nobody may start a run with other arguments (ADR 39).
 """
 
 
 def job_parser(name: str, told: str | None) -> argparse.ArgumentParser:
-    """A parser that knows the settings and where the lake is."""
+    """A parser with the arguments for the settings and the warehouse."""
     parser = argparse.ArgumentParser(prog=name, description=told, allow_abbrev=False)
     settings = parser.add_mutually_exclusive_group(required=True)
     settings.add_argument("--settings", help="resolved settings, as JSON")
@@ -102,10 +102,10 @@ def job_parser(name: str, told: str | None) -> argparse.ArgumentParser:
 
 
 def parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """The script's arguments; Glue's own are ignored.
+    """The script's arguments. Glue's own are ignored.
 
     Raises:
-        ConfigError: there are others.
+        ConfigError: there are unknown ones.
     """
     options, left = parser.parse_known_args(words)
     named = (each.partition("=")[0] for each in left if each.startswith("--"))
@@ -118,17 +118,17 @@ def parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namesp
 
 
 def flag(parser: argparse.ArgumentParser, name: str, told: str) -> None:
-    """Add what is true or false: Glue has no argument without a value."""
+    """Add a true/false argument: Glue has no argument without a value."""
     parser.add_argument(
         name, nargs="?", const=True, default=False, type=lambda text: text.lower() == "true", help=told
     )
 
 
 def job_of(options: argparse.Namespace) -> Job:
-    """The settings, with what was told beside them.
+    """The settings, overridden by the other arguments.
 
     Raises:
-        ConfigError: they cannot be used.
+        ConfigError: they are invalid.
     """
     try:
         job = Job.from_json(options.settings or options.settings_file.read_text())

@@ -1,4 +1,4 @@
-"""What Spark's Python workers tell the driver: errors by value, and their CPU seconds, which Spark does not account for."""
+"""Data that Spark's Python workers send to the driver: errors by value, and CPU seconds, which Spark does not report."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ MARK = "calve:trouble:"
 
 
 class Unexpected(Exception):
-    """An error that nobody has foreseen: its class and its place."""
+    """An unforeseen error: its class and its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskError:
-    """An error on its way to the driver. kind: the class of an error of calve's; of others only class and place are told, since
-    their text may quote a record.
+    """An error on its way to the driver. kind: the class of calve's error.
+
+    Other errors carry only class and place, because their text may quote a record.
     """
 
     kind: str | None
@@ -56,7 +57,7 @@ class TaskError:
 
     @classmethod
     def in_text(cls, text: str) -> TaskError | None:
-        """What a worker's error says in what Spark makes of it."""
+        """The worker's error inside the text of Spark's error."""
         at = text.find(MARK)
         if at < 0:
             return None
@@ -66,7 +67,7 @@ class TaskError:
 
 @contextmanager
 def errors_by_value() -> Iterator[None]:
-    """In a worker: an error inside reaches the driver through Spark as `TaskError`, and `errors_of_workers` finds it there."""
+    """In a worker: an error inside reaches the driver through Spark as `TaskError`; `errors_of_workers` finds it there."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 told by value
@@ -75,7 +76,7 @@ def errors_by_value() -> Iterator[None]:
 
 @contextmanager
 def errors_of_workers() -> Iterator[None]:
-    """In the driver: an error of a worker, in what Spark raises inside.
+    """In the driver: raise the worker's error instead of Spark's.
 
     Raises:
         CalveError, Unexpected: the worker's.
@@ -89,11 +90,11 @@ def errors_of_workers() -> Iterator[None]:
 
 
 _told_s: float | None = None
-"""CPU seconds of this process that tasks have told; None: there was none yet."""
+"""CPU seconds of this process that tasks have reported; None before the first task."""
 
 
 def spent_s() -> float:
-    """In a worker, which has one task at a time: the CPU seconds of its process that no other task has told."""
+    """In a worker, which runs one task at a time: the CPU seconds of its process that no other task has reported."""
     global _told_s
     if _told_s is None:
         gc.freeze()  # Spark has a worker collect garbage after each task: it need not look at modules and kernels

@@ -1,1 +1,1 @@
-"""The loops of a job, and the rounds that they run."""
+"""The loops of a job, and the rounds they run. A round is one micro-batch of one table."""

@@ -1,4 +1,4 @@
-"""One loop per table: when to run a round, and what its failure means for this table and for no other."""
+"""One loop per table. It decides when a round runs and handles its errors, without effect on other tables."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ FIGURES = ("freshness_p50_s", "freshness_p95_s", "lag_records", "stage_ms", "rou
 
 @dataclass(slots=True)
 class FreshnessTarget:
-    """A table's promise of freshness: what each round says of the pace, and what was told of the promise so far."""
+    """A table's freshness target: updates its pace after each round and reports missed targets."""
 
     told: str | None = None
     told_at: float = 0.0
 
     def after(self, pace: Pace, outcome: Outcome, looked_at: float, who: dict[str, str]) -> Pace:
-        """The pace that a round leaves behind, which began at `looked_at`, in epoch seconds.
+        """Return the pace after a round that began at `looked_at` (epoch seconds).
 
-        Where its records were too old, that is told: at once, when the cause is another, and every few minutes while it lasts.
+        If the records were too old, log it: at once if the cause is new, then every few minutes while it lasts.
         """
         records, found = outcome.ledger.consumed, pace
         if records:
@@ -89,7 +89,7 @@ REQUEST_EVERY_S = 30.0
 
 @dataclass(slots=True)
 class TableLoop:
-    """Keeps one table fresh until `stop` is set, or until the topic's end at start is reached under `drain`."""
+    """Keeps one table fresh until `stop` is set. With `drain`, until the end offsets at start are reached."""
 
     opener: Opener
     stop: threading.Event
@@ -98,9 +98,9 @@ class TableLoop:
     code: str | None = None
     said: TableState = field(default_factory=TableState)
     made: bool = False
-    """The table exists, and calve made it; known once a state was entered."""
+    """The table exists and calve created it. Known after the first change of state."""
     troubled: Retryable | None = None
-    """Why the newest round failed that is tried again; None once a round ended well."""
+    """Why the newest round failed, if the loop retries it. None after a successful round."""
     memory: TableMemory = field(default_factory=TableMemory)
     drain_to: Offsets | None = None
     drain_until: float | None = None
@@ -115,12 +115,12 @@ class TableLoop:
 
     def __post_init__(self) -> None:
         self.upkeep = LoopMaintenance(self.opener)
-        # Tables that start together must not stay in step: each begins its second round at a moment of its own.
+        # Tables that start together must not run in step: each starts its second round at its own time.
         self.first_wait = zlib.crc32(str(self.opener.name).encode()) / 2**32
         self.memory.pace = Pace(None if self.drain else self.opener.config.freshness_s)
 
     def run(self) -> State:
-        """Run rounds; returns the state that the table was left in."""
+        """Run rounds; returns the final state of the table."""
         self.opener.services.lake.enter_thread(self.opener.name.table)
         while not self.stop.is_set():
             wait_s = self._round()
@@ -134,7 +134,7 @@ class TableLoop:
         return self.state
 
     def _round(self) -> float | None:
-        """One round; returns the seconds to wait before the next, or None where the loop is over."""
+        """Run one round; returns the seconds to wait before the next, or None if the loop is over."""
         try:
             return self._work()
         except Suspended as error:
@@ -181,8 +181,10 @@ class TableLoop:
         return part * wait_s
 
     def _wait(self, wait_s: float) -> None:
-        """Wait, but not while a flush worth of records is there, or more than is fresh by then, or a request: people and volume
-        beat the clock.
+        """Wait for the next round.
+
+        End early for a request, for a backlog of `flush_bytes`, or if the backlog needs more time than the freshness
+        target leaves.
         """
         until = time.monotonic() + wait_s
         asked = time.monotonic()
@@ -217,9 +219,9 @@ class TableLoop:
         return None if ended else wait_s
 
     def _lost_race(self, error: LostRace) -> float | None:
-        """Another writer stops this loop; a rollback, or an answer of our own that came late, only begins a new round.
+        """Stop this loop if another writer published. Start a new round after a rollback or a late answer to our own commit.
 
-        Whoever publishes gives main a greater sequence number; by a rollback main has a smaller one again.
+        Every commit gives main a greater sequence number. A rollback gives main a smaller one.
         """
         stood = standing(self.opener.opened.main.ancestors())
         if stood is not None and stood.sequence < self.memory.stood:
@@ -231,13 +233,13 @@ class TableLoop:
         return None if self.drain else LONGEST_BACKOFF_S
 
     def _enter(self, state: State, code: str | None = None, error: CalveError | None = None) -> None:
-        """Note a change of state, and tell those who listen that the table has stopped."""
+        """Record a change of state. Announce that the table has stopped."""
         changed = self._note(state, code, error.message if error else None, error.fix if error else None)
         if changed and state in ("suspended", "failed") and error:
             self.opener.announcer.stopped(state, code or state, error.message, error.fix)
 
     def _note(self, state: State, code: str | None, reason: str | None, fix: str | None = None) -> bool:
-        """Note a state in the log and, where it is new and the table can be reached, in its properties; True where it is new."""
+        """Log a state. If it is new and the table exists, store it in its properties. True if the state is new."""
         changed = (state, code) != (self.state, self.code)
         if not changed and state == "running":
             return False
@@ -251,7 +253,7 @@ class TableLoop:
         return changed
 
     def _write_state(self, state: TableState) -> None:
-        """Best effort: a state that cannot be written is in the log, and must not hide its own cause."""
+        """Store the state, best effort: if this fails, the state is in the log and its cause stays visible."""
         try:
             main = self.opener.services.lake.load(self.opener.name)
             self.made = main is not None and INITIALISED in main.properties
@@ -264,7 +266,10 @@ class TableLoop:
             event("state.not_written", **self._who(), why=error.message)
 
     def _mark(self, outcome: Outcome, *, tag_every_s: float, note_every_s: float) -> None:
-        """Best effort: the tag only helps where others expire main's history; a note that is old makes an export wait."""
+        """Set the position tag and the note of completeness, best effort.
+
+        The tag is needed only if others expire main's history. An old note only makes an export wait.
+        """
         now = time.monotonic()
         until = outcome.complete_until or self.drain_until
         try:
@@ -308,7 +313,7 @@ class TableLoop:
 
 
 def first_line(error: Exception) -> str:
-    """Class and first line: a Java stack trace, or a value inside it, does not belong in a log. Spark's messages quote values."""
+    """The error's class and first line. Logs hold no Java stack traces and no values; Spark's messages quote values."""
     if isinstance(error, Py4JJavaError):
         return f"{java_class(error)}: {java_message(error)}"
     if isinstance(error, PySparkException):

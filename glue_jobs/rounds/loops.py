@@ -1,4 +1,4 @@
-"""The loops of a job, each in a thread of its own: tables are opened at the start, topics of an expression when they appear."""
+"""The loops of a job, one thread each. Named tables start with the job; tables of a pattern start when their topic appears."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from glue_jobs.table.opening import Opener
 
 @dataclass(slots=True)
 class Loops:
-    """Runs loops until all are over; a `Fatal` of one of them stops all."""
+    """Runs loops until all are over. A `Fatal` of one loop stops all."""
 
     stop: threading.Event
     tables: list[TableLoop] = field(default_factory=list)
@@ -40,22 +40,22 @@ class Loops:
     _errors: list[CalveError] = field(default_factory=list)
 
     def start(self, loop: TableLoop) -> None:
-        """Begin to keep a table."""
+        """Start the loop of a table."""
         self.tables.append(loop)
         self.run(loop.run, f"table {loop.opener.name}", name=loop.opener.name.table)
 
     def run(self, work: Callable[[], object], what: str, *, name: str) -> None:
-        """Do other work beside the tables'; `what` it is of, where it ends by an error."""
+        """Run other work beside the loops. Errors name it by `what`."""
         thread = InheritableThread(target=self._guarded, args=(work, what), name=name)
         self._threads.append(thread)
         thread.start()
 
     def wait(self) -> dict[str, State]:
-        """Wait until all loops are over, those among them that began meanwhile; returns the state of each table.
+        """Wait until all loops are over, including loops that start meanwhile; returns the state of each table.
 
         Raises:
-            Fatal: the job as a whole cannot go on, for instance because credentials were refused; all loops are stopped.
-            Retryable: work beside the tables' could not be done; the tables are as far as they came without it.
+            Fatal: the job cannot continue, for instance because credentials were refused. All loops are stopped.
+            Retryable: other work failed. The tables are as far as they got without it.
         """
         for thread in self._threads:  # a list that grows under its iterator
             thread.join()
@@ -82,7 +82,7 @@ class Loops:
 
 @dataclass(slots=True)
 class Openers:
-    """Makes an opener for each table, at the start of a job and while it runs; `outbox`: where they announce, if the job does."""
+    """Creates an opener for each table, at any time. `outbox` is None if the job announces nothing."""
 
     job: Job
     lake: Lake
@@ -113,7 +113,7 @@ class Openers:
         return Opener(table, name, self.services, Announcer(speaker, table.topic, self.outbox))
 
     def topic_of(self, table: str) -> str | None:
-        """The topic that a table of the lake was made for; None where there is no such table.
+        """The topic that a table of the catalog was created for; None if there is no such table.
 
         Raises:
             Retryable: the catalog does not answer.
@@ -124,14 +124,14 @@ class Openers:
 
 EVERY_S = 60.0
 TELL_EVERY_S = 240.0
-"""So often that no five minutes of an alarm are without."""
+"""Often enough for one event in every five minutes of an alarm."""
 
 
 @dataclass(slots=True)
 class Discovery:
-    """Looks for the topics of a job's patterns: once under `drain`, else every minute until `stop` is set.
+    """Finds the topics of a job's patterns: once with `drain`, else every minute until `stop` is set.
 
-    names: lists the cluster's topics, in one request. keep: begins to keep a table.
+    names: lists the cluster's topics in one request. keep: starts the loop of a table.
     """
 
     job: Job
@@ -141,7 +141,7 @@ class Discovery:
     stop: threading.Event
     drain: bool
     _kept: dict[str, str] = field(default_factory=dict)
-    """Table -> topic, of the loops that were begun."""
+    """Table -> topic of all started loops."""
     _told: dict[NotKept, float] = field(default_factory=dict)
     _begun: set[str] = field(default_factory=set)
 
@@ -149,7 +149,7 @@ class Discovery:
         """Look until the job ends.
 
         Raises:
-            Retryable: under `drain`, topics cannot be listed.
+            Retryable: with `drain`, the topics cannot be listed.
         """
         failures = 0
         while not self.stop.is_set():
@@ -169,10 +169,10 @@ class Discovery:
             self.stop.wait(wait_s)
 
     def look(self) -> None:
-        """Keep the topics that are new since the last look; say which ones match and are no table.
+        """Start tables for topics that are new since the last look. Log topics that match but get no table.
 
         Raises:
-            Retryable: topics cannot be listed, or the catalog does not answer.
+            Retryable: the topics cannot be listed, or the catalog does not answer.
         """
         found = expand(self.job, self.names(), lambda table: self._kept.get(table) or self.keeper(table))
         starts = {each.name: self._start(each, found.tables) for each in self.job.patterns}
@@ -184,8 +184,10 @@ class Discovery:
         self._tell(found.not_kept)
 
     def _start(self, pattern: Table, tables: Iterable[Table]) -> Start:
-        """Where topics that are new begin. `latest` is for those that were there before the pattern was: what a topic got before
-        it was noticed belongs to its table.
+        """Where new topics start.
+
+        `latest` applies only to topics that existed before the pattern. The table of a newer topic needs its records
+        from the start.
         """
         if pattern.start.at != "latest":
             return pattern.start

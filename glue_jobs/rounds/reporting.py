@@ -1,7 +1,7 @@
-"""What a run says of itself and of its tables, where commands read it; and the control object by which a deploy ends a run.
+"""The status of a run and its tables, for the commands; and the control object by which a deployment ends a run.
 
-Both are small JSON objects of the lake, read and written through its own file IO: a job needs no other client of S3.
-A table that the job could not make is reported, too.
+Both are small JSON objects in the warehouse. The job uses Iceberg's file IO for them and needs no other S3 client.
+The status also reports tables that the job could not create.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 READ_TIMEOUT_MS = 5000
 LOOK_S, POLL_S = 1.0, 10.0
-"""So often the reporter looks at the loops, and a run at its control object."""
+"""How often the reporter looks at the loops, and a run at its control object."""
 
 
 class LakeObject:
-    """One object. What cannot be read or written now is read or written the next time."""
+    """One object. A failed read or write is tried again the next time."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         prefix = f"spark.sql.catalog.{CATALOG}."
@@ -51,7 +51,7 @@ class LakeObject:
         self._uri = uri
 
     def read(self) -> dict[str, Any] | None:
-        """What it says; None where there is none, or where it cannot be read."""
+        """The object's content; None if it is missing or unreadable."""
         try:
             said = read_json(self._io, self._uri)
         except (Py4JError, ConnectionError, ValueError):
@@ -59,7 +59,7 @@ class LakeObject:
         return said if isinstance(said, dict) else None
 
     def write(self, text: str) -> bool:
-        """Replace it; False where that could not be done."""
+        """Replace the object; False if that failed."""
         try:
             write_text(self._io, self._uri, text)
         except (Py4JError, ConnectionError):
@@ -69,12 +69,12 @@ class LakeObject:
 
 @dataclass(slots=True)
 class Reporter:
-    """Writes whenever something has changed, at the latest after a minute, and at the end of the block."""
+    """Writes the status after each change, at least once a minute, and at the end of the block."""
 
     job: Job
     object: LakeObject
     loops: Loops | None = None
-    """Those of the tables, once there are any."""
+    """The loops of the tables, once they exist."""
     _id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _run: Run = field(default_factory=lambda: Run(_now(), _now()))
     _said: dict[str, ReportedTable] | None = None
@@ -136,7 +136,7 @@ def _now() -> str:
 
 @dataclass(slots=True)
 class HandOver:
-    """Watches a control object, `{"generation": NAME or null}`; null asks every generation to end."""
+    """Watches a control object, `{"generation": NAME or null}`. null asks every generation to end."""
 
     job: str
     generation: str
@@ -145,7 +145,7 @@ class HandOver:
     asked: threading.Event = field(default_factory=threading.Event)
 
     def watch(self, spark: SparkSession) -> None:
-        """Poll the control object, in a thread that ends with the process."""
+        """Poll the control object in a thread that ends with the process."""
         control = LakeObject(spark, self.control)
         threading.Thread(target=self._poll, args=(control,), name="hand-over", daemon=True).start()
 

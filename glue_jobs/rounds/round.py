@@ -1,8 +1,9 @@
-"""One ingest round of one table, by the steps of `glue_jobs.process.faults.STEPS`.
+"""One ingest round of one table. Its steps are `glue_jobs.process.faults.STEPS`.
 
-The table is the checkpoint (ADR 1): a round begins at the position that main's history proves and ends with one commit that
-moves it. Nothing a step leaves behind matters until `publish`; whatever dies before it is done again, whatever dies after it is
-rolled forward by the next `recover`.
+The table is the checkpoint (ADR 1). A round starts at the position proven by main's history and moves it with one
+commit.
+Nothing counts before `publish`. After a crash before it, the next round repeats the work.
+After a crash behind it, `recover` of the next round completes the work.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ from glue_jobs.table.outcome import Outcome, TableMemory
 PERSIST_AFTER_S = 3600
 LOOKS = 5
 USUAL_BYTES = 500.0
-"""What a record is taken to have, by which a range that is read again is split, before any round has shown it."""
+"""The assumed record size that splits a reread range before any round has measured one."""
 
 
 class Round:
-    """One round. Each step takes what the step before it gives: in another order they do not type-check."""
+    """One round. Each step takes the result of the step before it, so a wrong order does not type-check."""
 
     def __init__(self, opener: Opener, memory: TableMemory) -> None:
         self.opener = opener
@@ -66,11 +67,11 @@ class Round:
         self.meter = CostMeter(opener.services.lake)
 
     def run(self) -> Outcome:
-        """Do the steps in the order of `faults.STEPS`, until one has the outcome.
+        """Run the steps in the order of `faults.STEPS` until one returns the outcome.
 
         Raises:
-            Suspended: this table must not be written until somebody has looked.
-            LostRace: another writer has published, or main was rolled back, since this round began.
+            Suspended: the table must not be written until a person has checked it.
+            LostRace: another writer published, or main was rolled back, since this round began.
             Retryable: a system did not answer.
         """
         with self._step("prepare"):
@@ -105,18 +106,21 @@ class Round:
             return self.emit(committed)
 
     def prepare(self) -> OpenTable:
-        """Open the table, made or evolved to fit the registered schemas, and plan how records are decoded."""
+        """Open the table: create it or evolve it to fit the registered schemas, and plan how records are decoded."""
         return self.opener.open()
 
     def recover(self, table: OpenTable) -> Standing:
-        """Read the position; bring the dead letters, which are looked at before main and after it, and the output topic level."""
+        """Read the position; then bring the dead letters and the output topic level with it.
+
+        The dead letters are read before main and recovered after it.
+        """
         at = self._standing()
         self.opener.announcer.look(table.main)
         emit(at.table, at.base)
         return at
 
     def switch(self, at: Standing) -> Standing:
-        """Turn a table that was kept in another mode, or laid out otherwise, into what calve.yaml wants, unless it is paused."""
+        """Change the table's mode and layout to those of calve.yaml, unless the table is paused."""
         if _pause(at):
             return at
         if switch(at.table, at.base):
@@ -125,15 +129,15 @@ class Round:
         return at
 
     def redrive(self, at: Standing) -> Standing:
-        """Answer a request to decode dead letters again."""
+        """Handle a redrive request: decode dead letters again."""
         return self._standing() if redrive.handle_request(at.table, at.base) else at
 
     def forget(self, at: Standing) -> Standing:
-        """Answer a request to forget a person."""
+        """Handle a request to forget a person."""
         return self._standing() if forget.handle_request(at.table, at.base) else at
 
     def travel(self, at: Standing) -> Standing:
-        """Answer a request to go back, and emit from there on; or to make a range of rows again."""
+        """Handle a rollback request, then emit from the new position. Handle a backfill request."""
         if rollback.handle_request(at.table, at.base):
             at = self._standing()
             emit(at.table, at.base)
@@ -142,7 +146,7 @@ class Round:
         return at
 
     def plan(self, at: Standing) -> Planned | Outcome:
-        """Choose the offsets to read; a pause, or a topic without new ones, ends the round."""
+        """Choose the offsets to read. The round ends here if the table is paused or the topic has no new offsets."""
         table, config = self.opener.opened, self.opener.config
         if pause := _pause(at):
             return Outcome(at.base, {}, paused=pause)
@@ -176,14 +180,15 @@ class Round:
         return planned
 
     def stage(self, planned: Planned) -> Written:
-        """Read, decode and write the good records as data files that no snapshot holds."""
+        """Read and decode the records. Write the good ones as data files that no snapshot contains yet."""
         return self._written(planned) if planned.batch.to != planned.batch.start else Written(planned)
 
     def reject(self, written: Written) -> Judged:
-        """Decide what becomes of the rejects: read their range again, with the same schemas, and hold or count them.
+        """Handle rejected records: read their range again with the same schemas, then stage them as dead letters or count them.
 
-        Ids that were registered since the round began are learnt, and the rows are staged again. Where the table's policy or
-        its budget does not allow the rejects, nothing is left behind: the round is tried again for as long as that is so.
+        If schema ids were registered since the round began, learn them and stage the rows again.
+        If the table's policy or budget forbids the rejects, delete the staged files. The round is retried while that
+        is so.
         """
         name = self.opener.config.name
         if written.seen.rejects:
@@ -211,7 +216,7 @@ class Round:
         return Judged(written, rejects, reasons, held=held)
 
     def audit(self, judged: Judged) -> Audited | Outcome:
-        """Look at the topic again, explain every offset, balance the ledger; a round without records ends here."""
+        """Check the topic again, explain every offset and balance the ledger. A round without records ends here."""
         written = judged.written
         planned, seen, files = written.plan, written.seen, written.files
         topic, batch, config = planned.topic, planned.batch, self.opener.config
@@ -258,7 +263,7 @@ class Round:
         return Audited(judged, topic, after, ledger)
 
     def publish(self, audited: Audited) -> Committed:
-        """Move the table: rows, position and ledger in one commit, refused if the position is not `base` any more."""
+        """Commit rows, position and ledger at once. Refuse if the position is not `base` any more."""
         judged, written = audited.judged, audited.judged.written
         planned, seen = written.plan, written.seen
         table, base, key = planned.at.table, planned.at.base, planned.topic.key
@@ -295,13 +300,13 @@ class Round:
         return committed
 
     def release(self, committed: Committed) -> None:
-        """Publish the dead letters that main now names."""
+        """Publish the dead letters that main's commit now names."""
         judged = committed.audited.judged
         if judged.rejects.rows:
             judged.written.plan.at.table.dead_letters.publish(committed.position, judged.rejects)
 
     def emit(self, committed: Committed) -> Outcome:
-        """Write the rows that main has now to the output topic."""
+        """Write the newly committed rows to the output topic."""
         written = committed.audited.judged.written
         planned = written.plan
         emit(planned.at.table, committed.position)
@@ -319,7 +324,7 @@ class Round:
 
     @contextmanager
     def _step(self, step: str) -> Iterator[None]:
-        """Around a step: its points, and its errors by their systems."""
+        """Wrap a step: its fault points, and errors attributed to their system."""
         config = self.opener.config
         faults.point(f"{step}.begin", config.name)
         with catalog_errors(f"table {self.opener.name}, {step}"), errors_of_source(config):
@@ -327,7 +332,7 @@ class Round:
         faults.point(f"{step}.end", config.name)
 
     def _standing(self) -> Standing:
-        """The position, with the dead letters level with it."""
+        """The position, after the dead letters were brought level with it."""
         table = self.opener.opened
         for _ in range(LOOKS):
             before = table.dead_letters.look()
@@ -350,8 +355,9 @@ class Round:
         return Written(replace(planned, batch=batch), files, seen, _ms(began))
 
     def _bytes_per_record(self, table: OpenTable, topic: TopicState, offsets: Offsets) -> float:
-        """As this process has seen it, or the table's history, or the topic's next records show it; where none of them does,
-        every record is as large as the topic allows.
+        """Bytes per record: measured by this process, from the table's history, or from a sample of the topic's next records.
+
+        If none is known, the largest record size that the topic allows.
         """
         known = self.memory.bytes_per_record or bytes_per_record(table.main.ancestors())
         if not known and offsets != topic.end:
@@ -360,15 +366,16 @@ class Round:
         return known or table.services.cluster.largest_record(topic.name)
 
     def _reached(self, base: Position, topic: TopicState) -> Position:
-        """The table's position, moved on over offsets that were read and held no record."""
+        """The table's position, advanced over offsets that were read and held no record."""
         if self.memory.read_from != (base.round, topic.key):
             return base
         return replace(base, offsets=base.offsets | {topic.key: self.memory.read_to})
 
     def _must_persist(self, planned: Planned) -> bool:
-        """Offsets without records move the position in memory only, but not for ever: retention must not pass it.
+        """Whether offsets without records must be committed.
 
-        A first position is noted at once: a later round would find the end, or a time, at other offsets.
+        Usually they move the position in memory only, but retention must not pass the committed position.
+        A first position is committed at once: later, `latest` or a timestamp would mean other offsets.
         """
         since = planned.since
         if not planned.at.base.offsets:
@@ -406,7 +413,7 @@ def _pause(at: Standing) -> Pause | None:
 
 
 def _records(size_bytes: int, bytes_per_record: float) -> int:
-    """How many records make about `size_bytes`."""
+    """The number of records in about `size_bytes`."""
     return max(1, int(size_bytes / max(bytes_per_record, 1.0)))
 
 

@@ -1,4 +1,4 @@
-"""What the steps of a round hand on: frozen values, each made of the one before it."""
+"""The values that the steps of a round pass on: frozen, each built from the one before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glue_jobs.table.open_table import OpenTable
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A table as it is open now, and its position."""
+    """An open table and its position."""
 
     table: OpenTable
     base: Position
@@ -25,7 +25,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The offsets that this round reads. topic: as it was before they were chosen."""
+    """The offsets that this round reads. topic: its state before they were chosen."""
 
     at: Standing
     topic: TopicState
@@ -34,24 +34,24 @@ class Planned:
 
     @property
     def since(self) -> Offsets:
-        """Where the ledger of this round begins: the table's position, below what was lost and what held no record."""
+        """Where the ledger of this round starts: the table's position, before lost offsets and offsets without records."""
         known = self.at.base.of(self.topic.key) or {}
         return {p: known.get(p, o) for p, o in self.start.since.items()}
 
     @property
     def more(self) -> bool:
-        """The topic has offsets beyond this round's."""
+        """The topic has offsets beyond this round."""
         return self.batch.to != self.topic.end
 
     @property
     def complete_until(self) -> float | None:
-        """All that had arrived until then, in epoch seconds, is read; None where that cannot be said."""
+        """Every record that arrived before this time (epoch seconds) has been read. None if unknown."""
         return None if self.more else self.topic.complete_until
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The good records as data files that no snapshot holds."""
+    """The good records as data files that no snapshot contains yet."""
 
     plan: Planned
     files: Staged = NOTHING
@@ -61,7 +61,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The rejects: as dead letters that no snapshot of main names (`held`), or only counted."""
+    """The rejected records: as dead letters that no snapshot of main names yet (`held`), or only counted."""
 
     written: Written
     rejects: Staged = NOTHING
@@ -72,7 +72,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """The ledger explains every offset. topic: as the audit found it, before the round; after: as it is now."""
+    """The ledger explains every offset. topic: as the audit uses it, from before the round; after: its state now."""
 
     judged: Judged
     topic: TopicState
@@ -82,7 +82,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Main has the rows and stands at `position`. published_at: when the commit began, in epoch seconds."""
+    """Main has the rows and is at `position`. published_at: when the commit began, in epoch seconds."""
 
     audited: Audited
     position: Position

@@ -1,1 +1,1 @@
-"""One open table: its columns, its rows, its position, and the counts of a read. Knows no Kafka."""
+"""One open table: its columns, rows, position, and the counts of a read. Does not depend on Kafka."""

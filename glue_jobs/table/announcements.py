@@ -1,7 +1,7 @@
-"""What a table has to tell others: every snapshot that comes onto main, whoever makes it, and what befalls the table.
+"""Events of a table: every new snapshot of main, by any writer, and changes of its columns or state.
 
-The backlog of snapshots is the table itself. A look goes from main's head back to the snapshot that was handed over last, so that
-whatever the outbox could not take, or a process took along when it died, is found by the next look.
+The table itself is the backlog. A look goes from main's head back to the last snapshot handed over.
+So the next look finds every snapshot that the outbox refused or that a crashed process lost.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ MOST_RECENT = 100
 
 
 class Taker(Protocol):
-    """`glue_jobs.outputs.outbox.Outbox`, or what stands in for it."""
+    """`glue_jobs.outputs.outbox.Outbox` or a stand-in."""
 
     def put(self, announcement: Announcement, sent: Callable[[], None] = ...) -> bool: ...
 
 
 @dataclass(slots=True)
 class Announcer:
-    """Announces for one table; without an outbox it says nothing. Used by the thread of the table's loop.
+    """Announces for one table. Without an outbox it does nothing. Used by the thread of the table's loop.
 
-    sent_to: up to which sequence number all snapshots are known to be on the bus; None: nobody has looked yet.
+    sent_to: all snapshots up to this sequence number are known to be on the bus. None: not checked yet.
     """
 
     speaker: EventSource
@@ -42,15 +42,15 @@ class Announcer:
     outbox: Taker | None = None
     sent_to: int | None = None
     _handed: Commit | None = None
-    """The snapshot that was handed over last."""
+    """The last snapshot handed over."""
     _waiting: deque[Announcement] = field(default_factory=deque)
-    """What the outbox has not taken: it stands in no history."""
+    """Announcements that the outbox has not taken. No table history contains them."""
     _postponed: bool = False
 
     def look(self, main: Table) -> None:
-        """Hand over what came onto main since the last look; at the first, and after a rollback, what came recently.
+        """Hand over the snapshots that are new on main; at the first look and after a rollback, the recent ones.
 
-        It never fails: what it could not do now it does the next time.
+        Never fails. The next look does what this one could not.
         """
         if self.outbox is None:
             return
@@ -60,12 +60,12 @@ class Announcer:
             self._postpone(problem(error))
 
     def evolved(self, main: Table, changes: Sequence[str], *, schema_id: int | None) -> None:
-        """The table has other columns now."""
+        """Announce that the columns changed."""
         if self.outbox is not None:
             self._tell(self.speaker.evolved(changes, main.found, schema_id=schema_id))
 
     def stopped(self, state: Literal["suspended", "failed"], code: str, reason: str, fix: str | None) -> None:
-        """The table is in this state now."""
+        """Announce that the table entered this state."""
         if self.outbox is not None:
             self._tell(*self.speaker.stopped(state, code, reason, fix))
 
@@ -98,7 +98,7 @@ class Announcer:
         self._postponed = False
 
     def _sent(self, sequence: int) -> None:
-        """Called by the outbox's thread, in the order of handing over."""
+        """Called by the outbox's thread, in hand-over order."""
         self.sent_to = max(self.sent_to or 0, sequence)
 
     def _postpone(self, why: str) -> None:
@@ -108,7 +108,7 @@ class Announcer:
 
 
 def above(ancestors: Iterable[Commit], handed: Commit | None) -> list[Commit] | None:
-    """Main's snapshots above the one that was handed over last, newest first; None: it is not right below them."""
+    """Main's snapshots above the last one handed over, newest first. None if that one is not their direct parent."""
     if handed is None:
         return None
     found = list(takewhile(lambda each: each.sequence > handed.sequence, ancestors))
@@ -116,5 +116,5 @@ def above(ancestors: Iterable[Commit], handed: Commit | None) -> list[Commit] | 
 
 
 def recent(commits: Sequence[Commit], now: float) -> list[Commit]:
-    """Those of the last day, and in any case the head: nobody knows what others have heard of them."""
+    """The commits of the last day, and always the head: nobody knows which of them consumers have seen."""
     return [each for each in commits if now - each.committed_at <= RECENT_S] or list(commits[:1])

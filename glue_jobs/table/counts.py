@@ -1,7 +1,8 @@
-"""Counting in passing: what one observation at the source, above the decoder, says of a read (design: no second read to count).
+"""Counts of a read, from one Spark observation above the decoder, so that counting needs no second read.
 
-Observations are exact for appends, hash distribution, retried tasks and speculation. They are wrong under range distribution,
-where Spark samples its input first: writes therefore never use the table's distribution (`glue_jobs.iceberg.layout` clusters).
+Observations are exact for appends, hash distribution, retried tasks and speculation.
+They are wrong under range distribution, because Spark samples its input first.
+So writes never use the table's distribution (`glue_jobs.iceberg.layout` clusters instead).
 """
 
 from __future__ import annotations
@@ -25,20 +26,24 @@ from glue_jobs.table.records import explained
 
 MAX_UNKNOWN_IDS = 1_000
 RANKS = 200
-"""A percentile of the records' timestamps is that of a rank at most a two-hundredth of them away."""
+"""The rank error of a timestamp percentile is at most one in 200."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a read held. `newest`, `median`, `late` and `oldest` are record timestamps in seconds since epoch; one in twenty is
-    older than `late`.
+    """The counts of one read.
 
-    `reject_range`: first and last offset (inclusive) that a reject had in any partition. `others`: records that belong to
-    other tables, by the place of their schema in `DecodePlan.other_ids`, the last of them for all further ones. `changes`: of an
-    upsert table or one of totals, the rows that are new or take the place of others. `duplicates`: good records that make no
-    row, as the table holds the first of each key. `truncates` and `unavailable`: events that empty a table, and updates that
-    lack a value. `left_out`: good records that a step has left out. `made`: rows, where a record may make several; of them
-    `failed` could not be computed, and `cut` were left out by a step behind the explosion.
+    `newest`, `median`, `late` and `oldest` are record timestamps in epoch seconds; 5 % of the records are older than
+    `late`.
+    `reject_range`: lowest and highest offset (inclusive) of a reject in any partition.
+    `others`: records of other tables, by the index of their schema in `DecodePlan.other_ids`. The last index counts
+    all further ones.
+    `changes`: of an upsert or aggregate table, the rows that are new or replace others.
+    `duplicates`: good records without a row, because the table holds the first record of their key.
+    `truncates`: events that empty a table. `unavailable`: updates that lack a value. `left_out`: good records that a
+    step filtered.
+    `made`: rows, where a record may make several. `failed` of these could not be computed; a step after the explosion
+    filtered `cut`.
     """
 
     records: int = 0
@@ -61,35 +66,36 @@ class Counts:
 
     @property
     def rows(self) -> int:
-        """Rows that the good records make."""
+        """Rows made by the good records."""
         if self.changes is not None:
             return self.changes
         return self.applied if self.made is None else self.made - self.cut
 
     @property
     def applied(self) -> int:
-        """Good records, but for duplicates."""
+        """Good records without duplicates."""
         return self.records - self.filtered - self.rejects - self.duplicates
 
     @property
     def filtered(self) -> int:
-        """Records that belong to other tables, or that a step has left out."""
+        """Records that belong to other tables or that a step filtered."""
         return self.records - self.own + self.left_out
 
     @property
     def own(self) -> int:
-        """Records that are this table's."""
+        """Records that belong to this table."""
         return self.records - sum(self.others.values())
 
 
 def observe_records(
     flat: DataFrame, further: Mapping[str, Column] | None = None
 ) -> tuple[DataFrame, Observation]:
-    """Count records, rejects and bytes while they pass, and what is `further` to be counted: fields of `Counts`.
+    """Count records, rejects and bytes while Spark reads them, and the `further` fields of `Counts`.
 
-    Eight figures and no more, where no record can be another table's: each costs every record. What they leave open is looked
-    up in the rare rounds that need it, the range of rejects by partition by their second read, the records by partition by
-    `count_by_partition`. A histogram with more bins than there are values is an exact count of each.
+    If no record can belong to another table, only eight values are counted, because each costs time for every record.
+    Rare rounds look up the rest: their second read finds the rejects' range, `count_by_partition` the records per
+    partition.
+    A histogram with more bins than values is an exact count of each value.
     """
     rejected_at = F.when(F.col(REJECT).isNotNull(), F.col(OFFSET))
     found: dict[str, Column] = {
@@ -103,7 +109,8 @@ def observe_records(
         "last": F.max(rejected_at),
     }
     if OTHER in flat.columns:
-        # As doubles: equal values of several tasks may come out a rounding error beside their integer, which a cast would cut.
+        # As doubles: partial sums of equal values may differ from the integer by a rounding error. A cast to int
+        # would cut it.
         found["others"] = F.histogram_numeric(F.col(OTHER).cast("double"), F.lit(2 * (MAX_OTHERS + 1)))
     if FILTERED in flat.columns:
         found["left_out"] = F.count_if(FILTERED)
@@ -111,7 +118,7 @@ def observe_records(
 
 
 def counted_records(observation: Observation) -> Counts:
-    """What the observation counted, once the action has run."""
+    """The observation's counts, once the action has run."""
     got: dict[str, Any] = observation.get
     median, late = got["aged"] or (None, None)
     return Counts(
@@ -131,14 +138,14 @@ def counted_records(observation: Observation) -> Counts:
 
 
 def observe_rows(made: DataFrame) -> tuple[DataFrame, Observation]:
-    """Count the rows that records make several of, while they pass."""
+    """Count the rows while Spark reads them, where a record may make several."""
     found = {"made": F.count(F.lit(1)), "failed": F.count(REJECT) if REJECT in made.columns else F.lit(0)}
     cut = F.count_if(FILTERED) if FILTERED in made.columns else F.lit(0)
     return _observe(made, found | {"cut": cut})
 
 
 def with_counted_rows(seen: Counts, observation: Observation) -> Counts:
-    """The same, with what `observe_rows` counted."""
+    """Add the counts of `observe_rows`."""
     found = observation.get
     return replace(seen, made=int(found["made"]), failed=int(found["failed"]), cut=int(found["cut"]))
 
@@ -151,12 +158,12 @@ def _counts(bins: Iterable[Any]) -> dict[int, int]:
 
 
 def count_by_partition(records: DataFrame) -> Offsets:
-    """The number of records of each partition that has any; reads Kafka once more, without decoding."""
+    """The number of records of each partition that has any. Reads Kafka once more, without decoding."""
     return {row["partition"]: row["count"] for row in records.groupBy("partition").count().collect()}
 
 
 def observe_rejects(decoded: DataFrame) -> tuple[DataFrame, Observation]:
-    """Count rejects by reason while they pass."""
+    """Count rejects by reason while Spark reads them."""
     return _observe(decoded, {reason: F.count_if(F.col(REJECT) == reason) for reason in REASONS})
 
 
@@ -165,7 +172,7 @@ def counted_reasons(observation: Observation) -> dict[str, int]:
 
 
 def reject_groups(records: DataFrame, decoding: DecodePlan) -> tuple[Group, ...]:
-    """The largest groups of rejects by reason and schema id, each with its first place; so many that a flood stays bounded.
+    """The largest groups of rejects by reason and schema id, each with its first record; limited, so that a flood stays bounded.
 
     `records`: with `RECEIVED`.
     """
@@ -192,7 +199,7 @@ def reject_groups(records: DataFrame, decoding: DecodePlan) -> tuple[Group, ...]
 
 
 def unknown_ids(records: DataFrame, decoding: DecodePlan) -> tuple[list[int], list[int]]:
-    """Schema ids framed in values, and in keys, that the round does not know; at most 1,000, so that a flood stays bounded."""
+    """Schema ids in values and in keys that the round does not know; at most 1,000, so that a flood stays bounded."""
     keys = _unknown_ids(records, decoding.key, "key") if decoding.key else []
     return _unknown_ids(records, decoding, "value"), keys
 

@@ -1,4 +1,4 @@
-"""A table as it is open now: how records become its rows, its Iceberg table, its position. Frozen; each round opens another."""
+"""An open table: the plan from records to rows, the Iceberg table and its position. Frozen; each round opens a new one."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ REQUESTS = {REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN}
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What all tables of a job share. output: the cluster, by the key that writes emitted records. writer: the id of this run.
-    cores: those of all executors.
+    """Services that all tables of a job share.
+
+    output: the cluster with the key that writes emitted records. writer: the id of this run. cores: the total of all
+    executors.
     """
 
     lake: Lake
@@ -64,7 +66,7 @@ class Services:
 
     @property
     def masking_keys(self) -> tuple[Key, ...]:
-        """The keys that hash personal data and encrypt dead letters; none where nothing is masked.
+        """The keys that hash personal data and encrypt dead letters; empty if nothing is masked.
 
         Raises:
             ConfigError, Retryable: as `calve.config.masking_keys.read_keys`.
@@ -74,10 +76,11 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """How records become rows of a table, which may not exist yet.
+    """How records become rows of a table. The table may not exist yet.
 
-    columns: those of the schemas, with those in quarantine. read_with: what the summary of a round says of it. mode: with the
-    field ids of its key. covered: properties that keep values out of the table's metadata.
+    columns: those of the schemas, including quarantined ones. read_with: the schemas and steps that a round's summary
+    notes.
+    mode: with the field ids of its key. covered: properties that keep values out of the table's metadata.
     """
 
     config: job.Table
@@ -92,14 +95,16 @@ class TablePlan:
     covered: dict[str, str]
 
     def misfit(self, name: str) -> str:
-        """Why records of a schema (`Wire.name`) are no rows of the table, as far as it is known: subject, path and rule."""
+        """Why records of a schema (`Wire.name`) cannot become rows of the table, if known: subject, path and rule."""
         return self.schemas.misfit(self.columns, name)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTable(TablePlan):
-    """worker_s: CPU seconds of the Python workers that read the topic. learn: looks up schema ids of values, and of keys; gives
-    the table as it is open then, or None where nothing new was found.
+    """An open Iceberg table with its plan.
+
+    worker_s: CPU seconds of the Python workers that read the topic.
+    learn: looks up schema ids of values and keys; returns the reopened table, or None if no id is new.
     """
 
     main: Table
@@ -109,7 +114,7 @@ class OpenTable(TablePlan):
 
     @property
     def made_for(self) -> TopicKey | None:
-        """The topic that was there when the table was made; None where an earlier release made it."""
+        """The topic at the time the table was created; None if an earlier release created it."""
         said = self.main.properties.get(TOPIC_KEY)
         return TopicKey.parse(said) if said else None
 
@@ -118,26 +123,26 @@ class OpenTable(TablePlan):
         return position_of(self.main, self.dead_letters, self.services)
 
     def mark_idle(self) -> None:
-        """Keep the position through expiry by others: a tag holds its snapshot, whatever happens to main's history."""
+        """Tag the snapshot of the position, so that it survives expiry by others."""
         stood = standing(self.main.ancestors())
         if stood is not None and self.main.refs().get(POSITION_TAG) != stood.id:
             self.main.set_tag(POSITION_TAG, stood.id)
             faults.point("idle.tagged", self.config.name)
 
     def note_complete(self, until: float, position: Position) -> None:
-        """Say until when a table without new records is complete, and of which round: a rollback leaves properties alone."""
+        """Store until when an idle table is complete, and for which round: a rollback does not undo properties."""
         self.main.set_properties({COMPLETE_UNTIL: f"{until:.3f}", COMPLETE_ROUND: position.round})
         faults.point("idle.noted", self.config.name)
 
     def carried(self) -> dict[str, Any]:
-        """What stays true after a commit that reads no offsets, for the metrics of its summary."""
+        """Metrics that stay true after a commit that reads no offsets."""
         until = complete_until(self.main.ancestors(), self.main.properties)
         found = {"read_with": self.read_with or None, "complete_until": until}
         return {name: each for name, each in found.items() if each}
 
 
 def requested(table: OpenTable) -> bool:
-    """True where a request waits, or a pause began or ended since the table was looked at last; asks the catalog."""
+    """True if a request waits, or a pause began or ended since the last look. Asks the catalog."""
     found = table.services.lake.load(table.name)
     if found is None:
         return False
@@ -149,7 +154,7 @@ def position_of(main: Table, dead_letters: DeadLetterTable, services: Services) 
     """The committed offsets, as main's history proves them now.
 
     Raises:
-        Suspended: its history does not prove a position (`position_lost`).
+        Suspended: the history does not prove a position (`position_lost`).
     """
     main.refresh()
     ancestors: list[Commit] = []
@@ -169,7 +174,7 @@ def position_of(main: Table, dead_letters: DeadLetterTable, services: Services) 
 
 
 def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, lake: Lake) -> dict[TopicKey, Offsets]:
-    """The greatest offset held, by topic and partition: rows of main count for the only topic that it has read."""
+    """The greatest offset held, by topic and partition. Rows of main are counted for the topic of the tagged position."""
     held: dict[TopicKey, Offsets] = {}
     spark = lake.spark
     tagged = main.snapshot(main.refs()[POSITION_TAG])
@@ -188,7 +193,7 @@ def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, lake: Lake) ->
 
 
 def _anchor(main: Table, found: Position, writer: str) -> Position:
-    """Commit the position once more on main, so that its history proves it again."""
+    """Commit the position again on main, so that its history proves it."""
     head = main.head
     again = replace(found, round=uuid.uuid4().hex, writer=writer)
     if found.offsets:

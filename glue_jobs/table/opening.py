@@ -1,4 +1,4 @@
-"""A table is opened: made where it is absent, its columns brought level with the registry, its records' way to rows planned."""
+"""Opens a table: creates it if missing, evolves its columns to the registry's schemas, and plans decoding and rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from glue_jobs.transform.chain import Chain, ResourceSupply, chain_of
 
 @dataclass(slots=True)
 class FieldQuarantine:
-    """Of one table; what stays in quarantine is told once for each field, for as long as the job lives."""
+    """The field quarantine of one table. Each quarantined field is logged once in the life of the job."""
 
     table: job.Table
     name: TableName
@@ -43,11 +43,11 @@ class FieldQuarantine:
     _told: set[str] = field(default_factory=set)
 
     def first(self, every: Json) -> dict[str, str]:
-        """What a new table says of itself: all fields of that moment come in."""
+        """The property of a new table: it accepts all current fields."""
         return written(leaves(every)) if self.table.quarantine_new_fields else {}
 
     def source(self, every: Json, versions: Versions, properties: Mapping[str, str]) -> Json:
-        """Of all columns that the schemas have those that records are decoded to. properties: the table's."""
+        """Of all schema columns, those that records are decoded to. properties: the table's."""
         return (
             only(every, self._fields(every, versions, properties))
             if self.table.quarantine_new_fields
@@ -55,7 +55,7 @@ class FieldQuarantine:
         )
 
     def settle(self, every: Json, versions: Versions, main: Table) -> Json:
-        """As `source`; and the table notes which fields come in now. One without quarantine keeps no list of them."""
+        """As `source`; also store the accepted fields in the table. A table without quarantine stores no list."""
         properties = main.properties
         known = fields_in(properties)
         if not self.table.quarantine_new_fields:
@@ -80,7 +80,7 @@ OWNER = "owner"
 
 @dataclass(slots=True)
 class Opener:
-    """Opens one table, before each round; keeps what need not be looked up again."""
+    """Opens one table before each round. Keeps what need not be looked up again."""
 
     config: job.Table
     name: TableName
@@ -94,7 +94,7 @@ class Opener:
     _main: Table | None = None
     _opened: OpenTable | None = None
     _pinned: tuple[Json, Versions] | None = None
-    """The table's data columns and the schemas that the plan of `_opened` was made of."""
+    """The data columns and schemas that the plan of `_opened` was made from."""
 
     def __post_init__(self) -> None:
         lake = self.services.lake
@@ -106,25 +106,27 @@ class Opener:
 
     @property
     def is_open(self) -> bool:
-        """Whether the table was opened once."""
+        """Whether the table was opened before."""
         return self._opened is not None
 
     @property
     def opened(self) -> OpenTable:
-        """The table as it was opened last."""
+        """The table as last opened."""
         if self._opened is None:
             raise AssertionError(f"table {self.name} was not opened")
         return self._opened
 
     def open(self) -> OpenTable:
-        """Load the table, or make it from the registered schemas; add the columns that newer versions have.
+        """Load the table, or create it from the registered schemas. Add the columns of newer versions.
 
         Raises:
-            Retryable: the topic does not exist or a subject is not registered yet, or a system does not answer.
-            Suspended: the table was not made by calve (`not_ours`), its files would lie elsewhere (`foreign_path`), or, as one of
-                a pattern's, it is of another topic (`other_topic`), or no column can hold the schema (`schema_unsupported`), or
-                the key of its mode (`key_unusable`) or its measures (`measure_unusable`), or it is of totals, or was not made so
-                (`mode_changed`).
+            Retryable: the topic does not exist, a subject is not registered yet, or a system does not answer.
+            Suspended: one of these codes. `not_ours`: calve did not create the table. `foreign_path`: its files would
+                lie elsewhere.
+                `other_topic`: a pattern's table belongs to another topic. `schema_unsupported`: no column can hold
+                    the schema.
+                `key_unusable`, `measure_unusable`: the key or measures of its mode do not fit.
+                `mode_changed`: the table was created as an aggregate table and the mode is another, or the reverse.
         """
         self.supply.lookups.renew()
         versions = self.schemas.versions()
@@ -148,8 +150,9 @@ class Opener:
         return opened
 
     def foresee(self) -> TablePlan:
-        """How records would become rows of a table that does not exist yet; no masking key is looked at, and a table only
-        for the fields that it keeps in quarantine.
+        """How records would become rows of a table that does not exist yet.
+
+        Reads no masking key. Reads the table only for its quarantined fields.
 
         Raises:
             Retryable, Suspended: as `open`.
@@ -200,7 +203,7 @@ class Opener:
         return created
 
     def _require_same_topic(self, found: Table) -> None:
-        """Two topics may make one name, one after the other; who names a table in calve.yaml means its topic."""
+        """Two topics of a pattern may map to one table name. A table named in calve.yaml keeps its name for any topic."""
         made_for = found.properties.get(TOPIC)
         if self.config.pattern is not None and made_for != self.config.topic:
             raise Suspended(
@@ -210,9 +213,9 @@ class Opener:
             )
 
     def _fit(self, main: Table, versions: Versions) -> OpenTable:
-        """Bring the table level with the versions and plan how records are decoded; nothing to do in most rounds."""
+        """Evolve the table to the schema versions and plan how records are decoded. Most rounds have nothing to do."""
         looks_up = any(isinstance(each, Lookup) for each in self.config.steps)
-        # A table that a step looks up may have other columns now.
+        # A table that a step looks up may have new columns.
         if self._opened and self._pinned == (data_columns(main.schema), versions) and not looks_up:
             self._opened = replace(self._opened, main=main)
             return self._opened
@@ -270,20 +273,20 @@ class Opener:
         return chain_of(self.config, means, self.schemas.key_column)
 
     def _made(self, chain: Chain, source: Json) -> Json:
-        """The data columns of rows, of records that are decoded to `source`."""
+        """The data columns of rows made from records that are decoded to `source`."""
         return chain.columns(self.services.lake.spark, source) if chain.steps else source
 
     def _added(self, table: Json, made: Json) -> list[tuple[Schema | None, list[Change]]]:
-        """What the steps make and the table has not. Raises: as `step_changes`."""
+        """The columns that the steps make and the table lacks. Raises: as `step_changes`."""
         found = step_changes(str(self.name), table, made)
         return [(None, found)] if found else []
 
     def _evolve(
         self, main: Table, wanted: Callable[[Json], Sequence[tuple[Schema | None, list[Change]]]]
     ) -> None:
-        """One commit per version that adds something, oldest first; a version that does not fit changes nothing.
+        """One commit per version that adds columns, oldest first. A version that does not fit changes nothing.
 
-        A table whose position cannot be proved was replaced by somebody: it is left as it is.
+        If the position cannot be proven, somebody replaced the table: it is not changed.
         """
         while wanted(data_columns(main.schema)):
             position_of(main, self._dead_letters, self.services)

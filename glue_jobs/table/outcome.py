@@ -1,4 +1,4 @@
-"""What a round leaves behind in its process: its outcome, and what the next one of the table may remember."""
+"""The outcome of a round, and the values that the next round of the table may reuse."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from calve.table.position import Ledger, Offsets, Position, TopicKey
 
 @dataclass(slots=True)
 class TableMemory:
-    """What a table's loop remembers between rounds; all of it may be lost at any time.
+    """Values that a table's loop keeps between rounds. All of it may be lost at any time.
 
-    `bytes_per_record`: as the last round has shown it, or else the table's history or a sample.
-    `engine`: what made the newest rows. `stood`: the sequence number of the snapshot that gave the position last.
-    `lacks_values`: a round had updates without all values. `layout_refused`: what calve.yaml says of the layout, where the
-    table cannot have it: logged once.
-    `read_to`: how far offsets were read that held no record, beyond the table's position (transaction markers); it counts
-    only while the table stands at the round, and reads the incarnation of the topic, that `read_from` names.
+    `bytes_per_record`: from the last round, else from the table's history or a sample.
+    `engine`: the engine that made the newest rows. `stood`: sequence number of the snapshot that last gave the
+    position.
+    `lacks_values`: a round had updates without all values. `layout_refused`: the layout of calve.yaml that Iceberg
+    refused, logged once.
+    `read_to`: offsets read beyond the table's position that held no record (transaction markers).
+    It counts only for the round and the incarnation of the topic in `read_from`.
     """
 
     bytes_per_record: float | None = None
@@ -37,9 +38,9 @@ class TableMemory:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a round did. `more`: records were there that did not fit into it; None snapshot: there was nothing to commit.
+    """The outcome of a round. `more`: the topic has records beyond it. `snapshot` None: there was nothing to commit.
 
-    `complete_until`, in epoch seconds: all that had arrived until then has been read; None where that cannot be said.
+    `complete_until`: every record that arrived before this time (epoch seconds) has been read; None if unknown.
     `paused`: why nothing was read.
     """
 

@@ -1,4 +1,4 @@
-"""Decoded records as rows of a table, and as dead letters."""
+"""Decoded records as table rows and as dead letters."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from glue_jobs.decode.shapes import spark_type
 
 
 def flattened(decoded: DataFrame, columns: Json, *beside: str) -> DataFrame:
-    """The columns that records are decoded to, `_kafka`, reject, size and `OTHER`: what steps and counting need, and what is
-    asked for.
+    """The decoded columns, `_kafka`, reject, size and `OTHER`, and the columns named in `beside`. Steps and counts need them.
 
-    Raw values end here, but for `RECEIVED`: whatever passes an observation is copied, and a value is the widest column there is.
+    Raw values end here, except in `RECEIVED`: Spark copies every column that passes an observation, and a value is
+    the widest.
     """
     fields = _fields(decoded)
     named = (
@@ -46,7 +46,7 @@ def flattened(decoded: DataFrame, columns: Json, *beside: str) -> DataFrame:
 
 
 def with_keys(flat: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Records without one of these columns are rejected, but for those that make no row."""
+    """Reject records with a null in a key column, except records that make no row."""
     nameless = reduce(Column.__or__, (at(path).isNull() for path in key))
     for name in (IDLE, FILTERED):
         nameless = nameless & ~F.col(name) if name in flat.columns else nameless
@@ -57,7 +57,7 @@ def with_keys(flat: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def rows(flat: DataFrame) -> DataFrame:
-    """The good records as table rows, those that delete with `TOMBSTONE`."""
+    """The good records as table rows. A row that deletes is marked by `TOMBSTONE`."""
     good = flat.where(F.col(REJECT).isNull()) if REJECT in flat.columns else flat
     for name in (IDLE, FILTERED):
         good = good.where(~F.col(name)) if name in flat.columns else good
@@ -88,13 +88,13 @@ def rejected(flat: DataFrame, decoding: DecodePlan, *, topic: TopicKey, round_id
 
 
 def message(decoding: DecodePlan) -> Column:
-    """Why each reject is none of the table's rows, in a sentence; of records with `RECEIVED`."""
+    """Why each reject cannot be a row, in a sentence. Needs records with `RECEIVED`."""
     reasons = F.create_map(*(F.lit(text) for pair in REASONS.items() for text in pair))
     return F.coalesce(explained(decoding), reasons[F.col(REJECT)])
 
 
 def explained(decoding: DecodePlan) -> Column:
-    """Where and why a reject does not match its schema, null where that is not known; of records with `RECEIVED`."""
+    """Where and why a reject does not match its schema; null if unknown. Needs records with `RECEIVED`."""
     received = F.col(RECEIVED)
     return explanation(decoding, F.col(REJECT), received["plain"], received["plain_key"])
 

@@ -1,4 +1,4 @@
-"""How the decoded records of a table become its rows: the steps, the columns before them and those after them."""
+"""How decoded records become rows: the steps, and the columns before and after them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from glue_jobs.transform.types import conformed
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class RowPlan:
-    """Equal to itself alone: engines keep what they have planned for it.
+    """Equal only to itself: engines cache their plans by it.
 
-    source: the columns that records are decoded to. made: those that rows have after the steps. columns: those of the table,
-    which of a table of totals are none of them.
+    source: the columns that records are decoded to. made: the columns of rows after the steps.
+    columns: the columns of the table. An aggregate table has columns of its own.
     """
 
     source: Json
@@ -29,12 +29,12 @@ class RowPlan:
     mode: Mode | None
 
     def records(self, decoded: DataFrame, *beside: str) -> DataFrame:
-        """Each record as a row (`glue_jobs.transform.row_columns`), with what is asked for beside it (`flattened`)."""
+        """Each record as a row (`glue_jobs.transform.row_columns`), with the columns named in `beside` (`flattened`)."""
         found = self.chain.of_records(flattened(decoded, self.source, *beside))
         return with_keys(found, self.mode.key) if self.mode and not self._of_rows else found
 
     def rows(self, frame: DataFrame) -> tuple[DataFrame, Observation | None]:
-        """The rows of the table that the good ones of `records` make, and what counts them where a record may make several."""
+        """The table rows of the good `records`, and an observation that counts them if a record may make several."""
         good = rows(frame)
         if not self.chain.explodes:
             return self._conformed(good), None
@@ -42,13 +42,13 @@ class RowPlan:
         return self._conformed(rows(made)), observation
 
     def all_rows(self, good: DataFrame) -> DataFrame:
-        """The rows that records make, those among them that cannot be computed or are left out."""
+        """All rows that records make, including failed and filtered ones."""
         made = self.chain.of_rows(good)
         return with_keys(made, self.mode.key) if self.mode and self._of_rows else made
 
     @property
     def _of_rows(self) -> bool:
-        """Whether the key is one of rows, of which a record may make several."""
+        """Whether the key belongs to rows, and a record may make several."""
         return self.chain.explodes and isinstance(self.mode, Aggregate)
 
     def _conformed(self, good: DataFrame) -> DataFrame:

@@ -1,7 +1,7 @@
-"""All steps of a table: those that know records, then those that know rows, and the columns that come of it.
+"""All steps of a table: first the steps on records, then the steps on rows, and the resulting columns.
 
-A list that is exploded ends the part in which a row stands for its record. What a step before it says of a row it says of the
-record; what one after it leaves out is a row, and where one of a record's rows cannot be computed the record is rejected.
+Until a list is exploded, each row stands for one record: filtering or rejecting a row filters or rejects the record.
+After the explosion, a filter removes single rows. If one row of a record cannot be computed, the record is rejected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from glue_jobs.transform.types import iceberg_columns, spark_schema
 
 @dataclass(frozen=True, slots=True)
 class StepResources:
-    """keys: `tokens.key_frame`, as it is now. tables: rows of other tables, the same throughout a round.
+    """keys: the current `tokens.key_frame`. tables: rows of other tables, the same throughout a round.
+
     tags: of the fields of records, by path.
     """
 
@@ -46,7 +47,7 @@ class StepResources:
 
 @dataclass(slots=True)
 class ResourceSupply:
-    """The means of one table. database: where tables are that steps name without one. masking: None where nothing is masked."""
+    """The step resources of one table. database: the default database of lookup tables. masking: None if nothing is masked."""
 
     lake: Lake
     database: str
@@ -73,10 +74,10 @@ KINDS: dict[type[DataType], type[Value]] = {StringType: str, IntegralType: int, 
 
 
 def run_route(frame: DataFrame, step: Route) -> DataFrame:
-    """Records of other tables are filtered. One that no table names is filtered, too, stays, or is rejected.
+    """Filter the records of other tables. A record that no table names is filtered, kept, or rejected.
 
     Raises:
-        Suspended: `step_unusable`, where there is no such column, or none that can hold the values.
+        Suspended: `step_unusable`: the column is missing or cannot hold the values.
     """
     _require_fit(frame, step)
     live, value = is_live(frame), F.col(quote_path(step.column))
@@ -99,7 +100,7 @@ def run_route(frame: DataFrame, step: Route) -> DataFrame:
 
 
 def _is_one(value: Column, values: Sequence[Value]) -> Column:
-    """Never null: a value that is null is none of them."""
+    """Never null: a null value is none of them."""
     return F.coalesce(value.isin(*values), false()) if values else false()
 
 
@@ -135,13 +136,13 @@ class Chain:
         return self._first_explosion < len(self.steps)
 
     def of_records(self, frame: DataFrame) -> DataFrame:
-        """What the steps up to the first explosion make of rows that each stand for a record."""
+        """The result of the steps up to the first explosion; each row stands for a record."""
         for number, step in enumerate(self.steps[: self._first_explosion + 1]):
             frame = self.run(number, step, frame)
         return frame
 
     def of_rows(self, frame: DataFrame) -> DataFrame:
-        """What the first explosion and the steps behind it make of rows that `of_records` has made."""
+        """The result of the first explosion and the later steps on the rows of `of_records`."""
         for number, step in enumerate(self.steps):
             if number > self._first_explosion:
                 frame = self.run(number, step, frame)
@@ -151,7 +152,7 @@ class Chain:
         return frame
 
     def require_lasting(self, key: Iterable[str]) -> None:
-        """Refuse keys that are tokens: the same value has another one once its key has been replaced.
+        """Refuse keys that are hashed: a value's token changes when the masking key is replaced.
 
         Raises:
             Suspended: `key_unusable`.
@@ -176,10 +177,10 @@ class Chain:
             yield RECORD_KEY
 
     def columns(self, spark: SparkSession, source: Json) -> Json:
-        """The data columns that rows have in the end, of records that are decoded to `source`.
+        """The final data columns of rows made from records that are decoded to `source`.
 
         Raises:
-            Suspended: `step_unusable`: a step cannot be run on the columns that there are, or makes what no table can hold.
+            Suspended: `step_unusable`: a step does not fit its columns, or makes a type that no table can hold.
         """
         records = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
         chain = self.with_any_keys(spark)
@@ -187,7 +188,7 @@ class Chain:
         return iceberg_columns(made.select(*map(quote, data(made))).schema)
 
     def with_any_keys(self, spark: SparkSession) -> Chain:
-        """The same for rows that nobody keeps: they are hashed by a key that nobody has."""
+        """The same chain with a random masking key, for rows that are not kept."""
         return replace(self, means=replace(self.means, keys=lambda: any_keys(spark)))
 
     @property
@@ -196,7 +197,7 @@ class Chain:
         return next(found, len(self.steps))
 
     def run(self, number: int, step: Step, frame: DataFrame) -> DataFrame:
-        """What one of the steps makes of a frame; a list that it explodes is still a list."""
+        """The result of one step. A list to explode is still a list."""
         with self.naming(number, step):
             match step:
                 case Route():
@@ -214,7 +215,7 @@ class Chain:
 
     @contextmanager
     def naming(self, number: int, step: Step) -> Iterator[None]:
-        """Problems of a step say which one it is."""
+        """Add the step's place to its problems."""
         try:
             yield
         except Suspended as problem:
@@ -223,7 +224,7 @@ class Chain:
             raise Suspended(problem.code, text, fix=problem.fix, at=at) from None
 
     def place(self, number: int, step: Step) -> str:
-        """Where calve.yaml has the step: a route stands beside the list, and comes before it."""
+        """The step's place in calve.yaml. A route is beside the list of steps and comes before it."""
         if isinstance(step, Route):
             return step.kind
         routed = isinstance(self.steps[0], Route)
@@ -231,11 +232,11 @@ class Chain:
 
 
 def _plain(path: str) -> str:
-    """A path without what flattening puts in the place of its dots."""
+    """A path without dots and the separators that flattening puts in their place."""
     return path.replace(".", "").replace("_", "")
 
 
 def chain_of(table: Table, means: StepResources, key_column: str | None) -> Chain:
-    """The steps of a table; a column that tells which row a tombstone deletes stays what it is."""
+    """The steps of a table. A key column that a tombstone needs is never flattened."""
     tells = isinstance(table.mode, Upsert) and table.mode.deletes
     return Chain(table.steps, means, frozenset({key_column} if tells and key_column else ()))

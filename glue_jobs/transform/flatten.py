@@ -1,4 +1,4 @@
-"""Structs become columns, a list makes a row of each item, keys of maps become columns."""
+"""The step `flatten`: structs become columns, list items become rows, map keys become columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glue_jobs.transform.row_columns import beside, data, unusable
 
 
 def run_flatten(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> DataFrame:
-    """Structs as columns named by their path; those of `stay` remain as they are. The list that is exploded is left a list."""
+    """Turn structs into columns named by their path, except those of `stay`. The list to explode stays a list."""
     return _flattened(frame, leaves(frame, step, stay))
 
 
@@ -26,7 +26,7 @@ def leaves(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> list[
 
 
 def leaves_of_items(frame: DataFrame, step: Flatten, name: str) -> list[Leaf]:
-    """The columns that `exploded` makes of rows that have an item in the column of that name."""
+    """The columns that `exploded` makes from rows with an item in this column."""
     return _found(frame, step.separator, _maps(step, in_items=True), {*data(frame)} - {name})
 
 
@@ -57,9 +57,9 @@ def _value(leaf: Leaf) -> Column:
 
 
 def exploded(frame: DataFrame, step: Flatten) -> DataFrame:
-    """A row for each item of the list, which becomes a column of items, and is flattened if they are structs.
+    """A row for each item of the list. The list's column then holds items, flattened if they are structs.
 
-    A record whose list is empty or null makes one row, in which the item is null.
+    A record whose list is empty or null makes one row with a null item.
     """
     if step.explode is None:
         return frame
@@ -69,10 +69,10 @@ def exploded(frame: DataFrame, step: Flatten) -> DataFrame:
 
 
 def exploded_column(frame: DataFrame, step: Flatten) -> str:
-    """The column of the list that is exploded.
+    """The column of the list to explode.
 
     Raises:
-        Suspended: there is none.
+        Suspended: it does not exist.
     """
     path = str(step.explode)
     name = _column(path, step)
@@ -104,7 +104,7 @@ def _leaves(
 
 
 def _maps(step: Flatten, *, in_items: bool) -> dict[str, tuple[str, ...]]:
-    """The columns whose keys become columns: those of the record, or those of the items of the list that is exploded."""
+    """The map columns whose keys become columns: those of the record, or those of the exploded items."""
     inside = f"{step.explode}."
     return {
         _column(path, step): keys for path, keys in step.maps.items() if path.startswith(inside) == in_items

@@ -1,6 +1,6 @@
-"""The step `lookup`: columns of another table, of its row with the same key. The other table goes to every task as a whole.
+"""The step `lookup`: add columns from the row of another table with the same key. Spark broadcasts the other table.
 
-Each is as of its newest snapshot, and stays in memory until there is a newer one.
+The table is used at its newest snapshot and stays in memory until there is a newer one.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from glue_jobs.transform.row_columns import beside, data, is_live, type_at, type
 MISSING = "lookup_missing"
 FOUND = "calve:found"
 COMPARABLE = (IntegralType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
-"""Types of keys; each is compared with its own kind alone, decimals also only where no digit is lost."""
+"""Key types. A key compares only with its own kind; decimals only where no digit is lost."""
 MOST_DIGITS = 38
 
 
 def run_lookup(frame: DataFrame, step: Lookup, table: DataFrame) -> DataFrame:
-    """The new columns stand after the others: null where the table has no row of the key, or a part of the key is null.
+    """Add the columns after the others. They are null if the table has no such key, or if a part of the key is null.
 
-    With `missing: reject` such records are rejected. In `table` no key stands twice, see `require_unique`.
+    With `missing: reject` such records are rejected. Keys in `table` are unique, see `require_unique`.
 
     Raises:
-        Suspended: `step_unusable`, where columns are missing, cannot be compared, or exist already.
+        Suspended: `step_unusable`: columns are missing, cannot be compared, or exist already.
     """
     _require_fit(frame, step, table.schema)
     keys = [f"calve:other:{n}" for n in range(len(step.on))]
@@ -68,7 +68,7 @@ def run_lookup(frame: DataFrame, step: Lookup, table: DataFrame) -> DataFrame:
 
 
 def require_unique(table: DataFrame, columns: Sequence[str]) -> None:
-    """Refuse a table in which a key stands twice: a record would become two rows. Keys with a null match nothing.
+    """Refuse a table with duplicate keys: a record would become two rows. Keys with a null match nothing.
 
     Raises:
         Suspended: `lookup_ambiguous`.
@@ -84,7 +84,7 @@ def require_unique(table: DataFrame, columns: Sequence[str]) -> None:
 
 
 def require_columns(table: StructType, step: Lookup) -> None:
-    """Refuse a step that names columns which the other table has not. Raises Suspended `step_unusable`."""
+    """Refuse a step with columns that the other table lacks. Raises Suspended `step_unusable`."""
     for other in (*step.on.values(), *step.columns.values()):
         type_of(table, other, f"column of {step.table}")
 
@@ -117,23 +117,23 @@ def _comparable(ours: DataType, theirs: DataType) -> bool:
 
 MOST_ROWS = 1_000_000
 MOST_BYTES = 256_000_000
-"""Those of the data files. The table is in the memory of the driver and of every executor at once."""
+"""The limit of the data files' size. The driver and every executor hold the table in memory."""
 
 
 Place = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""A table, the columns of its key, and all columns that are needed of it."""
+"""A table, the columns of its key, and all needed columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Columns of a table in memory; snapshot: None of a table that never had one."""
+    """Columns of a table in memory; snapshot: None if the table never had one."""
 
     snapshot: int | None
     rows: DataFrame
 
 
 class Lookups:
-    """The other tables of one table's steps."""
+    """The lookup tables of one table's steps."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -141,22 +141,22 @@ class Lookups:
         self._tables: dict[str, Table] = {}
 
     def renew(self) -> None:
-        """Look at the tables again; until then they stay what they are, since a round may read its records twice."""
+        """Forget the loaded tables. Until then they stay the same, because a round may read its records twice."""
         self._tables.clear()
 
     def noted(self) -> dict[str, str]:
-        """What a round notes of the tables: the snapshot of each that was looked at, empty of one that never had any."""
+        """The snapshot of each table that was used, for the round's summary; empty for a table that never had one."""
         return {
             f"{LOOKED_UP}{name}": "" if table.head is None else str(table.head)
             for name, table in self._tables.items()
         }
 
     def table(self, step: Lookup) -> DataFrame:
-        """What a step needs of its table, as of the newest snapshot when it was first asked for. In it no key stands twice.
+        """The needed columns of a step's table, at its newest snapshot of the round's first use. Keys are unique.
 
         Raises:
-            Retryable: there is no such table, or the catalog does not answer.
-            Suspended: `step_unusable`, also where the table is too large, or `lookup_ambiguous`.
+            Retryable: the table does not exist, or the catalog does not answer.
+            Suspended: `step_unusable`, also if the table is too large; or `lookup_ambiguous`.
         """
         keys = tuple(step.on.values())
         place = step.table, keys, tuple(dict.fromkeys((*keys, *step.columns.values())))
@@ -177,7 +177,7 @@ class Lookups:
         return held
 
     def _table(self, name: str) -> Table:
-        """As it was when a step of this round first asked for it."""
+        """The table at the time of this round's first use."""
         if name not in self._tables:
             found = self._lake.load(TableName(*name.split(".")))
             if found is None:
@@ -198,7 +198,7 @@ class Lookups:
 
 
 def _require_small(table: Table, head: int) -> None:
-    """Refuse a table that no task could hold. Its snapshot says how large it is; one that does not is not read to find out."""
+    """Refuse a table too large for memory, by its snapshot's summary. A table whose summary lacks the size is refused unread."""
     commit = table.snapshot(head)
     summary = commit.summary if commit is not None else {}
     for figure, most, what in (

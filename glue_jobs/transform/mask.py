@@ -1,6 +1,6 @@
-"""The step that masks: what is personal leaves the rows before anything is written. Its rules say which field that is.
+"""The step `mask`: personal data leaves the rows before anything is written. Rules choose the fields.
 
-A single value is masked as a token, in part, or as the beginning of the span that it is in. Null stays null.
+A single value becomes a token, a partly hidden value, or the start of its range. Null stays null.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ MOMENTS = {
     TimestampNTZType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 DOMAIN = r"(@[A-Za-z0-9.-]+\.[A-Za-z][A-Za-z0-9-]*)\z"
-"""What is shown of an e-mail address. Whatever else may follow an @ is hidden: it need not be one."""
+"""The visible part of an e-mail address. Any other text after an @ is hidden: it may not be a domain."""
 LONGS = 2.0**63
 
 
 def masked(value: Column, kind: DataType, rule: Rule, path: str) -> Column:
-    """A value of a type that is no struct, list or map, by a rule that is neither `drop` nor `null`.
+    """Mask a value that is not a struct, list or map, by a rule other than `drop` and `null`.
 
     Raises:
         Suspended: the rule cannot mask values of this type.
@@ -65,10 +65,10 @@ def masked(value: Column, kind: DataType, rule: Rule, path: str) -> Column:
 
 
 def text(value: Column, kind: DataType) -> Column | None:
-    """The one text that a value has, whatever the type of its column: 12 as an int, a long, a decimal and a text is `12`.
+    """The canonical text of a value, independent of its column type: 12 as int, long, decimal or string is `12`.
 
-    Integers and decimals in decimal digits without needless zeros; days and times in ISO 8601, times in UTC with six decimals;
-    `true` and `false`. None: values of this type have no such text.
+    Integers and decimals: decimal digits without needless zeros. Dates and times: ISO 8601, times in UTC with six decimals.
+    Booleans: `true` and `false`. None: this type has no such text.
     """
     match kind:
         case StringType():
@@ -92,7 +92,7 @@ def _bytes(value: Column, kind: DataType, path: str) -> Column:
 
 
 def _digits(value: Column, scale: int) -> Column:
-    """Every digit of a decimal: as a string Spark writes 1E-7."""
+    """The digits of a decimal. Spark's own string may be like 1E-7."""
     grouped = F.format_number(value, scale)
     plain = F.regexp_replace(grouped, ",", "")
     return F.regexp_replace(plain, r"\.?0+\z", "") if scale else plain
@@ -114,7 +114,7 @@ def _partial(value: Column, stays: str | int | None) -> Column:
 
 
 def _span(value: Column, kind: DataType, unit: str, path: str) -> Column:
-    """The first day of the year or the month; null where there is no such day in the type."""
+    """The first day of the year or month; null if the type has no such day."""
     match kind:
         case DateType():
             return F.when(F.unix_date(value) >= FIRST_YEAR_DAY, F.trunc(value, unit))
@@ -127,7 +127,7 @@ def _span(value: Column, kind: DataType, unit: str, path: str) -> Column:
 
 
 def _band(value: Column, kind: DataType, width: int, path: str) -> Column:
-    """The greatest multiple of `width` that is not greater; null where there is no such number in the type."""
+    """Round down to a multiple of `width`; null if the type has no such number."""
     if isinstance(kind, FLOATS):
         steps = value.cast("double") / F.lit(float(width))
         whole = F.floor(F.when(F.abs(steps) < LONGS, steps))
@@ -149,12 +149,12 @@ Path = tuple[str, ...]
 
 
 def rules(step: Mask, tags: Mapping[str, tuple[str, ...]], columns: StructType) -> dict[Path, Rule]:
-    """The rule of each field that is masked; of a field in a masked one, too, but that has no say.
+    """The rule of each masked field. Rules inside a masked field are also returned, but have no effect.
 
-    tags: the tags of fields by path, as the schema has them. Of a field with several, the first of `step.tags` counts.
+    tags: the schema's tags by field path. For a field with several tags, the first in `step.tags` applies.
 
     Raises:
-        Suspended: there is no such field. Also for a field with a tag, as it may be here under another name.
+        Suspended: a field does not exist. Also a tagged field, because it may exist under another name.
     """
     known = list(paths(columns))
     tagged = {path: rule for path, own in tags.items() if (rule := _first(step, own)) is not None}
@@ -171,12 +171,12 @@ def rules(step: Mask, tags: Mapping[str, tuple[str, ...]], columns: StructType) 
 
 
 def inside(found: Mapping[Path, Rule], name: str) -> dict[Path, Rule]:
-    """The rules of a field and of what is in it, with paths that begin there."""
+    """The rules of a field and its nested fields, with paths relative to it."""
     return {path[1:]: rule for path, rule in found.items() if path[:1] == (name,)}
 
 
 def is_dropped(kind: DataType, found: Mapping[Path, Rule]) -> bool:
-    """Whether nothing is left of a field; `found`: the rules, with paths that begin there."""
+    """Whether nothing remains of a field; `found`: the rules, with paths relative to it."""
     if rule := found.get(()):
         return rule.how == "drop"
     match kind:
@@ -214,13 +214,13 @@ def _missing(path: str, known: list[str]) -> str:
 def run_mask(
     frame: DataFrame, step: Mask, keys: Callable[[], DataFrame], tags: Mapping[str, tuple[str, ...]]
 ) -> DataFrame:
-    """Mask fields by their paths and by their tags, and in `_kafka` the key and the headers.
+    """Mask fields by path and by tag; in `_kafka`, mask the key and the headers.
 
-    keys: gives `tokens.key_frame`, where something is hashed. tags: the tags of fields by path, as the schema
-    has them. A struct without any field left is dropped. Keys of maps stay as they are.
+    keys: returns `tokens.key_frame`, used only for hashing. tags: the schema's tags by field path.
+    A struct without remaining fields is dropped. Map keys stay unchanged.
 
     Raises:
-        Suspended: there is no such field, or the rule cannot mask values of its type.
+        Suspended: a field does not exist, or the rule cannot mask its type.
     """
     names = data(frame)
     columns = StructType([each for each in frame.schema.fields if each.name in names])
@@ -238,7 +238,7 @@ def run_mask(
 
 
 def _field(value: Column, kind: DataType, found: Mapping[Path, Rule], path: str) -> Column:
-    """A field that is not dropped, after the rules of it and of what is in it."""
+    """A field that is not dropped, masked by its rules and those of its nested fields."""
     if not found:
         return value
     rule = found.get(())
@@ -271,7 +271,7 @@ def _fields(value: Column, kind: StructType, found: Mapping[Path, Rule], path: s
 
 
 def _record(step: Mask) -> Column:
-    """`_kafka` with its key and the values of its headers masked; its type stays."""
+    """`_kafka` with its key and header values masked. Its type stays the same."""
     record = F.col(SYSTEM_COLUMN)
     if step.key != "keep":
         record = record.withField("key", _received(F.col(SYSTEM_COLUMN)["key"], step.key))

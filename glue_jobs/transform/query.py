@@ -1,13 +1,13 @@
-"""A query of a step, taken apart and understood: Spark parses it and resolves it on the columns that there are.
+"""Queries of the steps `sql` and `filter`: Spark parses them and resolves them on the existing columns.
 
-It is resolved by a session of its own that has ANSI's rules, so that an overflow, a bad cast or a division by zero is an error.
-What comes out are expressions, and whether one of them fails is fixed in it; the job's session, which many tables share, stays as
-it is. They are over the columns of the frame itself, so they can be used in it.
+A separate session with ANSI rules resolves them, so that an overflow, a bad cast or a division by zero is an error.
+This behaviour is fixed in the resulting expressions. The job's session, shared by many tables, does not change.
+The expressions refer to the frame's own columns, so the frame can use them.
 
-The steps `sql` and `filter` compute each expression of one record, and a failure is a reject of that record. Under ANSI's rules
-it would end the batch. `TryEval` makes null of it: of a struct, which is never null by itself. Spark computes what expressions
-share before it computes any of them, also outside of what tries them, but not what only a branch of a CASE needs. So everything
-tried is in a branch, whose condition Spark cannot know to be true.
+Each expression is computed per record, and a failure rejects the record. Plain ANSI rules would fail the batch.
+So `TryEval` turns a failure into null: the value is in a struct, which is otherwise never null.
+Spark computes shared subexpressions first, even outside of `TryEval`, but not those that only a branch of a CASE needs.
+So each tried expression is in a branch whose condition Spark cannot know to be true.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from glue_jobs.transform.row_columns import beside, data, is_live, unusable
 
 RULES = {
     "spark.sql.ansi.enabled": "true",
-    # A product of decimals has all its digits, or there is none.
+    # A product of decimals keeps all digits, or is an error.
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
     "spark.sql.session.timeZone": "UTC",
-    # "${env:NAME}" and "${spark.name}" in a text stay what they are.
+    # "${env:NAME}" and "${spark.name}" in a text are not replaced.
     "spark.sql.variable.substitute": "false",
 }
 SOURCE_NODES = ("SubqueryAlias", "LocalRelation")
@@ -69,17 +69,17 @@ SOURCE_NODES = ("SubqueryAlias", "LocalRelation")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """condition: that of WHERE. columns: the select list in its order; a name -> a column of the frame, or an expression."""
+    """condition: of WHERE. columns: the select list in order; name -> a column of the frame, or an expression."""
 
     condition: Column | None
     columns: dict[str, str | Column]
 
 
 def understand(frame: DataFrame, text: str) -> Query:
-    """A query on the columns of a frame.
+    """Resolve a query on the columns of a frame.
 
     Raises:
-        Suspended: `step_unusable`, with what is wrong and where.
+        Suspended: `step_unusable`, with the problem and its place.
     """
     names = data(frame)
     with _ansi_rules(frame.sparkSession) as ansi:
@@ -110,7 +110,7 @@ def understand(frame: DataFrame, text: str) -> Query:
 
 
 def understand_condition(frame: DataFrame, text: str) -> Column:
-    """An expression on the columns of a frame that is true or not. Raises Suspended like `understand`."""
+    """Resolve a boolean expression on the columns of a frame. Raises Suspended as `understand`."""
     with _ansi_rules(frame.sparkSession) as ansi, query_errors(data(frame)):
         parsed = ansi.sessionState().sqlParser().parseExpression(text)
         require_own(nodes(parsed), text)
@@ -133,7 +133,7 @@ def _ansi_session(spark: SparkSession) -> Any:
 
 @contextmanager
 def _ansi_rules(spark: SparkSession) -> Iterator[Any]:
-    """The session with ANSI's rules, active in this thread: expressions look there when they are made."""
+    """The session with ANSI rules, active in this thread: new expressions use the active session."""
     sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     ansi = _ansi_session(spark)
     sessions.setActiveSession(ansi)
@@ -156,7 +156,7 @@ def _none(frame: DataFrame) -> Any:
 
 
 def _source(frame: DataFrame, alias: str) -> Any:
-    """A table without rows that has the very columns of the frame, but those of calve's own."""
+    """An empty table with exactly the frame's columns, except calve's own."""
     catalyst, nothing, streaming = _catalyst(frame), _seq(frame), False
     output = frame.select(*data(frame), SYSTEM_COLUMN)._jdf.logicalPlan().output()
     empty = catalyst.plans.logical.LocalRelation(output, nothing, streaming, _none(frame))
@@ -164,7 +164,7 @@ def _source(frame: DataFrame, alias: str) -> Any:
 
 
 def _selected(frame: DataFrame, columns: Any, source: Any) -> Any:
-    """A select list as one struct: a part of it that is no expression of one record cannot be resolved in there."""
+    """A select list as one struct: anything that is not an expression of one record cannot be resolved in it."""
     catalyst = _catalyst(frame)
     distinct = ignores_nulls = internal = False
     name, order, condition = _seq(frame, "struct"), _seq(frame), _none(frame)
@@ -186,12 +186,12 @@ def _column(frame: DataFrame, expression: Any) -> Column:
 
 
 def _alias(plan: list[Node]) -> str:
-    """The name by which a parsed query calls its source."""
+    """The source's name in a parsed query."""
     return str(plan[-2]["identifier"]["name"]) if kind(plan[-2]) == "SubqueryAlias" else SOURCE
 
 
 def _named(select: list[list[Node]]) -> int:
-    """How many columns a select list names; others are stars. One without a name is refused, and `_kafka`, which stars have."""
+    """The number of named columns of a select list; the others are stars. Columns without a name, and `_kafka`, are refused."""
     names = []
     for position, column in enumerate(select, 1):
         match kind(column[0]):
@@ -234,7 +234,7 @@ PLAIN = (
 
 
 def require_columns(row: StructType, *, from_stars: bool) -> None:
-    """Refuse names and types that no table has. `from_stars`: `_kafka` is among them, once, and does not count.
+    """Refuse names and types that no table has. `from_stars`: `_kafka` occurs once and is ignored.
 
     Raises:
         Suspended: `step_unusable`.
@@ -288,7 +288,7 @@ COMPUTED = "calve:computed"
 
 
 def run_sql(frame: DataFrame, step: Sql) -> DataFrame:
-    """The columns of the select list; rows for which WHERE is not true are filtered, those on which either fails rejected.
+    """Compute the select list. Filter rows for which WHERE is not true; reject rows for which either fails.
 
     Raises:
         Suspended: `step_unusable`.
@@ -310,7 +310,7 @@ def run_sql(frame: DataFrame, step: Sql) -> DataFrame:
 
 
 def run_filter(frame: DataFrame, step: Filter) -> DataFrame:
-    """Rows for which the condition is not true are filtered, those on which it fails rejected.
+    """Filter rows for which the condition is not true; reject rows for which it fails.
 
     Raises:
         Suspended: `step_unusable`.
@@ -321,7 +321,7 @@ def run_filter(frame: DataFrame, step: Filter) -> DataFrame:
 
 
 def _judged(frame: DataFrame, condition: Column | None) -> tuple[DataFrame, Column, dict[str, Column]]:
-    """The frame with what `condition` says, which rows go on, and its new `REJECT` and `FILTERED`."""
+    """The frame with the result of `condition`, the rows that go on, and its new `REJECT` and `FILTERED`."""
     live = is_live(frame)
     reject = F.col(REJECT) if REJECT in frame.columns else F.lit(None).cast("string")
     filtered = F.col(FILTERED) if FILTERED in frame.columns else false()
@@ -340,7 +340,7 @@ def _judged(frame: DataFrame, condition: Column | None) -> tuple[DataFrame, Colu
 
 
 def _attempt(frame: DataFrame, wanted: Column, values: list[Column]) -> Column:
-    """A struct of the values on rows that want them; null on others, and where one of them fails."""
+    """A struct of the values for wanted rows; null for other rows, and if one of the values fails."""
     record = F.col(SYSTEM_COLUMN)["offset"] >= 0  # of every one; only Spark does not know it
     spark = frame.sparkSession
     jvm: Any = spark._jvm
@@ -351,7 +351,7 @@ def _attempt(frame: DataFrame, wanted: Column, values: list[Column]) -> Column:
 
 
 def _of_tombstones_too(frame: DataFrame, attempt: Column, computed: dict[str, Column]) -> Column:
-    """Of a tombstone, of which only the key is there, every column that can be computed, each for itself."""
+    """For a tombstone, which has only a key: each column that can be computed, on its own."""
     if TOMBSTONE not in frame.columns:
         return attempt
     tombstone = F.col(TOMBSTONE)

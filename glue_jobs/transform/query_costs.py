@@ -1,11 +1,12 @@
-"""What a query may cost for one record: time and memory that grow as the record does, never as its square.
+"""Limits of a query's cost per record: time and memory may grow with the record's size, never with its square.
 
-The producer of a record chooses its texts and lists. So a pattern must be a literal of the query. Where one text is searched
-for in another, or is put between others, the query bounds its length: `left(name, 100)`.
+The producer of a record controls its texts and lists. So a pattern must be a literal of the query.
+If a text is searched for in another one, or put between others, the query limits its length: `left(name, 100)`.
 
-The time that a regular expression takes grows with the text by Java's matcher, which goes back where it does not fit. Python's
-own parser reads the pattern: what Java and Python read alike is judged, all else is refused. Java's matcher calls itself for each
-turn of a repeated group, so a long text ends the process: only single characters may be repeated without end.
+Java's regular expressions backtrack, so their time depends on the text. Python's parser reads the pattern.
+Patterns that Java and Python read alike are judged, all others are refused.
+Java's matcher recurses for each turn of a repeated group, so a long text would crash the process.
+So only single characters may repeat without limit.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from glue_jobs.process.java import elements
 from glue_jobs.transform.row_columns import unusable
 
 SHORT = 100
-"""Characters of a text that may be searched for, or put between others."""
+"""The most characters of a text to search for or to put between others."""
 LENGTHS = {2: 4000, 3: 300, 4: 80}
-"""How the time of a pattern grows -> characters of a text in which it may be looked for."""
+"""The power of a pattern's time -> the most characters of the searched text."""
 ESCAPE = "\\"
 PATTERNS = {
     "RLike": (1,),
@@ -38,7 +39,7 @@ PATTERNS = {
     "StringSplit": (1,),
     "StringToMap": (1, 2),
 }
-"""Functions of a text, their first argument, and those that are regular expressions."""
+"""Functions of a text, their first argument, and the places of their regular expressions."""
 LIKES = {"ILike", "Like", "LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny"}
 LITTLE = {
     "ArrayJoin": (1, 2),
@@ -54,9 +55,9 @@ LITTLE = {
     "StringTrimRight": (1,),
     "SubstringIndex": (1,),
 }
-"""Arguments by which the time, or the result, is multiplied."""
+"""Arguments that multiply the time or the result."""
 COMPARING = {"ArrayDistinct", "ArrayExcept", "ArrayIntersect", "ArrayUnion", "ArraysOverlap", "MapZipWith"}
-"""They hash numbers and texts, but compare each item that is something else with each other one."""
+"""These hash numbers and texts, but compare other items pairwise."""
 CUT = {"Left": 1, "Right": 1, "Substring": 2}
 AS_LONG = {"Cast", "InitCap", "Lower", "StringTrim", "StringTrimLeft", "StringTrimRight", "Upper"}
 LONG_TYPES = ("string", "binary", "variant")
@@ -75,7 +76,7 @@ COSTLY = {
 
 
 def require_bounded_cost(expression: Any) -> None:
-    """Refuse one expression, whatever is below it.
+    """Refuse one expression. Its children are not checked.
 
     Raises:
         Suspended: `step_unusable`.
@@ -134,7 +135,7 @@ def _growth(expression: Any, pattern: str) -> int:
 
 
 def _powers(expression: Any, name: str, arguments: list[Any]) -> Iterator[int]:
-    """Of the length of its first argument, as which the time grows that each pattern takes."""
+    """For each pattern, the power of the first argument's length by which its time grows."""
     for at in PATTERNS.get(name, ()):
         yield _growth(expression, _text(arguments[at]))
     if name in ("Like", "ILike"):
@@ -153,7 +154,7 @@ def _require_one_short(expression: Any, arguments: list[Any]) -> None:
 
 
 def _others(body: Any, own: set[int]) -> Iterator[Any]:
-    """Texts, lists and the like of the record in the body of a lambda, which would be multiplied by the number of items."""
+    """Long values of the record in a lambda's body: the number of items would multiply their cost."""
     name = _name(body)
     if name in CUT and _is_short(body, SHORT):
         return
@@ -181,7 +182,7 @@ def _is_short(expression: Any, most: int) -> bool:
 
 
 def _is_small(expression: Any) -> bool:
-    """Whether all values of its type are."""
+    """Whether all values of its type are small."""
     kind = json.loads(expression.dataType().json())
     return isinstance(kind, str) and not kind.startswith(LONG_TYPES)
 
@@ -219,7 +220,7 @@ def _name(expression: Any) -> str:
 
 _parser: Any = import_module("re._parser")
 FEW = 20
-"""So many turns of a repetition are as good as none."""
+"""A repetition of at most this many turns counts as none."""
 ELSE = -1
 """Any character beyond ASCII."""
 EVERY = frozenset((ELSE, *range(128)))
@@ -238,14 +239,14 @@ ENDS = ("AT_END", "AT_END_STRING")
 
 
 class NotJudged(CalveError):
-    """Nobody can say how long the pattern takes; the message says what of it."""
+    """The pattern's time is unknown; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What stands behind a place: with which characters it can begin, whether it fits anything, and what of it goes back.
+    """The rest of a pattern after a place: its possible first characters, and whether it matches any text.
 
-    power: of the text's length, as which the time grows in which it is tried at one place.
+    power: the time of trying it at one place grows with this power of the text's length.
     """
 
     first: frozenset[int]
@@ -254,10 +255,10 @@ class _Rest:
 
 
 def growth(pattern: str) -> int:
-    """1: the time grows as the text does; 2: as its square; and so on.
+    """The power of the text's length by which the time grows: 1 linear, 2 quadratic, and so on.
 
     Raises:
-        NotJudged: it may be worse, or is not known.
+        NotJudged: it may be worse, or is unknown.
     """
     if GROUP_WITHOUT_END.search(TOKEN.sub("x", pattern)):
         raise NotJudged("it repeats a group without end; repeat a single character or class instead")
@@ -278,7 +279,7 @@ def growth(pattern: str) -> int:
 
 
 def like_growth(pattern: str, escape: str) -> int:
-    """The same of a pattern of LIKE, whose every `%` but those at its end can end in several places."""
+    """The same for a LIKE pattern. Each `%` but a trailing one can end in several places."""
     plain = re.sub(re.escape(escape) + ".", "x", pattern, flags=re.DOTALL)
     return max(1, len(re.findall("%+", plain.rstrip("%"))))
 
@@ -299,7 +300,7 @@ def _begins_at_the_start(items: list[Any]) -> bool:
 
 
 class _Judge:
-    """Reads the items of a pattern from the last to the first."""
+    """Reads the items of a pattern from last to first."""
 
     def __init__(self, flags: re.RegexFlag) -> None:
         self._flags = flags
@@ -339,7 +340,7 @@ class _Judge:
         return _Rest(first, behind.fits and not least, power)
 
     def _few(self, least: int, most: int, of: Any, behind: _Rest) -> _Rest:
-        """A repeated group; another turn of it may follow each turn."""
+        """A repeated group; each turn may be followed by another one."""
         if most > FEW:
             raise NotJudged(f"it repeats a group more than {FEW} times")
         once = self.rest(list(of), behind)

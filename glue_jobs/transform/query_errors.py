@@ -1,4 +1,4 @@
-"""What Spark says of a query: trees of Catalyst, and errors as sentences made of their class and parameters, never of a plan."""
+"""Spark's answers about a query: Catalyst trees, and errors as sentences from their class and parameters, never from a plan."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ GENERATOR = (
 
 
 class query_errors:
-    """Spark's errors about the text of a query, and about what it means on these columns, become `unusable`.
+    """Turns Spark's parse and analysis errors into `unusable`.
 
-    made: the columns that the query names itself.
+    made: the columns that the query itself names.
     """
 
     def __init__(self, columns: Sequence[str], made: Sequence[str] = ()) -> None:
@@ -73,7 +73,7 @@ def _unknown(name: str, columns: Sequence[str], made: Sequence[str]) -> str:
 
 
 def _mismatch(given: dict[str, str]) -> str:
-    """The expression, and the types that do not fit; which parameters there are differs from one mismatch to the other."""
+    """The expression and its mismatched types. The parameters differ between kinds of mismatch."""
     expression = given.pop("sqlExpr", "")
     said = ", ".join(f"{_words(name)} {text}" for name, text in given.items())
     return _short(f"{expression} has types that do not fit: {said}")
@@ -100,7 +100,7 @@ Node = dict[str, Any]
 
 
 def nodes(tree: Any) -> list[Node]:
-    """The nodes of a Java TreeNode, each before its children, of which it has `num-children`."""
+    """The nodes of a Java TreeNode, each before its children; `num-children` is their number."""
     found: list[Node] = json.loads(tree.toJSON())
     return found
 
@@ -111,7 +111,7 @@ def kind(node: Node) -> str:
 
 
 def everywhere(part: Any) -> Iterator[Node]:
-    """All nodes that there are, also expressions of plans, plans of expressions, and what is no child."""
+    """All nodes, including expressions of plans, plans of expressions, and nodes that are not children."""
     if isinstance(part, dict):
         if "class" in part:
             yield part
@@ -123,7 +123,7 @@ def everywhere(part: Any) -> Iterator[Node]:
 
 
 def children(flat: list[Node], at: int = 0) -> list[int]:
-    """The places of the children of the node at a place."""
+    """The places of a node's children."""
     places, place = [], at + 1
     for _ in range(flat[at]["num-children"]):
         places.append(place)
@@ -132,7 +132,7 @@ def children(flat: list[Node], at: int = 0) -> list[int]:
 
 
 def _after(flat: list[Node], at: int) -> int:
-    """The place after a node and all below it."""
+    """The place after a node and its descendants."""
     open_nodes = 1
     while open_nodes:
         open_nodes += flat[at]["num-children"] - 1

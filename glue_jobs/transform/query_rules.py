@@ -1,6 +1,6 @@
-"""What a query may hold: what can be computed of a record alone, always to the same values, and reaches nothing else.
+"""Rules for queries: each must depend on the record alone, always give the same values, and reach nothing outside it.
 
-Nodes are those of `glue_jobs.transform.query_errors`, known by the simple names of their classes in Catalyst.
+Nodes are those of `glue_jobs.transform.query_errors`, identified by the simple names of their Catalyst classes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NOT_A_SELECT = {
     "ScriptTransformation": "TRANSFORM ... USING",
     "RepartitionByExpression": "DISTRIBUTE BY or CLUSTER BY",
 }
-"""Nodes of a parsed plan -> what they are in SQL."""
+"""Nodes of a parsed plan -> their name in SQL."""
 NOT_OF_A_RECORD = {
     "ScalarSubquery": "a query in the query",
     "Exists": "a query in the query",
@@ -54,7 +54,7 @@ NOT_OF_A_RECORD = {
     "WindowExpression": "a window function",
     "UnresolvedWindowExpression": "a window function",
 }
-"""Nodes of a parsed expression -> what they are in SQL."""
+"""Nodes of a parsed expression -> their name in SQL."""
 MOMENT = {"CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"}
 RANDOM = {"AesEncrypt", "Rand", "Randn", "RandStr", "Shuffle", "Uniform", "Uuid"}
 PLACE = {
@@ -80,7 +80,7 @@ REACHING = {
     "TryReflect",
     "XmlToStructs",
 }
-"""They call Java, or take a schema or a part of a document out of a file or from a server, if their arguments say so."""
+"""Depending on their arguments, these call Java, or load a schema or a part of a document from a file or server."""
 OTHERWISE = {
     **dict.fromkeys(MOMENT, "depends on the moment; _kafka.timestamp is the record's own"),
     **dict.fromkeys(RANDOM, "gives something else each time"),
@@ -104,7 +104,7 @@ CONSTANT = PATTERNS | {
     "StringRepeat": (1,),
     "StringSpace": (0,),
 }
-"""Arguments that say how much is made, or how: with those of a hostile record a few bytes could take all memory or all time."""
+"""Arguments that control size or pattern. Values of a hostile record could use all memory or time with a few bytes."""
 PARSED_AS = {"JsonToStructs": "schema", "CsvToStructs": "schema", "VariantGet": "targetType"}
 TIMESTAMP = re.compile(r'"(?:type|elementType|keyType|valueType)": "timestamp"')
 TO_MOMENT = {"Cast", "ParseToDate", "ParseToTimestamp"}
@@ -134,7 +134,7 @@ def require_select(plan: list[Node]) -> None:
 
 
 def require_shape(analysed: list[Node], expected: list[str]) -> None:
-    """Refuse what only turns out to be more than columns of one record when it is resolved, such as aggregate functions."""
+    """Refuse what only the resolved plan shows to need more than one record, such as aggregate functions."""
     kinds = [kind(node) for node in analysed]
     if kinds != expected:
         raise _other(kinds)
@@ -158,7 +158,7 @@ def _require_source(relation: Node) -> None:
 
 
 def require_own(parsed: list[Node], text: str) -> None:
-    """Refuse what is told by the text alone: queries in the query, functions of a catalog, days that are told from today."""
+    """Refuse what the parsed text shows: subqueries, functions of a catalog, dates relative to today."""
     for node in everywhere(parsed):
         if kind(node) in NOT_OF_A_RECORD:
             raise unusable(f"{ONLY}; this has {NOT_OF_A_RECORD[kind(node)]}")
@@ -170,7 +170,7 @@ def require_own(parsed: list[Node], text: str) -> None:
 
 
 def require_same_always(analysed: list[Node], expressions: list[Any]) -> None:
-    """Refuse expressions that are not computed from the record alone; `expressions` are the same as Java objects."""
+    """Refuse expressions that need more than the record. `expressions` are the same as Java objects."""
     found = list(everywhere(analysed))
     for node in found:
         name, words = str(node["class"]), kind(node)
@@ -203,7 +203,7 @@ def _require_bounded(expression: Any) -> None:
 
 
 def _require_absolute(text: Any, moment: str) -> None:
-    """Of a text that becomes a date or a timestamp: nothing that Spark completes by the clock. `moment`: a type as JSON."""
+    """Refuse a text as date or timestamp that Spark completes from the clock. `moment`: a type as JSON."""
     if not MOMENT_TYPE.search(moment) or '"string"' not in text.dataType().json():
         return
     if text.foldable() and not ABSOLUTE.match(str(text.toString())):

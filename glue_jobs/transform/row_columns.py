@@ -1,8 +1,8 @@
-"""Rows on their way through the steps: data columns, `_kafka`, and columns of calve's own, whose names have a colon.
+"""The columns of rows between steps: data columns, `_kafka`, and calve's own columns, whose names have a colon.
 
-A step changes data columns and keeps all others. It drops no row: it says of one that it is filtered, or why its record is
-rejected. What it makes of rows that are not live does not matter, but it must not fail on them; of a tombstone the columns that
-it can make of the key alone do.
+A step changes data columns and keeps all others. It drops no row: it marks a row as filtered, or its record as rejected.
+Its results for rows that are not live do not matter, but it must not fail on them.
+For a tombstone, the columns computed from the key alone do matter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def beside(frame: DataFrame) -> list[str]:
 
 
 def is_live(frame: DataFrame) -> Column:
-    """True for rows that will be rows of the table as far as it is known."""
+    """True for rows that, so far, will be rows of the table."""
     live = F.lit(True)  # noqa: FBT003 a literal column
     for name in (REJECT, OTHER):
         live = live & F.col(name).isNull() if name in frame.columns else live
@@ -37,7 +37,7 @@ def is_live(frame: DataFrame) -> Column:
 
 
 def unusable(why: str) -> Suspended:
-    """A step cannot be run on the columns that there are; whoever runs the steps says which of them it is."""
+    """The error of a step that does not fit its columns. The caller adds which step it is."""
     return Suspended("step_unusable", why, fix="change the step in calve.yaml, or the schema")
 
 
@@ -45,7 +45,7 @@ def type_at(record: StructType, path: str) -> DataType:
     """The type at a path of structs.
 
     Raises:
-        Suspended: `step_unusable`, with what may have been meant.
+        Suspended: `step_unusable`, with a suggestion.
     """
     found: DataType = record
     for depth, name in enumerate(path.split(".")):
@@ -56,10 +56,10 @@ def type_at(record: StructType, path: str) -> DataType:
 
 
 def type_of(columns: StructType, name: str, what: str) -> DataType:
-    """The type of a column, in any case of letters. what: what it would be.
+    """The type of a column, matched case-insensitively. what: its description for the error.
 
     Raises:
-        Suspended: `step_unusable`, with what may have been meant.
+        Suspended: `step_unusable`, with a suggestion.
     """
     by_lower = {field.name.lower(): field for field in columns}
     if name.lower() in by_lower:

@@ -1,4 +1,4 @@
-"""Columns as Spark and as Iceberg have them, and rows as those of a table."""
+"""Column types in Spark and in Iceberg, and the conversion of rows to a table's columns."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ PLAIN: dict[str, T.DataType] = {
     "binary": T.BinaryType(),
 }
 SMALL = (T.ByteType, T.ShortType)
-"""Spark's types that Iceberg has not, and whose values are those of an `int`."""
+"""Spark types that Iceberg lacks; their values fit an `int`."""
 COMMENT = "comment"
 
 
 def spark_schema(columns: Json) -> T.StructType:
-    """Columns as Spark has them; what a schema says of a field goes with it."""
+    """Columns as a Spark type. A field's doc becomes its comment."""
     return T.StructType(
         [
             T.StructField(
@@ -56,10 +56,10 @@ def _spark(kind: Json) -> T.DataType:
 
 
 def iceberg_columns(schema: T.StructType) -> Json:
-    """Columns of a table that holds rows of a schema of Spark's; all of them are optional.
+    """Table columns for rows of a Spark schema; all are optional.
 
     Raises:
-        Suspended: `step_unusable`: a name or a type that no table can hold.
+        Suspended: `step_unusable`: no table can hold a name or a type.
     """
     return struct(*_fields(schema, ""))
 
@@ -97,7 +97,7 @@ def _iceberg(kind: T.DataType, path: str) -> Json:
 
 
 def conformed(rows: DataFrame, columns: Json) -> DataFrame:
-    """Rows with just these data columns, by name at every depth: null where a row has none, wider where the table's are."""
+    """Rows with exactly these data columns, by name at every depth. Missing ones are null; narrower ones are widened."""
     kinds = {each.name: each.dataType for each in rows.schema.fields}
     made = (
         _as(F.col(quote(each["name"])), kinds.get(each["name"]), each["type"]).alias(each["name"])

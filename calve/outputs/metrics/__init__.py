@@ -1,4 +1,4 @@
-"""Every metric of a deployment; dashboard, alarms, filters and functions use no others. docs/metrics.md is this list."""
+"""Every metric of a deployment. Dashboard, alarms, filters and functions use no others. docs/metrics.md is this list."""
 
 from calve.outputs.metrics.function_metrics import OF_FUNCTIONS
 from calve.outputs.metrics.metric import OF_JOBS, OF_SERVICES, Metric

@@ -1,4 +1,4 @@
-"""Metrics that functions write into their logs (CloudWatch's embedded metric format), in the namespace `calve`."""
+"""Metrics that functions write to their logs (CloudWatch's embedded metric format), in the namespace `calve`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a metric; the metrics of jobs, and those that AWS has of what a deployment uses."""
+"""The definition of a metric; the metrics of jobs, and AWS metrics of the services that a deployment uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Unit = Literal["Count", "Seconds", "Bytes"]
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Lines of a job's log: those of `event`, None: all about a table. `key`: whose figure is taken; None: each line counts 1."""
+    """Lines of a job's log with this `event`; None: all about a table. `key`: the value to use; None: each line counts 1."""
 
     event: str | None
     key: str | None = None
@@ -18,7 +18,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A folder of `lambdas/`, whose functions write the metric by themselves."""
+    """A folder of `lambdas/`, whose functions write the metric themselves."""
 
     folder: str
 
@@ -32,7 +32,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """tells: what it is. bad: when it is, and what to do. peers: what others call it."""
+    """tells: what it measures. bad: when it is bad, and what to do. peers: names in other products."""
 
     name: str
     unit: Unit
@@ -89,7 +89,7 @@ OF_SERVICES = (ERRORS, WAITING_MESSAGES, DROPPED_STARTS, UNDELIVERED, BOUNCES)
 
 _TABLE = ("Table",)
 _JOB = ()
-"""A job stands in the metric's name: a filter over text has no dimensions."""
+"""The job's name is part of the metric's name: a text filter has no dimensions."""
 
 FRESHNESS = Metric(
     "Freshness",

@@ -1,4 +1,4 @@
-"""docs/metrics.md, written from the list: `python -m calve.outputs.metrics.page > docs/metrics.md`."""
+"""Writes docs/metrics.md from the list: `python -m calve.outputs.metrics.page > docs/metrics.md`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ In AWS's own namespaces, as far as alarms watch them.
 
 
 def page() -> str:
-    """The whole page."""
     sections = (
         ("Jobs", JOBS, OF_JOBS),
         ("Functions", FUNCTIONS, OF_FUNCTIONS),

@@ -1,1 +1,1 @@
-"""Why a rejected value does not match its schema: slow and clear, for rejects alone. No explanation holds a value."""
+"""Explain why a rejected value does not match its schema: slow and clear, for rejects only. No explanation contains a value."""

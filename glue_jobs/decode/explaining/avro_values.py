@@ -1,4 +1,4 @@
-"""Why bytes are no value of an Avro schema. It takes and refuses what the engines do (`glue_jobs.engines.columnar.machine`)."""
+"""Explain why bytes do not match an Avro schema. Accepts and rejects as the engines do (`glue_jobs.engines.columnar.machine`)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from glue_jobs.decode.explaining.walk import Misfit, Walk, article
 
 END = "the end of the value"
 SHORT_DIGITS = 18
-"""Of decimals with at most so many digits, Spark reads the lower 64 bits alone."""
+"""For decimals of at most this many digits, Spark reads only the lower 64 bits."""
 SIZES = {"boolean": 1, "float": 4, "double": 8}
 
 
 def explain(data: bytes, writer: AvroWriter, walk: Walk) -> None:
-    """Raises `Misfit` where the value, with its frame, is none of the writer's."""
+    """Raises `Misfit` if the framed value does not match the writer's schema."""
     bytes_ = AvroBytes(data, len(writer.prefix), walk)
     written, read = (
         next(each["type"] for each in json.loads(schema)["fields"] if each["name"] == "value")
@@ -37,7 +37,7 @@ class AvroBytes:
         self._data, self.at, self._walk = data, at, walk
 
     def value(self, node: Json, read: Json | None, shape: Json | None) -> None:
-        """A value of the writer's type. `read`: the type to read it as, None: it is skipped. `shape`: as of `AvroWriter`."""
+        """Read a value of the writer's type. `read`: the type to read it as; None to skip it. `shape`: as in `AvroWriter`."""
         self._walk.step()
         if isinstance(node, list):
             self._union(node, read, shape)
@@ -97,7 +97,7 @@ class AvroBytes:
                     key = self._sized("string", "string", name_type, None) if named else number
                     self.value(node[inside], item_type, entry)
                 by_key[key] = unfit
-        # Of several entries of a map with one key, the last counts.
+        # Of several map entries with one key, the last wins.
         self._walk.unfit += [each for found in by_key.values() for each in found]
 
     def _count(self, kind: str, *, first: bool, skipped: bool) -> int:

@@ -1,4 +1,4 @@
-"""The sentence of a dead letter that says where and why its value, or its key, does not match the schema."""
+"""The message of a dead letter: where and why its value or key does not match the schema."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ EXPLAINED: dict[str, PartName] = {
     "key_malformed": "key",
     "key_incompatible_schema": "key",
 }
-"""Reasons for which a record is looked at again -> the part of it that is."""
+"""Reject reasons with an explanation -> the part of the record to examine."""
 MOST_LETTERS = 1_000
-"""So many records of each reason are explained, in a task; those behind them have the sentence of their reason."""
+"""The most explained records per reason and task. The others get the sentence of their reason."""
 MOST_STEPS, STEPS_OF_ONE = 5_000_000, 200_000
 
 
 @dataclass(slots=True)
 class Explainer:
-    """Explains records as long as its steps last. It says nothing where it finds nothing wrong, and never raises."""
+    """Explains records until its steps are used up. Returns None if it finds nothing wrong; never raises."""
 
     decoding: DecodePlan
     left: int = MOST_STEPS
@@ -68,7 +68,7 @@ class Explainer:
 
 
 def explanation(decoding: DecodePlan, reason: Column, value: Column, key: Column) -> Column:
-    """The sentence, null where there is none. `value` and `key`: without compression."""
+    """The explanation, or null. `value` and `key`: uncompressed."""
 
     def explained(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         explainer = Explainer(decoding)
@@ -106,7 +106,7 @@ def _explain(data: bytes, writer: Writer, walk: Walk, *, by_message: bool) -> No
 
 
 def _explain_message(data: bytes, writer: ProtobufWriter, walk: Walk) -> None:
-    """Raises `Misfit` where the value is another message of the writer's file."""
+    """Raises `Misfit` if the value is another message of the writer's file."""
     for prefix, name in writer.others.items():
         if data.startswith(prefix):
             raise walk.wrong(f"the message {writer.message}", f"the message {name}")

@@ -1,4 +1,4 @@
-"""Why bytes are no JSON value of a shape (`calve.schema.json_schema`). What they may be in doubt, they are."""
+"""Explain why bytes do not match a JSON shape (`calve.schema.json_schema`). Doubtful cases count as a match."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Number:
 
 
 def explain(data: bytes, writer: JsonWriter, walk: Walk) -> None:
-    """Raises `Misfit` where the value, with its frame, is none of the writer's."""
+    """Raises `Misfit` if the framed value does not match the writer's shape."""
     walk.step(len(data) // 100)
     try:
         text = data[len(writer.prefix) :].decode()
@@ -60,22 +60,22 @@ def explain(data: bytes, writer: JsonWriter, walk: Walk) -> None:
 
 
 def _parsed(text: str, walk: Walk) -> Any:
-    """An object is a tuple of names and values; a float is NaN or infinite, which JSON has not."""
+    """An object is a tuple of names and values. A float is NaN or infinite, which JSON lacks."""
     _bound(text, walk)
-    # The parser calls itself for each level, and Python's own limit is close to ours.
+    # The parser recurses once per level, and Python's limit is close to ours.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * MOST_DEPTH))
     try:
         return json.loads(
             text, object_pairs_hook=tuple, parse_int=Number, parse_float=Number, parse_constant=float
         )
     except json.JSONDecodeError as error:
-        # The message names what the parser looked for; behind a colon, it may quote the text.
+        # The message names what the parser expected. After a colon it may quote the text.
         why = error.msg.partition(": ")[0]
         raise walk.wrong("JSON", f"an error at character {error.pos + 1:,} ({why})") from None
 
 
 def _bound(text: str, walk: Walk) -> None:
-    """Look at depth and number of values before any are made."""
+    """Check depth and number of values before any are created."""
     walk.step(text.count('"') // 50)
     signs, depth = STRING.sub("", text), 0
     for each in BRACKET.finditer(signs):
@@ -108,7 +108,7 @@ class JsonValues:
             self._struct(value, {each["name"]: each["type"] for each in shape["fields"]})
 
     def with_member(self, value: Any, wanted: str, shape: Json, *, null: bool) -> None:
-        """An object with one member that is the value."""
+        """An object with one member, which is the value."""
         self._struct(value, {wanted: shape}, null=null)
         if all(name != wanted for name, _ in value):
             raise self._walk.wrong(f"an object with {wanted}", "an object without it")
@@ -118,7 +118,7 @@ class JsonValues:
             yield self._whole_text(name), each
 
     def _struct(self, value: Any, kinds: Mapping[str, Json], *, null: bool = True) -> None:
-        """Declared members, which alone may be named, and others."""
+        """Declared members, the only ones an explanation may name, and other members."""
         for name, each in self._members(value):
             if name in kinds:
                 with self._walk.at(name):
@@ -210,7 +210,7 @@ class JsonValues:
         return text
 
     def _anything(self, value: Any) -> None:
-        """Any value, however deep."""
+        """Any value, at any depth."""
         waiting = [value]
         while waiting:
             match waiting.pop():
@@ -250,7 +250,7 @@ def is_database_moment(text: str) -> bool:
 
 
 def is_moment(text: str) -> bool:
-    """Whether a text says date, time and offset as `glue_jobs.moments.moment` reads them."""
+    """Whether a text has date, time and offset in the form of `glue_jobs.decode.shapes.moment`."""
     if not (INSTANT.fullmatch(text) and OFFSET.search(text)):
         return False
     return _is_taken(datetime.fromisoformat, text.upper())

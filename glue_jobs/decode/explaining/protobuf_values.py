@@ -1,5 +1,6 @@
-"""Why bytes are no message of a plan (`calve.schema.protobuf.reading`). It takes and refuses what `glue_jobs.decode.protobuf`
-does.
+"""Explain why bytes do not match a message plan (`calve.schema.protobuf.reading`).
+
+Accepts and rejects as `glue_jobs.decode.protobuf` does.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ END = "the end of the message"
 
 
 def explain(data: bytes, writer: ProtobufWriter, walk: Walk) -> None:
-    """Raises `Misfit` where the value, with its frame, is none of the writer's."""
+    """Raises `Misfit` if the framed value does not match the writer's plan."""
     walk.step(len(data) // 100)
     Messages(walk).read(writer.plan, [data[len(writer.prefix) :]])
     walk.end()
@@ -54,7 +55,7 @@ def explain(data: bytes, writer: ProtobufWriter, walk: Walk) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A field as it was written: its number or, where it has a length, its bytes."""
+    """A field as it was written: its number or, if it has a length, its bytes."""
 
     wire: int
     number: int = 0
@@ -62,13 +63,13 @@ class Written:
 
 
 class Messages:
-    """Reads messages; every value is looked at, as a message that is broken anywhere is broken."""
+    """Reads messages. It checks every value: a message is broken if any part of it is broken."""
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
 
     def read(self, plan: Struct, pieces: Sequence[bytes], *, of_map: bool = False) -> list[list[Written]]:
-        """One message, which may come in several pieces. `of_map`: an entry of a map, where an absent message is an empty one."""
+        """One message, perhaps in several pieces. `of_map`: an entry of a map, where an absent message is an empty one."""
         found: list[list[Written]] = [[] for _ in plan.fields]
         replaced: list[tuple[int, Written]] = []
         oneofs = {place: number for number, oneof in enumerate(plan.oneofs) for place in oneof}
@@ -115,11 +116,11 @@ class Messages:
             with self._walk.apart() as unfit:
                 keys, _ = self.read(plan, [each.data], of_map=True)
             by_key[_key(key, keys)] = unfit
-        # Of several entries with one key, the last counts.
+        # Of several entries with one key, the last wins.
         self._walk.unfit += [each for found in by_key.values() for each in found]
 
     def _value(self, value: Value, written: Sequence[Written]) -> None:
-        """One value that was written in several pieces or several times."""
+        """One value, written in several pieces or several times."""
         self._walk.step()
         if value.kind == "string":
             for each in written:
@@ -135,7 +136,7 @@ class Messages:
                     self._walk.unfit.append(self._walk.wrong(*problem))
 
     def _packed(self, value: Value, data: bytes) -> None:
-        """The numbers of a field that holds several."""
+        """The numbers of a packed field."""
         wire, place = WIRES[value.kind], 0
         self._walk.step(len(data) // 100)
         if wire == VARINT:
@@ -147,7 +148,7 @@ class Messages:
     def _fields(
         self, data: bytes, plan: Struct, known: Mapping[int, tuple[int, str, str]]
     ) -> Iterator[tuple[int, Written]]:
-        """The fields of the plan, each with its place there; `known`: place, name and type by number."""
+        """The fields of the plan, each with its place in it. `known`: place, name and type by number."""
         place = 0
         while place < len(data):
             self._walk.step()
@@ -191,7 +192,7 @@ class Messages:
 
 
 def _names(plan: Struct) -> list[str]:
-    """What each field is called: as the column that it fills, else by its number."""
+    """The name of each field: its column, else its number."""
     found = [f"(field {each.number})" for each in plan.fields]
     for column in plan.columns:
         members = [(f"{column.name}.{each.name}", each.source) for each in column.oneof]
@@ -206,7 +207,7 @@ def _named(value: Value) -> str:
 
 
 def _key(key: Value, written: Sequence[Written]) -> object:
-    """What tells a key from others: numbers without the bits that their type does not have."""
+    """The identity of a key: numbers without bits beyond their type."""
     last = written[-1] if written else Written(VARINT)
     if key.kind == "bool":
         return last.number != 0
@@ -219,7 +220,7 @@ def _signed(written: Written, bits: int) -> int:
 
 
 def _problem(value: Value, parts: Sequence[Written]) -> tuple[str, str] | None:
-    """What is expected and what was found, where the parts of a message are not the value that it stands for."""
+    """What is expected and what was found, if the parts of a message do not form its value; else None."""
     if value.kind == TIMESTAMP:
         seconds, nanos = _signed(parts[0], 64), _signed(parts[1], 32)
         if not FIRST_SECOND <= seconds <= LAST_SECOND:

@@ -1,4 +1,4 @@
-"""What the explanations of all formats share: the path to the place that is wrong, and a bound on the work."""
+"""Shared by the explanations of all formats: the path to the wrong place, and a limit on the work."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from contextlib import contextmanager
 
 
 class Misfit(Exception):
-    """A place of a value, what its schema expects there, and the kind of what is there; never a part of the value."""
+    """A place in a value, the expected type, and the kind found; never a part of the value."""
 
     def __init__(self, where: str, expected: str, found: str) -> None:
         super().__init__(f"{where}: expected {expected}, found {found}")
 
 
 class GaveUpError(Exception):
-    """The value takes more steps than are left."""
+    """The value needs more steps than are left."""
 
 
 class Walk:
-    """A way through one value. `top` is what the value is called; `left` is how many steps may follow.
+    """The way through one value. `top`: the name of the value; `left`: the remaining steps.
 
-    unfit: what was read and is no value of its column. It counts unless a later value replaces it.
+    unfit: values that do not fit their column. They count unless a later value replaces them.
     """
 
     def __init__(self, top: str, left: int) -> None:
@@ -36,14 +36,14 @@ class Walk:
 
     @contextmanager
     def at(self, part: str) -> Iterator[None]:
-        """Inside, the way is in this part of the value."""
+        """Inside the block, the path includes this part of the value."""
         self.path.append(part)
         yield
         self.path.pop()
 
     @contextmanager
     def apart(self) -> Iterator[list[Misfit]]:
-        """What is unfit inside, which does not count by itself: a later value may replace it."""
+        """Collect the misfits of the block separately: a later value may replace them."""
         kept, self.unfit = self.unfit, []
         yield self.unfit
         self.unfit = kept
@@ -53,7 +53,7 @@ class Walk:
         return Misfit(where.removeprefix(".") or self._top, expected, found)
 
     def varint(self, data: bytes, place: int, most: int, expected: str, end: str) -> tuple[int, int]:
-        """The number of at most so many bytes at a place of the data, whose end is called `end`, and the place behind it."""
+        """The number of at most `most` bytes at a place, and the place after it. `end`: the name of the data's end."""
         value = 0
         for shift, byte in enumerate(data[place : place + most]):
             value |= (byte & 0x7F) << 7 * shift

@@ -1,7 +1,8 @@
-"""Framed Protobuf values as a Spark column: an Arrow function, in the Python processes that Spark starts beside its tasks.
+"""Framed Protobuf values as a Spark column: an Arrow function in Spark's Python workers.
 
-A message may come in several pieces, which Protobuf merges; a field that is written twice has its last value. Bytes that no
-serializer writes make their record bad, at any depth: a known field of another type on the wire, a group, text that is no UTF-8.
+A message may come in several pieces, which are merged as in Protobuf. The last value of a repeated scalar field wins.
+Bytes that no serializer writes make their record bad, at any depth:
+a known field with another wire type, a group, or text that is not UTF-8.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from glue_jobs.decode.shapes import spark_type
 class Messages:
     """Reads the messages of one type.
 
-    exists: which of them there are; the others stand for absent ones, of which nothing is asked.
-    broken: set for those whose bytes are no message.
-    unfit: set for those that hold something that is no value of its field. What was replaced by a later value does not count.
+    exists: which messages exist; the others represent absent ones and are not checked.
+    broken: set for messages whose bytes are invalid.
+    unfit: set for messages with a value that does not fit its field, unless a later value replaced it.
     """
 
     def __init__(self, plan: Struct, spans: Spans, exists: Flags) -> None:
@@ -55,7 +56,7 @@ class Messages:
             self._choose(oneof)
 
     def columns(self) -> list[Any]:
-        """An array for each column."""
+        """An array per column."""
         return [self._column(each) for each in self._plan.columns]
 
     def _column(self, column: Column) -> Any:
@@ -74,7 +75,7 @@ class Messages:
         return self._list(field, found) if field.repeated else self._single(field, found)
 
     def _by_field(self, found: Found) -> list[Found]:
-        """What was found of each field, in order; types on the wire that are not the field's are bad."""
+        """The occurrences of each field, in order. A wrong wire type makes the message unfit."""
         sort = np.argsort(self._places)
         where = np.searchsorted(self._places[sort], found.number)
         where = np.minimum(where, max(sort.size - 1, 0))
@@ -99,7 +100,7 @@ class Messages:
         return result
 
     def _choose(self, oneof: tuple[int, ...]) -> None:
-        """Keep of a oneof what was written last; what it replaced must have been good, too."""
+        """Keep the last written member of a oneof. The replaced ones must be valid, too."""
         sizes = [self._fields[each].owner.size for each in oneof]
         owner = np.concatenate([self._fields[each].owner for each in oneof])
         begin = np.concatenate([self._fields[each].begin for each in oneof])
@@ -154,7 +155,7 @@ class Messages:
         )
 
     def _elements(self, value: Value, found: Found, *, replaced: bool = False) -> tuple[Any, Ints]:
-        """An array of one value for each element, and the owner of each."""
+        """An array with one value per element, and the owner of each."""
         owner = found.owner
         if value.kind in ("string", "bytes"):
             made, wrong = texts(self._data, found.begin, found.length, value.column, None)
@@ -183,7 +184,7 @@ class Messages:
         return from_numbers(raw, value.column, value.symbols, None), owner[piece]
 
     def _nested(self, value: Value, found: Found, owner: Ints, exists: Flags) -> tuple[Any, Flags, Flags]:
-        """An array of one value for each owner, null where there is none; and which of them are broken or unfit."""
+        """An array with one value per owner, null if absent; and the broken and the unfit owners."""
         if not exists.any():
             return pa.nulls(exists.size, arrow_type(value.column, fixed=False)), exists, exists
         plan = value.message or members(value)
@@ -197,7 +198,7 @@ class Messages:
         return made, inner.broken, inner.unfit | wrong
 
     def _map(self, field: Read, key: Value, found: Found) -> Any:
-        """A map: of two entries with one key the later one counts. What an entry does not write has its default."""
+        """A map: of two entries with one key, the later one wins. Missing parts of an entry have their default."""
         alone = np.arange(found.owner.size)
         always = np.ones(found.owner.size, np.bool_)
         spans = Spans(self._data, found.begin, found.begin + found.length, alone)
@@ -223,14 +224,14 @@ class Messages:
 
 
 class Entries(Messages):
-    """The entries of maps, in which a message that is not written is an empty one."""
+    """Map entries, in which an absent message is an empty one."""
 
     def _nested(self, value: Value, found: Found, owner: Ints, exists: Flags) -> tuple[Any, Flags, Flags]:
         return super()._nested(value, found, owner, np.ones_like(exists))
 
 
 def _last_of_each(keys: Any, owner: Ints) -> Ints:
-    """The places of entries that no later one of their owner replaces."""
+    """The places of entries that no later entry of the same owner replaces."""
     codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     both = owner * (int(codes.max(initial=0)) + 1) + codes
     if np.unique(both).size == both.size:
@@ -241,19 +242,19 @@ def _last_of_each(keys: Any, owner: Ints) -> Ints:
 
 VALUE, GOOD = "value", "good"
 CHUNK_BYTES = 1 << 20
-"""So much is read at once, or one value: what is made on the way takes up to a hundred times as much memory."""
+"""How many bytes are read at once, or one value: intermediate data takes up to 100 times as much memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Values with this prefix are messages to be read so."""
+    """A frame prefix and the plan of its messages."""
 
     prefix: bytes
     plan: Struct
 
 
 def from_protobuf(value: SparkColumn, frames: Sequence[Frame]) -> SparkColumn:
-    """A struct of `VALUE` (the row) and `GOOD` for each value (binary) that is framed so, null for others."""
+    """A struct of `VALUE` (the row) and `GOOD` per framed value (binary), null for others."""
     frames = tuple(frames)
 
     def decoded(values: pa.Array) -> pa.Array:
@@ -261,17 +262,17 @@ def from_protobuf(value: SparkColumn, frames: Sequence[Frame]) -> SparkColumn:
 
     kind = f"struct<{VALUE}: {spark_type(row_type(frames))}, {GOOD}: boolean>"
     made: Any = arrow_udf(decoded, kind)  # type: ignore[call-overload]
-    # Spark would evaluate it once more for each condition on its result that it moves below it.
+    # Otherwise Spark evaluates it again for each condition on its result that it pushes down.
     return made.asNondeterministic()(value)  # type: ignore[no-any-return]
 
 
 def row_type(frames: Sequence[Frame]) -> Json:
-    """The columns that all frames are read as, which are the table's (Iceberg, JSON form)."""
+    """The columns of all frames, which are the table's (Iceberg, JSON form)."""
     return struct(*(field(each.name, each.type) for each in frames[0].plan.columns))
 
 
 def decode(values: Any, frames: Sequence[Frame]) -> Any:
-    """A struct for each value (binary): its row, and whether it is good. Null where no frame is the value's."""
+    """A struct per value (binary): its row, and whether it is good. Null if no frame matches."""
     columns = arrow_type(row_type(frames), fixed=False)
     size = len(values)
     offsets = np.frombuffer(values.buffers()[1], np.int32, size + 1, values.offset * 4).astype(np.int64)

@@ -1,7 +1,7 @@
-"""The fields of many Protobuf messages at once: numpy arrays in step, one field of every message in each turn.
+"""Find the fields of many Protobuf messages at once: numpy reads one field of every message per turn.
 
-A message with far more fields than the others would need as many turns; what is left of it is read by trying every byte as the
-beginning of a field, and following the chain of those that are one.
+A message with far more fields would need as many turns. So its rest is read differently:
+every byte is tried as the start of a field, and the chain of real fields is followed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Bytes = NDArray[np.uint8]
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 PADDING = 16
-"""Zero bytes behind the data, so that reading a number never leaves it."""
+"""Zero bytes after the data, so that reading a number never leaves it."""
 VARINT_BYTES, SHORT_VARINT_BYTES = 10, 5
 GREATEST_LENGTH = 2**31 - 1
 GREATEST_TAG = 2**32 - 1
@@ -29,7 +29,7 @@ FIRST_WINDOW, LAST_WINDOW = 1 << 12, 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Pieces of data; several may make up one message, their `owner`. Of one owner they are in their order."""
+    """Pieces of data. Several pieces, in order, may form one message, their `owner`."""
 
     data: Bytes
     start: Ints
@@ -39,9 +39,9 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Fields that were found, in order only per message and turn: number, type on the wire, and where the content is.
+    """The found fields, ordered only per message and turn: number, wire type, and the place of the content.
 
-    value: the number, where it is a varint.
+    value: the number of a varint.
     """
 
     owner: Ints
@@ -60,7 +60,7 @@ class Found:
 
 
 def scan(spans: Spans, bad: Flags) -> Found:
-    """All fields of all messages; `bad` is set for owners whose bytes are no message."""
+    """All fields of all messages; sets `bad` for owners with invalid bytes."""
     place, stop, owner = spans.start, spans.end, spans.owner
     parts: list[Found] = []
     turn = 0
@@ -86,7 +86,7 @@ def scan(spans: Spans, bad: Flags) -> Found:
 
 
 def varints(data: Bytes, place: Ints, most: int = VARINT_BYTES) -> tuple[Words, Ints, Flags]:
-    """The numbers that begin at these places, where each ends, and which are numbers of at most so many bytes."""
+    """The numbers at these places, their ends, and which of them are valid with at most `most` bytes."""
     byte = data[place]
     value = (byte & 0x7F).astype(np.uint64)
     end = place + 1
@@ -104,7 +104,7 @@ def varints(data: Bytes, place: Ints, most: int = VARINT_BYTES) -> tuple[Words, 
 
 
 def _fields_at(data: Bytes, place: Ints, stop: Ints, owner: Ints) -> tuple[Found, Ints, Flags]:
-    """The field that begins at each place, the place after it, and whether it is one."""
+    """The field at each place, the place after it, and whether it is valid."""
     tag, begin, good = varints(data, place, SHORT_VARINT_BYTES)
     wire = (tag & np.uint64(7)).astype(np.int64)
     good &= (tag >= 8) & (tag <= GREATEST_TAG)
@@ -129,7 +129,7 @@ def _fields_at(data: Bytes, place: Ints, stop: Ints, owner: Ints) -> tuple[Found
 
 
 def _chain(data: Bytes, place: int, stop: int, owner: int, bad: Flags) -> Found:
-    """The fields of one piece, found from all places of a window at once: the chain is followed by doubling its steps."""
+    """The fields of one piece: parse a field at every place of a window, then follow the chain by doubling its steps."""
     parts: list[Found] = []
     window = FIRST_WINDOW
     while place < stop:

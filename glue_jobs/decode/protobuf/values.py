@@ -1,4 +1,4 @@
-"""Fields of many Protobuf messages as numpy and Arrow arrays: plain values, and messages that are one value."""
+"""Fields of many Protobuf messages as numpy and Arrow arrays: plain values, and messages that represent one value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WIRES = (
     | dict.fromkeys(("fixed32", "sfixed32", "float"), FIXED32)
     | dict.fromkeys(("fixed64", "sfixed64", "double"), FIXED64)
 )
-"""The type on the wire of a kind; the others have a length."""
+"""The wire type of a kind; other kinds have a length."""
 FIXED_TYPES = {
     "fixed32": "<u4", "sfixed32": "<i4", "float": "<f4", "fixed64": "<u8", "sfixed64": "<i8", "double": "<f8",
 }  # fmt: skip
@@ -39,7 +39,7 @@ Numbers = NDArray[Any]
 
 
 def numbers(kind: str, data: Bytes, found: Found) -> Numbers:
-    """The numbers of fields that are no texts."""
+    """The numbers of fields that are not texts."""
     if kind in FIXED_TYPES:
         size = 4 if WIRES[kind] == FIXED32 else 8
         made: Numbers = data[found.begin[:, None] + np.arange(size)].reshape(-1).view(FIXED_TYPES[kind])
@@ -48,7 +48,7 @@ def numbers(kind: str, data: Bytes, found: Found) -> Numbers:
 
 
 def packed(kind: str, data: Bytes, found: Found, bad: Flags) -> tuple[Numbers, Ints]:
-    """The numbers in fields with a length, and the place of the field that each is of; `bad` is set where they are none."""
+    """The numbers of packed fields, and the place of each number's field; sets `bad` for invalid ones."""
     size = 0 if WIRES[kind] == VARINT else 4 if WIRES[kind] == FIXED32 else 8
     last = data[np.maximum(found.begin + found.length - 1, 0)]
     whole = found.length % size == 0 if size else (found.length == 0) | (last < 0x80)
@@ -89,7 +89,7 @@ def _of_varints(kind: str, value: Words) -> Numbers:
 
 
 def from_numbers(made: Numbers, column: Json, symbols: dict[int, str], absent: Flags | None) -> Any:
-    """A column of numbers; null where they are absent. A number that an enum does not name is its digits."""
+    """A column of numbers; null where absent. A number that an enum does not name becomes its digits."""
     if column == "string":
         codes = pa.array(made, mask=absent).dictionary_encode()
         names = [symbols.get(number, str(number)) for number in codes.dictionary.to_pylist()]
@@ -103,7 +103,7 @@ def from_numbers(made: Numbers, column: Json, symbols: dict[int, str], absent: F
 
 
 def texts(data: Bytes, begin: Ints, length: Ints, column: str, absent: Flags | None) -> tuple[Any, Flags]:
-    """A column of strings or bytes, and which of them are no UTF-8 (and then empty)."""
+    """A column of strings or bytes, and which are not UTF-8 (and then empty)."""
     kind = arrow_type(column, fixed=False)
     made = _binary(data, begin, length, kind, absent)
     wrong = np.zeros(begin.size, np.bool_)
@@ -136,7 +136,7 @@ def _binary(data: Bytes, begin: Ints, length: Ints, kind: Any, absent: Flags | N
 
 
 def ranges(begin: Ints, length: Ints) -> Ints:
-    """All places of pieces, one after the other."""
+    """All places of the pieces, one after the other."""
     end = np.cumsum(length)
     total = int(end[-1]) if end.size else 0
     places: Ints = np.repeat(begin - end + length, length) + np.arange(total)
@@ -144,12 +144,12 @@ def ranges(begin: Ints, length: Ints) -> Ints:
 
 
 def validity(absent: Flags | None) -> Any:
-    """Arrow's bits for a mask of nulls."""
+    """Arrow's validity bits for a mask of nulls."""
     return None if absent is None else pa.py_buffer(np.packbits(~absent, bitorder="little"))
 
 
 def decimals(halves: Words, digits: tuple[int, int], absent: Flags | None) -> Any:
-    """Decimals from their 128 bits, the lower half first."""
+    """Decimals from their 128 bits, lower half first."""
     buffers = [validity(absent), pa.py_buffer(np.ascontiguousarray(halves))]
     return pa.Array.from_buffers(pa.decimal128(*digits), len(halves), buffers)
 
@@ -159,16 +159,16 @@ def is_sized(kind: str) -> bool:
 
 
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""Of the years 1 and 9999."""
+"""The first second of year 1 and the last second of year 9999."""
 DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 LIMBS, MOST_DIGITS = 16, 38
 
 
 def members(value: Value) -> Struct:
-    """How the message is read, before it is made one value."""
+    """How the message is read before it becomes one value."""
     reads, columns = [], []
     for place, (name, kind) in enumerate(MEMBERS[value.kind].items()):
-        # The column of a wrapper may be wider than its own.
+        # A wrapper's column may be wider than its kind.
         column = value.column if value.kind in WRAPPERS else SCALAR_COLUMNS[kind]
         reads.append(Read(place + 1, Value(kind, column), implicit=True))
         columns.append(Column(name, column, place))
@@ -176,7 +176,7 @@ def members(value: Value) -> Struct:
 
 
 def entry(key: Value, value: Value) -> Struct:
-    """How an entry of a map is read: as a message of both, which have their default where they are not written."""
+    """How a map entry is read: as a message of key and value, with defaults if absent."""
     return Struct(
         (Read(1, key, implicit=True), Read(2, value, implicit=True)),
         (Column("[key]", key.column, 0), Column("[value]", value.column, 1)),
@@ -184,7 +184,7 @@ def entry(key: Value, value: Value) -> Struct:
 
 
 def one_value(value: Value, parts: list[Any], absent: Flags) -> tuple[Any, Flags]:
-    """The column of the value that the parts of its message are, and which of them are none that it can hold."""
+    """The column of the single value, and which values it cannot hold."""
     match value.kind:
         case name if name in WRAPPERS:
             return _masked(parts[0], absent), np.zeros(absent.size, np.bool_)
@@ -253,7 +253,7 @@ def _of_bytes(column: Json, unscaled: Any, scale: Ints, absent: Flags) -> tuple[
 
 
 def rescaled(number: int, places: int) -> int | None:
-    """A number with its point moved by so many digits; None where it is not whole then, or longer than a decimal."""
+    """A number with its point moved by `places`; None if it is then not whole, or too long for a decimal."""
     if number == 0:
         return 0
     if abs(places) > MOST_DIGITS:
@@ -263,7 +263,7 @@ def rescaled(number: int, places: int) -> int | None:
 
 
 def _too_long(halves: Any, precision: int) -> Flags:
-    """Which numbers have more digits."""
+    """Which numbers have more digits than `precision`."""
     low, high = halves[:, 0].copy(), halves[:, 1].copy()
     negative = high >> np.uint64(63) == 1
     low[negative], high[negative] = ~low[negative], ~high[negative]

@@ -1,4 +1,4 @@
-"""The columnar engine: record batches to Arrow to Parquet in Spark's Python tasks, with no JVM row in between (ADR 35)."""
+"""The columnar engine: record batches to Arrow to Parquet in Spark's Python tasks, without JVM rows (ADR 35)."""
 
 from glue_jobs.process.packages import use
 

@@ -1,6 +1,6 @@
-"""Rows in the order of their files: those of a partition together, each partition sorted as Spark would sort it.
+"""Rows in file order: grouped by partition, and each partition sorted as Spark would sort it.
 
-Partitions are told by Iceberg's transforms, and buckets by its hash, whole columns at a time.
+Iceberg's transforms and bucket hash are computed on whole columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAN = np.int64(2**63 - 1)
 
 
 def arranged(rows: pa.Table, layout: Layout) -> Iterator[tuple[str | None, pa.Table]]:
-    """Partition tuple, as Iceberg's JSON, and its rows, for each partition that there is."""
+    """For each table partition, its tuple in Iceberg's JSON, and its rows."""
     tuples = [
         pa.nulls(rows.num_rows, pa.int32()) if each.transform is None else _value(rows, each.transform)
         for each in layout.partition
@@ -52,7 +52,7 @@ def _value(rows: pa.Table, transform: Transform) -> pa.Array:
 
 
 def _places(tuples: list[pa.Array], count: int) -> NDArray[np.int64]:
-    """The number of each row's partition."""
+    """The number of each row's table partition."""
     found = np.zeros(count, np.int64)
     for values in tuples:
         each = values.dictionary_encode(null_encoding="encode")
@@ -64,7 +64,7 @@ def _places(tuples: list[pa.Array], count: int) -> NDArray[np.int64]:
 def _order(
     places: NDArray[np.int64], keys: list[pa.Array], fields: tuple[SortField, ...]
 ) -> NDArray[np.int64] | None:
-    """The rows' numbers in the order wanted; None: they have it already."""
+    """The row numbers in the wanted order; None if the rows are in order already."""
     if not keys:
         found = np.argsort(places, kind="stable")
     else:
@@ -80,7 +80,7 @@ def _order(
 
 
 def _sort_key(rows: pa.Table, field: SortField) -> pa.Array:
-    """Values that Arrow orders as Spark does its own: NaN is the greatest number, zeros are equal."""
+    """Values that Arrow orders as Spark orders the originals: NaN is the greatest number, zeros are equal."""
     values = _value(rows, field.transform)
     if not pa.types.is_floating(values.type):
         return values
@@ -92,7 +92,7 @@ def _sort_key(rows: pa.Table, field: SortField) -> pa.Array:
 
 
 def _json(value: pa.Scalar) -> Any:
-    """A value as Iceberg's JSON has it (https://iceberg.apache.org/spec/#json-single-value-serialization)."""
+    """A value in Iceberg's JSON (https://iceberg.apache.org/spec/#json-single-value-serialization)."""
     kind = value.type
     if not value.is_valid:
         return None
@@ -110,7 +110,7 @@ def _json(value: pa.Scalar) -> Any:
 
 
 def _iso(moment: np.datetime64) -> str:
-    """ISO 8601: a year has four digits at least, and a sign where it is negative or has more."""
+    """ISO 8601: a year has at least four digits, and a sign if it is negative or longer."""
     text = str(moment)
     sign, year = ("-", text[1:]) if text.startswith("-") else ("", text)
     digits, _, rest = year.partition("-")
@@ -142,13 +142,13 @@ def applied(transform: Transform, values: pa.Array) -> pa.Array:
 
 
 def _like(values: pa.Array, numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Numbers as an array that is null where the values are."""
+    """Numbers as an array that is null where the values are null."""
     null = pc.is_null(values).to_numpy(zero_copy_only=False) if values.null_count else None
     return pa.array(numbers.astype(np.int32), pa.int32(), mask=null).cast(kind)
 
 
 def _numbers(values: pa.Array) -> NDArray[np.int64]:
-    """What whole numbers, dates and times are stored as; anything where they are null."""
+    """The stored numbers of integers, dates and times; undefined where null."""
     held = np.frombuffer(values.buffers()[1], stored(values.type))
     return held[values.offset : values.offset + len(values)].astype(np.int64)
 
@@ -183,14 +183,14 @@ def _truncated(values: pa.Array, width: int) -> pa.Array:
 
 
 def _unscaled(values: pa.Array) -> NDArray[np.uint8]:
-    """Decimals as whole numbers of 16 bytes, the lowest first."""
+    """Decimals as 16-byte integers, little-endian."""
     held = np.frombuffer(values.buffers()[1], np.uint8)
     return held[values.offset * 16 : (values.offset + len(values)) * 16]
 
 
 @kernel(types.uint8[::1](BYTES, types.int64))
 def _floored(data: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
-    """Each whole number of 16 bytes as the greatest multiple of `width` that is not above it."""
+    """Each 16-byte integer rounded down to a multiple of `width`."""
     found = np.empty(len(data), np.uint8)
     for first in range(0, len(data), 16):
         rest = np.int64(np.int8(data[first + 15])) % width
@@ -273,9 +273,9 @@ def of_bytes(begins: NDArray[np.int32], data: NDArray[np.uint8]) -> NDArray[np.i
 
 @kernel(HASHES(BYTES))
 def of_decimals(data: NDArray[np.uint8]) -> NDArray[np.int32]:
-    """data: the unscaled values, 16 bytes each, the lowest first.
+    """data: the unscaled values, 16 bytes each, little-endian.
 
-    Hashed are as few bytes as hold a value, the highest first.
+    The hash covers the fewest bytes that hold a value, big-endian.
     """
     found = np.empty(len(data) // 16, np.int32)
     shortest = np.empty(16, np.uint8)

@@ -1,4 +1,4 @@
-"""Cells of the machine as Arrow arrays: no Python for each record, and a copy of every byte."""
+"""The decoder's cells as Arrow arrays. There is no Python per record, and each byte is copied once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from glue_jobs.columns.texts import LENGTH, NOTHING, Bytes, Longs, bits, texts, 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items of an array of lists, or of maps, which have `keys`; those of one that is null are anything.
+    """The items of an array of lists or maps. Maps have `keys`. Items of null lists are undefined.
 
-    kind: the type of the array. begins: places in `values`, one more than there are lists. null: which of these are; None: none.
+    kind: the type of the array. begins: places in `values`, one more than there are lists. null: the null lists; None if
+    none.
     """
 
     kind: pa.DataType
@@ -44,11 +45,11 @@ class Items:
 
     @property
     def sizes(self) -> NDArray[np.int32]:
-        """How many values lie between the places, those of lists that are null among them."""
+        """The number of items per list, including null lists."""
         return np.diff(self.begins)
 
     def with_values(self, values: pa.Array) -> pa.Array:
-        """The lists or maps with other values in the place of these."""
+        """The lists or maps with new values."""
         begins = pa.array(self.begins, pa.int32())
         if self.keys is None:
             kind = pa.list_(self.kind.value_field.with_type(values.type))
@@ -57,14 +58,14 @@ class Items:
         return pa.MapArray.from_arrays(begins, self.keys, values, type=kind, mask=self.null)
 
     def only(self, wanted: pa.BooleanArray) -> pa.Array:
-        """The lists or maps without the values that are not wanted."""
+        """The lists or maps without the unwanted values."""
         before = np.concatenate([[0], np.cumsum(wanted.to_numpy(zero_copy_only=False))]).astype(np.int32)
         keys, values = None if self.keys is None else self.keys.filter(wanted), self.values.filter(wanted)
         return Items(self.kind, before[self.begins], values, keys, self.null).with_values(values)
 
 
 def weights(array: pa.Array) -> NDArray[np.int64]:
-    """The bytes that each value of an array takes, roughly."""
+    """The approximate size of each value of an array, in bytes."""
     found = np.zeros(len(array), np.int64)
     kind = array.type
     if pa.types.is_struct(kind):
@@ -82,12 +83,12 @@ def weights(array: pa.Array) -> NDArray[np.int64]:
 
 
 def stored(kind: pa.DataType) -> np.dtype[Any]:
-    """How numbers, days and moments are stored."""
+    """The storage type of numbers, dates and timestamps."""
     return np.dtype(f"{'f' if pa.types.is_floating(kind) else 'i'}{kind.bit_width // 8}")
 
 
 def conformed(array: pa.Array | None, wanted: pa.DataType, length: int) -> pa.Array:
-    """An array as one of another type: fields by name, null where it has none, and widened where the wanted ones are wider."""
+    """Convert an array to another type. Fields match by name; missing ones are null; narrower values are widened."""
     if array is None:
         return pa.nulls(length, wanted)
     if array.type.equals(wanted):
@@ -109,13 +110,14 @@ def conformed(array: pa.Array | None, wanted: pa.DataType, length: int) -> pa.Ar
 PLAINER = {
     pa.string(): pa.binary(), pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64(), pa.timestamp("us", "UTC"): pa.int64()
 }  # fmt: skip
-"""Types that hold the same, and all of it can be an object of Python."""
+"""Types with the same content whose values all fit Python objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """What the machine has written. rows: of each level. cell_base, mark_base: where each column begins. every_entry: maps that
-    are written as lists are to hold all entries, also where keys are repeated.
+    """The output of the machine. rows: per level. cell_base, mark_base: where each column begins.
+
+    every_entry: maps that are written as lists keep all entries, also with repeated keys.
     """
 
     program: Program
@@ -132,7 +134,7 @@ class Cells:
         return self.cells[base : base + self.rows[self.program.cells[cell]]]
 
     def marked(self, mark: int | None) -> Bytes:
-        """1 for each row that has a value; empty: all have."""
+        """1 for each row that has a value; empty if all have."""
         if mark is None:
             return NOTHING
         base = self.mark_base[mark]
@@ -144,7 +146,7 @@ Build = Callable[[Cells], Any]
 
 
 def builder(part: Part, level: int = 0) -> Build:
-    """What makes a column of cells; looks at the column's type once for all records."""
+    """Build a function from cells to a column. It checks the column's type once for all records."""
     kind = arrow_type(part.type)
     match part:
         case Leaf():
@@ -181,7 +183,7 @@ CUT = {
     "float": (np.uint32, np.float32),
     "double": (np.int64, np.float64),
 }
-"""How the numbers of cells are cut, and what their bits are then."""
+"""The width to cut numbers of cells to, and the type of the resulting bits."""
 
 
 def _number(part: Leaf, kind: Any) -> Build:
@@ -228,7 +230,7 @@ def _group(part: Group, kind: Any, level: int) -> Build:
 
 
 def _counts(part: ItemCells | Pairs, cells: Cells, marks: Bytes) -> NDArray[np.int32]:
-    """The offsets of lists out of the numbers of their items."""
+    """List offsets from item counts."""
     counts = cells.numbers(part.cell)
     offsets = np.zeros(counts.size + 1, np.int32)
     np.cumsum(np.where(marks, counts, 0) if marks.size else counts, out=offsets[1:])
@@ -266,7 +268,7 @@ def _pairs(part: Pairs, kind: Any) -> Build:
 
 
 def _digests(key: Leaf, cells: Cells) -> Longs:
-    """Numbers that are equal where keys are."""
+    """Numbers that are equal if the keys are equal."""
     numbers = cells.numbers(key.cell)
     if key.kind == "decimal":
         mixed: Longs = numbers ^ cells.numbers(key.cell + 1) * 1099511628211
@@ -279,7 +281,7 @@ def _digests(key: Leaf, cells: Cells) -> Longs:
 
 
 def _last_of_each(keys: Any, offsets: NDArray[np.int32], repeated: Longs) -> tuple[Longs, Longs, Any]:
-    """Places of the entries to be kept, and their offsets: each key where it was first, with the value that it had last."""
+    """Places of the entries to keep, and their offsets: the first place of each key, with the key's last value."""
     first, last = list[Longs](), list[Longs]()
     counts = np.diff(offsets)
     comparable = keys.view(PLAINER[keys.type]) if keys.type in PLAINER else keys
@@ -303,7 +305,7 @@ FEW = 16
 
 @kernel(types.void(LONGS, BYTES, BYTES, types.int64, BYTES_OUT))
 def copy_fixed(cells: Any, marks: Any, data: Any, size: Any, out: Any) -> Any:
-    """So many bytes of each cell, zeros where there is no mark."""
+    """Copy `size` bytes per cell; zeros where unmarked."""
     for row in range(cells.size):
         marked = marks.size == 0 or marks[row]
         place = cells[row] >> 32
@@ -313,7 +315,7 @@ def copy_fixed(cells: Any, marks: Any, data: Any, size: Any, out: Any) -> Any:
 
 @kernel(types.void(LONGS, BYTES, LONGS_OUT))
 def digest(cells: Any, data: Any, out: Any) -> Any:
-    """A number of the bytes of each cell; those of equal bytes are equal."""
+    """A hash of each cell's bytes. Equal bytes have equal hashes."""
     for row in range(cells.size):
         place = cells[row] >> 32
         found = np.int64(-3750763034362895579)
@@ -324,7 +326,7 @@ def digest(cells: Any, data: Any, out: Any) -> Any:
 
 @kernel(types.int64(LONGS, PLACES, BYTES_OUT))
 def find_repeated(digests: Any, offsets: Any, found: Any) -> Any:
-    """Mark the maps of which two entries have one digest; the number of such maps."""
+    """Mark maps in which two entries have the same hash; returns their number."""
     count = np.int64(0)
     for row in range(found.size):
         begin, end = offsets[row], offsets[row + 1]

@@ -1,6 +1,6 @@
-"""Kafka records to the columns of a table: which records are good, and their values as Arrow arrays.
+"""Decode Kafka records to the columns of a table: find the good records, and their values as Arrow arrays.
 
-A record is good where `glue_jobs.decode.decode` finds it good, and its values are those that it finds.
+The good records and their values are the same as those of `glue_jobs.decode.decode`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from glue_jobs.kafka.records import DELIVERED, Records
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """columns: those of the good records (a table of Arrow's), in their order. good, rejected: places in the records; those in
-    neither are of other tables, counted in `others` by the place of their schema in `DecodePlan.other_ids`, at most `MAX_OTHERS`.
-    schema_id: as `_kafka.schema_id` of the good ones (an array of int32).
+    """columns: an Arrow table of the good records, in order. good, rejected: their places among the records.
+
+    All others belong to other tables. `others` counts them by index in `DecodePlan.other_ids`, at most `MAX_OTHERS`.
+    schema_id: `_kafka.schema_id` of the good ones (an int32 array).
     """
 
     columns: Any
@@ -43,10 +44,10 @@ class Decoded:
 
 
 class Decoder:
-    """Not to be shared between threads. columns: all that records are decoded to (`glue_jobs.table.records.Shaping.source`).
+    """Not thread-safe. columns: the columns that records are decoded to (`RowPlan.source`).
 
-    Besides the columns that it gives it takes what `Reader` does for each schema that it has met, and what `inflated` does.
-    `calve.decoding.avro_program.reasons` says beforehand whether there is a program for all.
+    Memory: the returned columns, plus `Reader`'s memory for each schema met, plus that of `inflated`.
+    `calve.decoding.avro_program.reasons` says beforehand whether every schema has a program.
     """
 
     def __init__(self, decoding: DecodePlan, columns: Json) -> None:
@@ -79,7 +80,7 @@ class Decoder:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What has been read of values or keys. numbers: of the schemas. foreign: records of other tables."""
+    """Decoded values or keys. numbers: of the schemas. foreign: records of other tables."""
 
     columns: Any
     records: Longs
@@ -98,7 +99,7 @@ class _Piece:
 
 
 class _Part:
-    """The values of records, or their keys. A program is made where a writer's first value comes."""
+    """The values of records, or their keys. A writer's program is made when its first value arrives."""
 
     def __init__(self, decoding: DecodePlan, columns: Json) -> None:
         self._decoding, self._columns = decoding, columns
@@ -109,7 +110,7 @@ class _Part:
         self._prefixes = Prefixes([*(each.prefix for each in decoding.writers), *decoding.others])
 
     def read(self, spans: Spans) -> _Found:
-        """The good values in the order of their records."""
+        """The good values in record order."""
         foreign, others = list[Longs](), Counter[int]()
         pieces = list[_Piece]()
         for each in inflated(spans, self._decoding.wire):
@@ -133,7 +134,7 @@ class _Part:
         return _Found(columns, records, numbers, foreign, others)
 
     def _whose(self, spans: Spans) -> Any:
-        """The number of the writer of each value, or of the other table, after those; -1: of nobody."""
+        """The index of the writer of each value, or of the other table (counted after the writers); -1 if neither."""
         if self._plain:
             return np.zeros(spans.records.size, np.int32)
         found = self._prefixes.find(spans.data, spans.places, spans.sizes, spans.records)
@@ -150,9 +151,7 @@ class _Part:
         return pa.concat_arrays(made) if made else pa.nulls(0, pa.int32())
 
     def of(self, chosen: Longs, records: Records) -> tuple[Any, Any]:
-        """The columns of the keys of chosen records, null where there is no key; which of the records they are, but for those
-        whose key is bad.
-        """
+        """The columns of the keys of chosen records, null without a key; and a mask of the records whose key is good."""
         has_key = records.key_size[chosen] >= 0
         found = self.read(Spans(records.buffer, records.key_at, records.key_size, chosen[has_key]))
         place = np.full(len(records), -1)
@@ -164,7 +163,7 @@ class _Part:
 
 
 def _together(pieces: list[_Piece]) -> Any:
-    """All columns that any of them has."""
+    """Concatenate, with the columns of all pieces."""
     fields = {each.name: each for piece in pieces for each in piece.batch.schema}
     schema = pa.schema(fields.values())
     batches = [
@@ -190,7 +189,7 @@ def _reader(writer: Writer, columns: Json) -> Reader | PlainReader:
 
 
 def _number(decoding: DecodePlan, writer: Writer) -> int | None:
-    """What `glue_jobs.decode.reject_reasons.schema_id` finds for a good value of this writer."""
+    """The same as `glue_jobs.decode.reject_reasons.schema_id` for a good value of this writer."""
     if not decoding.wire.size:
         return decoding.numbers.get(writer.id, writer.id) or None
     if decoding.wire.names_are_numbers:
@@ -203,7 +202,7 @@ NULL, NOBODY = -2, -1
 
 @kernel(types.void(BYTES, PLACES, PLACES, LONGS, BYTES, PLACES, PLACES_OUT))
 def _find(data: Any, places: Any, sizes: Any, records: Any, prefixes: Any, ends: Any, found: Any) -> Any:
-    """The first prefix that each value begins with; that of the value before is most often that of the next, too."""
+    """The first matching prefix of each value. The last match is tried first, because neighbours often share it."""
     last = 0
     for number in range(records.size):
         at, size = places[records[number]], sizes[records[number]]
@@ -225,7 +224,7 @@ def _find(data: Any, places: Any, sizes: Any, records: Any, prefixes: Any, ends:
 
 
 class Prefixes:
-    """What values begin with, none of which begins with another."""
+    """Prefixes of values. No prefix starts with another one."""
 
     def __init__(self, prefixes: Sequence[bytes]) -> None:
         self._bytes = np.frombuffer(b"".join(prefixes), np.uint8)
@@ -234,18 +233,18 @@ class Prefixes:
     def find(
         self, data: Bytes, places: NDArray[np.int32], sizes: NDArray[np.int32], records: NDArray[np.int64]
     ) -> NDArray[np.int32]:
-        """The number of the prefix of each record's value, `NOBODY` or `NULL`."""
+        """The index of the prefix of each record's value, `NOBODY` or `NULL`."""
         found = np.empty(records.size, np.int32)
         _find(data, places, sizes, records, self._bytes, self._ends, found)
         return found
 
 
 INFLATED_BYTES = 16 * 2**20
-"""So much is inflated at once, and one value more."""
+"""How much is inflated at once, plus one value."""
 
 
 def inflated(spans: Spans, wire: Wire) -> Iterator[Spans]:
-    """All of the values; what cannot be inflated stays as it is."""
+    """All values, inflated. A value that cannot be inflated stays unchanged."""
     if wire.deflated is None:
         yield spans
         return

@@ -1,4 +1,4 @@
-"""The columnar engine on the driver: offsets become tasks, and what those have done becomes staged files and figures."""
+"""The driver side of the columnar engine: split offsets into tasks, and turn task results into staged files and counts."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from glue_jobs.table.row_plan import RowPlan
 BYTES_PER_TASK = 16_000_000
 
 _here = threading.BoundedSemaphore(16)
-"""The driver does no more rounds at once, whose records are in its memory; some may wait for a broker that does not answer."""
+"""How many rounds the driver runs at once, because their records are in its memory. Some may wait for a silent broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What follows from how a table's rows are made. steps: None: it has none."""
+    """The plan for a table's rows. steps: None if the table has none."""
 
     storage: Storage
     steps: Steps | None
@@ -47,12 +47,12 @@ class _Plan:
 
 
 _plans: WeakKeyDictionary[RowPlan, _Plan] = WeakKeyDictionary()
-"""To plan steps takes Spark's analyser; rows are made alike for many rounds."""
+"""Cached, because planning steps needs Spark's analyser and a row plan serves many rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnarEngine:
-    """The engine of one table, as it is open now. layout: None: it is `unsupported`."""
+    """The engine of one open table. layout: None if the table is `unsupported`."""
 
     table: OpenTable
     plan: _Plan
@@ -62,8 +62,10 @@ class ColumnarEngine:
 
     @classmethod
     def of(cls, table: OpenTable) -> ColumnarEngine:
-        """Raises:
-        Suspended: `step_unusable`, as the steps themselves.
+        """The engine for an open table.
+
+        Raises:
+            Suspended: `step_unusable`, as the steps.
         """
         plan = _plan(table)
         try:
@@ -76,7 +78,7 @@ class ColumnarEngine:
         """As `Engine.stage`.
 
         Raises:
-            CalveError: as `run_task`; of several tasks' errors the first. Nothing is left behind.
+            CalveError: as `run_task`; the first error of several tasks. No files are left behind.
             Unexpected: as `TaskError`.
         """
         table, work = self.table, self._work(batch, stage_id)
@@ -112,19 +114,19 @@ class ColumnarEngine:
 
 
 def reasons_of(table: TablePlan) -> tuple[str, ...]:
-    """Why a table cannot be made by this engine, but for its layout."""
+    """Why this engine cannot make a table. The layout is not checked."""
     return _plan(table).reasons
 
 
 def compile_everywhere(context: SparkContext) -> None:
-    """Let every machine of the job have the kernels before a round needs them; this one has compiled them by now."""
+    """Compile the kernels on every machine of the job before a round needs them. This machine has compiled them already."""
     if not str(context.master).startswith("local"):
         tasks = context.defaultParallelism
         context.parallelize(range(tasks), tasks).map(_compiled).collect()
 
 
 def tasks_for(size_bytes: float, cores: int) -> int:
-    """As many tasks as there are cores, unless they would have too little to do."""
+    """One task per core, but fewer if tasks would be too small."""
     return max(1, min(cores, int(size_bytes // BYTES_PER_TASK)))
 
 
@@ -145,7 +147,7 @@ def _plan(table: TablePlan) -> _Plan:
 def _spread(
     context: SparkContext, work: Work, parts: Sequence[tuple[Range, ...]]
 ) -> list[TaskResult | TaskError]:
-    """Each part in a task of Spark's. The work goes with the function, in memory alone: Spark writes data into a file."""
+    """Run each part in a Spark task. The work travels in the function, in memory: Spark would write data to a file."""
     numbers = context.parallelize(range(len(parts)), len(parts))
     return numbers.map(lambda number: run_in_worker(work, parts[number], number)).collect()
 
@@ -164,15 +166,15 @@ def _staged(table: OpenTable, work: Work, done: Sequence[TaskResult], counted: T
 
 
 def _compiled(number: int) -> int:
-    """That this module is there says that the kernels are."""
+    """Importing this module compiles the kernels."""
     return number
 
 
 def layout_of(table: Table, storage: Storage) -> Layout:
-    """As the table is known here.
+    """The layout of the table as loaded.
 
     Raises:
-        Unsupported: the table wants something that is not done here.
+        Unsupported: the table needs a feature that this engine lacks.
     """
     iceberg, java = table.jvm.org.apache.iceberg, table.java
     spec = json.loads(iceberg.PartitionSpecParser.toJson(java.spec()))
@@ -181,7 +183,7 @@ def layout_of(table: Table, storage: Storage) -> Layout:
 
 
 def location_of(table: Table, name: str) -> str:
-    """Where a task's files begin: a name, where the table's location provider puts it.
+    """The path prefix of a task's files, from the table's location provider.
 
     Raises:
         Suspended: `foreign_path`.
@@ -191,9 +193,9 @@ def location_of(table: Table, name: str) -> str:
 
 
 def data_files(table: Table, wanted: Layout, written: Iterable[Written]) -> tuple[Any, ...]:
-    """Data files with the metrics that Iceberg itself reads off their footers, as the table's properties want them.
+    """Data files with the metrics that Iceberg reads from their footers, by the table's properties.
 
-    Each of py4j's calls costs more than what it does, so none is made that says what Iceberg takes for granted.
+    A py4j call costs more than its work. So calls that only set Iceberg's defaults are left out.
     """
     iceberg = table.jvm.org.apache.iceberg
     footer_of, metrics_of = iceberg.inmemory.InMemoryInputFile, iceberg.parquet.ParquetUtil.fileMetrics
@@ -221,7 +223,7 @@ def data_files(table: Table, wanted: Layout, written: Iterable[Written]) -> tupl
 
 
 def sweep(table: Table, location: str) -> None:
-    """Delete whatever the attempts of a task have written whose files begin with `location`.
+    """Delete all files of the task attempts that begin with `location`.
 
     Raises:
         Retryable: the object store does not answer.

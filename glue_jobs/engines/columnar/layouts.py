@@ -1,4 +1,4 @@
-"""How the data files of a table must be, carried to the tasks, and the files that tasks wrote as data files of Iceberg."""
+"""The layout of a table's data files, passed to the tasks; and the Parquet columns of a table's schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "brotli": "brotli"
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """transform: None where the field no longer means anything. kind: the type of its column."""
+    """transform: None if the field is no longer used. kind: the type of its column."""
 
     id: int
     transform: Transform | None
@@ -43,8 +43,8 @@ class SortField:
 class Layout:
     """columns: Iceberg's struct type with field ids. unmeasured: ids of leaves whose values no statistic may show.
 
-    batch_bytes: how much of Arrow is gathered before it is sorted and written as a row group. delta: whether columns that are
-    no part of a struct may have delta encodings, which Iceberg's vectorised readers do not know before 1.11.
+    batch_bytes: Arrow bytes that are gathered before they are sorted and written as a row group.
+    delta: whether top-level columns may have delta encodings. Iceberg's vectorised readers support these only since 1.11.
     """
 
     columns: Json
@@ -67,7 +67,7 @@ def layout(columns: Json, spec: Json, order: Json, properties: Mapping[str, str]
     """columns, spec, order: in Iceberg's JSON.
 
     Raises:
-        Unsupported: the table wants something that is not done here.
+        Unsupported: the table needs a feature that this engine lacks.
     """
     if storage.names_key:
         raise Unsupported("the lake's bucket was there before, and a file would have to name lake.kms_key")
@@ -120,7 +120,7 @@ def _codec(properties: Mapping[str, str]) -> str:
 
 
 def _measured(name: str, properties: Mapping[str, str]) -> bool:
-    """Whether Iceberg's configuration of metrics lets values of a column be seen in statistics."""
+    """Whether Iceberg's metrics configuration allows values of a column in statistics."""
     mode = properties.get(f"{METRICS}column.{name}", properties.get(f"{METRICS}default", "truncate(16)"))
     return mode.lower() != "none" and properties.get(f"{PARQUET}stats-enabled.column.{name}") != "false"
 
@@ -152,7 +152,7 @@ FIELD_ID = b"PARQUET:field_id"
 
 
 class Part(StrEnum):
-    """What lies in a list or a map, as Parquet calls it."""
+    """The path elements of lists and maps in Parquet."""
 
     ELEMENT = "list.element"
     KEY = "key_value.key"
@@ -161,7 +161,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column as Parquet stores it; way: the fields that lead to it, and the parts of lists and maps."""
+    """A leaf column in Parquet; way: its parent fields, and the parts of lists and maps."""
 
     id: int
     way: tuple[str, ...]
@@ -169,21 +169,21 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """As Iceberg calls it."""
+        """The name in Iceberg."""
         return ".".join(each.rpartition(".")[2] if isinstance(each, Part) else each for each in self.way)
 
     @property
     def path(self) -> str:
-        """As Parquet calls it."""
+        """The path in Parquet."""
         return ".".join(self.way)
 
     @property
     def repeated(self) -> bool:
-        """True where a row has any number of its values."""
+        """True if a row may have several values."""
         return any(isinstance(each, Part) for each in self.way)
 
     def values(self, rows: pa.Table) -> list[pa.Array]:
-        """Its values, chunk by chunk; null where what it lies in is null."""
+        """The values, chunk by chunk; null where a parent is null."""
         return [_inside(each, self.way[1:]) for each in rows.column(self.way[0]).chunks]
 
 
@@ -202,7 +202,7 @@ def _inside(array: pa.Array, way: tuple[str, ...]) -> pa.Array:
 
 
 def leaves(columns: Json) -> list[Leaf]:
-    """The leaves of a struct type, in the order in which Parquet has them."""
+    """The leaves of a struct type, in Parquet's order."""
     return [leaf for each in columns["fields"] for leaf in _below((each["name"],), each["id"], each["type"])]
 
 
@@ -222,7 +222,7 @@ def _below(way: tuple[str, ...], field_id: int, kind: Json) -> Iterator[Leaf]:
 
 
 def schema(columns: Json, held: pa.Schema) -> pa.Schema:
-    """Fields with ids for all columns of a table; a leaf that is a dictionary in `held` stays one, unless it is a real number."""
+    """A schema with field ids for all columns. A dictionary leaf in `held` stays a dictionary, unless it is a float."""
     return pa.schema(_fields(columns["fields"], {each.name: each.type for each in held}))
 
 

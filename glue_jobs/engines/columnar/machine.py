@@ -1,7 +1,8 @@
-"""The machine that runs programs (`calve.decoding.avro_program`): one loop over records, whatever their schema.
+"""The machine that runs decode programs (`calve.decoding.avro_program`): one loop over records, for every schema.
 
-It takes and refuses what Spark's `from_avro` does over Avro's Java: that skips values more leniently than it reads them, takes
-any byte but 1 as false, and keeps texts that are no UTF-8.
+It accepts and rejects the same values as Spark's `from_avro` with Avro's Java. That library is more lenient when it skips a
+value than when it reads one.
+It reads any byte but 1 as false, and it keeps texts that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES
     BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT, FIXED, ENUM, MILLIS, DECIMAL, MARK, UNION, JUMP, LIST, NEXT,
     SKIP_INT, SKIP_LONG, SKIP_BYTES, SKIP_FIXED, SKIP_LIST, SKIP_NEXT, END,
 ) = range(22)  # fmt: skip
-"""`calve.decoding.avro_operations.Op`, which numba would not look at to tell whether what it kept is out of date."""
+"""`calve.decoding.avro_operations.Op`, repeated here because numba's cache does not notice changes in another module."""
 CELL, MARKED, NULL, JUMP_TO, A, B, SECOND, WIDTH = range(1, 9)
 GOOD, MALFORMED, DOUBTFUL = 0, 1, 2
-"""Doubtful: with a value in a map that fits no column, which is a matter only where no later value has its key."""
+"""Doubtful: a map value does not fit its column. This matters only if no later value has the same key."""
 UNFIT = 2
 """The mark of such a value."""
 PARENT, LEFT, COUNT_AT, FIRST = range(4)
-"""Of a list that is being read: the row that it is in, items left in the block, the cell for their number, its first row."""
+"""The state of a list: its parent row, items left in the block, the cell of its item count, its first row."""
 U = np.uint64
-"""An index that is not negative: numba looks at others for that, each time."""
+"""An unsigned index: for signed ones numba checks for negative values each time."""
 POSITIVE = 2**63 - 1
 LEAST = -(2**63)
 MOST_MILLIS = POSITIVE // 1000
@@ -37,7 +38,7 @@ TRIPLE = types.UniTuple(types.int64, 3)  # type: ignore[no-untyped-call]
 
 @kernel(PAIR(BYTES, types.int64, types.int64, types.int64))
 def _varint(data: Any, at: Any, end: Any, most: Any) -> Any:
-    """An integer of at most so many bytes, and the place after it, which is -1 where there is none."""
+    """An integer of at most `most` bits of encoding, 7 per byte, and the place after it; -1 if invalid."""
     value, shift = np.int64(0), np.int64(0)
     while at < end and shift < most:
         byte = np.int64(data[U(at)])
@@ -67,7 +68,7 @@ def _long(data: Any, at: Any, end: Any) -> Any:
 
 @kernel(types.int64(BYTES, types.int64, types.int64), inline=True)
 def _little(data: Any, at: Any, size: Any) -> Any:
-    """The bits of so many bytes, the lowest first."""
+    """The bits of `size` bytes, little-endian."""
     value = np.int64(0)
     for place in range(size):
         value |= np.int64(data[U(at + place)]) << (8 * place)
@@ -76,9 +77,9 @@ def _little(data: Any, at: Any, size: Any) -> Any:
 
 @kernel(TRIPLE(BYTES, types.int64, types.int64, LONGS, types.int64))
 def _decimal(data: Any, at: Any, size: Any, pool: Any, limit: Any) -> Any:
-    """Low half, high half and whether the number has few enough digits.
+    """Low half, high half, and whether the number has few enough digits.
 
-    Of at most 18 digits Spark looks at the lower 64 bits alone, whatever is above them.
+    For at most 18 digits Spark uses only the lower 64 bits and ignores the rest.
     """
     low_limit, high_limit = pool[limit], pool[limit + 1]
     low = high = -np.int64(data[U(at)] >> 7) if size > 0 else np.int64(0)
@@ -106,7 +107,7 @@ def _decimal(data: Any, at: Any, size: Any, pool: Any, limit: Any) -> Any:
 
 @kernel(PAIR(BYTES, types.int64, types.int64))
 def _block(data: Any, at: Any, end: Any) -> Any:
-    """The number of items in the next block of a list, and where they begin."""
+    """The item count of the next block of a list, and where the items begin."""
     count, at = _long(data, at, end)
     if at >= 0 and count < 0:
         _, at = _long(data, at, end)
@@ -116,7 +117,7 @@ def _block(data: Any, at: Any, end: Any) -> Any:
 
 @kernel(PAIR(BYTES, types.int64, types.int64))
 def _block_to_skip(data: Any, at: Any, end: Any) -> Any:
-    """`_block`, with blocks skipped that say how many bytes they have."""
+    """As `_block`, but skip blocks that state their size in bytes."""
     count, at = _long(data, at, end)
     while at >= 0 and count < 0:
         size, at = _long(data, at, end)
@@ -129,7 +130,7 @@ def _block_to_skip(data: Any, at: Any, end: Any) -> Any:
 
 @kernel(types.void(LONGS_OUT, LONGS_OUT, LONGS, LONGS, BYTES_OUT))
 def _clear(rows: Any, before: Any, mark_level: Any, mark_base: Any, marks: Any) -> Any:
-    """Forget what was written from rows `before` on."""
+    """Discard everything written since rows `before`."""
     for column in range(mark_level.size):
         level = mark_level[column]
         for row in range(before[level], rows[level] + 1):
@@ -149,11 +150,12 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
     before: Any, space: Any, cells: Any, marks: Any, mark_level: Any, mark_base: Any, lists: Any, string_limit: Any,
     items_limit: Any,
 ) -> Any:  # fmt: skip
-    """Read the chosen records; gives the first that is not read and the level that has no space for it, or -1.
+    """Read the chosen records; returns the first unread record and the level without space for it, or -1.
 
-    code: with the places of columns in `cells` and `marks` instead of their numbers. prefix: bytes before each value. verdicts:
-    by place in `chosen`. rows: of each level, now; before: room for as many. space: rows of each level, of which columns have
-    one more. marks: 0 at first; a cell without a mark holds anything.
+    code: with places in `cells` and `marks` instead of column numbers. prefix: bytes before each value. verdicts: by place in
+    `chosen`.
+    rows: current rows per level; before: scratch space of the same size. space: rows per level; columns have one more.
+    marks: 0 at first. A cell without a mark is undefined.
     """
     collected = np.int64(0)
     for number in range(chosen.size):

@@ -1,4 +1,4 @@
-"""Rows as Parquet data files of an Iceberg table, which no snapshot holds yet."""
+"""Write rows as Parquet data files of an Iceberg table. No snapshot contains them yet."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from glue_jobs.engines.columnar.storage import failures
 class Written:
     """A data file.
 
-    footer: a Parquet file of its footer alone. partition: its tuple in Iceberg's JSON; None: there is none. splits: where row
-    groups begin. nans: how many NaN there are, by the id of the column.
+    footer: a Parquet file with only the footer. partition: its tuple in Iceberg's JSON, or None.
+    splits: where row groups begin. nans: the number of NaN values by column id.
     """
 
     path: str
@@ -36,11 +36,11 @@ class Written:
 
 
 class Files:
-    """The data files of one task; their names begin with `location`, which no other attempt of any task has.
+    """The data files of one task. Their names begin with `location`, which is unique to this attempt.
 
-    Rows are gathered up to `Layout.batch_bytes` of Arrow, then written as one row group; where the table has a partitioning or a
-    sort order they are arranged first, and each partition is a file. One file is open at a time: however many partitions there
-    are, memory holds a batch three times at most, and the row group made of it.
+    Rows are gathered up to `Layout.batch_bytes` of Arrow, then written as one row group.
+    If the table is partitioned or sorted, each batch is arranged first, and each partition is a file.
+    Only one file is open at a time. So memory is at most three batches and one row group, for any number of partitions.
     """
 
     def __init__(self, layout: Layout, location: str) -> None:
@@ -56,11 +56,11 @@ class Files:
         self._count = 0
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Rows with columns of the table, in any order; those that are not there are null. A leaf may be a dictionary.
+        """Write rows with columns of the table, in any order. Missing columns are null. A leaf may be a dictionary.
 
         Raises:
             Retryable: the object store fails.
-            Fatal: there is a column that the table has not, or has of another type.
+            Fatal: a column is not in the table or has another type.
         """
         table = self._fitted(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows)
         if not table.num_rows:
@@ -71,7 +71,7 @@ class Files:
             self._flush()
 
     def close(self) -> list[Written]:
-        """What was written, once all of it is in the object store.
+        """The written files, once they are all in the object store.
 
         Raises:
             Retryable: the object store fails.
@@ -81,7 +81,7 @@ class Files:
         return self._written
 
     def abort(self) -> None:
-        """Leave nothing half sent; what is in the object store by then is no table's, and `data_files.sweep` deletes it."""
+        """Stop uploads. Files already in the object store belong to no table, and `engine.sweep` deletes them."""
         self._pending.clear()
         if self._file:
             self._file.drop()
@@ -89,7 +89,7 @@ class Files:
     def _fitted(self, rows: pa.Table) -> pa.Table:
         """The rows with the field ids of the table.
 
-        Leaves are dictionaries where those of the first rows were, until others come that are not: a new file then has none.
+        A leaf is a dictionary if it was one in the first rows. If later rows differ, a new file without dictionaries begins.
         """
         columns = self._layout.columns
         if self._schema is None:
@@ -148,13 +148,13 @@ def _cast(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
 
 
 def _misfit(rows: pa.Table, wanted: pa.Schema) -> str:
-    """Which columns are not what they should be; Arrow's own message would show a value."""
+    """The columns with a wrong type. Arrow's own message would show a value."""
     held = ((each.name, each.type, wanted.field(each.name).type) for each in rows.schema)
     return "; ".join(f"column {name} is {kind}, not {of}" for name, kind, of in held if not kind.equals(of))
 
 
 class _File:
-    """A file that is being written, row group by row group."""
+    """A file in progress, written row group by row group."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class _File:
         return int(self._sink.tell())
 
     def write(self, rows: pa.Table) -> None:
-        """One row group."""
+        """Write one row group."""
         with failures():
             self._writer.write_table(rows, row_group_size=rows.num_rows)
         for leaf in self._real:
@@ -234,11 +234,11 @@ TEXTS = frozenset({"string", "binary"})
 
 @dataclass(frozen=True, slots=True)
 class Encodings:
-    """Paths of the columns with dictionaries, and the encodings of others that are not plain.
+    """Paths of the columns with dictionaries, and the encodings of columns that are not plain.
 
-    What lies in a struct, a list or a map may be delta-encoded: readers take such columns row by row, and know every encoding.
-    Other columns have a dictionary or are plain, unless the table asks for Parquet's second version of pages: Iceberg's
-    vectorised readers know no delta encodings before 1.11, and refuse to read them.
+    Columns in a struct, list or map may be delta-encoded: readers read them row by row and know every encoding.
+    Other columns have a dictionary or are plain, unless the table uses Parquet's data pages of version 2.
+    Iceberg's vectorised readers before 1.11 refuse delta encodings.
     """
 
     dictionaries: list[str]
@@ -246,7 +246,7 @@ class Encodings:
 
 
 def encodings_of(rows: pa.Table, leaves: Iterable[Leaf], *, delta: bool, dictionary_bytes: int) -> Encodings:
-    """delta: also of columns that are no part of a struct."""
+    """delta: also for top-level columns."""
     found = Encodings([], {})
     for leaf in leaves:
         free = delta or len(leaf.way) > 1
@@ -264,9 +264,9 @@ def encodings_of(rows: pa.Table, leaves: Iterable[Leaf], *, delta: bool, diction
 
 
 def _repeats(values: pa.ChunkedArray, dictionary_bytes: int) -> bool:
-    """Whether there are far fewer different values than values, and few enough for a dictionary.
+    """Whether values repeat often, and the distinct ones fit into a dictionary.
 
-    The sample lies over all rows: values that come one after another are alike more often than others.
+    The sample covers all rows, because neighbouring values are more often alike.
     """
     held = _sample(values).drop_null()
     count = len(held)
@@ -279,19 +279,19 @@ def _repeats(values: pa.ChunkedArray, dictionary_bytes: int) -> bool:
 
 
 def _sample(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Chunk by chunk: Arrow puts all chunks together where it takes of them all."""
+    """Chunk by chunk, because Arrow concatenates all chunks for one `take` over them."""
     step = 1 + len(values) // SAMPLE
     taken = [each.take(pa.array(np.arange(0, len(each), step))) for each in values.chunks]
     return pa.chunked_array(taken, values.type)
 
 
 def _alike(values: pa.ChunkedArray) -> bool:
-    """Whether most of a text is how the one before it begins."""
+    """Whether most of a text equals the start of the previous one."""
     first = values.slice(0, NEIGHBOURS).drop_null().cast(pa.binary())
     texts = pc.binary_slice(first, 0, NEIGHBOURS).to_pylist()
     return sum(starmap(_shared, pairwise(texts))) * 2 > sum(map(len, texts))
 
 
 def _shared(one: bytes, other: bytes) -> int:
-    """How many bytes at the beginning are the same."""
+    """The length of the common prefix in bytes."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

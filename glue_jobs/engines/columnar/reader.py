@@ -1,4 +1,4 @@
-"""A program at work on the values of many records: room for its cells, and record batches made of them."""
+"""Run a decode program on the values of many records: allocate its cells and build record batches."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from glue_jobs.engines.columnar.cells import Cells, builder
 from glue_jobs.engines.columnar.machine import DOUBTFUL, MALFORMED, UNFIT, run
 
 ROOM = 4_194_304
-"""Cells of one batch, if it holds more than one record: 9 bytes each, and about as much again in Arrow's arrays."""
+"""The cells of one batch with several records: 9 bytes each, and about the same again in Arrow arrays."""
 SPARE = 1.25
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Values in a buffer (as in `Records`): of which record each is, where it begins and how long it is."""
+    """Values in a buffer (as in `Records`): the record, start and size of each."""
 
     data: Bytes
     places: NDArray[np.int32]
@@ -34,9 +34,9 @@ class Spans:
 
 
 class Reader:
-    """Not to be shared between threads: its room is used again and again.
+    """Not thread-safe: it reuses its buffers.
 
-    It takes `ROOM` cells, or those of one record: of each list as many rows as the record has items, of which each has bytes.
+    It needs `ROOM` cells, or those of one record: for each list as many rows as the record has items. Each item has bytes.
     """
 
     def __init__(self, program: Program, prefix: int) -> None:
@@ -57,7 +57,7 @@ class Reader:
         self._build = builder(program.row)
 
     def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
-        """The good values as record batches, and the records that they are of; those that are in none are malformed."""
+        """The good values as record batches, with their records. Records in no batch are malformed."""
         begin, space = 0, self._space(spans.records.size)
         while begin < spans.records.size:
             verdicts, cells, full = self._run(spans, begin, space)
@@ -78,9 +78,9 @@ class Reader:
         return pa.RecordBatch.from_struct_array(self._build(cells))
 
     def _kept(self, cells: Cells, doubtful: Any) -> Any:
-        """Which rows are good: of the doubtful ones those that are the same when values that fit no column are others.
+        """Which rows are good. A doubtful row is good if it does not change when its unfit values change.
 
-        Spark looks at each entry of a map that is written as a list; of Avro's own maps only the last one of a key reaches it.
+        Spark checks each entry of a map written as a list. Of Avro's own maps it sees only the last entry of a key.
         """
         cells = replace(cells, every_entry=True, cells=cells.cells.copy())
         for cell in self._floats:
@@ -96,12 +96,12 @@ class Reader:
         return kept
 
     def _space(self, records: int) -> Longs:
-        """Rows of each level for so many records, or for fewer of them, by what records had before."""
+        """Rows per level for up to `records` records, estimated from earlier records."""
         most = int(ROOM / max(1.0, (self._per_record * self._widths).sum()))
         return (min(records, max(1, most)) * self._per_record * SPARE + 16).astype(np.int64)
 
     def _run(self, spans: Spans, begin: int, space: Longs) -> tuple[Bytes, Cells, int]:
-        """The verdicts on the records that there was space for, the cells of the good ones, and the level that is full."""
+        """The results of the records that fit, the cells of the good ones, and the full level."""
         chosen = spans.records[begin : begin + space[0]]
         cell_base, size = _bases(self._cell_level, space)
         mark_base, marked = _bases(self._mark_level, space)
@@ -125,13 +125,13 @@ class Reader:
 
 
 def _bases(levels: Longs, space: Longs) -> tuple[Longs, int]:
-    """Where each column begins, one row longer than its level's space, and where the last one ends."""
+    """Where each column begins, and where the last one ends. A column is one row longer than its level's space."""
     ends = np.cumsum(space[levels] + 1)
     return ends - space[levels] - 1, int(ends[-1]) if ends.size else 0
 
 
 class PlainReader:
-    """Values that are kept as they are, in one column; null is a value, too."""
+    """Values kept unchanged in one column. Null is a value, too."""
 
     def __init__(self, column: str, kind: Json, *, text: bool) -> None:
         self._column, self._kind, self._text = column, arrow_type(kind), text

@@ -1,4 +1,4 @@
-"""The object store as tasks write to it."""
+"""The object store, as tasks write to it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from calve.config.spark_conf import CATALOG, NAMES_KEY
 from calve.errors import Retryable
 
 ATTEMPTS = 4
-"""Of a request; after them the round is tried again, ever later."""
+"""Attempts per request. After them the round is retried with growing delays."""
 SMALL_AT_ONCE = {"allow_delayed_open": True} if int(pa.__version__.partition(".")[0]) >= 21 else {}
-"""A small file is one request. Older Arrow, which Glue may have, makes three of it."""
+"""A small file takes one request. Older Arrow, which Glue may have, needs three."""
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Where every other client of AWS in the process looks for it; Arrow takes it from there, but not how to reach a bucket there."""
+"""The endpoint variables of all AWS clients. Arrow reads them too, but not how to address a bucket there."""
 AWS_ERROR = re.compile(r"AWS Error (\w+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Credentials are those of the process: of the role on Glue, of the environment on a laptop.
+    """Uses the credentials of the process: the role on Glue, the environment on a laptop.
 
-    names_key: what is sent must name the key that encrypts it, which Arrow does not.
+    names_key: uploads must name their encryption key. Arrow cannot do that.
     """
 
     region: str
@@ -39,13 +39,13 @@ class Storage:
 
     @classmethod
     def of(cls, spark: SparkSession) -> Storage:
-        """As the session's catalog has it."""
+        """From the configuration of the session's catalog."""
         get, catalog = spark.conf.get, f"spark.sql.catalog.{CATALOG}"
         endpoint = get(f"{catalog}.s3.endpoint", None)
         return cls(str(get(f"{catalog}.client.region")), endpoint, get(NAMES_KEY, None) == "true")
 
     def create(self, location: str) -> pa.NativeFile:
-        """A new object, sent in parts while it is written; there is none before it is closed.
+        """Create an object and upload it in parts. It does not exist before it is closed.
 
         Raises:
             Retryable: the object store fails.
@@ -63,7 +63,7 @@ class Storage:
 
 @cache
 def _s3(storage: Storage) -> fs.S3FileSystem:
-    """One for a process: it holds the connections."""
+    """One per process: it holds the connections."""
     named = (os.environ.get(each) for each in ENDPOINTS)
     endpoint = urlsplit(storage.endpoint or next(filter(None, named), "https:"))
     return fs.S3FileSystem(
@@ -79,7 +79,7 @@ def _s3(storage: Storage) -> fs.S3FileSystem:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """What the object store fails with, without the names of objects."""
+    """Errors of the object store, without names of objects."""
     try:
         yield
     except OSError as error:

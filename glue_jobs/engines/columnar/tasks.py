@@ -1,6 +1,6 @@
-"""One task of a round: offsets of a topic become data files and counts; no row leaves it.
+"""One task of a round: it turns an offset range of a topic into data files and counts. No row leaves the task.
 
-A task runs in a Python worker of Spark, or in the driver where a round is small. It answers by values, errors too.
+A task runs in a Python worker of Spark, or in the driver if the round is small. It returns errors as values.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from glue_jobs.process.workers import TaskError, spent_s
 from glue_jobs.table.counts import Counts
 
 RANKS = 400
-"""Of so many values a chunk is remembered, and likewise a task: a percentile is that of a rank at most a two-hundredth away."""
+"""Timestamps kept per chunk and per task. The rank error of a percentile is at most one in 200."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """Timestamps (ms), in order, each standing for as many records as its weight says."""
+    """Sorted timestamps (ms). Each represents as many records as its weight."""
 
     timestamps: NDArray[np.int64]
     weights: NDArray[np.float64]
@@ -57,7 +57,7 @@ class Ages:
         return cls(timestamps[order], np.concatenate([each.weights for each in found])[order])
 
     def thinned(self) -> Ages:
-        """At most `RANKS` values for the same records: the middle one of each of as many equal parts."""
+        """At most `RANKS` values for the same records: the middle of each of `RANKS` equal parts."""
         if len(self.timestamps) <= RANKS:
             return self
         ends = np.cumsum(self.weights)
@@ -66,7 +66,7 @@ class Ages:
         return Ages(self.timestamps[middle], np.full(RANKS, part))
 
     def percentile(self, share: float) -> int | None:
-        """The least timestamp that is not younger than this share of the records; None where there are none."""
+        """The least timestamp that at least this share of the records does not exceed; None without records."""
         if not len(self.timestamps):
             return None
         ends = np.cumsum(self.weights)
@@ -75,11 +75,11 @@ class Ages:
 
 
 Values = Mapping[str | None, int]
-"""Rows by value; under None those that have none, or a longer one than is told."""
+"""Rows by value. None counts rows without a value and rows with a longer one than is reported."""
 
 
 def values_of(column: pa.ChunkedArray) -> Values | None:
-    """The values of a column of texts, truths or whole numbers; None: they are too many to be told, or no texts."""
+    """The counts of a column of strings, booleans or integers; None if there are too many values, or invalid UTF-8."""
     counted = pc.value_counts(column)
     texts, counts = counted.field("values").cast(pa.string()), counted.field("counts")
     short = pc.fill_null(pc.less_equal(pc.utf8_length(texts), LONGEST), False)  # noqa: FBT003 a value, not a switch
@@ -93,7 +93,7 @@ def values_of(column: pa.ChunkedArray) -> Values | None:
 
 
 def values_together(parts: Iterable[Values | None]) -> Values | None:
-    """Those of several parts."""
+    """The sum of several parts."""
     found: dict[str | None, int] = {}
     for part in parts:
         if part is None:
@@ -105,8 +105,9 @@ def values_together(parts: Iterable[Values | None]) -> Values | None:
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """Timestamps are in ms. first_reject, last_reject: offsets, of any partition. left_out: good records that a step left out.
-    made, failed, cut: of rows, as in `Counts`. values: rows by value of the counted column; None: those are too many.
+    """Timestamps are in ms. first_reject, last_reject: offsets of any partition. left_out: good records that a step filtered.
+
+    made, failed, cut: of rows, as in `Counts`. values: rows by value of the counted column; None if there are too many.
     """
 
     records: int = 0
@@ -128,7 +129,7 @@ class TaskCounts:
     def of_records(
         cls, records: Records, rejected: NDArray[np.int64], others: Mapping[int, int]
     ) -> TaskCounts:
-        """Of records as they are decoded; `rejected`: their places."""
+        """Counts of decoded records; `rejected`: their places."""
         if not len(records):
             return cls()
         sizes = (np.maximum(each, 0).sum(dtype=np.int64) for each in (records.key_size, records.value_size))
@@ -154,12 +155,12 @@ class TaskCounts:
         cut: int,
         values: Values | None,
     ) -> TaskCounts:
-        """Of what steps have made of good records; `rejected`: the offsets of those that they have rejected."""
+        """Counts of the steps' results; `rejected`: the offsets of records that the steps rejected."""
         return cls(left_out=left_out, made=made, failed=failed, cut=cut, values=values, **_rejects(rejected))
 
     @classmethod
     def together(cls, parts: Iterable[TaskCounts]) -> TaskCounts:
-        """Of several chunks, or tasks."""
+        """The sum over several chunks or tasks."""
         found, others = list(parts), Counter[int]()
         for each in found:
             others.update(each.others)
@@ -218,7 +219,7 @@ def _seconds(moment_ms: int | None) -> float | None:
 
 
 def kafka_column(topic: str, records: Records, chosen: Longs, schema_id: Any) -> Any:
-    """`_kafka` of the chosen records; the source has refused none of them. schema_id: theirs, as `Decoded` has it."""
+    """`_kafka` of the chosen records. The source has refused none of them. schema_id: as in `Decoded`."""
     size = chosen.size
     columns = [
         pa.repeat(pa.scalar(topic, pa.string()), size),
@@ -235,8 +236,9 @@ def kafka_column(topic: str, records: Records, chosen: Longs, schema_id: Any) ->
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the tasks of a staging share. columns: those that records are decoded to. location: where the names of their files
-    begin, of this staging and of no other. count_by: a column whose values are counted. keys: those that mask.
+    """The input that all tasks of a staging share. columns: those that records are decoded to.
+
+    location: the prefix of their file names, unique to this staging. count_by: the column to count. keys: the masking keys.
     """
 
     settings: Settings
@@ -253,7 +255,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """cpu_s: CPU seconds of the worker's process that no other task has told."""
+    """cpu_s: CPU seconds of the worker's process that no other task has reported."""
 
     files: tuple[Written, ...]
     counted: TaskCounts
@@ -261,7 +263,7 @@ class TaskResult:
 
 
 def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | TaskError:
-    """Do a part of the work. place: names the task and its attempt in the names of its files."""
+    """Do a part of the work. place: names the task and its attempt in its file names."""
     files = Files(work.layout, f"{work.location}-{place}")
     try:
         counted = TaskCounts.together(_chunks(work, ranges, files))
@@ -272,7 +274,7 @@ def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | 
 
 
 def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> TaskResult | TaskError:
-    """The same in a worker of Spark, with the CPU seconds of its process."""
+    """As `run_task`, in a Spark worker, with the CPU seconds of its process."""
     context = TaskContext.get()
     done = run_task(work, ranges, f"{number}-{context.taskAttemptId() if context else 0}")
     taken_s = spent_s()
@@ -280,7 +282,7 @@ def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> TaskRes
 
 
 def _chunks(work: Work, ranges: tuple[Range, ...], files: Files) -> Iterator[TaskCounts]:
-    """Write chunk by chunk, and count each."""
+    """Write and count chunk by chunk."""
     decoder = Decoder(work.decoding, work.columns)
     for records in fetch(work.settings, work.topic, work.topic_id, ranges, CHUNK_BYTES):
         decoded = decoder.decode(records)

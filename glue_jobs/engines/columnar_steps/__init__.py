@@ -1,4 +1,4 @@
-"""What `glue_jobs.transform` does to rows of Spark, done to columns of Arrow: the same rows, and the same rejects.
+"""The steps of `glue_jobs.transform` on Arrow columns instead of Spark rows: the same rows and the same rejects.
 
-`planning` looks at a table's steps on the driver and refuses those that could come out otherwise; everything else runs in tasks.
+`planning` checks a table's steps on the driver and refuses any whose results could differ. Everything else runs in tasks.
 """

@@ -1,4 +1,4 @@
-"""All steps of a table on columns of Arrow, as `glue_jobs.transform.chain` has them on rows of Spark."""
+"""All steps of a table on Arrow columns, as `glue_jobs.transform.chain` on Spark rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from glue_jobs.engines.columnar_steps.mask import Tokens, masked
 
 MOST_ROWS = 65_536
 MOST_BYTES = 64 << 20
-"""About what the rows that a list makes may take at a time: a record may hold much, and many items."""
+"""The approximate memory for the rows of one part of an explosion: a record may be large and have many items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flattening:
-    """The columns of rows, made of the structs and maps that they have."""
+    """Flattened columns, made from structs and maps."""
 
     leaves: tuple[Leaf, ...]
 
@@ -35,12 +35,12 @@ class Flattening:
 
 @dataclass(frozen=True, slots=True)
 class Explosion:
-    """A row for each item of the list in a column, and one with null for a record whose list is empty or null."""
+    """One row per item of the list in a column. A record with an empty or null list gives one row with null."""
 
     column: str
 
     def run(self, rows: Rows) -> Iterator[Rows]:
-        """The rows, in parts of which each takes a bounded amount of memory."""
+        """The rows, in parts of limited memory."""
         array = rows.columns[self.column]
         items, kept = (
             Items.of(array),
@@ -73,12 +73,12 @@ def _weights(rows: Rows) -> NDArray[np.int64]:
 
 
 def _item_weights(items: Items) -> NDArray[np.int64]:
-    """Those of the items, of which there is one even where there is none."""
+    """The weights of the items. Never empty, even without items."""
     return weights(items.values) if len(items.values) else np.zeros(1, np.int64)
 
 
 def _parts(weight: NDArray[np.int64]) -> Iterator[slice]:
-    """Rows one after another that take about `MOST_BYTES`, or are `MOST_ROWS`; at least one part, and one row in each."""
+    """Consecutive rows of about `MOST_BYTES`, at most `MOST_ROWS`. At least one part, and one row in each."""
     before, start = np.cumsum(weight), 0
     while True:
         full = int(np.searchsorted(before, (before[start - 1] if start else 0) + MOST_BYTES, "right"))
@@ -94,25 +94,25 @@ Received = Literal["hash", "null", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What is done to the items of a list, or to the values of a map."""
+    """The change of the items of a list, or of the values of a map."""
 
     each: Change
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields of a struct that are left, by their places, with what is done to each."""
+    """The remaining fields of a struct, by place, with the change of each."""
 
     left: tuple[tuple[int, Change], ...]
 
 
 Change = Rule | Inside | Fields | None
-"""What is done to a value; None: nothing."""
+"""A change of a value; None for no change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """columns: the columns that are left, with what is done to each. key, headers: as in `calve.config.steps.Mask`."""
+    """columns: the remaining columns, with the change of each. key, headers: as in `calve.config.steps.Mask`."""
 
     columns: tuple[tuple[str, Change], ...]
     key: Received
@@ -124,7 +124,7 @@ class Masking:
         return Rows(columns, self._record(rows.kafka, tokens), rows.record)
 
     def _record(self, kafka: pa.StructArray, tokens: Tokens) -> pa.StructArray:
-        """`_kafka` with its key and the values of its headers masked; its type stays."""
+        """`_kafka` with its key and header values masked. Its type stays the same."""
         arrays = {each.name: kafka.field(each.name) for each in kafka.type}
         arrays["key"] = _received(arrays["key"], self.key, tokens)
         if self.headers != "keep":
@@ -166,12 +166,12 @@ def _received(array: pa.Array, how: Received, tokens: Tokens) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What `filter`, or WHERE, asks of rows."""
+    """The condition of `filter`, or WHERE."""
 
     expression: Expression
 
     def run(self, rows: Rows) -> tuple[Rows, Mask, Mask]:
-        """The rows, those of which the condition is not true, and those on which it fails."""
+        """The rows, those for which the condition is not true, and those for which it fails."""
         found = evaluate(self.expression, rows)
         failed = np.zeros(len(rows), np.bool_) if found.failed is None else found.failed
         return rows, ~as_mask(found.array(len(rows))) & ~failed, failed
@@ -184,7 +184,7 @@ class Computation:
     columns: tuple[tuple[str, Expression], ...]
 
     def run(self, rows: Rows) -> tuple[Rows, Mask, Mask]:
-        """Rows of the columns, of which none is left out, and those on which one of the columns fails."""
+        """The computed rows, no filtered rows, and the rows for which a column fails."""
         found = {name: evaluate(each, rows) for name, each in self.columns}
         nothing = np.zeros(len(rows), np.bool_)
         failures = [nothing, *(each.failed for each in found.values() if each.failed is not None)]
@@ -194,7 +194,7 @@ class Computation:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """As `calve.config.steps.Route`; the path of its column as the columns spell it."""
+    """As `calve.config.steps.Route`; its path is spelled as in the columns."""
 
     path: tuple[str, ...]
     values: tuple[Value, ...]
@@ -202,7 +202,7 @@ class Routing:
     others: Literal["leave_out", "keep", "reject"]
 
     def run(self, rows: Rows) -> tuple[Rows, Mask, Mask]:
-        """The rows, which of them are left out, and which are rejected."""
+        """The rows, the filtered ones, and the rejected ones."""
         value = rows.at(self.path)
         own, named = _is_one(value, self.values), _is_one(value, self.named)
         match self.others:
@@ -216,14 +216,14 @@ class Routing:
 
 
 def _is_one(value: pa.Array, values: Sequence[Value]) -> Mask:
-    """A value that is null is none of them."""
+    """A null is none of the values."""
     wanted = pa.array([each for each in values if _fits(each, value.type)], value.type)
     found: Mask = pc.is_in(value, value_set=wanted).to_numpy(zero_copy_only=False)
     return found
 
 
 def _fits(value: Value, kind: pa.DataType) -> bool:
-    """Whether a column of a type can hold the value."""
+    """Whether a column of this type can hold the value."""
     if not pa.types.is_integer(kind):
         return True
     least: int = -(1 << kind.bit_width - 1)
@@ -236,9 +236,10 @@ Operation = Routing | Flattening | Masking | Condition | Computation
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What records have become. rows: the columns of the table, with `_kafka`. left_out: how many records a step has left out.
-    rejected: places of the records that are rejects. made: rows, where a record may make several; of them `failed` cannot be
-    computed, and `cut` are left out; neither is in `rows`.
+    """The result of the steps. rows: the columns of the table, with `_kafka`. left_out: the number of filtered records.
+
+    rejected: places of the rejected records. made: the number of rows, where a record may make several.
+    `failed` of these could not be computed, and `cut` were filtered. Neither is in `rows`.
     """
 
     rows: pa.Table
@@ -251,10 +252,10 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """of_records: what is done to records. explosion: what makes several rows of them. of_rows: what is done to these. source:
-    the columns that records are decoded to, as Spark has them. columns: those of the table.
+    """of_records: operations on records. explosion: makes several rows of each. of_rows: operations on these.
 
-    Holds no secret: the masking keys are given to `run`.
+    source: the columns that records are decoded to, as in Spark. columns: those of the table.
+    Holds no secret: `run` receives the masking keys.
     """
 
     of_records: tuple[Operation, ...]
@@ -264,9 +265,9 @@ class Steps:
     columns: Columns
 
     def run(self, batch: pa.Table | pa.RecordBatch, keys: Sequence[Key] = ()) -> Iterator[Made]:
-        """What becomes of good records with the columns that they are decoded to, and `_kafka`: once, or in several parts.
+        """The results for good records with their decoded columns and `_kafka`, in one or several parts.
 
-        keys: `calve.config.masking_keys.read_keys`, where the table masks.
+        keys: `calve.config.masking_keys.read_keys`, if the table masks.
         """
         rows, left_out, rejected = _run(self.of_records, _as(self.source, Rows.of(batch)), keys)
         if self.explosion is None:
@@ -289,7 +290,7 @@ class Steps:
 
 
 def _as(columns: Columns, rows: Rows) -> Rows:
-    """Rows with just these columns, of these types."""
+    """Rows with exactly these columns and types."""
     return rows.with_columns(
         {name: conformed(rows.columns.get(name), kind, len(rows)) for name, kind in columns}
     )
@@ -298,7 +299,7 @@ def _as(columns: Columns, rows: Rows) -> Rows:
 def _run(
     operations: Sequence[Operation], rows: Rows, keys: Sequence[Key]
 ) -> tuple[Rows, int, NDArray[np.int64]]:
-    """The rows that are left, how many are left out, and the records of those that are rejected."""
+    """The remaining rows, the number of filtered rows, and the records of rejected rows."""
     left_out, rejected = 0, [rows.record[:0]]
     for each in operations:
         match each:

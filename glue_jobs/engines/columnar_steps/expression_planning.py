@@ -1,8 +1,8 @@
-"""Expressions that Spark has resolved, as `columnar_steps.expressions`; what is not known to be the same is
-refused.
+"""Translate resolved Spark expressions to `columnar_steps.expressions`; refuse those that may compute differently.
 
-Spark's optimizer may leave out, or add up, what could have failed. So what may fail stands only where it does not do that: not
-beside a constant that settles an AND or OR, not twice in a comparison, and in nothing that computes an operand only sometimes.
+Spark's optimizer may remove or merge expressions that could fail. So an expression that may fail is allowed only where Spark
+keeps it:
+not beside a constant in AND or OR, not twice in a comparison, and not inside functions that compute operands conditionally.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LIKE_IS = {("", ""): "equal", ("", "%"): "begins_with", ("%", ""): "ends_with", 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """kind: the type of the values; None: one that is only passed on. fails: whether there may be rows without a value."""
+    """kind: the type of the values; None if the value is only passed on. fails: whether a row may fail."""
 
     of: Expression
     kind: pa.DataType | None
@@ -55,14 +55,14 @@ Arguments = Sequence[Planned]
 
 
 def kind_of(tree: Any) -> pa.DataType | None:
-    """The type of a resolved expression of Spark's."""
+    """The type of a resolved Spark expression."""
     name = str(tree.dataType().json()).strip('"')
     digits = DECIMAL.fullmatch(name)
     return pa.decimal128(int(digits[1]), int(digits[2])) if digits else KINDS.get(name)
 
 
 def planned_call(name: str, arguments: Arguments, tree: Any) -> Planned | None:
-    """A function by the name of its class in Spark; None: it is not computed here, or not of such arguments."""
+    """A function by its Spark class name; None if it is not supported, or not for these arguments."""
     if name in QUIET and not any(each.fails for each in arguments):
         return QUIET[name](arguments, tree)
     return STRICT[name](arguments, tree) if name in STRICT else None
@@ -117,7 +117,7 @@ def _summed(of_integers: str, of_others: str) -> Callable[[Arguments, Any], Plan
 
 
 def _attempted(function: str, arguments: Arguments, kind: pa.DataType, tree: Any) -> Planned | None:
-    """What fails, or where Spark is to try it, has no value then."""
+    """A function that fails on overflow; in Spark's TRY mode the result is null instead."""
     match _mode(tree):
         case "ANSI":
             return _call(function, arguments, kind, fails=True)
@@ -127,14 +127,14 @@ def _attempted(function: str, arguments: Arguments, kind: pa.DataType, tree: Any
 
 
 def _constants(of: Expression, function: str) -> int:
-    """How many there are in a sum, or in a product: Spark may add them up before anything else."""
+    """The number of constants in a sum or product: Spark may combine them first."""
     if isinstance(of, Call) and of.function == function:
         return sum(_constants(each, function) for each in of.arguments)
     return isinstance(of, Constant)
 
 
 def _has_room(function: str, arguments: Arguments, kind: pa.DataType) -> bool:
-    """Whether the type has every digit that a sum, or a product, of such decimals can have."""
+    """Whether the type has room for every sum or product of these decimals."""
     one, other = (each.kind for each in arguments)
     if one is None or other is None or not all(pa.types.is_decimal(each) for each in (one, other)):
         return False
@@ -168,7 +168,7 @@ def _cast(arguments: Arguments, tree: Any) -> Planned | None:
 
 
 def _holds(of: pa.DataType, to: pa.DataType) -> bool:
-    """Whether a type has all values of another one, texts the one text of each, and floating point the nearest."""
+    """Whether a type holds all values of another one: strings with one text per value, floats with the nearest value."""
     if of in INTEGER_DIGITS:
         if pa.types.is_decimal(to):
             return bool(to.precision - to.scale >= INTEGER_DIGITS[of])
@@ -198,7 +198,7 @@ def _chosen(arguments: Arguments, tree: Any) -> Planned | None:
 
 
 def _same(function: str) -> Callable[[Arguments, Any], Planned | None]:
-    """Of arguments of one type, with a value of it."""
+    """Functions whose arguments and result have the same type."""
 
     def planned(arguments: Arguments, _: Any) -> Planned | None:
         return _call(function, arguments, arguments[0].kind) if _alike(arguments) else None
@@ -285,11 +285,11 @@ QUIET: Mapping[str, Callable[[Arguments, Any], Planned | None]] = {
     "Like": _like,
     "GetMapValue": _at_key,
 }
-"""Those of which no argument may fail."""
+"""Functions whose arguments must not fail."""
 
 
 def spelled(frame: DataFrame, path: Sequence[str]) -> tuple[str, ...]:
-    """A path of names, which are found in any case of letters, as the columns spell it."""
+    """A path of names, matched case-insensitively, spelled as in the columns."""
     kind: Any = frame.schema
     found: list[str] = []
     for name in path:
@@ -300,7 +300,7 @@ def spelled(frame: DataFrame, path: Sequence[str]) -> tuple[str, ...]:
 
 
 class Planning:
-    """Of expressions on the columns of a frame. place: where calve.yaml has them."""
+    """Plans expressions on the columns of a frame. place: their location in calve.yaml."""
 
     def __init__(self, frame: DataFrame, place: str) -> None:
         self._frame = frame
@@ -313,10 +313,10 @@ class Planning:
         self._shared: dict[str, Planned] = {}
 
     def of(self, column: Column | str) -> Expression:
-        """Of an expression, or of the column of a name.
+        """Plan an expression, or a column by name.
 
         Raises:
-            Unsupported: it is not known to be computed the same.
+            Unsupported: the expression is not known to compute the same.
         """
         if isinstance(column, str):
             return At(spelled(self._frame, [column]))
@@ -356,7 +356,7 @@ class Planning:
         return self._at(tree, (*above.path, str(tree.childSchema().fieldNames()[tree.ordinal()])))
 
     def _constant(self, tree: Any) -> Planned:
-        """What Spark computes of it."""
+        """The value that Spark computes."""
         kind = kind_of(tree)
         try:
             value = tree.eval(None)

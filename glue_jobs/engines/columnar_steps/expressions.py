@@ -1,7 +1,8 @@
-"""Expressions of `filter` and `sql` on columns of Arrow, with the values that Spark SQL computes under ANSI's rules.
+"""Expressions of `filter` and `sql` on Arrow columns, with the same results as Spark SQL under ANSI rules.
 
-Spark computes an operand only where it needs to: of a sum the right one where the left one is not null, of AND where the left one
-is not false. What fails there fails the row, and what fails elsewhere does not.
+Spark computes an operand only where needed. Examples: the right side of a sum if the left side is not null, and that of AND
+if the left side is not false.
+A failure there fails the row. A failure elsewhere does not.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """columns: the data columns. kafka: `_kafka` of each row. record: which of the records that came in the row is of."""
+    """columns: the data columns. kafka: `_kafka` of each row. record: the index of each row's input record."""
 
     columns: Mapping[str, pa.Array]
     kafka: pa.StructArray
@@ -46,7 +47,7 @@ class Rows:
         return replace(self, columns=columns)
 
     def at(self, path: tuple[str, ...]) -> pa.Array:
-        """What is at a path of structs: null where one of them is."""
+        """The value at a path of structs; null where a struct is null."""
         first, *names = path
         found = self.kafka if first == SYSTEM_COLUMN else self.columns[first]
         return pc.struct_field(found, names) if names else found
@@ -71,7 +72,7 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def as_mask(condition: pa.Array) -> Mask:
-    """Where a condition is true; where it is null it is not."""
+    """True where a condition is true; null counts as false."""
     found: Mask = condition.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 what null becomes
     return found
 
@@ -81,8 +82,8 @@ Computed = tuple[NDArray[Any], Mask]
 LEAST, MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-# Functions that fail where a value is beyond its type: the values, and where there are none. They are given numbers for all rows,
-# zero for null, and what they say of rows with a null does not count.
+# Functions that fail if a value exceeds its type. They return values and a mask of failures. Their inputs are numbers for all
+# rows, zero for null. Results for rows with a null are ignored.
 def add(left: Longs, right: Longs, kind: pa.DataType) -> Computed:
     found = left + right
     return _bounded(found, ((left ^ found) & (right ^ found)) < 0, kind)
@@ -113,7 +114,7 @@ def remainder(left: Longs, right: Longs, _: pa.DataType) -> Computed:
 
 
 def quotient(left: Longs, right: Longs, _: pa.DataType) -> Computed:
-    """The whole part, cut off towards zero."""
+    """The integer quotient, truncated towards zero."""
     plain = (right == 0) | (right == -1)
     divisor = np.where(plain, 1, right)
     found = (left - np.fmod(left, divisor)) // divisor
@@ -145,17 +146,17 @@ FAILING: Mapping[str, Callable[..., Computed]] = {
     "moment_of_millis": moment_of_millis,
 }
 RIGHT_FIRST = ("divide", "remainder", "quotient")
-"""Functions of which Spark computes the left operand only where the right one is not null."""
+"""Functions whose left operand Spark computes only if the right one is not null."""
 
 
 Datum = Any
-"""An array or a scalar of Arrow."""
+"""An Arrow array or scalar."""
 DAY_US = 86_400_000_000
 
 
-# Functions that have a value, or null, for whatever they are given.
+# Functions that never fail: they return a value or null for every input.
 def equal(left: Datum, right: Datum) -> Datum:
-    """NaN is equal to itself."""
+    """NaN equals itself."""
     found = pc.equal(left, right)
     if pa.types.is_floating(left.type):
         return pc.or_(found, pc.and_(pc.is_nan(left), pc.is_nan(right)))
@@ -176,12 +177,12 @@ def equal_or_both_null(left: Datum, right: Datum) -> Datum:
 
 
 def one_of(value: Datum, *others: Datum) -> Datum:
-    """Null, not false, where the value is none of them and one of them is null."""
+    """Null, not false, if the value matches none of the others and one of them is null."""
     return reduce(pc.or_kleene, (equal(value, each) for each in others))
 
 
 def chosen(*parts: Datum) -> Datum:
-    """Of conditions, each before its value, the value of the first that is true; else the last."""
+    """Conditions, each followed by its value: the value of the first true condition, else the last argument."""
     *branches, found = parts
     for condition, value in reversed(list(zip(branches[::2], branches[1::2], strict=True))):
         found = pc.if_else(pc.fill_null(condition, False), value, found)  # noqa: FBT003 what null becomes
@@ -209,7 +210,7 @@ def at_key(value: pa.Array, key: pa.Scalar) -> pa.Array:
 
 
 def day_of(moments: pa.Array) -> pa.Array:
-    """The day of a moment in UTC."""
+    """The UTC day of a timestamp."""
     numbers = moments.cast(pa.int64())
     days = numbers.fill_null(0).to_numpy() // DAY_US
     return pa.array(days.astype(np.int32), mask=pc.is_null(numbers).to_numpy(zero_copy_only=False)).cast(
@@ -218,7 +219,7 @@ def day_of(moments: pa.Array) -> pa.Array:
 
 
 def cast(value: pa.Array, kind: pa.DataType) -> pa.Array:
-    """To a type that has all values, or the nearest ones where it is one of floating point."""
+    """To a type that holds all values; a float type holds the nearest ones."""
     if pa.types.is_string(kind):
         return text(value)
     return value.cast(kind, safe=not pa.types.is_floating(kind))
@@ -247,19 +248,19 @@ FUNCTIONS: Mapping[str, Callable[..., Datum]] = {
     "at_key": at_key,
     "day_of": day_of,
 }
-"""`plus`, `minus` and `times` are for floating point, and for decimals where every result has room."""
+"""`plus`, `minus` and `times` are for floats, and for decimals where every result fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """What is at a path of structs."""
+    """The value at a path of structs."""
 
     path: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """value: None, a truth value, a number, a text or bytes; of days and moments the number that they are stored by."""
+    """value: None, boolean, number, string or bytes; for dates and timestamps their stored number."""
 
     value: object
     kind: pa.DataType
@@ -267,8 +268,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`and`, `or`, `cast`, or a function of `FUNCTIONS` or `FAILING`. kind: the type of its values; None: any. tries: where it
-    fails is null.
+    """`and`, `or`, `cast`, or a function of `FUNCTIONS` or `FAILING`. kind: the result type; None for any.
+
+    tries: a failure gives null.
     """
 
     function: str
@@ -282,7 +284,7 @@ Expression = At | Constant | Call
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """values: an array, or a scalar where all are the same. failed: where there is none but a null; None: nowhere."""
+    """values: an array, or a scalar if all are equal. failed: where the row failed and the value is null; None for nowhere."""
 
     values: pa.Array | pa.Scalar
     failed: Mask | None = None
@@ -320,7 +322,7 @@ def _connected(function: str, left: Values, right: Values) -> Values:
 
 
 def _first_failure(found: Sequence[Values]) -> Mask | None:
-    """Where one of the operands fails; of two, the second is computed where the first is not null."""
+    """Where an operand fails. A second operand is computed only if the first is not null."""
     first, *others = found
     if not others or others[0].failed is None:
         return first.failed
@@ -344,12 +346,12 @@ def _numbers(array: pa.Array) -> NDArray[Any]:
 
 
 def _computed_as(kind: pa.DataType) -> pa.DataType:
-    """How numbers of a type are computed."""
+    """The type in which numbers are computed."""
     return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 
 
 def _mask(condition: pa.Array | pa.Scalar) -> Mask | np.bool_:
-    """Of a condition that is never null."""
+    """The mask of a condition that is never null."""
     if isinstance(condition, pa.Scalar):
         return np.bool_(condition.as_py())
     found: Mask = condition.to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Single values masked, and tokens, as `masked` and `tokens` of `glue_jobs.transform` make them. Null stays null."""
+"""Mask single values, and make tokens, with the same results as in `glue_jobs.transform`. Null stays null."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ STAR, AT, DOT, DASH, PLUS, ZERO = (np.uint8(ord(each)) for each in "*@.-+0")
 DAY_US = 86_400_000_000
 LONGEST_MOMENT = 40
 
-# Each kernel writes one text of every value into `out`, which has room for all of them, and where it begins into `begins`.
+# Each kernel writes one text per value into `out`, which is large enough for all, and the start of each into `begins`.
 
 
 @kernel(types.int64(types.uint8))
 def _bytes_of(first: int) -> int:
-    """How many bytes a character takes, by the first of them; one that begins no character counts as one."""
+    """The byte length of a character, by its first byte. An invalid first byte counts as one."""
     if first < 0xC2 or first > 0xF4:
         return 1
     if first < 0xE0:
@@ -36,7 +36,7 @@ def _bytes_of(first: int) -> int:
 
 @kernel(types.void(PLACES, BYTES, types.int64, PLACES_OUT, BYTES_OUT))
 def write_ends(places: Begins, data: Bytes, stays: int, begins: Begins, out: Bytes) -> None:
-    """The last characters of each text, with stars for those before; stars alone where there are no more than `stays`."""
+    """Replace all but the last `stays` characters by stars; all of them in texts of at most `stays` characters."""
     to = 0
     for n in range(len(places) - 1):
         at, end, count = places[n], places[n + 1], 0
@@ -62,7 +62,7 @@ def _is_letter(byte: int) -> bool:
 
 @kernel(types.int64(BYTES, types.int64, types.int64))
 def _domain(data: Bytes, at: int, end: int) -> int:
-    """Where the @ is that the domain of an e-mail address stands behind, at the end of a text; the end where there is none."""
+    """The place of the @ of an e-mail address whose domain ends the text; else the end of the text."""
     k, dot = end - 1, -1
     while k >= at and data[k] != AT:
         byte = data[k]
@@ -78,7 +78,7 @@ def _domain(data: Bytes, at: int, end: int) -> int:
 
 @kernel(types.void(PLACES, BYTES, PLACES_OUT, BYTES_OUT))
 def write_domains(places: Begins, data: Bytes, begins: Begins, out: Bytes) -> None:
-    """Three stars, and the domain of each text that is an e-mail address."""
+    """Three stars, then the domain if the text is an e-mail address."""
     to = 0
     for n in range(len(places) - 1):
         out[to : to + 3] = STAR
@@ -91,7 +91,7 @@ def write_domains(places: Begins, data: Bytes, begins: Begins, out: Bytes) -> No
 
 @kernel(types.void(PLACES, BYTES, types.int64, PLACES_OUT, BYTES_OUT))
 def write_decimals(places: Begins, data: Bytes, scale: int, begins: Begins, out: Bytes) -> None:
-    """Integers as so many units of a scale, without needless zeros."""
+    """Unscaled integers as decimals of a scale, without needless zeros."""
     to = 0
     for n in range(len(places) - 1):
         at, end = places[n], places[n + 1]
@@ -119,7 +119,7 @@ def write_decimals(places: Begins, data: Bytes, scale: int, begins: Begins, out:
 
 @kernel(types.int64(types.int64, types.int64, types.int64, BYTES_OUT))
 def _write_digits(number: int, width: int, to: int, out: Bytes) -> int:
-    """A number with at least so many digits; where it ends."""
+    """Write a number with at least `width` digits; returns its end."""
     digits, rest = width, number
     while rest >= 10**digits:
         digits += 1
@@ -131,7 +131,7 @@ def _write_digits(number: int, width: int, to: int, out: Bytes) -> int:
 
 @kernel(types.int64(types.int64, types.int64, BYTES_OUT))
 def _write_day(day: int, to: int, out: Bytes) -> int:
-    """ISO 8601: a day by its number from 1970-01-01 on, in the calendar of today (proleptic). Where it ends."""
+    """Write a day, counted from 1970-01-01, in ISO 8601 (proleptic Gregorian calendar); returns its end."""
     shifted = day + 719_468  # from 0000-03-01, so that a leap day ends its year
     era = shifted // 146_097
     of_era = shifted - era * 146_097
@@ -160,7 +160,7 @@ def write_days(days: NDArray[np.int64], begins: Begins, out: Bytes) -> None:
 
 @kernel(types.void(LONGS, types.boolean, PLACES_OUT, BYTES_OUT))
 def write_moments(moments: NDArray[np.int64], utc: bool, begins: Begins, out: Bytes) -> None:  # noqa: FBT001 numba has no keywords
-    """Microseconds from 1970 on as ISO 8601 with six decimals; utc: with a Z."""
+    """Microseconds since 1970 in ISO 8601 with six decimals; utc: with a Z."""
     to = 0
     for n in range(len(moments)):
         day = moments[n] // DAY_US
@@ -183,7 +183,7 @@ def write_moments(moments: NDArray[np.int64], utc: bool, begins: Begins, out: By
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """which: the place of the key that hashes each value. heads: what the tokens of each key begin with."""
+    """which: the index of the key that hashes each value. heads: the token prefix of each key."""
 
     which: NDArray[np.int64]
     heads: tuple[bytes, ...]
@@ -192,8 +192,9 @@ class Tokens:
 
     @staticmethod
     def of(keys: Sequence[Key], kafka: pa.StructArray) -> Tokens:
-        """keys: as `calve.config.masking_keys.read_keys`. The last of them whose time had begun when the record was made, else
-        the first.
+        """keys: as `calve.config.masking_keys.read_keys`.
+
+        A record's key is the last one that was valid at its timestamp, else the first key.
         """
         made = kafka.field("timestamp")
         known = made.cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy()
@@ -210,7 +211,7 @@ class Tokens:
         return replace(self, which=np.repeat(self.which, sizes))
 
     def made_of(self, values: pa.Array) -> pa.Array:
-        """The tokens of texts or of bytes; null of null."""
+        """The tokens of strings or bytes; null stays null."""
         begins, data = spans(values)
         valid = pc.is_valid(values).to_numpy(zero_copy_only=False)
         sizes = np.array([len(each) + DIGITS for each in self.heads], np.int64)[self.which]
@@ -231,7 +232,7 @@ Bytes = NDArray[np.uint8]
 
 
 def spans(array: pa.Array) -> tuple[Begins, Bytes]:
-    """Where each value begins in the bytes, one place more than there are values, and the bytes."""
+    """The start of each value in the bytes (one more than there are values), and the bytes."""
     _, begins, data = array.buffers()
     if not len(array):
         return np.zeros(1, np.int32), np.zeros(0, np.uint8)
@@ -240,20 +241,20 @@ def spans(array: pa.Array) -> tuple[Begins, Bytes]:
 
 
 def texts(begins: Begins, data: Bytes, like: pa.Array) -> pa.Array:
-    """Texts out of the bytes; null where `like` is."""
+    """Strings from bytes; null where `like` is null."""
     buffers = [validity(like), pa.py_buffer(begins), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), len(like), buffers)
 
 
 def validity(array: pa.Array) -> pa.Buffer | None:
-    """The bits of what is not null."""
+    """The validity bits."""
     return pc.is_valid(array).buffers()[1] if array.null_count else None
 
 
 Longs = NDArray[np.int64]
 Valid = NDArray[np.bool_]
 MOST_DIGITS = 18
-"""Of decimals that generalise: their units are computed as longs."""
+"""The most digits of decimals that are generalised: their units are computed as longs."""
 
 
 def masked(array: pa.Array, rule: Rule, tokens: Tokens) -> pa.Array:
@@ -268,7 +269,7 @@ def masked(array: pa.Array, rule: Rule, tokens: Tokens) -> pa.Array:
 
 
 def text(array: pa.Array) -> pa.Array:
-    """The text of each value that is hashed; bytes as they are."""
+    """The text of each value to hash; bytes stay unchanged."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return array
@@ -285,21 +286,21 @@ def text(array: pa.Array) -> pa.Array:
 
 
 def _written(like: pa.Array, write: Callable[[Begins, Bytes], None], room: int, shared: int = 0) -> pa.Array:
-    """The texts that a kernel writes. room: of each value; shared: of all together, beside that."""
+    """The texts that a kernel writes. room: bytes per value; shared: additional bytes for all values together."""
     begins, out = np.zeros(len(like) + 1, np.int32), np.empty(len(like) * room + shared, np.uint8)
     write(begins, out)
     return texts(begins, out, like)
 
 
 def _longs(array: pa.Array) -> Longs:
-    """The numbers by which days, moments and integers are stored; zero for null."""
+    """The stored numbers of dates, timestamps and integers; zero for null."""
     width = pa.int32() if pa.types.is_date(array.type) else pa.int64()
     found: Longs = array.cast(width).fill_null(0).to_numpy().astype(np.int64, copy=False)
     return found
 
 
 def _digits(array: pa.Array) -> pa.Array:
-    """Every digit of decimals, without needless zeros."""
+    """The digits of decimals, without needless zeros."""
     whole = pa.Array.from_buffers(
         pa.decimal128(38, 0), len(array), array.buffers(), offset=array.offset
     ).cast(pa.string())
@@ -321,7 +322,7 @@ def _partial(array: pa.Array, stays: str | int | None) -> pa.Array:
 
 
 def _span(array: pa.Array, unit: str) -> pa.Array:
-    """The first day of the year or the month; null where there is no such day in the type."""
+    """The first day of the year or month; null if the type has no such day."""
     is_date = pa.types.is_date(array.type)
     least, step = (FIRST_YEAR_DAY, "D") if is_date else (FIRST_YEAR_US, "us")
     numbers = _longs(array)
@@ -332,7 +333,7 @@ def _span(array: pa.Array, unit: str) -> pa.Array:
 
 
 def _band(array: pa.Array, width: int) -> pa.Array:
-    """The greatest multiple of `width` that is not greater; null where there is no such number in the type."""
+    """Round down to a multiple of `width`; null if the type has no such number."""
     kind = array.type
     if pa.types.is_floating(kind):
         return _float_band(array, width)
@@ -364,7 +365,7 @@ def _float_band(array: pa.Array, width: int) -> pa.Array:
 
 
 def _units(array: pa.Array) -> Longs:
-    """Decimals of at most `MOST_DIGITS` in units of their last digit."""
+    """Decimals of at most `MOST_DIGITS`, in units of their last digit."""
     words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)]
     return np.where(_valid(array), words, 0)
 

@@ -1,7 +1,8 @@
-"""A table's steps as operations on columns of Arrow, planned on the driver.
+"""Plan a table's steps as operations on Arrow columns, on the driver.
 
-Spark resolves each step on a frame without rows, as it does for the row engine; so a step that cannot be run at all is refused
-there, in the same words. What could come out otherwise than by Spark is refused here.
+Spark resolves each step on a frame without rows, as it does for the row engine. So an impossible step is refused with the
+same message.
+A step whose result could differ from Spark's is refused here.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def columnar_steps(chain: Chain, spark: SparkSession, source: Json, columns: Jso
     """The steps for records that are decoded to `source`, and a table with the data columns `columns`.
 
     Raises:
-        Suspended: `step_unusable`, as the row engine does.
-        Unsupported: rows could come out otherwise than by the row engine.
+        Suspended: `step_unusable`, as in the row engine.
+        Unsupported: the rows could differ from those of the row engine.
     """
     frame = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
     chain = chain.with_any_keys(spark)
@@ -77,7 +78,7 @@ def columnar_steps(chain: Chain, spark: SparkSession, source: Json, columns: Jso
 
 
 def _operations(step: Step, frame: DataFrame, chain: Chain, place: str) -> list[Operation]:
-    """What a step that runs on the columns of a frame is; place: where calve.yaml has it."""
+    """The operations of a step on the columns of a frame; place: its location in calve.yaml."""
     match step:
         case Route():
             path = spelled(frame, step.column.split("."))
@@ -110,7 +111,7 @@ def _masking(frame: DataFrame, step: Mask, tags: Mapping[str, tuple[str, ...]], 
 
 
 def _change(kind: DataType, found: Mapping[Path, Rule], path: str) -> Change:
-    """What is done to a field that is not dropped, as `glue_jobs.transform.mask` does it."""
+    """The change of a field that is not dropped, as in `glue_jobs.transform.mask`."""
     if not found:
         return None
     rule = found.get(())

@@ -1,8 +1,9 @@
 """HMAC-SHA-256 (FIPS 180-4, RFC 2104) of many values at once, written as tokens.
 
-A key is hashed once: `state_of` is what the hash has come to after the block that the key fills, and each value goes on there.
-Values are hashed side by side, each in a lane: words that lie together are the same word of all lanes, and a processor computes
-as many of them at a time as its registers hold. That is ten times as fast as one value after another.
+Each key is hashed once: `state_of` is the hash state after the key's block. Each value continues from it.
+Values are hashed in parallel lanes. The same word of all lanes is stored together, so the processor computes many lanes at
+once.
+That is ten times as fast as one value after another.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _turned(word: np.uint32, bits: np.uint32) -> np.uint32:
 def _round(
     t: Words, w: Words, n: int, a: int, b: int, c: int, d: int, e: int, f: int, g: int, h: int
 ) -> None:
-    """One round of all lanes. a to h: where the words of the standard's names are; the new a is at h, the new e at d."""
+    """One round of all lanes. a to h: the places of the standard's words. The new a is at h, the new e at d."""
     constant = CONSTANTS[n]
     for lane in range(LANES):
         x, y, z = t[e * LANES + lane], t[f * LANES + lane], t[g * LANES + lane]
@@ -122,7 +123,7 @@ def _round(
 
 @kernel(types.void(WORDS, WORDS, WORDS))
 def _compress(state: Words, w: Words, t: Words) -> None:
-    """Take in a block of each lane: the first 16 words of `w`, which has room for 64. t: room for 8."""
+    """Process a block of each lane: the first 16 words of `w`, which has room for 64. t: room for 8."""
     for n in range(BLOCK_WORDS, ROUNDS):
         for lane in range(LANES):
             x, y = w[(n - 15) * LANES + lane], w[(n - 2) * LANES + lane]
@@ -145,7 +146,7 @@ def _compress(state: Words, w: Words, t: Words) -> None:
 
 
 def state_of(block: bytes) -> Words:
-    """The hash after one block of 64 bytes."""
+    """The hash state after one block of 64 bytes."""
     state, w = np.repeat(START, LANES), np.zeros(ROUNDS * LANES, np.uint32)
     w[: BLOCK_WORDS * LANES] = np.repeat(np.frombuffer(block, ">u4"), LANES)
     _compress(state, w, np.empty(STATE_WORDS * LANES, np.uint32))
@@ -154,13 +155,13 @@ def state_of(block: bytes) -> Words:
 
 @kernel(_PLACE(_PLACE), inline=True)
 def _blocks(size: int) -> int:
-    """Of a value of so many bytes, with what pads it."""
+    """The number of blocks of a value of `size` bytes, with padding."""
     return (size + 8) // BLOCK + 1
 
 
 @kernel(types.void(WORDS, _PLACE, BYTES, _PLACE, _PLACE, _PLACE), inline=True)
 def _load(w: Words, lane: int, data: Bytes, begin: int, end: int, block: int) -> None:
-    """A block of a value, which is padded, and of which the length counts the block of the key."""
+    """Load a padded block of a value. Its stated length includes the key's block."""
     for n in range(BLOCK_WORDS):
         at, word = begin + block * BLOCK + 4 * n, u32(0)
         for k in range(4):
@@ -206,10 +207,10 @@ def write_tokens(
     out_begins: NDArray[np.int32],
     out: Bytes,
 ) -> None:
-    """Of each value the head of its key, and the HMAC in hexadecimal digits.
+    """Write the prefix of its key, and the HMAC in hexadecimal digits, for each value.
 
-    order: the places of the values, the shortest first, so that lanes end together. which: the key of each value. inner, outer:
-    `state_of` the pads of each key. out_begins: where each token is to begin.
+    order: the places of the values, shortest first, so that lanes end together. which: the key of each value.
+    inner, outer: `state_of` the pads of each key. out_begins: where each token begins.
     """
     w, t = np.zeros(ROUNDS * LANES, np.uint32), np.empty(STATE_WORDS * LANES, np.uint32)
     state, done = np.zeros_like(t), np.zeros_like(t)
