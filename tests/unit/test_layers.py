@@ -52,6 +52,11 @@ def test_the_tree_keeps_the_layers(tree: Path) -> None:
         ("glue_jobs/unnamed/__init__.py", "", "rooms of the jobs"),
         ("cli/embedded/planted.py", "import cli.config", "rooms of cli"),
         ("cli/unnamed/__init__.py", "", "rooms of cli"),
+        ("stacks/base/planted.py", "import stacks.jobs.ingest", "rooms of stacks"),
+        ("stacks/unnamed/__init__.py", "", "rooms of stacks"),
+        ("lambdas/planted.py", "", "what functions share"),
+        ("lambdas/links.py", "import lambdas.download.handler", "what functions share"),
+        ("lambdas/download/planted.py", "import lambdas.csv_export.scan", "a function imports no other"),
     ],
 )
 def test_a_planted_violation_is_caught(tree: Path, module: str, line: str, broken: str) -> None:
