@@ -57,7 +57,7 @@ def without_dropping_branches(patch: pytest.MonkeyPatch) -> None:
     def keep(*arguments: object, **named: object) -> Recovery:
         return Recovery(recover_dead_letters(*arguments, **named).publish)  # type: ignore[arg-type]
 
-    patch.setattr(table, "recover_letters", keep)
+    patch.setattr(table, "recover_dead_letters", keep)
 
 
 def without_looking_at_files(patch: pytest.MonkeyPatch) -> None:
