@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 
 from pyspark import SparkContext
 
-from calve.config.engine_choice import Chosen, EngineName, choose, of_settings
+from calve.config.engine_choice import Chosen, choose, of_settings
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import Staged
 from glue_jobs.process.packages import brought
@@ -35,7 +35,6 @@ class RowEngine:
     """Supports every table. fold: writes the rows of the table's mode (`glue_jobs.modes`)."""
 
     fold: Fold
-    name: ClassVar[EngineName] = "rows"
     unsupported: ClassVar[tuple[str, ...]] = ()
 
     def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
@@ -53,9 +52,6 @@ class Engine(Protocol):
 
     unsupported: why this engine cannot make the table; empty if it can.
     """
-
-    @property
-    def name(self) -> EngineName: ...
 
     @property
     def unsupported(self) -> tuple[str, ...]: ...

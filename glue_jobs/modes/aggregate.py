@@ -29,11 +29,9 @@ from calve.modes.measures import Expression as Tree
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA
 from glue_jobs.columns.expressions import at, false, keys_of
-from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, stage
-from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 
 SIGNS = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}
@@ -91,18 +89,8 @@ WIDE = "decimal(38, 0)"
 """The type that integers are summed in. No sum of a round can exceed it."""
 
 
-def stage_aggregates(mode: Aggregate, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
-    """As `glue_jobs.engines.choice.Fold`: the rows of the groups that the records change. Raises: as `stage_totals`."""
-    table = batch.table
-    observed, observation = observe_records(batch.records())
-    good, several = table.row_plan.rows(observed)
-    staged, made = stage_totals(table, mode, good, batch.tasks, stage_id)
-    seen = replace(counted_records(observation), changes=made)
-    return staged, with_counted_rows(seen, several) if several else seen
-
-
 def stage_totals(
-    table: OpenTable, aggregate: Aggregate, good: DataFrame, tasks: int, stage_id: str
+    aggregate: Aggregate, table: OpenTable, good: DataFrame, tasks: int, stage_id: str
 ) -> tuple[Staged, int]:
     """Stage the new rows of the changed groups and deletes of the old rows; also returns the number of groups.
 

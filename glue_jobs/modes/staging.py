@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+
+from pyspark.sql import DataFrame
 
 from calve.config.engine_choice import Chosen
 from calve.config.job import Aggregate, ChangeData, Deduplicate, Mode, Upsert
@@ -10,22 +14,29 @@ from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.choice import Engine, Fold, RowEngine, choose_engine
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.staging import Staged, discard, stage
-from glue_jobs.modes.aggregate import stage_aggregates
+from glue_jobs.modes.aggregate import stage_totals
 from glue_jobs.modes.deduplicate import stage_firsts
-from glue_jobs.modes.upsert import stage_change_data, stage_upserts
+from glue_jobs.modes.upsert import stage_change_data, stage_changes
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 
+Write = Callable[[OpenTable, DataFrame, int, str], tuple[Staged, int | None]]
+"""A table, the rows of its good records, tasks and a file id -> data files, and how many rows replace others or are new."""
 
-def stage_appends(batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
-    """As `glue_jobs.engines.choice.Fold`."""
+
+def _written_by(write: Write, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
+    """As `glue_jobs.engines.choice.Fold`, for modes that need only the rows of the good records."""
     table = batch.table
     observed, observation = observe_records(batch.records())
     good, several = table.row_plan.rows(observed)
-    rows = clustered(good, table.main, batch.tasks)
-    staged = stage(table.services.lake, table.main, rows, stage_id, count_by=table.config.count_by)
-    seen = counted_records(observation)
+    staged, changed = write(table, good, batch.tasks, stage_id)
+    seen = replace(counted_records(observation), changes=changed)
     return staged, with_counted_rows(seen, several) if several else seen
+
+
+def _append(table: OpenTable, good: DataFrame, tasks: int, stage_id: str) -> tuple[Staged, None]:
+    rows = clustered(good, table.main, tasks)
+    return stage(table.services.lake, table.main, rows, stage_id, count_by=table.config.count_by), None
 
 
 def engine_of(table: OpenTable) -> tuple[Engine, Chosen]:
@@ -53,12 +64,12 @@ def fold_of(mode: Mode | None) -> Fold:
     """The only place that chooses by mode how rows are written."""
     match mode:
         case None:
-            return stage_appends
+            return partial(_written_by, _append)
         case ChangeData():
             return partial(stage_change_data, mode)
         case Upsert():
-            return partial(stage_upserts, mode)
+            return partial(_written_by, partial(stage_changes, mode))
         case Deduplicate():
             return partial(stage_firsts, mode)
         case Aggregate():
-            return partial(stage_aggregates, mode)
+            return partial(_written_by, partial(stage_totals, mode))

@@ -39,7 +39,7 @@ from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, stage
-from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
+from glue_jobs.table.counts import Counts, counted_records, observe_records
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
 
@@ -48,27 +48,17 @@ RESET = "calve:reset"
 LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
 
 
-def stage_upserts(mode: Upsert, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
-    """As `glue_jobs.engines.choice.Fold`: the newest record of each key, with deletes of the rows they replace."""
-    table = batch.table
-    observed, observation = observe_records(batch.records())
-    good, several = table.row_plan.rows(observed)
-    staged, made = stage_changes(table, mode, good, batch.tasks, stage_id)
-    seen = replace(counted_records(observation), changes=made)
-    return staged, with_counted_rows(seen, several) if several else seen
-
-
 def stage_changes(
-    table: OpenTable,
     upsert: Upsert,
+    table: OpenTable,
     good: DataFrame,
     tasks: int,
     stage_id: str,
     gone: DataFrame | None = None,
 ) -> tuple[Staged, int]:
-    """Stage the changes of the good records, as files that no snapshot contains; also returns the number of new rows.
+    """Stage the newest good record of each key, and deletes of the rows they replace; also returns the number of new rows.
 
-    gone: keys (`keys_of`) of other rows to delete.
+    No snapshot contains the files. gone: keys (`keys_of`) of other rows to delete.
 
     Raises:
         Retryable: the object store failed; nothing is committed.
@@ -161,10 +151,10 @@ def _stage(
         held = table.services.lake.spark.table(table.name.quoted(CATALOG))
         gone = keys_of(held.where(truncation.ends(F.lit(-1))), mode.key)
     if not batch.lacks_values:
-        return stage_changes(table, mode, good, tasks, stage_id, gone)
+        return stage_changes(mode, table, good, tasks, stage_id, gone)
     good = good.persist()
     try:
-        return stage_changes(table, mode, filled(good, mode, table), tasks, stage_id, gone)
+        return stage_changes(mode, table, filled(good, mode, table), tasks, stage_id, gone)
     finally:
         good.unpersist()
 

@@ -29,7 +29,6 @@ from calve.table.protocol import (
     check_ledger,
     next_position,
     recheck,
-    standing,
 )
 from calve.table.summary import ANNOUNCED, COUNTS, encode
 from glue_jobs.engines.batch import Batch, errors_of_source, sampled
@@ -45,7 +44,7 @@ from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
 from glue_jobs.rounds.steps import Audited, Committed, Judged, Planned, Standing, Written
 from glue_jobs.table.counts import Counts
-from glue_jobs.table.open_table import OpenTable
+from glue_jobs.table.open_table import OpenTable, position_of
 from glue_jobs.table.opening import Opener
 from glue_jobs.table.outcome import Outcome, TableMemory
 
@@ -146,7 +145,7 @@ class Round:
 
     def plan(self, at: Standing) -> Planned | Outcome:
         """Choose the offsets to read. The round ends here if the table is paused or the topic has no new offsets."""
-        table, config = self.opener.opened, self.opener.config
+        table, config = at.table, self.opener.config
         if pause := _pause(at):
             return Outcome(at.base, {}, paused=pause)
         topic = table.services.cluster.state(config.topic)
@@ -173,7 +172,7 @@ class Round:
             self.memory.bytes_per_record or 0.0,
             lacks_values=self.memory.lacks_values,
         )
-        planned = Planned(Standing(table, at.base), topic, start, batch)
+        planned = Planned(at, topic, start, batch)
         if to == start.offsets and not start.lost and not self._must_persist(planned):
             return Outcome(at.base, to, complete_until=planned.complete_until)
         return planned
@@ -335,9 +334,9 @@ class Round:
         table = self.opener.opened
         for _ in range(LOOKS):
             before = table.dead_letters.look()
-            base = fresh(table, table.position())
-            if (stood := standing(table.main.ancestors())) is not None:
-                self.memory.stood = stood.sequence
+            found, sequence = position_of(table.main, table.dead_letters, table.services)
+            self.memory.stood = self.memory.stood if sequence is None else sequence
+            base = fresh(table, found)
             if table.dead_letters.recover(base, before):
                 return Standing(table, base)
         raise Retryable(f"table {table.name}: another writer keeps moving the dead letters")

@@ -119,7 +119,7 @@ class OpenTable(TablePlan):
 
     def position(self) -> Position:
         """As `position_of`."""
-        return position_of(self.main, self.dead_letters, self.services)
+        return position_of(self.main, self.dead_letters, self.services)[0]
 
     def mark_idle(self) -> None:
         """Tag the snapshot of the position, so that it survives expiry by others."""
@@ -140,8 +140,10 @@ class OpenTable(TablePlan):
         return {name: each for name, each in found.items() if each}
 
 
-def position_of(main: Table, dead_letters: DeadLetterTable, services: Services) -> Position:
-    """The committed offsets, as main's history proves them now.
+def position_of(
+    main: Table, dead_letters: DeadLetterTable, services: Services
+) -> tuple[Position, int | None]:
+    """The committed offsets, as main's history proves them now, and their snapshot's sequence number; None: a tag proves them.
 
     Raises:
         Suspended: the history does not prove a position (`position_lost`).
@@ -151,16 +153,16 @@ def position_of(main: Table, dead_letters: DeadLetterTable, services: Services) 
     for commit in main.ancestors():
         ancestors.append(commit)
         if found := nearest_position([commit]):
-            return found
+            return found, commit.sequence
     tagged = main.refs().get(POSITION_TAG)
     if tagged is None or not ancestry_is_cut(ancestors):
-        return locate(ancestors, tagged=None, greatest_offsets=None)
+        return locate(ancestors, tagged=None, greatest_offsets=None), None
     found = locate(
         ancestors,
         tagged=main.snapshot(tagged),
         greatest_offsets=_greatest_offsets(main, dead_letters, services.lake),
     )
-    return _anchor(main, found, services.writer)
+    return _anchor(main, found, services.writer), None
 
 
 def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, lake: Lake) -> dict[TopicKey, Offsets]:

@@ -88,7 +88,7 @@ class Opener:
     announcer: Announcer
     schemas: RecordSchemas = field(init=False)
     supply: ResourceSupply = field(init=False)
-    _admission: FieldQuarantine = field(init=False)
+    _quarantine: FieldQuarantine = field(init=False)
     _dead_letters: DeadLetterTable = field(init=False)
     _worker_s: Accumulator[float] = field(init=False)
     main: Table | None = None
@@ -101,7 +101,7 @@ class Opener:
         lake = self.services.lake
         self._worker_s = lake.spark.sparkContext.accumulator(0.0)
         self.schemas = record_schemas_of(self.config, self.services.registry)
-        self._admission = FieldQuarantine(self.config, self.name, self.schemas)
+        self._quarantine = FieldQuarantine(self.config, self.name, self.schemas)
         self._dead_letters = DeadLetterTable(lake, self.name, self.config.maintenance.file_bytes)
         self.supply = ResourceSupply(lake, self.name.database, self.services.masking)
 
@@ -155,7 +155,7 @@ class Opener:
         versions = self.schemas.versions()
         every = self.schemas.first_columns(versions)
         found = self.services.lake.load(self.name) if self.config.quarantine_new_fields else None
-        source = self._admission.source(every, versions, found.properties if found else {})
+        source = self._quarantine.source(every, versions, found.properties if found else {})
         chain = self._chain(source, versions).with_any_keys(self.services.lake.spark)
         made = self._made(chain, source)
         return self._plan(source, made, chain, versions, with_ids(struct(*made["fields"], KAFKA)), every)
@@ -197,7 +197,7 @@ class Opener:
                 TOPIC: self.config.topic,
                 TOPIC_KEY: str(self.services.cluster.state(self.config.topic).key),
             }
-            | self._admission.first(source)
+            | self._quarantine.first(source)
             | self._without_bounds(chain, columns)
             | totals,
             summary=root(writer=self.services.writer, topic=self.config.topic, round_id=uuid.uuid4().hex),
@@ -228,7 +228,7 @@ class Opener:
             chain = self._chain(source, versions)
         else:
             every = self.schemas.first_columns(versions)
-            source = self._admission.settle(every, versions, main)
+            source = self._quarantine.settle(every, versions, main)
             chain = self._chain(source, versions)
             made = self._made(chain, source)
             if self.config.aggregate is None:

@@ -7,12 +7,12 @@ import threading
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
 
-from calve.config.engine_choice import EngineName, Unsupported
+from calve.config.engine_choice import Unsupported
 from calve.decoding.avro_program import reasons
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.columnar.layouts import Layout, layout
@@ -58,7 +58,6 @@ class ColumnarEngine:
     plan: _Plan
     layout: Layout | None
     unsupported: tuple[str, ...]
-    name: ClassVar[EngineName] = "columnar"
 
     @classmethod
     def of(cls, table: OpenTable) -> ColumnarEngine:
