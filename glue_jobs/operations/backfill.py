@@ -13,7 +13,7 @@ from calve.config.job import Start
 from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError, Fatal, LostRace
 from calve.log import event
-from calve.modes.keys import kind_of
+from calve.modes.switch import kind_of
 from calve.requests.backfill import Range, Request, done_before, range_of, remade_json
 from calve.requests.forget import position_after
 from calve.requests.requests import NOT_UNDERSTOOD, Entry, outdated
@@ -106,7 +106,7 @@ class _Backfill:
             raise
 
     def _require_possible(self, topic: TopicState) -> None:
-        if self.table.mode is not None:
+        if self.table.mode.key:
             kind = kind_of(self.base.mode)
             raise CalveError(f"rows of a table of {kind} depend on each other: rewind it instead")
         if self.base.of(topic.key) is None or len(self.base.offsets) > 1:

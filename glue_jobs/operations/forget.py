@@ -14,7 +14,6 @@ from dataclasses import asdict, replace
 
 from py4j.protocol import Py4JNetworkError
 
-from calve.config.job import Aggregate, Upsert
 from calve.config.maintenance import is_held
 from calve.errors import CalveError, Fatal, LostRace, Retryable
 from calve.log import event
@@ -152,8 +151,8 @@ class _Forgetting:
     def _require_possible(self, letters: Table | None) -> None:
         """Refuse impossible requests with an answer. Retry later if another writer is moving the dead letters."""
         opened = self.opened
-        if isinstance(opened.mode, Aggregate):
-            raise CalveError("rows are totals: they do not say who is in them")
+        if why := opened.mode.cannot_forget:
+            raise CalveError(why)
         steps, tags = opened.config.steps, opened.row_plan.chain.means.tags
         for each in self.request.where:
             column = each.column
@@ -186,7 +185,7 @@ class _Forgetting:
             of_letters = places_of((TopicKey(*each[:2]), *each[2:]) for each in dead.places)
             found = found.with_letters(dead.rows, of_letters)
         stored = deliveries(opened.services.lake, opened.main)
-        if not isinstance(opened.mode, Upsert):
+        if not opened.mode.replaces_rows:
             stored = holding(stored, rows.all) if rows.places else []
         found = found.with_exports(each.manifest for each in stored)
         opened.main.set_properties({FORGET_FOUND: found.to_json()})

@@ -17,7 +17,6 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.config.job import Aggregate, Deduplicate, Mode, Upsert
 from calve.config.spark_conf import CATALOG
 from calve.errors import Fatal, LostRace, Retryable, Suspended
 from calve.log import event
@@ -37,7 +36,7 @@ from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, tasks_for
 from glue_jobs.iceberg.staging import Staged, discard, stage
-from glue_jobs.modes.deduplicate import without_duplicates
+from glue_jobs.modes.staging import without_held
 from glue_jobs.operations.publishing import publish_round
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
@@ -63,7 +62,7 @@ def handle_request(table: OpenTable, base: Position) -> bool:
         return False
     if request is None:
         return False
-    if why := _refused(table.mode):
+    if why := table.mode.cannot_redrive:
         _answer(table, Result(request.id, now(), problem=why))
         return False
     letters = table.dead_letters.table
@@ -80,16 +79,6 @@ def handle_request(table: OpenTable, base: Position) -> bool:
         result = Result(request.id, now(), problem=problem(error))
     _answer(table, result)
     return True
-
-
-def _refused(mode: Mode | None) -> str | None:
-    """Why the table's dead letters cannot be redriven."""
-    match mode:
-        case Upsert():
-            return "rows are kept by key: a letter that came back could undo what the topic says after it"
-        case Aggregate():
-            return "rows are totals: they do not say which letters are in them already"
-    return None
 
 
 class _Redrive:
@@ -140,9 +129,8 @@ class _Redrive:
 
         Where the table holds the first record of each key, these are all records whose key it holds or will hold.
         """
-        good, mode = self._records().where(F.col(REJECT).isNull()), self.table.mode
-        if isinstance(mode, Deduplicate):
-            fresh = without_duplicates(self.table, mode, rows(good))
+        good = self._records().where(F.col(REJECT).isNull())
+        if (fresh := without_held(self.table, rows(good))) is not None:
             found = by_record(_places(good), _places(fresh), "left_anti")
         else:
             main = self.table.services.lake.spark.table(self.table.name.quoted(CATALOG))

@@ -18,7 +18,7 @@ from typing import Any
 
 from calve.errors import Retryable, Suspended
 from calve.log import event
-from calve.modes.keys import require_tombstones
+from calve.modes.upsert import require_tombstones
 from calve.requests.requests import Pause
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import (

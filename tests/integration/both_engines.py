@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from calve.config.masking_keys import Key
 from calve.config.steps import Step
+from calve.modes.mode import APPEND
 from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import Json
 from glue_jobs.columns.expressions import OFFSET, at
@@ -68,7 +69,7 @@ def same(
     )
     source = _columns(frame)
     columns = columns or chain.columns(spark, source)
-    by_rows = _by_rows(frame, RowPlan(source, columns, chain, columns, None))
+    by_rows = _by_rows(frame, RowPlan(source, columns, chain, columns, APPEND))
     by_columns = _by_columns(frame, chain, source, columns, keys)
     for place, (one, other) in enumerate(zip(by_rows.rows, by_columns.rows, strict=False)):
         assert one == other, place

@@ -23,7 +23,11 @@ from fastavro import parse_schema, schemaless_writer
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
 
-from calve.config.job import Aggregate, ChangeData, Deduplicate, Lake, Measure, Mode, Table, Upsert
+from calve.config.job import Lake, Table
+from calve.modes.aggregate import Aggregate, Measure
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.mode import Mode
+from calve.modes.upsert import ChangeData, Upsert
 from calve.names import TableName
 from calve.requests.redrive import Request
 from calve.schema.change_events import UNAVAILABLE

@@ -16,8 +16,9 @@ from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from calve.config.job import ChangeData, Source
+from calve.config.job import Source
 from calve.config.spark_conf import CATALOG
+from calve.modes.upsert import ChangeData
 from calve.schema.change_events import UNAVAILABLE
 from tests.debezium import COLUMNS, KEY, LARGE, Fields, connect_schema, envelope, event, json_schema
 from tests.integration.engine import DATABASE, Engine

@@ -12,7 +12,8 @@ from typing import Any
 import boto3
 from pyiceberg.exceptions import NoSuchTableError
 
-from calve.config.job import Budget, Source, Upsert
+from calve.config.job import Budget, Source
+from calve.modes.upsert import Upsert
 from calve.names import TableName
 from cli.lake import open_catalog
 from tests.integration.engine import DATABASE, Engine, until

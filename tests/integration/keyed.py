@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from calve.config.job import Upsert
+from calve.modes.upsert import Upsert
 from tests.integration.engine import Engine, trades
 
 BY_RECORD_KEY = Upsert(("_kafka.key",), deletes=True, bucketed=True)

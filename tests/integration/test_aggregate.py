@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from calve.config.job import Aggregate, Deduplicate, Measure, Source, Window
+from calve.config.job import Source
+from calve.modes.aggregate import Aggregate, Measure, Window
+from calve.modes.deduplicate import Deduplicate
 from calve.requests.redrive import Request, Result
 from calve.table.summary import REDRIVE
 from cli.run.datagen.plan import Plan, blocks

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Aggregate, Measure, Source, Transform
+from calve.config.job import Source
+from calve.modes.aggregate import Aggregate, Measure
+from calve.schema.columns import Transform
 from tests.integration.engine import Engine, suspended
 from tests.integration.json_topics import json_topic, register, send
 from tests.integration.proofs import assert_proved, proof

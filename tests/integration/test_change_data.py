@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from calve.config.job import ChangeData, Source
+from calve.config.job import Source
+from calve.modes.upsert import ChangeData
 from calve.schema.change_events import UNAVAILABLE
 from tests.integration.database import BY_ID, BY_LSN, BY_RECORD_KEY, KEPT, Database
 from tests.integration.engine import Engine, suspended

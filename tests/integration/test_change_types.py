@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import ChangeData, Source
+from calve.config.job import Source
+from calve.modes.upsert import ChangeData
 from glue_jobs.table.opening import Opener
 from tests.change_types import TIME, TYPES, avro, avro_schema, json_schema
 from tests.debezium import around, event, json_around

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Transform
 from calve.config.publishing import Announce
 from calve.errors import Retryable
+from calve.schema.columns import Transform
 from glue_jobs.engines.columnar import engine as columnar
 from glue_jobs.engines.columnar.tasks import TaskResult, run_in_worker
 from glue_jobs.kafka import source

@@ -11,11 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calve.config.job import Transform
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from calve.names import TableName
-from calve.schema.columns import KAFKA, field, struct
+from calve.schema.columns import KAFKA, Transform, field, struct
 from cli.lake import open_catalog
 from cli.look.query.answer import connect
 from glue_jobs.engines.columnar.engine import data_files, layout_of, location_of, sweep

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Aggregate, Deduplicate, Measure, Upsert
 from calve.config.publishing import Announce
+from calve.modes.aggregate import Aggregate, Measure
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Upsert
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.engine import TRADE, Engine
 

@@ -15,7 +15,7 @@ from types import FrameType
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.config.job import Mode
+from calve.modes.mode import Mode
 from glue_jobs.iceberg import staging
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.process import faults

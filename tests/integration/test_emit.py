@@ -14,10 +14,12 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from calve.config.job import Aggregate, Deduplicate, Measure, Table
+from calve.config.job import Table
 from calve.config.publishing import Emit
 from calve.config.steps import Flatten
 from calve.errors import Retryable
+from calve.modes.aggregate import Aggregate, Measure
+from calve.modes.deduplicate import Deduplicate
 from calve.requests.redrive import Request
 from calve.table.summary import REDRIVE
 from tests.integration.crashing import run_job

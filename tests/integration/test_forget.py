@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calve.config.job import Deduplicate, Upsert
 from calve.config.publishing import Emit
 from calve.config.steps import Flatten
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Upsert
 from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN
 from cli.main import app
 from glue_jobs.rounds.loop import TableLoop

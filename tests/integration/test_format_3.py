@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from calve.config.job import Transform
 from calve.requests.redrive import Request, Result
+from calve.schema.columns import Transform
 from calve.table.summary import REDRIVE
 from tests.integration.engine import TRADE, Engine, everything, trades
 from tests.integration.proofs import assert_proved, proof

@@ -17,7 +17,9 @@ import pytest
 from kafka.errors import for_code
 from kafka.protocol.producer import ProduceRequest
 
-from calve.config.job import Aggregate, Deduplicate, EngineChoice, Job, Kafka, Measure, Table
+from calve.config.job import EngineChoice, Job, Kafka, Table
+from calve.modes.aggregate import Aggregate, Measure
+from calve.modes.deduplicate import Deduplicate
 from cli.console import Console
 from cli.run import ingest as command
 from glue_jobs.ingest import run

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyiceberg import transforms, types
 
-from calve.config.job import Transform
+from calve.schema.columns import Transform
 from calve.table.position import Ledger
 from glue_jobs.operations.relayout import layout_of
 from glue_jobs.table.outcome import TableMemory

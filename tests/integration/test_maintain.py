@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Transform
 from calve.config.maintenance import Kind, Maintenance, RowRetention
 from calve.errors import Retryable
 from calve.names import DEAD_LETTERS_SUFFIX
+from calve.schema.columns import Transform
 from calve.table.summary import HOLD, MAINTENANCE, REDRIVE
 from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.maintain import Maintaining

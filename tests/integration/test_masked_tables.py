@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Deduplicate, Upsert
 from calve.config.steps import Flatten, Mask, Rule
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Upsert
 from tests.integration.engine import Engine, suspended
 from tests.integration.proofs import assert_proved, proof
 from tests.integration.test_steps import sale, schema

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.config.job import Mode
+from calve.modes.mode import Mode
 from tests.integration.crashing import (
     CHANGES,
     FIRSTS,

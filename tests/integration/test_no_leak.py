@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Budget, Deduplicate, Table, Upsert
+from calve.config.job import Budget, Table
 from calve.config.masking_keys import Key, pads
 from calve.config.spark_conf import java_options
 from calve.config.steps import Mask, Rule
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Upsert
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.requests.redrive import Request, Result
 from calve.schema.columns import REASONS

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from calve.config.job import Table, Upsert
+from calve.config.job import Table
 from calve.config.steps import Filter, Flatten, Sql
+from calve.modes.upsert import Upsert
 from calve.names import TableName
 from cli.project.preview.command import summary
 from cli.project.preview.preview import Refused, look

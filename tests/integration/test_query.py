@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Deduplicate, Transform
 from calve.config.steps import Flatten
 from calve.errors import ConfigError
+from calve.modes.deduplicate import Deduplicate
+from calve.schema.columns import Transform
 from tests.integration.engine import Engine
 from tests.integration.keyed import Users
 from tests.integration.query_lake import assert_same, by_calve, by_spark

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import ProduceRequest
 
-from calve.config.job import Upsert
+from calve.modes.upsert import Upsert
 from calve.requests.redrive import Result
 from calve.schema.columns import LARGEST_RECORD, MOST_MILLIS
 from glue_jobs.kafka.client import client_of, settings_of

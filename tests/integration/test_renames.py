@@ -6,7 +6,8 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from calve.config.job import Table, Transform
+from calve.config.job import Table
+from calve.schema.columns import Transform
 from calve.schema.evolution import Rule
 from calve.schema.wire import Schema
 from cli.embedded.aws import client

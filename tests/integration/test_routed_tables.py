@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Upsert
 from calve.config.steps import Flatten, Route, Step
 from calve.errors import Suspended
+from calve.modes.upsert import Upsert
 from calve.names import TableName
 from calve.requests.redrive import Request, Result
 from calve.settings import load

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from calve.config.job import Upsert
 from calve.config.masking_keys import Key
 from calve.config.steps import Mask, Rule
 from calve.errors import ConfigError
+from calve.modes.upsert import Upsert
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.schema.columns import DEAD_LETTERS, SEALED, struct
 from calve.table.summary import REDRIVE

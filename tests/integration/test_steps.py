@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Aggregate, Deduplicate, Measure, Upsert
 from calve.config.steps import Filter, Flatten, Lookup, Sql
 from calve.errors import Suspended
+from calve.modes.aggregate import Aggregate, Measure
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Upsert
 from calve.requests.redrive import Request
 from calve.table.position import Ledger
 from calve.table.summary import REDRIVE

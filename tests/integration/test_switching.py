@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Deduplicate, Upsert
 from calve.errors import LostRace, Retryable
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Upsert
 from cli.lake import ancestors
 from tests.integration.crashing import Died, dying, open_catalog
 from tests.integration.engine import DATABASE, Engine, at, suspended, trades

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Aggregate, Deduplicate, Measure
 from calve.errors import CalveError, LostRace, Retryable
+from calve.modes.aggregate import Aggregate, Measure
+from calve.modes.deduplicate import Deduplicate
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import TableLoop

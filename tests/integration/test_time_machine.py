@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calve.config.job import Budget, Start, Table, Transform, Upsert
+from calve.config.job import Budget, Start, Table
 from calve.config.steps import Sql
 from calve.errors import Retryable
+from calve.modes.upsert import Upsert
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.requests import backfill
 from calve.requests.requests import Entry, Pause
 from calve.requests.rollback import Request
+from calve.schema.columns import Transform
 from calve.table.summary import BACKFILL, PAUSED, STATE, TRAVEL
 from cli.main import app
 from glue_jobs.operations.relayout import layout_of

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Transform, Upsert
 from calve.config.maintenance import Maintenance
 from calve.config.publishing import Emit
 from calve.config.steps import Flatten
+from calve.modes.upsert import Upsert
 from calve.names import DEAD_LETTERS_SUFFIX
+from calve.schema.columns import Transform
 from calve.table.summary import POSITION_TAG, SETTINGS
 from glue_jobs.iceberg.catalog import Table as IcebergTable
 from glue_jobs.maintenance import between_rounds

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Source, Upsert
+from calve.config.job import Source
+from calve.modes.upsert import Upsert
 from cli.lake import rows
 from cli.look.query.answer import connect
 from glue_jobs.rounds.loop import TableLoop

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Aggregate, Budget, Deduplicate, Measure, Source, Upsert
+from calve.config.job import Budget, Source
 from calve.config.steps import Filter, Flatten, Lookup, Sql, Step
+from calve.modes.aggregate import Aggregate, Measure
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Upsert
 from cli.verify.findings import Verification
 from tests.integration.engine import Engine, trades
 from tests.integration.proofs import assert_proved, proof

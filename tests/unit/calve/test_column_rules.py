@@ -2,16 +2,16 @@
 
 import pytest
 
-from calve.config.job import Table, Transform
+from calve.config.job import Table
 from calve.config.publishing import Emit
 from calve.errors import Suspended
-from calve.modes.column_rules import (
+from calve.rounds.column_rules import (
     layout_problems,
     require_age,
     require_countable,
     require_emit_key,
 )
-from calve.schema.columns import KAFKA, field, list_of, struct
+from calve.schema.columns import KAFKA, Transform, field, list_of, struct
 
 COLUMNS = struct(
     field("side", "string"),

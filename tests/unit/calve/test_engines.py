@@ -1,9 +1,10 @@
 import pytest
 
 from calve.config.engine_choice import Chosen, choose, of_settings
-from calve.config.job import Deduplicate, Source, Table
+from calve.config.job import Source, Table
 from calve.config.steps import Flatten, Lookup
 from calve.errors import Suspended
+from calve.modes.deduplicate import Deduplicate
 
 
 def test_an_append_table_of_registered_schemas_may_be_columnar() -> None:

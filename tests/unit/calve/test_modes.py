@@ -3,22 +3,14 @@ from dataclasses import replace
 
 import pytest
 
-from calve.config.job import Aggregate, ChangeData, Deduplicate, Measure, Transform, Upsert, Window
 from calve.errors import Suspended
-from calve.modes.keys import (
-    buckets,
-    described,
-    folded_as,
-    folded_to,
-    keyed,
-    kind_of,
-    noted,
-    noted_totals,
-    opened,
-    require_tombstones,
-    switch,
-)
-from calve.schema.columns import field, list_of, struct, with_ids
+from calve.modes.aggregate import Aggregate, Measure, Window
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.keys import buckets
+from calve.modes.mode import APPEND, Mode
+from calve.modes.switch import described, folded_as, folded_to, kind_of, opened, switch
+from calve.modes.upsert import ChangeData, Upsert, require_tombstones
+from calve.schema.columns import Transform, field, list_of, struct, with_ids
 from calve.table.position import TopicKey
 
 COLUMNS = with_ids(
@@ -33,16 +25,16 @@ COLUMNS = with_ids(
 
 
 def test_a_struct_stands_for_its_fields() -> None:
-    found = keyed(COLUMNS, Upsert(("of", "_kafka.key"), order_by="price"))
+    found = Upsert(("of", "_kafka.key"), order_by="price").resolve(COLUMNS)
     assert found.key == ("of.live", "of.shop", "_kafka.key")
 
 
 def test_a_table_notes_ids_which_outlive_renames() -> None:
-    text = noted(COLUMNS, Upsert(("of", "id"), order_by="_kafka.timestamp"))
+    text = Upsert(("of", "id"), order_by="_kafka.timestamp").note(COLUMNS)
     renamed = json.loads(json.dumps(COLUMNS).replace('"of"', '"shop_of"').replace('"id", "req', '"no", "req'))
-    assert text == noted(renamed, Upsert(("shop_of", "no"), order_by="_kafka.timestamp"))
-    assert text != noted(COLUMNS, Upsert(("of", "id")))
-    assert noted(COLUMNS, None) is None
+    assert text == Upsert(("shop_of", "no"), order_by="_kafka.timestamp").note(renamed)
+    assert text != Upsert(("of", "id")).note(COLUMNS)
+    assert APPEND.note(COLUMNS) is None
 
 
 @pytest.mark.parametrize(
@@ -58,22 +50,22 @@ def test_a_table_notes_ids_which_outlive_renames() -> None:
 )
 def test_columns_that_tell_no_rows_apart_are_refused(upsert: Upsert, says: str) -> None:
     with pytest.raises(Suspended, match=says) as caught:
-        keyed(COLUMNS, upsert)
+        upsert.resolve(COLUMNS)
     assert caught.value.code == "key_unusable"
 
 
 def test_a_table_is_bucketed_by_the_first_column_that_can_be() -> None:
-    assert buckets(COLUMNS, Upsert(("of", "id"))) == (Transform("of.shop", "bucket", 8),)
-    assert buckets(COLUMNS, Upsert(("of.live",))) == ()
+    assert buckets(COLUMNS, Upsert(("of", "id")).resolve(COLUMNS).key) == (Transform("of.shop", "bucket", 8),)
+    assert buckets(COLUMNS, ("of.live",)) == ()
 
 
-UPSERTED, OTHERWISE = noted(COLUMNS, Upsert(("id",))), noted(COLUMNS, Upsert(("of",)))
-FIRST = noted(COLUMNS, Deduplicate(("id",)))
-CHANGES = noted(COLUMNS, ChangeData(("id",)))
-KEEPING = noted(COLUMNS, ChangeData(("id",), source_order=("lsn",), keep_deleted=True))
+UPSERTED, OTHERWISE = Upsert(("id",)).note(COLUMNS), Upsert(("of",)).note(COLUMNS)
+FIRST = Deduplicate(("id",)).note(COLUMNS)
+CHANGES = ChangeData(("id",)).note(COLUMNS)
+KEEPING = ChangeData(("id",), source_order=("lsn",), keep_deleted=True).note(COLUMNS)
 BY_ID = Aggregate(("id",), (Measure("n", "count(*)"), Measure("total", "sum(a * b)")))
-TOTALS = noted(COLUMNS, BY_ID)
-HOURLY = noted(COLUMNS, replace(BY_ID, window=Window("_kafka.timestamp", 3_600_000)))
+TOTALS = BY_ID.note(COLUMNS)
+HOURLY = replace(BY_ID, window=Window("_kafka.timestamp", 3_600_000)).note(COLUMNS)
 TOPIC = TopicKey("c", "t")
 OPENED = opened(UPSERTED or "", {TOPIC: {0: 7}})
 
@@ -132,7 +124,8 @@ def test_a_table_of_changes_says_so() -> None:
 
 def test_where_tombstones_say_nothing_a_compacted_topic_is_refused() -> None:
     by_key = ChangeData(("_kafka.key",), deletes=True)
-    for mode in (None, Upsert(("id",)), by_key):
+    modes: tuple[Mode, ...] = (APPEND, Upsert(("id",)), by_key)
+    for mode in modes:
         require_tombstones("t", mode, compacted=True)
     require_tombstones("t", ChangeData(("id",)), compacted=False)
     with pytest.raises(Suspended, match="topic t is compacted") as caught:
@@ -141,7 +134,7 @@ def test_where_tombstones_say_nothing_a_compacted_topic_is_refused() -> None:
 
 
 def test_a_table_of_totals_notes_the_words_of_calve_yaml() -> None:
-    assert noted_totals(TOTALS or "") == BY_ID
-    assert noted_totals(HOURLY or "").window == Window("_kafka.timestamp", 3_600_000)
+    assert Aggregate.of_note(TOTALS or "") == BY_ID
+    assert Aggregate.of_note(HOURLY or "").window == Window("_kafka.timestamp", 3_600_000)
     assert described(COLUMNS, TOTALS) == "aggregate by id; n = count(*), total = sum(a * b)"
     assert described(COLUMNS, HOURLY).endswith("; each 3600 s of _kafka.timestamp")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from calve.config.job import Aggregate, Deduplicate, Mode, Upsert
+from calve.modes.aggregate import Aggregate
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.mode import APPEND, Mode
+from calve.modes.upsert import Upsert
 from calve.rounds.commit_cost import (
     COMMIT,
     DELETES,
@@ -26,7 +29,7 @@ EMPTY, SCAN = Held(), Requests(gets=2 + 3 * 5)
 def asked(
     sizes: list[int],
     held: Held = EMPTY,
-    mode: Mode | None = None,
+    mode: Mode = APPEND,
     *,
     letters: bool = False,
     had_letters: bool = False,

@@ -8,20 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from calve.config.job import (
-    Budget,
-    GlueRegistry,
-    Job,
-    Kafka,
-    Lake,
-    OAuth,
-    Registry,
-    Source,
-    Start,
-    Table,
-    Transform,
-)
+from calve.config.job import Budget, GlueRegistry, Job, Kafka, Lake, OAuth, Registry, Source, Start, Table
 from calve.errors import ConfigError
+from calve.schema.columns import Transform
 from calve.settings import load
 from calve.settings.resolving import StackDefaults
 

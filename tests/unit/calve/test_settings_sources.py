@@ -7,20 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from calve.config.job import (
-    Aggregate,
-    ChangeData,
-    Deduplicate,
-    Job,
-    Kafka,
-    Measure,
-    Registry,
-    Source,
-    Transform,
-    Upsert,
-    Window,
-)
+from calve.config.job import Job, Kafka, Registry, Source
 from calve.errors import ConfigError
+from calve.modes.aggregate import Aggregate, Measure, Window
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import ChangeData, Upsert
+from calve.schema.columns import Transform
 from calve.settings import load, load_deployment
 from calve.settings.resolving import StackDefaults
 

@@ -1,8 +1,15 @@
 import pytest
 
-from calve.config.job import Aggregate, Measure, Window
 from calve.errors import Suspended
-from calve.modes.aggregate import columns_of, kafka_column, require_same_columns, require_same_kind
+from calve.modes.aggregate import (
+    Aggregate,
+    Measure,
+    Window,
+    columns_of,
+    kafka_column,
+    require_same_columns,
+    require_same_kind,
+)
 from calve.schema.columns import Json, field, list_of, struct, with_ids
 from calve.schema.evolution import data_columns
 from calve.table.summary import TOTALS

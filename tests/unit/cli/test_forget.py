@@ -13,11 +13,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from typer.testing import CliRunner
 
-from calve.config.job import Aggregate, Upsert
 from calve.config.job import Table as Settings
 from calve.config.masking_keys import Key
 from calve.config.steps import Mask, Rule
 from calve.errors import CalveError, ConfigError
+from calve.modes.aggregate import Aggregate
+from calve.modes.upsert import Upsert
 from calve.requests.forget import Condition, Entry, Request, bound_to, seal_key, to_json
 from calve.schema.columns import KAFKA, field, list_of, struct, with_ids
 from calve.table.summary import FORGET, FORGET_LEFT, FORGOTTEN

@@ -11,26 +11,17 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from calve.config import job
 from calve.config.deployment import Deployment, JobDeployment, LakeDeployment, Workers
-from calve.config.job import (
-    Aggregate,
-    Deduplicate,
-    Job,
-    Kafka,
-    Lake,
-    Registry,
-    Start,
-    Table,
-    Transform,
-    Upsert,
-)
+from calve.config.job import Job, Kafka, Lake, Registry, Start, Table
 from calve.config.maintenance import Maintenance, RowRetention
 from calve.config.publishing import Csv, Emit, Export, IcebergRest, Measure, Publish
 from calve.config.spark_conf import spark_conf
-from calve.modes.keys import noted
+from calve.modes import aggregate
+from calve.modes.aggregate import Aggregate, Window
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Upsert
 from calve.names import TableName
-from calve.schema.columns import field, struct, with_ids
+from calve.schema.columns import Transform, field, struct, with_ids
 from cli.account import Account, Resource
 from cli.console import Branch
 from cli.look.cost.model import Load, bill, rates
@@ -208,11 +199,11 @@ def test_partition_fields_in_another_order_are_the_same() -> None:
 
 
 UPSERT = Upsert(("id",), order_by="price")
-BY_ID = noted(COLUMNS, UPSERT)
+BY_ID = UPSERT.note(COLUMNS)
 HOURLY = Aggregate(
     ("id",),
-    (job.Measure("trades", "count(*)"), job.Measure("total", "sum(price * 2)")),
-    job.Window("at", 3_600_000),
+    (aggregate.Measure("trades", "count(*)"), aggregate.Measure("total", "sum(price * 2)")),
+    Window("at", 3_600_000),
 )
 
 
@@ -234,7 +225,7 @@ HOURLY = Aggregate(
         ),
         (
             replace(TABLE, aggregate=HOURLY),
-            noted(COLUMNS, replace(HOURLY, window=None)),
+            replace(HOURLY, window=None).note(COLUMNS),
             (
                 "aggregate by id; trades = count(*), total = sum(price * 2)",
                 "aggregate by id; trades = count(*), total = sum(price * 2); each 3600 s of at",

@@ -9,26 +9,16 @@ from typing import Any
 import pytest
 
 from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
-from calve.config.job import (
-    Aggregate,
-    Deduplicate,
-    Job,
-    Kafka,
-    Lake,
-    Registry,
-    Source,
-    Table,
-    Transform,
-    Upsert,
-    Window,
-)
-from calve.config.job import Measure as Total
+from calve.config.job import Job, Kafka, Lake, Registry, Source, Table
 from calve.config.maintenance import Maintenance, RowRetention
 from calve.config.publishing import Announce, Emit, Export, Measure
 from calve.config.steps import Filter
 from calve.errors import Suspended
-from calve.modes.keys import noted
-from calve.schema.columns import KAFKA, field, struct, with_ids
+from calve.modes.aggregate import Aggregate, Window
+from calve.modes.aggregate import Measure as Total
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Upsert
+from calve.schema.columns import KAFKA, Transform, field, struct, with_ids
 from calve.settings.problems import Problem
 from cli.project.plan.change import Change
 from cli.project.plan.changes import Bills, changes
@@ -208,7 +198,7 @@ def test_columns_of_a_table_that_exists_are_its_own_and_those_that_its_job_will_
 def test_totals_of_another_type_than_the_table_has_are_a_problem() -> None:
     totals = Aggregate(("side",), (Total("n", "max(id)"),))
     columns = with_ids(struct(field("side", "string"), field("n", "double"), KAFKA))
-    held = DeployedTable("-", "-", 2, columns, mode=noted(columns, totals))
+    held = DeployedTable("-", "-", 2, columns, mode=totals.note(columns))
     (problem,) = found(held=held, aggregate=totals)
     assert problem.path == ("tables", "sales", "aggregate")
     assert "holds n as double" in problem.reason
@@ -233,7 +223,7 @@ def test_topics_that_do_not_exist_are_problems_and_expressions_without_any_warni
 
 def test_a_change_that_suspends_the_table_is_a_problem() -> None:
     columns = with_ids(struct(*(field(n, k) for n, k in (("id", "long"), ("side", "string"))), KAFKA))
-    held = DeployedTable("-", "-", 2, columns, mode=noted(columns, Deduplicate(("id",))))
+    held = DeployedTable("-", "-", 2, columns, mode=Deduplicate(("id",)).note(columns))
     whole = deployment(replace(TABLE, upsert=Upsert(("id",))))
     there = Deployed("t", True, tables={"sales": held})
     (problem,) = consequences(changes(whole, there), {})

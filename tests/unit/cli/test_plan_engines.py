@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 
 from calve.config.engine_choice import Chosen
-from calve.config.job import Deduplicate, Job, Kafka, Lake, Source, Table
+from calve.config.job import Job, Kafka, Lake, Source, Table
+from calve.modes.deduplicate import Deduplicate
 from cli.project.plan.change import Change
 from cli.project.plan.changes import Bills
 from cli.project.plan.command import tree

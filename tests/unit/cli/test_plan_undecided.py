@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from calve.config.job import Aggregate, Job, Kafka, Lake, Measure, Registry, Source, Table
+from calve.config.job import Job, Kafka, Lake, Registry, Source, Table
 from calve.config.steps import Flatten, Mask, Rule
+from calve.modes.aggregate import Aggregate, Measure
 from calve.schema.columns import KAFKA, Json, field, struct, with_ids
 from calve.settings import load
 from calve.settings.resolving import StackDefaults

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from calve.config.job import Aggregate, Table
+from calve.config.job import Table
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Rule, Sql, Step
+from calve.modes.aggregate import Aggregate
 from calve.schema.columns import DEAD_LETTERS, KAFKA, field, list_of, map_of, struct
 from glue_jobs.iceberg.exposure import COUNTED, OF_LETTERS, hidden_columns, without_bounds
 

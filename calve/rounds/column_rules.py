@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from calve.config.job import Table, Transform
+from calve.config.job import Table
 from calve.config.publishing import Emit
 from calve.errors import Suspended
-from calve.schema.columns import Json
+from calve.schema.columns import Json, Transform
 from calve.schema.evolution import Change, SchemaProblem, changes, column_at, no_column, show
 
 COUNTABLE = ("string", "boolean", "int", "long")
