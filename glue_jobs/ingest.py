@@ -1,14 +1,12 @@
 """The ingest job: keep every topic of a job as a table. Runs as a Glue job script and on a laptop, unchanged.
 
-Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.config.job.Job`), and `--drain
-[true|false]`. With `--drain` the job stops at the end offsets that the topics had at its start.
-Values known only at deployment are arguments of their own and override the settings: `--warehouse URI`, `--region
-NAME`, `--kms-key ARN`, `--bootstrap-servers LIST`.
-`glue_jobs.rounds.reporting` uses `--control URI` and `--generation NAME`. `glue_jobs.process.packages` uses the
-archive of `--packages FILE`.
-With `--announce true` the job sends an event to EventBridge for every commit. The job ignores Glue's own arguments
-and refuses all others.
-SIGTERM, Ctrl-C and a hand-over end the job after the running rounds.
+Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.config.job.Job`), and `--drain [true|false]`.
+With `--drain` the job stops at the end offsets that the topics had at its start.
+Values known only at deployment are separate arguments and override the settings: `--warehouse URI`, `--region NAME`,
+`--kms-key ARN`, `--bootstrap-servers LIST`.
+`glue_jobs.rounds.reporting` uses `--control URI` and `--generation NAME`. `--packages FILE` is an archive for
+`glue_jobs.process.packages`. With `--announce true` the job sends an event to EventBridge for every commit.
+The job ignores Glue's own arguments and refuses all others. SIGTERM, Ctrl-C and a hand-over end it after the running rounds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The maintenance job: the work that tables need beside their rounds (ADR 31). A Glue job script, and also `calve maintain`.
 
 Arguments: those of `glue_jobs.ingest` that locate the warehouse and the settings. `--dry-run [true|false]` reports
-what is due and changes nothing.
-`--only KIND` does one kind of work, due or not. The job reads neither Kafka nor a registry.
+what is due and changes nothing. `--only KIND` does one kind of work, due or not. The job reads neither Kafka nor a registry.
 Each run has limits, and the next run continues. SIGTERM and Ctrl-C end the job after the current commit.
 """
 
@@ -31,7 +30,7 @@ from glue_jobs.process.session import flag, job_of, job_parser, parsed, spark_se
 RUN_S = 3_000.0
 """A run ends before the next one is due. Unfinished work stays due."""
 TURNS = 30
-"""How many turns a run requests from the ingest job for one table."""
+"""The most turns that a run requests from the ingest job for one table."""
 
 
 def main(arguments: list[str]) -> int:
@@ -78,7 +77,7 @@ class Maintaining:
                 break
             try:
                 self.one(table, main)
-            except Exception as error:  # noqa: BLE001 one table's fault must not keep the others from theirs
+            except Exception as error:  # noqa: BLE001 one table's error must not affect the others
                 failed.append(str(main.name))
                 who = {"table": str(main.name), "topic": table.topic}
                 event("maintenance.failed", **who, kind=self._only, why=problem(error))

@@ -1,8 +1,7 @@
 """Compiles an Avro schema to a program of numbers, which a machine executes to decode values into cells of columns.
 
 A new schema needs no compilation of code: `glue_jobs.engines.columnar.machine` is one loop that runs any program over many
-records.
-Records are the rows of level 0. Each list and each map opens a level whose rows are its items.
+records. Records are the rows of level 0. Each list and each map opens a level whose rows are its items.
 A level has columns of cells (64-bit numbers) and of marks (bytes; 1 means there is a value). `Program.row` defines the
 meaning of the cells.
 """
@@ -83,8 +82,7 @@ class _Compiler:
     """level: the level whose rows are written now. unmarked: a column of unused marks for each level.
 
     maps: the number of Avro maps around the current value. A map value that does not fit its column is no error until it is
-    known
-    whether a later entry has its key.
+    known whether a later entry has its key.
     """
 
     code: list[list[int]] = field(default_factory=list)

@@ -114,8 +114,7 @@ def decoding(
 
     `fields`: the only ones of `leaves` that are read; None: all.
     `foreign`: registered schemas that are not the table's. Their records are rejected, or belong to other tables if the topic
-    is `shared`.
-    The same applies to other messages of a Protobuf file, if calve.yaml names the table's message.
+    is `shared`. The same applies to other messages of a Protobuf file, if calve.yaml names the table's message.
     """
     known = {version.id for version in versions}
     strange = [schema.id for schema in foreign if schema.id not in known]

@@ -43,9 +43,7 @@ class WaitingRequest:
             return cls.read(json.loads(text))
         except (ValueError, TypeError, KeyError, AttributeError):
             pass
-        raise ValueError(
-            NOT_UNDERSTOOD
-        )  # outside the handler: an error of JSON carries what it could not read
+        raise ValueError(NOT_UNDERSTOOD)  # outside the handler: a JSON error quotes its input
 
 
 @dataclass(frozen=True, slots=True)

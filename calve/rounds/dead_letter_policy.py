@@ -175,7 +175,7 @@ def _check_new(
             return
     before = RejectCounts(sum(e.records for e in rounds.values()), sum(e.rejects for e in rounds.values()))
     every = before.plus(read.records, read.rejects)
-    if _nearly_all(before) or not _nearly_all(every):  # what is in the table was let through
+    if _nearly_all(before) or not _nearly_all(every):  # a person has allowed what is in the table
         return
     rejects = found()
     raise Suspended(

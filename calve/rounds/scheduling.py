@@ -2,7 +2,7 @@
 
 Assume records arrive evenly in a period between two looks at the topic, and are visible some latency after the second look.
 Then they are between `latency` and `latency + period` old: the p95 is `latency + 0.95 period`.
-If the target cannot be met, rounds follow each other without a pause, and `Pace.missed` gives the cause.
+If the target cannot be met, rounds follow each other without a pause, and `Pace.ages` gives the cause.
 """
 
 from __future__ import annotations

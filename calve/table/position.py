@@ -37,10 +37,8 @@ class Ledger:
     `rows_appended` counts rows of the table, which need not equal `applied` records. `rejected` is by reason.
     `lost` counts offsets that expired before they could be read.
     A redrive reads no offsets. Each of its `selected` dead letters is `redriven`, `present` (the table had its record) or
-    `refused`, by reason.
-    `skipped` is by reason, too: rejects that are in no table. `skipped_schemas` counts those rejected for their schema by its
-    id.
-    An id unknown today may be registered later.
+    `refused`, by reason. `skipped` is by reason, too: rejects that are in no table. `skipped_schemas` counts those rejected
+    for their schema by its id. An id unknown today may be registered later.
     `filtered` records belong to other tables of the topic, or steps filtered them (`filtered_by_steps`).
     `filtered_schemas` counts the former by schema id. Both schema counts are limited.
     `rows_filtered` are rows that a step filtered behind one that makes several rows of a record.

@@ -79,7 +79,7 @@ def copy(cells: Any, data: Any, offsets: Any, out: Any) -> Any:
             _expect(data, cells[row + AHEAD] >> 32)
         at, end, place = np.int64(offsets[row]), np.int64(offsets[row + 1]), cells[row] >> 32
         while at < end and at + MOVED <= out.size and place + MOVED <= data.size:
-            _move(out, at, data, place)  # what is too much is written over by the next row
+            _move(out, at, data, place)  # the next row overwrites excess bytes
             at += MOVED
             place += MOVED
         while at < end:

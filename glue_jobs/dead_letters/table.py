@@ -1,7 +1,7 @@
 """The dead-letter table beside a table: rejected records wait on a branch until main names their round, then they are published.
 
 Two tables have no common transaction. Main commits first and names the round of its rejects (ADR 5).
-The next job publishes that round, once. `calve.table.dead_letters` makes the decisions.
+Then this job, or after a crash the next one, publishes that round, once. `calve.table.dead_letters` makes the decisions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Decode records to rows: one pass, no Python per record, and a reject reason for each bad record.
 
 An Avro value is decoded with its frame and eight appended bytes. `calve.schema.avro_reader.framed` wraps the schemas in a
-record (frame, value, end).
-`end` equals the appended bytes only if the payload has exactly the length of its schema.
+record (frame, value, end). `end` equals the appended bytes only if the payload has exactly the length of its schema.
 If it is truncated, `from_avro` runs into the end and gives null. If it is too long, `end` holds other bytes.
 
 A JSON value is parsed in its own projection, so that it is parsed once. `end` is set if `JsonValue` finds it good.
@@ -61,8 +60,7 @@ def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode = AP
     `end`: eight random bytes of this round, so that nobody can produce a record that ends in them.
     The size is that of key and value in bytes, as received. If the key is read, it is decoded in the same way.
     `OTHER`: for records of other tables, the index of their schema in `DecodePlan.other_ids`, at most `MAX_OTHERS`. They have
-    no `REJECT`.
-    `TOMBSTONE` marks records that delete. A record without a value is then no reject.
+    no `REJECT`. `TOMBSTONE` marks records that delete. A record without a value is then no reject.
     For change events, `decoded` holds their rows, and `IDLE` marks events without a single row.
     """
     records = _plain(records, decoding)

@@ -1,7 +1,7 @@
 """JSON text to columns with Spark's parser. The parser is lenient, so the same pass refuses what it forgives.
 
 The value is parsed inside an array with a random word W: `{"W":[VALUE,{"W":true}]}`.
-Only if VALUE is exactly one JSON value, the array has two items and the last one is marked.
+The array has two items, and the last one is marked, only if VALUE is exactly one JSON value.
 A value that closes the array early, or adds to it, cannot know W.
 """
 

@@ -1,8 +1,7 @@
 """How rows are laid out in files: by the table's partition spec and sort order. calve clusters rows, Iceberg does not.
 
 Iceberg's range distribution makes Spark sample its input. That reads Kafka twice and doubles every count
-(`glue_jobs.table.counts`).
-Hash clustering by partition, with a sort inside each task, gives the same files without sampling.
+(`glue_jobs.table.counts`). Hash clustering by partition, with a sort inside each task, gives the same files without sampling.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Delete files below a table's location that its metadata does not reach: those of old snapshots and of crashed jobs (ADR 24).
 
-Files of a commit in progress must stay. So the files are listed first. Then a commit is made that defeats every earlier
-started one
-(`operations.forget_rewriting.fence`). Only then the unreachable files of the list are deleted.
+Files of a commit in progress must stay. So the files are listed first. Then `operations.forget_rewriting.fence` commits.
+Every commit that started before it is refused. Only then the unreachable files of the list are deleted.
 A metadata file belongs to a commit in progress only if its number is greater than the current one's.
 """
 
@@ -49,7 +48,7 @@ def rewritten_by_others(table: Table, since_ms: int) -> bool:
 
 
 def listed(table: Table, prefix: str) -> list[str]:
-    """The paths of all files below a prefix of the warehouse."""
+    """The paths of all files below a prefix of the lake bucket."""
     return [str(each.location()) for each in elements(table.java.io().listPrefix(prefix))]
 
 

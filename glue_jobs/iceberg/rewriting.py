@@ -1,7 +1,7 @@
 """Rewrite data files as fewer, larger ones, in one commit that moves no offset (ADR 30). Every caller uses this code.
 
-Iceberg's planner chooses the files. calve makes the commit, because it must be refused if another round committed meanwhile:
-a replaced file may hold rows that this commit does not know, and its summary repeats the table's position.
+Iceberg's planner chooses the files. calve makes the commit, because it must be refused if another round committed meanwhile.
+A replaced file may hold rows that this commit does not know. Its summary repeats the table's position.
 """
 
 from __future__ import annotations

@@ -193,9 +193,8 @@ def parse(
     """Store the places of the records with offsets in [start, to); returns their number, and `WELL` or the error.
 
     `batches`: as from `scan`, but `AT` is the place of the first record and `END` the place after the last, in uncompressed
-    bytes.
-    A batch may be parsed in parts, one call each, with `COUNT` set to the part's records; `BEFORE` is kept between calls.
-    `places` has room for every record: rows for key and value (place, size) and headers (place, count).
+    bytes. A batch may be parsed in parts, one call each, with `COUNT` set to the part's records; `BEFORE` is kept between
+    calls. `places` has room for every record: rows for key and value (place, size) and headers (place, count).
     """
     found = 0
     for number in range(len(batches)):
@@ -207,7 +206,7 @@ def parse(
             stop = at + size
             if at < 0 or size < 1 or stop > end:
                 return found, CORRUPT
-            elapsed, at = varlong(data, at + 1, stop)  # after a byte of attributes, of which there are none
+            elapsed, at = varlong(data, at + 1, stop)  # after the unused attributes byte
             delta, at = varint(data, at, stop)
             key_size, key_at = varint(data, at, stop)
             value_size, value_at = varint(data, key_at + max(key_size, 0), stop)

@@ -1,8 +1,7 @@
 """A process's connections to a cluster, with kafka-python. A worker keeps them between tasks.
 
 Its sockets receive all available data, where kafka-python reads 4 KiB at a time. That saves a third of the fetch cost, except
-over TLS.
-They also report the end of a connection only after its last data was read.
+over TLS. They also report the end of a connection only after its last data was read.
 Otherwise that data would be lost, for example the reason why a broker refuses a password.
 """
 
@@ -196,7 +195,7 @@ class Client:
 
     def send(self, node: int | str, request: Any) -> Future:
         """Send a request. Call this only in the client's thread, where the response can be awaited."""
-        self._manager._auth_failures.pop(node, None)  # else a key that was refused once is never tried again
+        self._manager._auth_failures.pop(node, None)  # else a key refused once is never tried again
         connection = self._manager.get_connection(node, refresh_metadata_on_err=False)
         return connection.send_request(request)
 
@@ -222,7 +221,7 @@ class Client:
                 answer = await self.send(node, request)
             except NodeNotReadyError:
                 continue
-            except Exception as failure:  # noqa: BLE001 whatever has ended a connection: the next broker may answer
+            except Exception as failure:  # noqa: BLE001 any error may end a connection; the next broker may respond
                 error = _kafka_error(failure)
                 continue
             cluster.update_metadata(answer)

@@ -146,7 +146,7 @@ class Cluster:
             try:
                 client = client_of(settings)
                 return client.run(question, client, *arguments)
-            except NodeNotReadyError:  # it is left alone for a moment after what was told before
+            except NodeNotReadyError:  # the client backs off after an earlier error
                 pass
             except KafkaError as error:
                 why = told(error, topic, self.servers, self.connection.refused)

@@ -108,7 +108,7 @@ class _Reader:
                 if batches := self._taken(client.answer(asked)):
                     return batches
                 why = "it has less than it said"
-            except NodeNotReadyError:  # it is left alone for a moment after what was told before
+            except NodeNotReadyError:  # the client backs off after an earlier error
                 pass
             except KafkaError as error:
                 client_of(self.settings).forget_leaders(self.topic)

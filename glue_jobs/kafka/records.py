@@ -34,8 +34,7 @@ class Records:
     Places, sizes and headers were checked to lie within the record.
     refused: int8, why a record is a dead letter regardless of its value; 0 for others. `BAD_TIMESTAMP` has all parts.
     `RECORD_TOO_LARGE` has no value, and no key or headers larger than `KEPT_OF_LARGE`. The other reasons are offsets without
-    a record.
-    Only refused records may have timestamps beyond `MOST_MILLIS`.
+    a record. Only refused records may have timestamps beyond `MOST_MILLIS`.
     """
 
     partition: int

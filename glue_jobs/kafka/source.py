@@ -58,8 +58,7 @@ def read(
     """Exactly the committed records with offsets in [start, to), in at most `tasks` tasks.
 
     Columns: key, value, topic, partition, offset, timestamp (null if no column holds it), timestampType, headers (null if
-    none) and `REFUSED`.
-    Each action reads the records again. `to` must not be beyond the last stable offset.
+    none) and `REFUSED`. Each action reads the records again. `to` must not be beyond the last stable offset.
     `glue_jobs.process.workers.errors_of_workers` finds errors of tasks (as `fetch`). `cpu_s` receives the tasks' CPU seconds.
     """
     ranges = planned(start, to, tasks)

@@ -1,8 +1,7 @@
 """Maintenance by the table's own writer between two rounds (ADR 30, `docs/maintenance.md`).
 
 It merges small files and expires old snapshots. Each is one commit that moves no offset, refused if anybody else moved the
-table.
-A failure is retried later. Work that is too long for the wait between rounds is left to the maintenance job.
+table. A failure is retried later. Work that is too long for the wait between rounds is left to the maintenance job.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class LoopMaintenance:
             self._failed = False
         except (Fatal, Py4JNetworkError, ConnectionError):
             raise
-        except Exception as error:  # noqa: BLE001 a table is kept, whatever becomes of its upkeep
+        except Exception as error:  # noqa: BLE001 failed maintenance must not stop the table
             if not self._failed:
                 self._failed = True
                 event("upkeep.postponed", **self._who(), why=problem(error))
@@ -101,11 +100,11 @@ class LoopMaintenance:
             faults.point("upkeep.settled", self.opened.config.name)
 
     def _merge(self, base: Position, spare_s: float) -> None:
-        """Merge the smallest files of which there are enough, as many as the time allows."""
+        """Merge files of the smallest size class that has enough of them, as many as the time allows."""
         opened, main = self.opened, self.opened.main
         main.refresh()
         if main.total("data-files") < MERGED_AT_ONCE or len(base.offsets) != 1:
-            return  # rows of a topic that was made again since are told apart by their files
+            return  # if the topic was made again, only files tell its incarnations apart
         began, meter = time.monotonic(), CostMeter(opened.services.lake)
         chosen, left = self._chosen(int(spare_s * self.rate))
         if not chosen:
@@ -129,7 +128,7 @@ class LoopMaintenance:
         )
         self.unexpired += 1
         if left >= MERGED_AT_ONCE:
-            self.unmerged = MERGED_AT_ONCE // 2  # else what cannot be afforded would become ever more
+            self.unmerged = MERGED_AT_ONCE // 2  # otherwise ever more files would stay unaffordable
         took_s = time.monotonic() - began
         self.rate = (self.rate + sum(each.cost for each in chosen) / took_s) / 2
         event(
@@ -144,7 +143,7 @@ class LoopMaintenance:
         )
 
     def _chosen(self, budget: int) -> tuple[list[Group], int]:
-        """The affordable groups of the smallest files of which there are enough, and the number of files left."""
+        """The affordable groups of the smallest size class with enough files, and the number of files left."""
         for share in TIERS:
             found = list(groups(self.opened.services.lake, self.opened.main, self._options(share)))
             if chosen := affordable(found, budget):
@@ -224,10 +223,10 @@ def expire(settings: job.Table, main: Table, letters: Table | None, *, said: int
         noted = earlier(line, kept, ExpiredHistory.of(main.properties, line), settings.dead_letter_budget)
         main.set_properties({EARLIER: noted.to_json()})
         faults.point("expiry.noted", settings.name)
-        main.set_tag(POSITION_TAG, stood.snapshot)  # else it holds a snapshot that is no ancestor any more
+        main.set_tag(POSITION_TAG, stood.snapshot)  # else it may hold a snapshot that is no ancestor
         gone = _expire(settings, main, line, kept)
     if letters is None or not is_level(stood, letters.ancestors()):
-        return gone  # letters that main names and that are still to be published may be on no branch any more
+        return gone  # dead letters that main names but nobody has published may be on no branch
     oldest = nearest_position(line[kept - 1 :])
     named = oldest.dead_letters.round if oldest and oldest.dead_letters else NO_LETTERS
     line = list(letters.ancestors())

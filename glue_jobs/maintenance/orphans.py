@@ -1,9 +1,8 @@
 """Delete files below a table that no snapshot names, in the second run that finds them (ADR 31).
 
-Iceberg's action lists them. It looks only below the table's folder, and only at files older than `AGE_S`: uncommitted files
-of a job are younger.
-The first run notes what it found, in a file beside the table's metadata. The next run deletes the noted files that are still
-unnamed.
+Iceberg's action lists them. It looks only below the table's folder, and only at files older than `AGE_S`.
+Uncommitted files of a job are younger. The first run notes its findings in a file beside the table's metadata.
+The next run deletes the noted files that are still unnamed.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = AGE_S) -> Swept:
         Retryable: the object store failed; some files may be gone.
     """
     table = upkept.table
-    upkept.refresh()  # the action takes for orphans what is newer than the metadata that it is given
+    upkept.refresh()  # the action takes files newer than its metadata for orphans
     noted, found = set(_read(table).get("files", ())), _orphans(lake, table, age_s)
     gone = sorted(noted & found)
     upkept.refresh()

@@ -97,7 +97,7 @@ class _Old:
         limits: dict[Any, Column] = {
             TimestampType: F.lit(before),
             TimestampNTZType: F.lit(before).cast("timestamp_ntz"),
-            DateType: F.lit(before.date()),  # a day is before a moment when all of it is
+            DateType: F.lit(before.date()),  # a date is before a time if the whole day is
         }
         self.is_old = at(column) < limits[type(kind_at(self._held.schema, column))]
 

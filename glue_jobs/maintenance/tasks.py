@@ -1,8 +1,8 @@
 """Each kind of maintenance of one table, within limits, and the turns that a job takes between two rounds (ADR 31).
 
-A round deletes by position, so it must run again if one of its files is rewritten meanwhile. The maintenance job requests a
-turn by a table property.
-The ingest job does a limited part of the work after a round. If no job answers, the maintenance job does it.
+A round deletes by position, so it must run again if one of its files is rewritten meanwhile.
+So the maintenance job requests a turn by a table property. The ingest job does a limited part of the work after a round.
+If no ingest job answers, the maintenance job does the work.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Work:
             case "dead_letters":
                 found = self._letters_retained(budget_bytes)
             case "snapshots":
-                said = sent_to(self.main.ancestors()) or None  # of a table that nobody announces none waits
+                said = sent_to(self.main.ancestors()) or None  # None: nobody announces the snapshots
                 found = {"snapshots": expire(self.settings, self.main, self.letters, said=said)}
         took_ms = int((time.monotonic() - began) * 1000)
         event("maintenance.done", **self.who, kind=kind, done=found, ms=took_ms)
@@ -197,7 +197,7 @@ def take(table: OpenTable, spare_s: float) -> float:
         table.main.refresh()
     except (Fatal, Py4JNetworkError, ConnectionError):
         raise
-    except Exception as error:  # noqa: BLE001 a table is kept, whatever becomes of its maintenance
+    except Exception as error:  # noqa: BLE001 failed maintenance must not stop the table
         who = {"table": str(table.name), "topic": table.config.topic}
         event("maintenance.failed", **who, kind=kind, why=problem(error))
     return time.monotonic() - began

@@ -1,8 +1,7 @@
 """Forget a person: remove the requested rows and dead letters from both tables, their history and the exports (ADR 24).
 
 Every job that finds the request repeats all steps until it is answered. A repeated step does not find removed rows
-again.
-What was found is stored before anything is removed. So a job may crash between any two steps.
+again. What was found is stored before anything is removed. So a job may crash between any two steps.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Change the mode of a table, in one commit that moves no offset. The change is atomic (ADR 18).
 
 To `upsert`: the appended rows are treated as one batch of changes. Current rows stay; the others are deleted by
-position.
-Records without a value wait as dead letters. They are tombstones now and are marked as redriven.
+position. Records without a value wait as dead letters. They are tombstones now and are marked as redriven.
 From `upsert`: the rows stay, and the position stores the offsets up to which they are folded.
 """
 

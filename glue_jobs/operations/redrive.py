@@ -1,7 +1,7 @@
 """Redrive: decode the requested dead letters as a round does, and add their rows to the table in one commit.
 
 Main comes first, as with rejects (ADR 5). The dead letters that became rows wait on a branch, marked as redriven.
-Main's commit names them. The next job then replaces the unmarked dead letters with them (ADR 12).
+Main's commit names them. Then this job, or after a crash the next one, replaces the unmarked ones with them (ADR 12).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The start of the job scripts: settings, Spark session, and a check that hostile bytes cannot harm the JVMs.
 
-Values known only at deployment are arguments of their own and override the settings.
+Values known only at deployment are separate arguments and override the settings.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def require_avro_guard(spark: SparkSession) -> None:
     """Check, in a task on each core, that Avro's limits on stated lengths are active.
 
     A host may ignore JVM options. Without them, a record of nine bytes that states two gigabytes would allocate them.
-    The bomb is an array with one item too many. Its items take no bytes, so nothing is allocated even if it is accepted.
+    The bomb is an array with one item too many. Its items take no bytes, so nothing is allocated when it is refused.
 
     Raises:
         Fatal: the limits are not active.

@@ -70,7 +70,7 @@ def errors_by_value() -> Iterator[None]:
     """In a worker: an error inside reaches the driver through Spark as `TaskError`; `errors_of_workers` finds it there."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 told by value
+    except Exception as error:  # noqa: BLE001 sent as a value
         raise RuntimeError(TaskError.of(error).as_text()) from None
 
 
@@ -98,7 +98,7 @@ def spent_s() -> float:
     global _told_s
     if _told_s is None:
         gc.freeze()  # Spark has a worker collect garbage after each task: it need not look at modules and kernels
-    sys.path_importer_cache.clear()  # nor, before the next, read again what lies in the archives of its path
+    sys.path_importer_cache.clear()  # nor read the archives of its path again before the next task
     now = time.process_time()
     taken, _told_s = now - (_told_s or 0.0), now
     return taken

@@ -146,7 +146,7 @@ class TableLoop:
             return self._retry(error)
         except (Fatal, Py4JNetworkError, ConnectionError):  # the job as a whole cannot go on
             raise
-        except Exception as error:  # noqa: BLE001 one table's fault must not end the others
+        except Exception as error:  # noqa: BLE001 one table's error must not end the others
             self._enter("failed", type(error).__name__, CalveError(first_line(error)))
             return None if self.drain else LONGEST_BACKOFF_S
 

@@ -57,7 +57,7 @@ class Loops:
             Fatal: the job cannot continue, for instance because credentials were refused. All loops are stopped.
             Retryable: other work failed. The tables are as far as they got without it.
         """
-        for thread in self._threads:  # a list that grows under its iterator
+        for thread in self._threads:  # the list may grow during the loop
             thread.join()
         if self._errors:
             raise self._errors[0]

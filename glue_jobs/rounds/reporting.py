@@ -1,6 +1,6 @@
 """The status of a run and its tables, for the commands; and the control object by which a deployment ends a run.
 
-Both are small JSON objects in the warehouse. The job uses Iceberg's file IO for them and needs no other S3 client.
+Both are small JSON objects in the lake bucket. The job uses Iceberg's file IO for them and needs no other S3 client.
 The status also reports tables that the job could not create.
 """
 

@@ -1,9 +1,8 @@
 """One ingest round of one table. Its steps are `glue_jobs.process.faults.STEPS`.
 
-The table is the checkpoint (ADR 1). A round starts at the position proven by main's history and moves it with one
-commit.
-Nothing counts before `publish`. After a crash before it, the next round repeats the work.
-After a crash behind it, `recover` of the next round completes the work.
+The table is the checkpoint (ADR 1). A round starts at the position proven by main's history. One commit moves it.
+Nothing that a step leaves behind counts before `publish`. If the job crashes before it, the next round repeats the work.
+If the job crashes after it, `recover` of the next round completes the work.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Announcer:
             return
         try:
             self._look(self.outbox, main)
-        except Exception as error:  # noqa: BLE001 a table is kept, whatever becomes of what is said of it
+        except Exception as error:  # noqa: BLE001 a failed announcement must not stop the table
             self._postpone(problem(error))
 
     def evolved(self, main: Table, changes: Sequence[str], *, schema_id: int | None) -> None:

@@ -94,8 +94,7 @@ def observe_records(
 
     If no record can belong to another table, only eight values are counted, because each costs time for every record.
     Rare rounds look up the rest: their second read finds the rejects' range, `count_by_partition` the records per
-    partition.
-    A histogram with more bins than values is an exact count of each value.
+    partition. A histogram with more bins than values is an exact count of each value.
     """
     rejected_at = F.when(F.col(REJECT).isNotNull(), F.col(OFFSET))
     found: dict[str, Column] = {

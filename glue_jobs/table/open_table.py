@@ -53,7 +53,7 @@ REQUESTS = {REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN}
 class Services:
     """Services that all tables of a job share.
 
-    output: the cluster with the key that writes emitted records. writer: the id of this run. cores: the total of all
+    output: the cluster with the credentials for emitted records. writer: the id of this run. cores: the total of all
     executors.
     """
 

@@ -288,7 +288,7 @@ class Opener:
         while wanted(data_columns(main.schema)):
             position_of(main, self._dead_letters, self.services)
             left = wanted(data_columns(main.schema))
-            if not left:  # another writer was faster, as the table shows now that it was read again
+            if not left:  # another writer was faster: the refreshed table has the columns
                 return
             version, found = left[0]
             main.evolve(found)

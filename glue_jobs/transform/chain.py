@@ -1,6 +1,6 @@
 """All steps of a table: first the steps on records, then the steps on rows, and the resulting columns.
 
-Until a list is exploded, each row stands for one record: filtering or rejecting a row filters or rejects the record.
+Until a list is exploded, each row represents one record: filtering or rejecting a row filters or rejects the record.
 After the explosion, a filter removes single rows. If one row of a record cannot be computed, the record is rejected.
 """
 
@@ -136,7 +136,7 @@ class Chain:
         return self._first_explosion < len(self.steps)
 
     def of_records(self, frame: DataFrame) -> DataFrame:
-        """The result of the steps up to the first explosion; each row stands for a record."""
+        """The result of the steps up to the first explosion; each row represents a record."""
         for number, step in enumerate(self.steps[: self._first_explosion + 1]):
             frame = self.run(number, step, frame)
         return frame

@@ -341,7 +341,7 @@ def _judged(frame: DataFrame, condition: Column | None) -> tuple[DataFrame, Colu
 
 def _attempt(frame: DataFrame, wanted: Column, values: list[Column]) -> Column:
     """A struct of the values for wanted rows; null for other rows, and if one of the values fails."""
-    record = F.col(SYSTEM_COLUMN)["offset"] >= 0  # of every one; only Spark does not know it
+    record = F.col(SYSTEM_COLUMN)["offset"] >= 0  # always true, but Spark does not know that
     spark = frame.sparkSession
     jvm: Any = spark._jvm
     expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils

@@ -60,7 +60,7 @@ class Explainer:
                 _explain(data, writer, walk, by_message=reason.endswith("incompatible_schema"))
         except Misfit as misfit:
             return str(misfit)
-        except Exception:  # noqa: BLE001 it gave up or failed: an explanation must not cost the letter
+        except Exception:  # noqa: BLE001 it gave up or failed: an explanation must not lose the dead letter
             return None
         finally:
             self.left -= given - walk.left

@@ -1,6 +1,6 @@
 """Framed Protobuf values as a Spark column: an Arrow function in Spark's Python workers.
 
-A message may come in several pieces, which are merged as in Protobuf. The last value of a repeated scalar field wins.
+A message may come in several pieces, which are merged as in Protobuf. If a field is written twice, its last value wins.
 Bytes that no serializer writes make their record bad, at any depth:
 a known field with another wire type, a group, or text that is not UTF-8.
 """

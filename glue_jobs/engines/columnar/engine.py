@@ -85,7 +85,7 @@ class ColumnarEngine:
         parts = planned(batch.start, batch.to, tasks_for(batch.size_bytes, table.services.cores))
         if len(parts) > 1:
             found = _spread(table.services.lake.spark.sparkContext, work, parts)
-        else:  # a task of Spark's would only be further away
+        else:  # a Spark task would only add overhead
             with _here:
                 found = [run_task(work, part, "0") for part in parts]
         done = [each for each in found if isinstance(each, TaskResult)]

@@ -1,8 +1,7 @@
 """The machine that runs decode programs (`calve.decoding.avro_program`): one loop over records, for every schema.
 
 It accepts and rejects the same values as Spark's `from_avro` with Avro's Java. That library is more lenient when it skips a
-value than when it reads one.
-It reads any byte but 1 as false, and it keeps texts that are not UTF-8.
+value than when it reads one. It reads any byte but 1 as false, and it keeps texts that are not UTF-8.
 """
 
 from __future__ import annotations

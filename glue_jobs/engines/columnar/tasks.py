@@ -268,7 +268,7 @@ def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | 
     try:
         counted = TaskCounts.together(_chunks(work, ranges, files))
         return TaskResult(tuple(files.close()), counted)
-    except Exception as error:  # noqa: BLE001 told by value
+    except Exception as error:  # noqa: BLE001 returned as a value
         files.abort()
         return TaskError.of(error)
 

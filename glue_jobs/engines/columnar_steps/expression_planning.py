@@ -1,8 +1,7 @@
 """Translate resolved Spark expressions to `columnar_steps.expressions`; refuse those that may compute differently.
 
-Spark's optimizer may remove or merge expressions that could fail. So an expression that may fail is allowed only where Spark
-keeps it:
-not beside a constant in AND or OR, not twice in a comparison, and not inside functions that compute operands conditionally.
+Spark's optimizer may remove or merge expressions that could fail. So such an expression is allowed only where Spark keeps it.
+It is refused beside a constant in AND or OR, twice in a comparison, and in functions with conditional operands.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Expressions of `filter` and `sql` on Arrow columns, with the same results as Spark SQL under ANSI rules.
 
 Spark computes an operand only where needed. Examples: the right side of a sum if the left side is not null, and that of AND
-if the left side is not false.
-A failure there fails the row. A failure elsewhere does not.
+if the left side is not false. A failure there fails the row. A failure elsewhere does not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Plan a table's steps as operations on Arrow columns, on the driver.
 
 Spark resolves each step on a frame without rows, as it does for the row engine. So an impossible step is refused with the
-same message.
-A step whose result could differ from Spark's is refused here.
+same message. A step whose result could differ from Spark's is refused here.
 """
 
 from __future__ import annotations

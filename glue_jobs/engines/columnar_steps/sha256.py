@@ -2,8 +2,7 @@
 
 Each key is hashed once: `state_of` is the hash state after the key's block. Each value continues from it.
 Values are hashed in parallel lanes. The same word of all lanes is stored together, so the processor computes many lanes at
-once.
-That is ten times as fast as one value after another.
+once. That is ten times as fast as one value after another.
 """
 
 from __future__ import annotations
