@@ -1,6 +1,6 @@
 """The requests of a commit to the object store and the catalog: each action's requests, as counted by a proxy.
 
-Iceberg does not report its requests. `tests/integration/test_receipt.py` compares these numbers with those of a proxy.
+Iceberg does not report its requests. `tests/integration/tables/test_receipt.py` compares these numbers with those of a proxy.
 Retries are not included.
 """
 

@@ -16,7 +16,7 @@ from calve.schema.columns import Json, field, struct
 from calve.schema.wire import BARE, Schema
 from calve.schema.writers import PlainWriter
 from glue_jobs.engines.columnar import machine
-from tests.integration.avro_records import entries, logical, record
+from tests.integration.support.records.avro_records import entries, logical, record
 
 NAMES = {"BYTES": "TEXT"}
 

@@ -13,7 +13,7 @@ from calve.decoding.record_schemas import Subjects
 from calve.errors import Fatal, Retryable
 from calve.registry.glue import GlueRegistry
 from calve.registry.registry import open_registry
-from tests.integration.glue_schemas import REGION, GlueSchemas, serving
+from tests.integration.support.servers.glue_schemas import REGION, GlueSchemas, serving
 
 FIRST = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
 SECOND = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}

@@ -22,7 +22,7 @@ from glue_jobs.engines.columnar.decoder import Decoder
 from tests.avro_cases import CASES
 from tests.columnar import records_of
 from tests.debezium import json_around
-from tests.integration.json_records import EVERY_TYPE, REFUSED, ROWS
+from tests.integration.support.records.json_records import EVERY_TYPE, REFUSED, ROWS
 from tests.protobuf_classes import message_class
 from tests.random_avro import Schemas, mutated, zigzag
 from tests.random_avro import Values as AvroValues

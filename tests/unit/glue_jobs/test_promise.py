@@ -10,7 +10,7 @@ from calve.rounds.scheduling import MISSED, Pace
 from calve.table.position import Ledger, Position
 from glue_jobs.rounds.loop import FIGURES, TELL_EVERY_S, FreshnessTarget
 from glue_jobs.table.outcome import Outcome
-from tests.integration.events import assert_as_documented
+from tests.integration.support.events import assert_as_documented
 
 WHO = {"table": "db.t", "topic": "t"}
 LOOKED_AT = 1_000.0
