@@ -24,8 +24,8 @@ from calve.schema.columns import KAFKA, field, list_of, struct, with_ids
 from calve.table.summary import FORGET, FORGET_LEFT, FORGOTTEN
 from cli.act import forget, requests
 from cli.main import app
+from tests.unit.cli.act.test_dead_letters import JOB, NAME
 from tests.unit.cli.folder_catalog import FolderCatalog
-from tests.unit.cli.test_dead_letters import JOB, NAME
 
 if TYPE_CHECKING:
     from pathlib import Path

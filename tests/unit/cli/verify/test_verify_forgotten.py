@@ -10,7 +10,7 @@ from calve.requests.forget import Entry, places_of, to_json
 from calve.table.position import TopicKey
 from calve.table.summary import FORGOTTEN
 from cli.verify.rows import Forgotten, Spots
-from tests.unit.cli.test_verify_fold import Record, made
+from tests.unit.cli.verify.test_verify_fold import Record, made
 
 TOPIC, OTHER = TopicKey("c", "t"), TopicKey("c", "made again")
 spots = st.sets(st.tuples(st.integers(0, 2), st.integers(0, 20)))

@@ -23,7 +23,7 @@ print(adding.first(np.frombuffer(b"7", dtype=np.uint8)), sum(adding.first.stats.
 @pytest.fixture
 def zipped(tmp_path: Path) -> Path:
     path = tmp_path / "packages.zip"
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     with zipfile.ZipFile(path, "w") as archive:
         for part in ("calve", "glue_jobs"):
             for file in (root / part).rglob("*.py"):

@@ -44,7 +44,7 @@ from cli.main import app
 from cli.run.datagen.plan import Plan, blocks
 from cli.run.datagen.produce import Encoder, rows, schema_text
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "cost.md"
 RATES = rates()
 IDLE = Load(topic_mb_s=0.0)

@@ -49,7 +49,7 @@ def table_of(write: Write, options: str) -> Table:
 
 
 def test_the_example_runs_on_the_embedded_stack() -> None:
-    (job,) = load(Path(__file__).parents[3] / "calve.yaml", stack=STACK)
+    (job,) = load(Path(__file__).parents[4] / "calve.yaml", stack=STACK)
     assert (job.name, job.job) == ("trading", "main")
     assert [(table.name, table.topic) for table in job.tables] == [
         ("stock_trades", "stock_trades"),

@@ -16,7 +16,7 @@ from cli.run.demo.checks import Found, counts_of, unproved
 from cli.run.demo.steps import job_on
 from cli.verify.findings import Check, Finding, State, Verification
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 FATES = Fates(applied=7, dead_lettered={"truncated": 2}, duplicates=1)
 RIGHT = Found(total=9, rows=7, repeated=1, dead_letters={"truncated": 2})
 

@@ -16,7 +16,7 @@ from glue_jobs.process import faults
 from glue_jobs.process.faults import INNER, POINTS, STEPS
 from glue_jobs.rounds.round import Round
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def calls(path: Path) -> Iterator[ast.Call]:

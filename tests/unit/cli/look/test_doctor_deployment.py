@@ -33,7 +33,7 @@ from cli.look.doctor.deployment import (
     seen_from_aws,
 )
 from lambdas.doctor.finding import Finding
-from tests.unit.cli.test_plan import DEPLOYMENT, JOB, SETTINGS
+from tests.unit.cli.project.test_plan import DEPLOYMENT, JOB, SETTINGS
 
 ROLE = "arn:aws:iam::111122223333:role/t-main"
 GLUE_JOB = {"Name": "t-main", "Role": ROLE, "GlueVersion": "6.0", "NumberOfWorkers": 4, "WorkerType": "G.1X"}

@@ -11,7 +11,7 @@ from calve.schema.columns import KAFKA, field, struct, with_ids
 from cli.project.plan.change import Change, of_table
 from cli.project.plan.changes import changes
 from cli.project.plan.deployed import DeployedTable
-from tests.unit.cli.test_plan import DEPLOYMENT, SAME, TABLE
+from tests.unit.cli.project.test_plan import DEPLOYMENT, SAME, TABLE
 
 STEPS = (Flatten(), Filter("price > 0"))
 FLAT = struct(field("id", "long"), field("customer_id", "long"))

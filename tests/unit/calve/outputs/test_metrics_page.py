@@ -6,7 +6,7 @@ from pathlib import Path
 
 from calve.outputs.metrics.page import page
 
-PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[4] / "docs" / "metrics.md"
 
 
 def test_the_page_is_the_one_that_the_list_writes() -> None:

@@ -19,7 +19,7 @@ from calve.settings.fields import Section
 from calve.settings.model import SECTIONS
 from calve.settings.reference import reference
 
-PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
 
 
 def test_the_page_is_the_one_that_the_model_writes() -> None:

@@ -21,7 +21,7 @@ from calve.table.summary import PAUSED, encode
 from cli.act import pause, requests, rollback
 from cli.main import app
 from tests.unit.calve.protocol_model.says import TOPIC, position
-from tests.unit.cli.test_dead_letters import JOB, NAME, catalog  # noqa: F401 a fixture
+from tests.unit.cli.act.test_dead_letters import JOB, NAME, catalog  # noqa: F401 a fixture
 
 if TYPE_CHECKING:
     from tests.unit.cli.folder_catalog import FolderCatalog

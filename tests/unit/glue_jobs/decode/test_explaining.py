@@ -28,7 +28,7 @@ from tests.random_avro import Schemas, mutated, zigzag
 from tests.random_avro import Values as AvroValues
 from tests.random_formats import fill_message, json_schema, json_text, protobuf_schema
 from tests.random_schemas import Field, Steps
-from tests.unit.glue_jobs.test_protobuf_messages import PROTO2, SCHEMA, _damaged, _message
+from tests.unit.glue_jobs.decode.test_protobuf_messages import PROTO2, SCHEMA, _damaged, _message
 
 FRAME = CONFLUENT.frame(7)
 SECRET = "sEcReT"

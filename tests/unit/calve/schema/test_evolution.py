@@ -159,5 +159,5 @@ def test_the_rule_stands_in_the_message() -> None:
 
 
 def test_every_rule_is_explained_on_the_page_of_types() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "types.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "types.md").read_text()
     assert {rule for rule in Rule if f"`{rule}`" not in page} == set()

@@ -20,7 +20,7 @@ from calve.schema.columns import DEAD_LETTERS, REDRIVEN, with_ids
 from calve.table.summary import REDRIVE, REDRIVE_RESULT
 from cli.act import redrive, requests
 from cli.act.dead_letters import dead_letters
-from tests.unit.cli.test_dead_letters import JOB, NAME, SCHEMA, catalog, keep, rejected  # noqa: F401 a fixture
+from tests.unit.cli.act.test_dead_letters import JOB, NAME, SCHEMA, catalog, keep, rejected  # noqa: F401 a fixture
 
 if TYPE_CHECKING:
     from tests.unit.cli.folder_catalog import FolderCatalog
