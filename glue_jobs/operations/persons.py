@@ -122,7 +122,7 @@ def letters_of(table: OpenTable, person: Person, letters: Table) -> tuple[list[t
     A dead letter matches by its bytes, or by the row that it would be.
     """
     chosen = records_of(rows_at(table.services.lake, letters, letters.head), table.services.masking_keys)
-    table.learn(*unknown_ids(chosen, table.decode_plan))
+    table = table.learn(*unknown_ids(chosen, table.decode_plan)) or table
     found, made = person.records(chosen).select(LETTER), _as_rows(table, chosen)
     if all(kind_at(made.schema, each.column) is not None for each in person.where):
         found = found.unionByName(person.rows(made).select(LETTER))

@@ -120,7 +120,7 @@ class _Redrive:
         )
         if not self.chosen.limit(1).collect():
             return []
-        self.table.learn(*unknown_ids(self.chosen, self.table.decode_plan))
+        self.table = self.table.learn(*unknown_ids(self.chosen, self.table.decode_plan)) or self.table
         self.held = self._held()
         return counted(self._judged())
 

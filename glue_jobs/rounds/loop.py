@@ -25,7 +25,6 @@ from glue_jobs.maintenance.tasks import take
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class, java_message
 from glue_jobs.rounds.round import Round
-from glue_jobs.table.open_table import requested
 from glue_jobs.table.opening import Opener
 from glue_jobs.table.outcome import Outcome, TableMemory
 
@@ -124,8 +123,8 @@ class TableLoop:
         self.opener.services.lake.enter_thread(self.opener.name.table)
         while not self.stop.is_set():
             wait_s = self._round()
-            if self.opener.is_open:
-                self.opener.announcer.look(self.opener.opened.main)
+            if (main := self.opener.main) is not None:
+                self.opener.announcer.look(main)
             if wait_s is None:
                 break
             if wait_s and self.state == "running":
@@ -193,7 +192,7 @@ class TableLoop:
             if time.monotonic() - asked >= REQUEST_EVERY_S:
                 asked = time.monotonic()
                 with contextlib.suppress(CalveError):
-                    if self.opener.is_open and requested(self.opener.opened):
+                    if self.opener.requested():
                         return
             per_record = self.memory.bytes_per_record
             if per_record is None or left <= poll_s or self.state != "running":
@@ -223,7 +222,8 @@ class TableLoop:
 
         Every commit gives main a greater sequence number. A rollback gives main a smaller one.
         """
-        stood = standing(self.opener.opened.main.ancestors())
+        main = self.opener.main
+        stood = standing(main.ancestors()) if main is not None else None
         if stood is not None and stood.sequence < self.memory.stood:
             event("table.rolled_back", **self._who(), snapshot_id=stood.id)
             return 0.0

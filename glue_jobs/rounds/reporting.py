@@ -118,7 +118,9 @@ class Reporter:
     def _of(self, loop: TableLoop) -> ReportedTable:
         error = loop.troubled
         why, fix = (error.message, error.fix) if error else (None, None)
-        return ReportedTable(self._id, loop.said, loop.made or loop.opener.is_open, loop.failures, why, fix)
+        return ReportedTable(
+            self._id, loop.said, loop.made or loop.opener.main is not None, loop.failures, why, fix
+        )
 
     def _write(self, tables: dict[str, ReportedTable]) -> None:
         self._run, self._said = replace(self._run, at=_now()), tables

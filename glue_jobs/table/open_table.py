@@ -27,7 +27,6 @@ from calve.table.summary import (
     COMPLETE_UNTIL,
     FORGET,
     FORGET_LEFT,
-    PAUSED,
     POSITION_TAG,
     REDRIVE,
     TOPIC_KEY,
@@ -140,15 +139,6 @@ class OpenTable(TablePlan):
         until = complete_until(self.main.ancestors(), self.main.properties)
         found = {"read_with": self.read_with or None, "complete_until": until}
         return {name: each for name, each in found.items() if each}
-
-
-def requested(table: OpenTable) -> bool:
-    """True if a request waits, or a pause began or ended since the last look. Asks the catalog."""
-    found = table.services.lake.load(table.name)
-    if found is None:
-        return False
-    properties, known = found.properties, table.main.properties
-    return not REQUESTS.isdisjoint(properties) or properties.get(PAUSED) != known.get(PAUSED)
 
 
 def position_of(main: Table, dead_letters: DeadLetterTable, services: Services) -> Position:

@@ -21,13 +21,13 @@ from calve.rounds.column_rules import layout_problems, require_countable, step_c
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import Change, data_columns
 from calve.schema.wire import Schema
-from calve.table.summary import FIELDS, INITIALISED, TOPIC, TOPIC_KEY, TOTALS, root
+from calve.table.summary import FIELDS, INITIALISED, PAUSED, TOPIC, TOPIC_KEY, TOTALS, root
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
 from glue_jobs.process import faults
 from glue_jobs.table.announcements import Announcer
-from glue_jobs.table.open_table import OpenTable, Services, TablePlan, position_of
+from glue_jobs.table.open_table import REQUESTS, OpenTable, Services, TablePlan, position_of
 from glue_jobs.table.row_plan import RowPlan
 from glue_jobs.transform.chain import Chain, ResourceSupply, chain_of
 
@@ -90,7 +90,8 @@ class Opener:
     _admission: FieldQuarantine = field(init=False)
     _dead_letters: DeadLetterTable = field(init=False)
     _worker_s: Accumulator[float] = field(init=False)
-    _main: Table | None = None
+    main: Table | None = None
+    """As loaded last, even if it could not be opened then."""
     _opened: OpenTable | None = None
     _pinned: tuple[Json, Versions] | None = None
     """The data columns and schemas that the plan of `_opened` was made from."""
@@ -104,11 +105,6 @@ class Opener:
         self.supply = ResourceSupply(lake, self.name.database, self.services.masking)
 
     @property
-    def is_open(self) -> bool:
-        """Whether the table was opened before."""
-        return self._opened is not None
-
-    @property
     def opened(self) -> OpenTable:
         """The table as last opened."""
         if self._opened is None:
@@ -120,12 +116,10 @@ class Opener:
 
         Raises:
             Retryable: the topic does not exist, a subject is not registered yet, or a system does not answer.
-            Suspended: one of these codes. `not_ours`: calve did not create the table. `foreign_path`: its files would
-                lie elsewhere.
-                `other_topic`: a pattern's table belongs to another topic. `schema_unsupported`: no column can hold
-                    the schema.
-                `key_unusable`, `measure_unusable`: the key or measures of its mode do not fit.
-                `mode_changed`: the table was created as an aggregate table and the mode is another, or the reverse.
+            Suspended: `not_ours`: calve did not create the table. `foreign_path`: its files would lie elsewhere. `other_topic`: a
+                pattern's table belongs to another topic. `schema_unsupported`: no column can hold the schema. `key_unusable`,
+                `measure_unusable`: the key or measures of its mode do not fit. `mode_changed`: the table was created as an
+                aggregate table and the mode is another, or the reverse.
         """
         self.supply.lookups.renew()
         versions = self.schemas.versions()
@@ -142,6 +136,7 @@ class Opener:
         require_own_paths(found)
         self._require_same_topic(found)
         require_same_kind(str(self.name), found.properties, self.config.aggregate)
+        self.main = found
         opened = self._fit(found, versions)
         cover(found, opened.covered)
         if self.config.owner and found.properties.get(OWNER) != self.config.owner:
@@ -163,6 +158,14 @@ class Opener:
         chain = self._chain(source, versions).with_any_keys(self.services.lake.spark)
         made = self._made(chain, source)
         return self._plan(source, made, chain, versions, with_ids(struct(*made["fields"], KAFKA)), every)
+
+    def requested(self) -> bool:
+        """True if a request waits, or a pause began or ended since the last look. Asks the catalog."""
+        found = self.services.lake.load(self.name)
+        if found is None or self.main is None:
+            return False
+        properties, known = found.properties, self.main.properties
+        return not REQUESTS.isdisjoint(properties) or properties.get(PAUSED) != known.get(PAUSED)
 
     def _learn(self, values: Sequence[int], keys: Sequence[int]) -> OpenTable | None:
         """As `OpenTable.learn`."""

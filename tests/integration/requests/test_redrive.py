@@ -118,6 +118,18 @@ def bare(*before: str) -> str:
     return json.dumps({"type": "record", "name": "R", "fields": [*texts, {"name": "a", "type": "int"}]})
 
 
+def test_letters_of_a_version_that_was_deleted_softly_come_back(engine: Engine) -> None:
+    """The subject does not list their schema: the redrive looks its id up."""
+    scene = Scene(engine)
+    scene.produce(3, good=2)
+    scene.work()
+    scene.fix()
+    engine.registry.delete_version(f"{scene.topic}-value", 2)
+    found = scene.redrive()
+    assert (found.selected, found.redriven, found.refused) == (3, 3, {})
+    scene.assert_exact(dead=set())
+
+
 @pytest.mark.full
 def test_a_thousand_letters_come_back_once_when_their_schema_is_registered(engine: Engine) -> None:
     scene = Scene(engine)

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -100,8 +101,7 @@ class Engine:
             return None
 
     def expire(self, topic: str, before: int, *, partition: int = 0) -> None:
-        """Delete the records below an offset, as retention does. The marker that ends a transaction may come late."""
-        until(lambda: self.cluster.state(topic).end[partition] >= before)
+        """Delete the records below an offset, as retention does."""
         for done in self.admin.delete_records([TopicPartition(topic, partition, before)]).values():
             done.result(30)
 
@@ -163,7 +163,10 @@ class Engine:
 
     @contextmanager
     def transaction(self, topic: str, values: list[bytes], *, partition: int = 0) -> Iterator[Producer]:
-        """Records in a transaction that stays open; it is aborted at the end unless it was committed or aborted before."""
+        """Records in a transaction that stays open; it is aborted at the end unless it was committed or aborted before.
+
+        A broker writes the marker that ends it after it has answered: the block waits for it.
+        """
         settings = {"bootstrap.servers": self.stack.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
         producer = Producer(settings)
         producer.init_transactions(30)
@@ -176,6 +179,9 @@ class Engine:
         finally:
             with suppress(KafkaException):
                 producer.abort_transaction(30)
+            written = TopicPartition(topic, partition)
+            last = self.admin.list_offsets({written: OffsetSpec.latest()})
+            until(lambda: self.cluster.state(topic).end[partition] >= last[written].result(30).offset)
 
     def flush(self) -> None:
         assert self.producer.flush(30) == 0
