@@ -15,7 +15,7 @@ from calve.requests.requests import Entry, outdated
 from calve.rounds.column_rules import layout_problems
 from calve.schema.columns import Transform
 from glue_jobs.iceberg.catalog import Table, catalog_errors, ordered, term
-from glue_jobs.operations.redrive import now
+from glue_jobs.operations.operation import now
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, problem
 from glue_jobs.table.open_table import OpenTable
