@@ -11,8 +11,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Each worker has a stack and a Spark session of its own; tests that share something costly go to one worker.
 PYTEST_BY_TWO := $(BIN)/python -m pytest -n 2 --dist loadgroup
 # What make test does by the columnar engine wherever that can, here by rows.
-BY_ROWS := $(addprefix tests/integration/test_,rounds.py types.py evolution.py rejects.py layout.py steps.py flatten_step.py \
-	mask_step.py route_step.py sql_step.py crash.py topic_changes.py on_error.py registries.py freshness.py)
+BY_ROWS := $(addprefix tests/integration/,ingest/test_rounds.py decode/test_types.py decode/test_evolution.py decode/test_rejects.py \
+	tables/test_layout.py steps/test_steps.py steps/test_flatten_step.py steps/test_mask_step.py \
+	steps/test_route_step.py steps/test_sql_step.py crash/test_crash.py ingest/test_topic_changes.py \
+	decode/test_on_error.py decode/test_registries.py ingest/test_freshness.py)
 UV_COMPILE = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 help: ## Show this screen

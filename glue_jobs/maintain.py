@@ -16,7 +16,7 @@ import time
 from typing import get_args
 
 from calve.config import job
-from calve.config.job import Aggregate, Job, Upsert
+from calve.config.job import Job
 from calve.config.maintenance import TURN_KINDS, Kind, due
 from calve.errors import CalveError, ConfigError
 from calve.log import event
@@ -105,7 +105,7 @@ class Maintaining:
                 self._do(kind, work)
 
     def _do(self, kind: Kind, work: Work) -> None:
-        if kind in TURN_KINDS and isinstance(work.settings.mode, Upsert | Aggregate):
+        if kind in TURN_KINDS and work.settings.mode.replaces_rows:
             for _ in range(TURNS):
                 if not work.has_left():
                     return

@@ -1,6 +1,6 @@
 """Values about which readers of Avro differ: what Spark makes of each.
 
-`tests/integration/test_columnar_decoding.py` asks Spark.
+`tests/integration/engines/test_columnar_decoding.py` asks Spark.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from calve.schema.columns import Json
-from tests.integration.avro_records import entries, logical, nullable, record
+from tests.integration.support.records.avro_records import entries, logical, nullable, record
 from tests.random_avro import zigzag
 
 EXACT = Context(prec=40)

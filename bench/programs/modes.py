@@ -19,7 +19,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from bench.programs.marks import mark
-from calve.config.job import Aggregate, Deduplicate, Job, Measure, Source, Table, Upsert
+from calve.config.job import Job, Source, Table
+from calve.modes.aggregate import Aggregate, Measure
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Upsert
 from cli.kafka import client_properties
 from cli.run.datagen.produce import create_topic
 from glue_jobs.iceberg.catalog import Lake

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 from calve.config.maintenance import Maintenance
 from calve.config.publishing import Announce, Emit
 from calve.config.steps import Mask, Step, step
+from calve.modes.aggregate import Aggregate, Measure, Window
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.mode import APPEND, Mode
+from calve.modes.upsert import ChangeData, Upsert
 from calve.names import TableName
+from calve.schema.columns import Transform
 
 Auth = Literal["none", "tls", "sasl_plain", "sasl_scram", "msk_iam", "mtls"]
 EngineChoice = Literal["auto", "columnar", "rows"]
@@ -110,22 +115,6 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Transform:
-    """One Iceberg partition field or sort field: `name`: a transform, `argument`: the N of bucket and truncate."""
-
-    column: str
-    name: Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"] = "identity"
-    argument: int | None = None
-    descending: bool = False
-
-    def __str__(self) -> str:
-        """As in calve.yaml: `price desc`, `bucket(16, user_id)`."""
-        arguments = ", ".join(str(each) for each in (self.argument, self.column) if each is not None)
-        plain = self.column if self.name == "identity" else f"{self.name}({arguments})"
-        return f"{plain} desc" if self.descending else plain
-
-
-@dataclass(frozen=True, slots=True)
 class Budget:
     """How many records the rounds of the last `within_s` may reject: `records`, or `share` of records read if that is more."""
 
@@ -165,79 +154,6 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Upsert:
-    """The table holds the newest record of each key. `key`, `order_by`: paths of columns; a struct stands for its fields.
-
-    order_by: None: last write wins. deletes: a tombstone deletes, as the record key is the key. bucketed: by default.
-    """
-
-    kind: ClassVar[str] = "upsert"
-    key: tuple[str, ...]
-    order_by: str | None = None
-    deletes: bool = False
-    bucketed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Deduplicate:
-    """The table holds the first record of each key. `key`: paths of columns; a struct stands for its fields.
-
-    window_ms: later records of a key are rows too if they are at least this much later; None: one row per key.
-    """
-
-    kind: ClassVar[str] = "deduplicate"
-    key: tuple[str, ...]
-    window_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeData(Upsert):
-    """The table holds the rows of a database table, from Debezium's change events.
-
-    source_order: fields of `source` that order changes; none: last write wins. keep_deleted: deleted rows stay, marked.
-    """
-
-    kind: ClassVar[str] = "change_data"
-    source_order: tuple[str, ...] = ()
-    keep_deleted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A column of an aggregate and its expression, as `calve.modes.measure_text` parses it."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Groups are also split by time: windows of `size_ms` of `column`, aligned to the epoch, in UTC."""
-
-    column: str
-    size_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """The table holds one row per group of records. `by`: paths of the columns of the group."""
-
-    kind: ClassVar[str] = "aggregate"
-    by: tuple[str, ...]
-    measures: tuple[Measure, ...]
-    window: Window | None = None
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The columns of a record that identify its group."""
-        return (*self.by, self.window.column) if self.window else self.by
-
-
-Mode = Upsert | Deduplicate | Aggregate
-"""The modes besides append."""
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
     """One topic kept as one table; at most one of `upsert`, `change_data`, `deduplicate` and `aggregate` is set.
 
@@ -274,9 +190,9 @@ class Table:
     pattern: str | None = None
 
     @property
-    def mode(self) -> Mode | None:
-        """None: append; every record is a row."""
-        return self.upsert or self.change_data or self.deduplicate or self.aggregate
+    def mode(self) -> Mode:
+        """The only place that chooses a mode."""
+        return self.upsert or self.change_data or self.deduplicate or self.aggregate or APPEND
 
     @property
     def count_by(self) -> str | None:

@@ -5,14 +5,16 @@ An aggregate table is one from its creation, and its columns never change: each 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Self
 
-from calve.config.job import Aggregate, Measure
 from calve.errors import Suspended
 from calve.modes.keys import plain_columns
 from calve.modes.measure_text import parse
 from calve.modes.measures import Term, Typed, type_of, typed, widest
+from calve.modes.mode import ModeName
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA, Json, field, struct
 from calve.schema.evolution import column_at, data_columns, show
@@ -22,6 +24,67 @@ WINDOW_START = "window_start"
 OF_THE_LAST = "of the last record that changed the group"
 EMPTY = ("key", "headers")
 """Fields of `_kafka` that are null in an aggregate row, because they belong to a single record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of an aggregate and its expression, as `calve.modes.measure_text` parses it."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Groups are also split by time: windows of `size_ms` of `column`, aligned to the epoch, in UTC."""
+
+    column: str
+    size_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """The table holds one row per group of records. `by`: paths of the columns of the group."""
+
+    kind: ClassVar[ModeName] = "aggregate"
+    replaces_rows: ClassVar[bool] = True
+    groups_rows: ClassVar[bool] = True
+    reads_changes: ClassVar[bool] = False
+    cannot_redrive: ClassVar[str | None] = (
+        "rows are totals: they do not say which letters are in them already"
+    )
+    cannot_forget: ClassVar[str | None] = "rows are totals: they do not say who is in them"
+    order_by: ClassVar[str | None] = None
+    deletes: ClassVar[bool] = False
+    keep_deleted: ClassVar[bool] = False
+    source_order: ClassVar[tuple[str, ...]] = ()
+    bucketed: ClassVar[bool] = False
+    row_key: ClassVar[tuple[str, ...]] = ()
+    by: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    window: Window | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of a record that identify its group."""
+        return (*self.by, self.window.column) if self.window else self.by
+
+    def resolve(self, columns: Json) -> Self:
+        """The same: its columns are those of records, which a table does not have."""
+        return self
+
+    def note(self, columns: Json) -> str:
+        """The words of calve.yaml."""
+        window = asdict(self.window) if self.window else None
+        measures = {each.name: each.text for each in self.measures}
+        return json.dumps({"mode": "aggregate", "by": self.by, "measures": measures, "window": window})
+
+    @classmethod
+    def of_note(cls, note: str) -> Aggregate:
+        """What a position says of an aggregate table."""
+        found = json.loads(note)
+        measures = tuple(Measure(*each) for each in found["measures"].items())
+        return cls(tuple(found["by"]), measures, Window(**found["window"]) if found["window"] else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The requests of a commit to the object store and the catalog: each action's requests, as counted by a proxy.
 
-Iceberg does not report its requests. `tests/integration/test_receipt.py` compares these numbers with those of a proxy.
+Iceberg does not report its requests. `tests/integration/tables/test_receipt.py` compares these numbers with those of a proxy.
 Retries are not included.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-from calve.config.job import Aggregate, Deduplicate, Mode
+from calve.modes.mode import Mode
 
 MIB = 2**20
 PART_BYTES, IN_PARTS_FROM = 32 * MIB, 48 * MIB
@@ -74,7 +74,7 @@ class Held:
 
 
 def requests(
-    sizes: Sequence[int], held: Held, mode: Mode | None, *, merge_at: int, letters: bool, had_letters: bool
+    sizes: Sequence[int], held: Held, mode: Mode, *, merge_at: int, letters: bool, had_letters: bool
 ) -> Requests:
     """The requests of a round that writes files of these `sizes`, including deletes and dead letters.
 
@@ -110,17 +110,12 @@ def requests_of_work(sizes: Sequence[int], held: Held, *, read: int, merge_at: i
     return reduce(add, done)
 
 
-def _looks(held: Held, mode: Mode | None) -> list[Requests]:
+def _looks(held: Held, mode: Mode) -> list[Requests]:
     """The requests of a mode to find rows in the table."""
-    match mode:
-        case None:
-            return []
-        case Deduplicate():
-            return [FIRSTS, held.scan]
-        case Aggregate():
-            return [TOTALS, held.scan, DELETES, held.scan]
-        case _:
-            return [DELETES, held.scan]
+    if mode.replaces_rows:
+        totals = [TOTALS, held.scan] if mode.groups_rows else []
+        return [*totals, DELETES, held.scan]
+    return [FIRSTS, held.scan] if mode.row_key else []
 
 
 def _puts(size: int) -> int:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 Json = Any
 
@@ -238,3 +239,19 @@ def joined(one: Json, other: Json) -> Json | None:
         parts = [joined(*pair) for pair in zip(one, other, strict=True)]
         return None if None in parts else parts
     return one if one == other else None
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """One Iceberg partition field or sort field: `name`: a transform, `argument`: the N of bucket and truncate."""
+
+    column: str
+    name: Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"] = "identity"
+    argument: int | None = None
+    descending: bool = False
+
+    def __str__(self) -> str:
+        """As in calve.yaml: `price desc`, `bucket(16, user_id)`."""
+        arguments = ", ".join(str(each) for each in (self.argument, self.column) if each is not None)
+        plain = self.column if self.name == "identity" else f"{self.name}({arguments})"
+        return f"{plain} desc" if self.descending else plain

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from calve.config.job import Start, Transform
+from calve.config.job import Start
 from calve.config.publishing import Measure
 from calve.config.spark_conf import OWN_SETTINGS
 from calve.config.topics import expression_problem, naming_problem
 from calve.names import DATABASE_NAME, FIELD_NAME, field_problem, table_problem, topic_problem
+from calve.schema.columns import Transform
 from calve.settings import notation, schedules
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, one_of
 

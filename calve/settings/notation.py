@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, get_args
 
-from calve.config.job import Start, Transform
+from calve.config.job import Start
 from calve.config.publishing import Function, Measure
 from calve.names import SYSTEM_COLUMN, field_problem
-from calve.schema.columns import KAFKA
+from calve.schema.columns import KAFKA, Transform
 from calve.settings.problems import Invalid, InvalidParts, Problem, near_miss, one_of
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -12,11 +12,8 @@ from typing import Any, Literal, TypeVar
 
 from calve.config.deployment import UNKNOWN_SERVERS
 from calve.config.job import (
-    Aggregate,
     AnyRegistry,
     Budget,
-    ChangeData,
-    Deduplicate,
     Entry,
     GlueRegistry,
     Job,
@@ -26,15 +23,14 @@ from calve.config.job import (
     Registry,
     Source,
     Table,
-    Transform,
-    Upsert,
-    Window,
 )
 from calve.config.publishing import Announce, Emit
 from calve.config.steps import Route
-from calve.modes.aggregate import WINDOW_START, column_of
+from calve.modes.aggregate import WINDOW_START, Aggregate, Window, column_of
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import ChangeData, Upsert
 from calve.names import SYSTEM_COLUMN
-from calve.schema.columns import CHANGE
+from calve.schema.columns import CHANGE, Transform
 from calve.settings.document import asks_registry, schema_text
 from calve.settings.entries.modes import (
     AggregateSection,

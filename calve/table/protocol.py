@@ -1,7 +1,7 @@
 """The decisions of an ingest round, as functions of the state of table and topic.
 
 Everything that decides whether offsets are read, published, refused or repeated is here, without Spark and Kafka.
-So the model in `tests/unit/calve/test_protocol_model.py` runs the same code as production.
+So the model in `tests/unit/calve/table/test_protocol_model.py` runs the same code as production.
 """
 
 from __future__ import annotations

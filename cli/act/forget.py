@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calve.config.job import Job, Upsert
+from calve.config.job import Job
 from calve.config.job import Table as Settings
 from calve.errors import CalveError, ConfigError, Retryable
 from calve.names import FIELD_NAME
@@ -126,7 +126,7 @@ def _condition(text: str, wanted: Settings) -> Condition:
 
 
 def _key_column(wanted: Settings) -> str:
-    own = wanted.mode.key if wanted.mode else ()
+    own = wanted.mode.key
     if len(own) > 1:
         raise ConfigError(
             f"the key of table {wanted.name} has several columns", fix=f"name one: --key {own[0]}=VALUE"
@@ -150,7 +150,7 @@ def _require_possible(name: str, main: Table, wanted: Settings, where: Sequence[
 
 def _say_what_goes(console: Console, name: str, wanted: Settings, where: Sequence[Condition]) -> None:
     columns = " and ".join(each.column for each in where)
-    exports = "all" if isinstance(wanted.mode, Upsert) else "those whose window holds one of the rows"
+    exports = "all" if wanted.mode.replaces_rows else "those whose window holds one of the rows"
     console.say(f"The job will delete what is told by {columns}:")
     console.say(f"- rows of {name}, also those of earlier versions, and dead letters")
     console.say(

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from calve.modes.keys import described
+from calve.modes.switch import described
 from calve.names import TableName
 from calve.table.summary import FROM, TO, TOPIC, as_stored, round_of
 from cli.console import duration

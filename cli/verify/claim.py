@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calve.errors import Suspended
-from calve.modes.keys import kind_of
+from calve.modes.switch import kind_of
 from calve.requests.backfill import Range
 from calve.requests.expired_history import ExpiredHistory
 from calve.table.position import Ledger, Offsets, Position, TopicKey

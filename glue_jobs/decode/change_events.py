@@ -11,7 +11,6 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.config.job import ChangeData
 from calve.schema.change_events import slots
 from calve.schema.columns import CHANGE
 from glue_jobs.columns.expressions import false
@@ -64,15 +63,15 @@ def is_bad(rows: DataFrame) -> Column:
     return ~F.coalesce(fine, false())
 
 
-def tombstones_and_idle(rows: DataFrame, mode: ChangeData) -> dict[str, Column]:
+def tombstones_and_idle(rows: DataFrame, *, deletes: bool, keep_deleted: bool) -> dict[str, Column]:
     """Columns that mark deletions, and events without a single row: truncations, messages, tombstones without a key."""
     empty = F.col("value").isNull()
     op = _op() if _has_events(rows) else F.lit(None).cast("string")
-    deletes = false() if mode.keep_deleted else F.coalesce(op == DELETES, false())
+    deleted = false() if keep_deleted else F.coalesce(op == DELETES, false())
     idle = F.coalesce(op.isin(TRUNCATES, SAYS), false())
-    if mode.deletes:
-        return {TOMBSTONE: deletes | empty, IDLE: idle}
-    return {TOMBSTONE: deletes, IDLE: idle | empty}
+    if deletes:
+        return {TOMBSTONE: deleted | empty, IDLE: idle}
+    return {TOMBSTONE: deleted, IDLE: idle | empty}
 
 
 def _has_events(rows: DataFrame) -> bool:

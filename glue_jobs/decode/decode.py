@@ -21,8 +21,9 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType
 
-from calve.config.job import ChangeData, Mode, PartName, Upsert
+from calve.config.job import PartName
 from calve.decoding.decode_plan import DecodePlan
+from calve.modes.mode import APPEND, Mode
 from calve.schema.wire import GLUE
 from calve.schema.writers import (
     AvroWriter,
@@ -52,7 +53,7 @@ from glue_jobs.decode.shapes import shaped
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 
 
-def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode | None = None) -> DataFrame:
+def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode = APPEND) -> DataFrame:
     """Add `decoded` (struct of `value` and `end`), `schema_id`, `REJECT` (a key of `REASONS`; null if good) and `SIZE`.
 
     Keeps every column and every record; records `REFUSED` by the source stay so.
@@ -72,11 +73,11 @@ def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode | No
     reject, ours = F.coalesce(F.col(REFUSED), verdict(decoding, end)), is_good(end) & delivered
     empty = F.col("value").isNull() & delivered
     told: dict[str, Column] = {}
-    if isinstance(mode, ChangeData):
+    if mode.reads_changes:
         found = with_rows(found, mode.source_order)
         reject = F.coalesce(reject, F.when(is_bad(found) & ~empty, F.lit("bad_change")))
-        told = tombstones_and_idle(found, mode)
-    elif isinstance(mode, Upsert) and mode.deletes:
+        told = tombstones_and_idle(found, deletes=mode.deletes, keep_deleted=mode.keep_deleted)
+    elif mode.deletes:
         told = {TOMBSTONE: empty}
     if told:
         reject, ours = F.when(~empty, reject), ours | empty

@@ -13,12 +13,11 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from calve.config.job import Transform
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from calve.names import OWNER_TAG, TableName
 from calve.outputs.announcement import Found
-from calve.schema.columns import Json, with_ids
+from calve.schema.columns import Json, Transform, with_ids
 from calve.schema.evolution import Change
 from calve.table.protocol import Commit
 from calve.table.summary import SETTINGS

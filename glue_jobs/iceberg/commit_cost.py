@@ -11,7 +11,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from calve.config.job import Mode
+from calve.modes.mode import Mode
 from calve.rounds.commit_cost import Held, Requests, requests, requests_of_work
 from glue_jobs.iceberg.catalog import PROPERTIES, Lake, Table
 from glue_jobs.iceberg.staging import Staged
@@ -35,7 +35,7 @@ class CostMeter:
         self._told = self._threads_s()
 
     def of_round(
-        self, main: Table, mode: Mode | None, staged: Staged, letters: Staged, *, had_letters: bool
+        self, main: Table, mode: Mode, staged: Staged, letters: Staged, *, had_letters: bool
     ) -> dict[str, Any]:
         """The cost of the round, including the commit it is about to make, as metrics for `calve.metrics`.
 

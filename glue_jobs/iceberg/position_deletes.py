@@ -2,7 +2,7 @@
 
 The copy is in an in-memory Iceberg catalog and uses the table's own files. Its commit adds ordinary delete files.
 `glue_jobs.iceberg.staging` publishes them together with the rows.
-The in-memory catalog has no setting for its FileIO. Only this module works around that; `tests/integration/test_deletes.py`
+The in-memory catalog has no setting for its FileIO. Only this module works around that; `tests/integration/modes/test_deletes.py`
 is its contract.
 """
 

@@ -3,7 +3,7 @@
 Spark writes the files as Iceberg's compaction does: through a table registered under a stage id.
 Its "commit" only hands over the data files.
 `SparkTableCache` and `FileRewriteCoordinator` are internal classes of Iceberg. Only this module uses them;
-`tests/integration/test_staging.py` is its contract.
+`tests/integration/tables/test_staging.py` is its contract.
 """
 
 from __future__ import annotations

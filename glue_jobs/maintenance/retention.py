@@ -15,7 +15,7 @@ from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 from calve.config.maintenance import Kind, after, retained
 from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
-from calve.modes.column_rules import require_age
+from calve.rounds.column_rules import require_age
 from calve.table.protocol import Commit
 from calve.table.summary import RETAINED
 from glue_jobs.columns.expressions import at, kind_at

@@ -13,13 +13,14 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from calve.config.job import Aggregate, Window
 from calve.config.spark_conf import CATALOG
 from calve.errors import Suspended
 from calve.modes.aggregate import (
     EMPTY,
     WINDOW_START,
+    Aggregate,
     Total,
+    Window,
     groups_of,
     require_same_columns,
     totals_of,

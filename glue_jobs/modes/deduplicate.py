@@ -11,8 +11,8 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
-from calve.config.job import Deduplicate
 from calve.config.spark_conf import CATALOG
+from calve.modes.deduplicate import Deduplicate
 from calve.names import SYSTEM_COLUMN, quote
 from glue_jobs.columns.expressions import (
     OFFSET,

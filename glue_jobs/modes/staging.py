@@ -9,13 +9,16 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from calve.config.engine_choice import Chosen
-from calve.config.job import Aggregate, ChangeData, Deduplicate, Mode, Upsert
+from calve.modes.aggregate import Aggregate
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.mode import Mode
+from calve.modes.upsert import ChangeData, Upsert
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.choice import Engine, Fold, RowEngine, choose_engine
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.modes.aggregate import stage_totals
-from glue_jobs.modes.deduplicate import stage_firsts
+from glue_jobs.modes.deduplicate import stage_firsts, without_duplicates
 from glue_jobs.modes.upsert import stage_change_data, stage_changes
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
@@ -60,11 +63,9 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     return files, seen, batch
 
 
-def fold_of(mode: Mode | None) -> Fold:
+def fold_of(mode: Mode) -> Fold:
     """The only place that chooses by mode how rows are written."""
     match mode:
-        case None:
-            return partial(_written_by, _append)
         case ChangeData():
             return partial(stage_change_data, mode)
         case Upsert():
@@ -73,3 +74,12 @@ def fold_of(mode: Mode | None) -> Fold:
             return partial(stage_firsts, mode)
         case Aggregate():
             return partial(_written_by, partial(stage_totals, mode))
+    return partial(_written_by, _append)
+
+
+def without_held(table: OpenTable, good: DataFrame) -> DataFrame | None:
+    """The good records whose key the table does not hold, if its mode keeps the first of each; None: of any other mode."""
+    match table.mode:
+        case Deduplicate() as mode:
+            return without_duplicates(table, mode, good)
+    return None

@@ -19,8 +19,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import WindowSpec
 
-from calve.config.job import ChangeData, Upsert
 from calve.config.spark_conf import CATALOG
+from calve.modes.mode import Mode
+from calve.modes.upsert import ChangeData, Upsert
 from calve.schema.change_events import UNAVAILABLE
 from calve.schema.columns import CHANGE
 from glue_jobs.columns.expressions import (
@@ -87,7 +88,7 @@ def stage_changes(
         changes.unpersist()
 
 
-def newest_of_each_key(good: DataFrame, upsert: Upsert, tasks: int) -> DataFrame:
+def newest_of_each_key(good: DataFrame, upsert: Mode, tasks: int) -> DataFrame:
     """One record per key, in `tasks` tasks: its row or tombstone, with `TOMBSTONE` and `RESET`."""
     if TOMBSTONE not in good.columns:
         good = good.withColumn(TOMBSTONE, false())

@@ -5,18 +5,18 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 from functools import reduce
+from typing import ClassVar
 
-from py4j.protocol import Py4JNetworkError
 from pyspark.sql import Column, DataFrame
 
 from calve.config.job import Start
 from calve.config.spark_conf import CATALOG
-from calve.errors import CalveError, Fatal, LostRace
+from calve.errors import CalveError
 from calve.log import event
-from calve.modes.keys import kind_of
+from calve.modes.switch import kind_of
 from calve.requests.backfill import Range, Request, done_before, range_of, remade_json
 from calve.requests.forget import position_after
-from calve.requests.requests import NOT_UNDERSTOOD, Entry, outdated
+from calve.requests.requests import Entry, outdated
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import TopicState, check_ledger, recheck
 from calve.table.summary import BACKFILL, REMADE, encode, ledger_of
@@ -26,57 +26,58 @@ from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, rows_of, whole
 from glue_jobs.modes.staging import engine_of, stage_batch
+from glue_jobs.operations.operation import RAISED, now
 from glue_jobs.operations.publishing import publish_round
-from glue_jobs.operations.redrive import now
 from glue_jobs.process import faults
-from glue_jobs.process.java import problem
 from glue_jobs.table.open_table import OpenTable
 
 
-def handle_request(table: OpenTable, base: Position, bytes_per_record: float) -> bool:
-    """Handle the waiting request, if any; True if main may have changed.
+class Backfill:
+    """As `Operation`. bytes_per_record: of the records that are read again, about."""
 
-    `base`: the position of the table. An error before the commit becomes the answer, and the round continues.
+    raised: ClassVar[tuple[type[Exception], ...]] = RAISED
 
-    Raises:
-        LostRace, Retryable: as a round.
-    """
-    try:
-        request = Request.pending(table.main.properties)
-    except ValueError:
-        _answer(table, Entry("unknown", now(), "backfill", "", problem=NOT_UNDERSTOOD))
-        return False
-    if request is None:
-        return False
-    backfill = _Backfill(table, base, request, bytes_per_record)
-    entry = Entry(request.id, now(), "backfill", "backfill", request.by)
-    try:
-        with errors_of_source(table.config):
-            told = backfill.run()
-        entry = replace(entry, told=told)
-    except (LostRace, Fatal, Py4JNetworkError, ConnectionError):
-        raise
-    except Exception as error:
-        if backfill.committing:
-            raise
-        entry = replace(entry, problem=problem(error))
-    _answer(table, entry)
-    return True
-
-
-class _Backfill:
-    """One request in progress. `committing` is set once it may have changed main."""
-
-    def __init__(self, table: OpenTable, base: Position, request: Request, bytes_per_record: float) -> None:
+    def __init__(self, table: OpenTable, base: Position, bytes_per_record: float) -> None:
         self.table = table
         self.base = base
-        self.request = request
         self.bytes_per_record = bytes_per_record
-        self.committing = False
+        self.changed = False
         self.meter = CostMeter(table.services.lake)
 
-    def run(self) -> str:
-        """Replace the rows; returns a sentence about what was done."""
+    def pending(self) -> Request | None:
+        return Request.pending(self.table.main.properties)
+
+    def refuse(self, request: Request) -> str | None:
+        return None
+
+    def refused(self, request: Request | None, why: str) -> Entry:
+        if request is None:
+            return Entry("unknown", now(), "backfill", "", problem=why)
+        return Entry(request.id, now(), "backfill", "backfill", request.by, problem=why)
+
+    def answer(self, answer: Entry) -> None:
+        table, main = self.table, self.table.main
+        main.refresh()
+        main.set_properties(answer.property(), remove=[BACKFILL, *outdated(main.properties)])
+        faults.point("backfill.answered", table.config.name)
+        main.refresh()
+        event(
+            "backfill.answered",
+            table=str(table.name),
+            topic=table.config.topic,
+            request=answer.id,
+            told=answer.told,
+            problem=answer.problem,
+        )
+
+    def run(self, request: Request) -> Entry:
+        """Replace the rows; the answer says what was done."""
+        self.request = request
+        with errors_of_source(self.table.config):
+            told = self._run()
+        return Entry(request.id, now(), "backfill", told, request.by)
+
+    def _run(self) -> str:
         if done := done_before(self.table.main.ancestors(), self.request.id):
             return _told(ledger_of(done.summary))
         table, topic = self.table, self.table.services.cluster.state(self.table.config.topic)
@@ -101,12 +102,12 @@ class _Backfill:
             finally:
                 old.unpersist()
         except BaseException:
-            if not self.committing:
+            if not self.changed:
                 discard(table.main, staged)
             raise
 
     def _require_possible(self, topic: TopicState) -> None:
-        if self.table.mode is not None:
+        if self.table.mode.key:
             kind = kind_of(self.base.mode)
             raise CalveError(f"rows of a table of {kind} depend on each other: rewind it instead")
         if self.base.of(topic.key) is None or len(self.base.offsets) > 1:
@@ -146,7 +147,7 @@ class _Backfill:
         metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | table.carried()
         summary = encode(position=position, topic=topic.key, start={}, ledger=ledger, metrics=metrics)
         summary |= {BACKFILL: self.request.id, REMADE: remade_json(chosen)}
-        self.committing = True
+        self.changed = True
         publish_round(table.main, staged, summary, base=self.base, round_id=round_id)
         faults.point("backfill.committed", table.config.name)
         return _told(ledger)
@@ -168,19 +169,3 @@ def _within(rows: DataFrame, chosen: Range) -> DataFrame:
         for partition, (start, to) in chosen.items()
     ]
     return keys_of(rows.where(reduce(Column.__or__, inside)), PLACE)
-
-
-def _answer(table: OpenTable, entry: Entry) -> None:
-    main = table.main
-    main.refresh()
-    main.set_properties(entry.property(), remove=[BACKFILL, *outdated(main.properties)])
-    faults.point("backfill.answered", table.config.name)
-    main.refresh()
-    event(
-        "backfill.answered",
-        table=str(table.name),
-        topic=table.config.topic,
-        request=entry.id,
-        told=entry.told,
-        problem=entry.problem,
-    )

@@ -10,12 +10,10 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import ClassVar
 
-from py4j.protocol import Py4JNetworkError
-
-from calve.config.job import Aggregate, Upsert
 from calve.config.maintenance import is_held
-from calve.errors import CalveError, Fatal, LostRace, Retryable
+from calve.errors import CalveError, LostRace, Retryable
 from calve.log import event
 from calve.names import BRANCH_PREFIX
 from calve.requests.expired_history import ExpiredHistory
@@ -63,11 +61,10 @@ from glue_jobs.operations.forget_rewriting import (
     gone_rows,
     purge,
 )
+from glue_jobs.operations.operation import RAISED, now
 from glue_jobs.operations.persons import letters_of, person_of
-from glue_jobs.operations.redrive import now
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
-from glue_jobs.process.java import problem
 from glue_jobs.table.open_table import OpenTable
 
 QUIET_S = 3600
@@ -75,50 +72,49 @@ QUIET_S = 3600
 FIGURES = ("rows", "letters", "files", "removed", "exports", "unopened", "problem")
 
 
-def handle_request(opened: OpenTable, base: Position) -> bool:
-    """Handle the waiting request, if any and if no maintenance holds it; True if main may have changed.
+class Forget:
+    """As `Operation`. It waits while maintenance holds it. `changed`: something may have been deleted."""
 
-    `base`: the position; the dead letters are level with it. An error before the first deletion becomes the answer.
+    raised: ClassVar[tuple[type[Exception], ...]] = (*RAISED, Retryable)
 
-    Raises:
-        LostRace, Retryable: as a round; the next round starts again.
-    """
-    properties = opened.main.properties
-    try:
-        request = Request.pending(properties)
-    except ValueError as error:
-        _answer(opened, Entry("", now(), now(), problem=str(error)))
-        return False
-    if request is None:
-        if FORGET_LEFT in properties:
-            _clear(opened)
-        return False
-    if is_held(properties, time.time()):
-        return False
-    forgetting = _Forgetting(opened, base, request)
-    try:
-        entry = forgetting.run()
-    except (LostRace, Retryable, Fatal, Py4JNetworkError, ConnectionError):
-        raise
-    except Exception as error:
-        if forgetting.deleting:
-            raise
-        entry = Entry(request.id, request.at, now(), problem=problem(error))
-    _answer(opened, entry)
-    return True
-
-
-class _Forgetting:
-    """One request in progress. `deleting` is set once it may have removed something."""
-
-    def __init__(self, opened: OpenTable, base: Position, request: Request) -> None:
-        self.opened = opened
+    def __init__(self, opened: OpenTable, base: Position) -> None:
+        self.table = self.opened = opened
         self.base = base
-        self.request = request
-        self.deleting = False
+        self.changed = False
         self.meter = CostMeter(opened.services.lake)
 
-    def run(self) -> Entry:
+    def pending(self) -> Request | None:
+        properties = self.opened.main.properties
+        found = Request.pending(properties)
+        if found is None and FORGET_LEFT in properties:
+            _clear(self.opened)
+        return None if is_held(properties, time.time()) else found
+
+    def refuse(self, request: Request) -> str | None:
+        return None
+
+    def refused(self, request: Request | None, why: str) -> Entry:
+        return Entry(request.id if request else "", request.at if request else now(), now(), problem=why)
+
+    def answer(self, answer: Entry) -> None:
+        """Also delete the metadata files that contain the request."""
+        opened = self.opened
+        opened.main.refresh()
+        entries = [*Entry.all(opened.main.properties), answer]
+        said = {FORGOTTEN: to_json(entries), FORGET_LEFT: answer.id}
+        opened.main.set_properties(said, remove=[FORGET, FORGET_FOUND])
+        faults.point("forget.answered", opened.config.name)
+        _clear(opened)
+        event(
+            "forget.answered",
+            table=str(opened.name),
+            topic=opened.config.topic,
+            request=answer.id,
+            **{name: value for name, value in asdict(answer).items() if name in FIGURES},
+        )
+
+    def run(self, request: Request) -> Entry:
+        self.request = request
         opened, letters = self.opened, self.opened.dead_letters.table
         self._require_possible(letters)
         person = person_of(opened, self.request)
@@ -127,7 +123,7 @@ class _Forgetting:
         places, unopened = letters_of(opened, person, letters) if letters else ([], 0)
         dead = gone_letters(opened, letters, places) if letters else None
         found = self._noted(rows, dead)
-        self.deleting = True
+        self.changed = True
         removed = self._purge_main(rows)
         if dead is not None:
             removed += self._purge_letters(places)
@@ -151,8 +147,8 @@ class _Forgetting:
     def _require_possible(self, letters: Table | None) -> None:
         """Refuse impossible requests with an answer. Retry later if another writer is moving the dead letters."""
         opened = self.opened
-        if isinstance(opened.mode, Aggregate):
-            raise CalveError("rows are totals: they do not say who is in them")
+        if why := opened.mode.cannot_forget:
+            raise CalveError(why)
         steps, tags = opened.config.steps, opened.row_plan.chain.means.tags
         for each in self.request.where:
             column = each.column
@@ -185,7 +181,7 @@ class _Forgetting:
             of_letters = places_of((TopicKey(*each[:2]), *each[2:]) for each in dead.places)
             found = found.with_letters(dead.rows, of_letters)
         stored = deliveries(opened.services.lake, opened.main)
-        if not isinstance(opened.mode, Upsert):
+        if not opened.mode.replaces_rows:
             stored = holding(stored, rows.all) if rows.places else []
         found = found.with_exports(each.manifest for each in stored)
         opened.main.set_properties({FORGET_FOUND: found.to_json()})
@@ -246,23 +242,6 @@ class _Forgetting:
         main.refresh()
         if not may_publish(main.ancestors(), self.base):
             raise LostRace(f"table {main.name}: another writer published first, or main was rolled back")
-
-
-def _answer(opened: OpenTable, entry: Entry) -> None:
-    """Replace the request by the answer, and delete the metadata files that contain the request."""
-    opened.main.refresh()
-    entries = [*Entry.all(opened.main.properties), entry]
-    said = {FORGOTTEN: to_json(entries), FORGET_LEFT: entry.id}
-    opened.main.set_properties(said, remove=[FORGET, FORGET_FOUND])
-    faults.point("forget.answered", opened.config.name)
-    _clear(opened)
-    event(
-        "forget.answered",
-        table=str(opened.name),
-        topic=opened.config.topic,
-        request=entry.id,
-        **{name: value for name, value in asdict(entry).items() if name in FIGURES},
-    )
 
 
 def _clear(opened: OpenTable) -> None:

@@ -15,12 +15,12 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.config.job import Upsert
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable, Suspended
 from calve.log import event
-from calve.modes.keys import folded_to, kind_of, noted, opened
-from calve.modes.keys import switch as change_of
+from calve.modes.mode import Mode
+from calve.modes.switch import folded_to, kind_of, opened
+from calve.modes.switch import switch as change_of
 from calve.requests.redrive import Request, is_level, position_after
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import ancestry_is_cut, check_ledger
@@ -45,7 +45,7 @@ UNKNOWN = "what they delete is not known"
 
 def fresh(table: OpenTable, base: Position) -> Position:
     """A table that has read nothing takes any mode."""
-    return base if base.offsets else replace(base, mode=noted(table.main.schema, table.mode))
+    return base if base.offsets else replace(base, mode=table.mode.note(table.main.schema))
 
 
 def switch(table: OpenTable, base: Position) -> bool:
@@ -55,14 +55,14 @@ def switch(table: OpenTable, base: Position) -> bool:
         Suspended: `mode_changed`: the change is not possible; `key_unusable`: some rows have no key.
         LostRace, Retryable: as a round.
     """
-    wanted = noted(table.main.schema, table.mode)
+    wanted = table.mode.note(table.main.schema)
     match change_of(str(table.name), table.config.name, base.mode, wanted):
         case None:
             return False
         case "open":
             position = _after(table, base, opened(str(base.mode), base.offsets))
             _commit(table, base, position, NOTHING, Ledger())
-        case "fold" if isinstance(table.mode, Upsert):
+        case "fold":
             _Fold(table, base, table.mode).run(wanted)
     return True
 
@@ -73,7 +73,7 @@ class _Fold:
 
     table: OpenTable
     base: Position
-    upsert: Upsert
+    upsert: Mode
 
     def run(self, wanted: str | None) -> None:
         table, position = self.table, _after(self.table, self.base, wanted)

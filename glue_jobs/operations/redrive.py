@@ -7,23 +7,19 @@ Main's commit names them. Then this job, or after a crash the next one, replaces
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from typing import ClassVar
 
-from py4j.protocol import Py4JNetworkError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.config.job import Aggregate, Deduplicate, Mode, Upsert
 from calve.config.spark_conf import CATALOG
-from calve.errors import Fatal, LostRace, Retryable, Suspended
+from calve.errors import Retryable, Suspended
 from calve.log import event
 from calve.names import SYSTEM_COLUMN
 from calve.requests.redrive import Request, Result, done_before, is_level, position_after
-from calve.requests.requests import NOT_UNDERSTOOD
 from calve.schema.columns import REDRIVEN
 from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import check_ledger
@@ -37,79 +33,61 @@ from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, tasks_for
 from glue_jobs.iceberg.staging import Staged, discard, stage
-from glue_jobs.modes.deduplicate import without_duplicates
+from glue_jobs.modes.staging import without_held
+from glue_jobs.operations.operation import RAISED, now
 from glue_jobs.operations.publishing import publish_round
 from glue_jobs.process import faults
-from glue_jobs.process.java import problem
 from glue_jobs.table.counts import Counts, unknown_ids, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
 
 
-def handle_request(table: OpenTable, base: Position) -> bool:
-    """Handle the waiting request, if any; True if main may have changed.
+class Redrive:
+    """As `Operation`. base: the position; the dead letters are level with it."""
 
-    `base`: the position; the dead letters are level with it. An error before the commit becomes the answer.
-    The round continues, because an impossible redrive must not block the topic.
+    raised: ClassVar[tuple[type[Exception], ...]] = RAISED
 
-    Raises:
-        LostRace, Retryable: as a round.
-    """
-    properties = table.main.properties
-    try:
-        request = Request.pending(properties)
-    except ValueError:
-        _answer(table, Result("", now(), problem=NOT_UNDERSTOOD))
-        return False
-    if request is None:
-        return False
-    if why := _refused(table.mode):
-        _answer(table, Result(request.id, now(), problem=why))
-        return False
-    letters = table.dead_letters.table
-    if letters is not None and not is_level(base, letters.ancestors()):
-        raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
-    redrive = _Redrive(table, base, request, letters)
-    try:
-        result = redrive.run()
-    except (LostRace, Fatal, Py4JNetworkError, ConnectionError):
-        raise
-    except Exception as error:
-        if redrive.committing:
-            raise
-        result = Result(request.id, now(), problem=problem(error))
-    _answer(table, result)
-    return True
-
-
-def _refused(mode: Mode | None) -> str | None:
-    """Why the table's dead letters cannot be redriven."""
-    match mode:
-        case Upsert():
-            return "rows are kept by key: a letter that came back could undo what the topic says after it"
-        case Aggregate():
-            return "rows are totals: they do not say which letters are in them already"
-    return None
-
-
-class _Redrive:
-    """One request in progress. `committing` is set once it may have changed main."""
-
-    def __init__(self, table: OpenTable, base: Position, request: Request, letters: Table | None) -> None:
+    def __init__(self, table: OpenTable, base: Position) -> None:
         self.table = table
         self.base = base
-        self.request = request
-        self.letters = letters
-        self.committing = False
+        self.changed = False
         self.meter = CostMeter(table.services.lake)
         self.mark = os.urandom(8)
 
-    def run(self) -> Result:
+    def pending(self) -> Request | None:
+        return Request.pending(self.table.main.properties)
+
+    def refuse(self, request: Request) -> str | None:
+        if why := self.table.mode.cannot_redrive:
+            return why
+        self.letters = self.table.dead_letters.table
+        if self.letters is not None and not is_level(self.base, self.letters.ancestors()):
+            raise Retryable(f"table {self.letters.name}: another writer is moving the dead letters")
+        return None
+
+    def refused(self, request: Request | None, why: str) -> Result:
+        return Result(request.id if request else "", now(), problem=why)
+
+    def answer(self, answer: Result) -> None:
+        table = self.table
+        table.main.set_properties({REDRIVE_RESULT: answer.to_json()}, remove=[REDRIVE])
+        faults.point("redrive.answered", table.config.name)
+        table.main.refresh()
+        event(
+            "redrive.answered",
+            table=str(table.name),
+            topic=table.config.topic,
+            request=answer.id,
+            **{name: value for name, value in asdict(answer).items() if name not in ("id", "at")},
+        )
+
+    def run(self, request: Request) -> Result:
         """Redrive all possible dead letters, with one commit for each incarnation of the topic.
 
         Commits of an earlier try of the same request count: their dead letters are marked and not selected again.
         """
-        done = done_before(self.table.main.ancestors(), self.request.id)
+        self.request = request
+        done = done_before(self.table.main.ancestors(), request.id)
         shares = self._shares()
         for share in shares:
             if share.fresh or share.present:
@@ -120,7 +98,7 @@ class _Redrive:
         redriven = done.redriven + sum(each.fresh for each in shares)
         present = done.present + sum(each.present for each in shares)
         selected = redriven + present + refused.total()
-        return Result(self.request.id, now(), selected, redriven, present, dict(refused))
+        return Result(request.id, now(), selected, redriven, present, dict(refused))
 
     def _shares(self) -> list[Share]:
         """Select dead letters, look up unknown schema ids, and count the result for each dead letter."""
@@ -140,9 +118,8 @@ class _Redrive:
 
         Where the table holds the first record of each key, these are all records whose key it holds or will hold.
         """
-        good, mode = self._records().where(F.col(REJECT).isNull()), self.table.mode
-        if isinstance(mode, Deduplicate):
-            fresh = without_duplicates(self.table, mode, rows(good))
+        good = self._records().where(F.col(REJECT).isNull())
+        if (fresh := without_held(self.table, rows(good))) is not None:
             found = by_record(_places(good), _places(fresh), "left_anti")
         else:
             main = self.table.services.lake.spark.table(self.table.name.quoted(CATALOG))
@@ -192,7 +169,7 @@ class _Redrive:
         faults.point("redrive.held", table.config.name)
         check_ledger(ledger, staged_rows=staged.rows)
         position = position_after(self.base, round_id=round_id, writer=table.services.writer, held=held)
-        self.committing = True
+        self.changed = True
         snapshot = publish_round(
             table.main,
             staged,
@@ -250,23 +227,6 @@ def stage_marks(table: OpenTable, letters: Table, chosen: DataFrame, round_id: s
 def _of(topic: TopicKey) -> Column:
     letter = F.col(LETTER)
     return (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
-
-
-def _answer(table: OpenTable, result: Result) -> None:
-    table.main.set_properties({REDRIVE_RESULT: result.to_json()}, remove=[REDRIVE])
-    faults.point("redrive.answered", table.config.name)
-    table.main.refresh()
-    event(
-        "redrive.answered",
-        table=str(table.name),
-        topic=table.config.topic,
-        request=result.id,
-        **{name: value for name, value in asdict(result).items() if name not in ("id", "at")},
-    )
-
-
-def now() -> str:
-    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
 
 
 PRESENT = "calve:present"

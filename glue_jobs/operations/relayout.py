@@ -9,13 +9,13 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 
-from calve.config.job import Transform, Upsert
 from calve.errors import CalveError, Retryable
 from calve.log import event
-from calve.modes.column_rules import layout_problems
 from calve.requests.requests import Entry, outdated
+from calve.rounds.column_rules import layout_problems
+from calve.schema.columns import Transform
 from glue_jobs.iceberg.catalog import Table, catalog_errors, ordered, term
-from glue_jobs.operations.redrive import now
+from glue_jobs.operations.operation import now
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, problem
 from glue_jobs.table.open_table import OpenTable
@@ -35,7 +35,7 @@ def relayout(opened: OpenTable, memory: TableMemory) -> None:
     """
     table, main = opened.config, opened.main
     held = layout_of(main)
-    bucketed = isinstance(table.mode, Upsert) and table.mode.bucketed
+    bucketed = table.mode.bucketed
     wanted = held[0] if bucketed else table.partition_by, table.sort_by
     if _same(held, wanted) or wanted == memory.layout_refused:
         return

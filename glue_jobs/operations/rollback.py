@@ -6,48 +6,69 @@ position.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import ClassVar
 
-from calve.errors import CalveError, Retryable
+from calve.errors import Retryable
 from calve.log import event
-from calve.requests.requests import NOT_UNDERSTOOD, Entry, outdated
+from calve.requests.requests import Entry, outdated
 from calve.requests.rollback import Journey, Request, journey, require_readable
 from calve.table.position import Position
 from calve.table.protocol import begin
 from calve.table.summary import TRAVEL
-from glue_jobs.operations.redrive import now
+from glue_jobs.operations.operation import RAISED, now
 from glue_jobs.process import faults
 from glue_jobs.table.open_table import OpenTable
 
 
-def handle_request(opened: OpenTable, base: Position) -> bool:
-    """Handle the waiting request, if any; True if main has moved.
+class Rollback:
+    """As `Operation`. An answer has the snapshot that main goes back to; None: main stays."""
 
-    `base`: the position; the dead letters are level with it.
+    raised: ClassVar[tuple[type[Exception], ...]] = (*RAISED, Retryable)
 
-    Raises:
-        Retryable: a system does not answer, or another writer was faster. The next round answers.
-    """
-    try:
-        request = Request.pending(opened.main.properties)
-    except ValueError:
-        _answer(opened, Entry("unknown", now(), "rollback", "", problem=NOT_UNDERSTOOD))
-        return False
-    if request is None:
-        return False
-    asked = f"{request.what} to snapshot {request.snapshot}"
-    entry = Entry(request.id, now(), request.what, asked, request.by)
-    try:
-        way = journey(tuple(opened.main.ancestors()), request.snapshot)
-        _require_readable(opened, base, way)
-    except Retryable:
-        raise
-    except CalveError as error:
-        _answer(opened, replace(entry, problem=error.message))
-        return False
-    told = f"{asked}: {way.reread} offsets are read again"
-    _answer(opened, replace(entry, told=told), way.to.id)
-    return True
+    def __init__(self, opened: OpenTable, base: Position) -> None:
+        self.table = self.opened = opened
+        self.base = base
+        self.changed = False
+
+    def pending(self) -> Request | None:
+        return Request.pending(self.opened.main.properties)
+
+    def refuse(self, request: Request) -> str | None:
+        return None
+
+    def refused(self, request: Request | None, why: str) -> tuple[Entry, int | None]:
+        if request is None:
+            return Entry("unknown", now(), "rollback", "", problem=why), None
+        return Entry(request.id, now(), request.what, _asked(request), request.by, problem=why), None
+
+    def run(self, request: Request) -> tuple[Entry, int | None]:
+        way = journey(tuple(self.opened.main.ancestors()), request.snapshot)
+        _require_readable(self.opened, self.base, way)
+        told = f"{_asked(request)}: {way.reread} offsets are read again"
+        return Entry(request.id, now(), request.what, told, request.by), way.to.id
+
+    def answer(self, answer: tuple[Entry, int | None]) -> None:
+        opened, main, (entry, snapshot) = self.opened, self.opened.main, answer
+        removed = [TRAVEL, *outdated(main.properties)]
+        if snapshot is None:
+            main.set_properties(entry.property(), remove=removed)
+            main.refresh()
+        else:
+            main.roll_back(snapshot, entry.property(), remove=removed)
+        faults.point("travel.answered", opened.config.name)
+        event(
+            "travel.answered",
+            table=str(opened.name),
+            topic=opened.config.topic,
+            request=entry.id,
+            what=entry.what,
+            told=entry.told,
+            problem=entry.problem,
+        )
+
+
+def _asked(request: Request) -> str:
+    return f"{request.what} to snapshot {request.snapshot}"
 
 
 def _require_readable(opened: OpenTable, base: Position, way: Journey) -> None:
@@ -57,23 +78,3 @@ def _require_readable(opened: OpenTable, base: Position, way: Journey) -> None:
     first = {} if way.position.offsets else opened.services.cluster.first_offsets(topic, table.start)
     start = begin(way.position, topic, first=first, on_data_loss="suspend")
     require_readable(way, topic.key, start)
-
-
-def _answer(opened: OpenTable, entry: Entry, snapshot: int | None = None) -> None:
-    main = opened.main
-    removed = [TRAVEL, *outdated(main.properties)]
-    if snapshot is None:
-        main.set_properties(entry.property(), remove=removed)
-        main.refresh()
-    else:
-        main.roll_back(snapshot, entry.property(), remove=removed)
-    faults.point("travel.answered", opened.config.name)
-    event(
-        "travel.answered",
-        table=str(opened.name),
-        topic=opened.config.topic,
-        request=entry.id,
-        what=entry.what,
-        told=entry.told,
-        problem=entry.problem,
-    )

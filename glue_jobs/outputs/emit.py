@@ -17,11 +17,11 @@ from calve.config.job import PartName
 from calve.config.publishing import Emit
 from calve.errors import Retryable, topic_forbidden
 from calve.log import event
-from calve.modes.column_rules import require_emit_key
 from calve.names import SYSTEM_COLUMN, quote
 from calve.outputs.emitting import HEADERS, Emitted, avro_schema, json_schema, left
 from calve.registry.confluent import ConfluentRegistry
 from calve.registry.registry import Registry
+from calve.rounds.column_rules import require_emit_key
 from calve.schema.columns import Json, struct
 from calve.schema.evolution import data_columns
 from calve.table.position import Position

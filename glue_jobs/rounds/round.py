@@ -17,7 +17,7 @@ from typing import Any
 
 from calve.errors import Retryable, Suspended
 from calve.log import event
-from calve.modes.keys import require_tombstones
+from calve.modes.upsert import require_tombstones
 from calve.requests.requests import Pause
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import (
@@ -36,10 +36,14 @@ from glue_jobs.iceberg.catalog import catalog_errors
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.staging import discard
 from glue_jobs.modes.staging import engine_of, stage_batch
-from glue_jobs.operations import backfill, forget, redrive, rollback
+from glue_jobs.operations.backfill import Backfill
+from glue_jobs.operations.forget import Forget
 from glue_jobs.operations.mode_switch import fresh, switch
+from glue_jobs.operations.operation import handle
 from glue_jobs.operations.publishing import publish_round, require_allowed, require_same
+from glue_jobs.operations.redrive import Redrive
 from glue_jobs.operations.relayout import relayout
+from glue_jobs.operations.rollback import Rollback
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
 from glue_jobs.rounds.steps import Audited, Committed, Judged, Planned, Standing, Written
@@ -128,18 +132,18 @@ class Round:
 
     def redrive(self, at: Standing) -> Standing:
         """Handle a redrive request: decode dead letters again."""
-        return self._standing() if redrive.handle_request(at.table, at.base) else at
+        return self._standing() if handle(Redrive(at.table, at.base)) else at
 
     def forget(self, at: Standing) -> Standing:
         """Handle a request to forget a person."""
-        return self._standing() if forget.handle_request(at.table, at.base) else at
+        return self._standing() if handle(Forget(at.table, at.base)) else at
 
     def travel(self, at: Standing) -> Standing:
         """Handle a rollback request, then emit from the new position. Handle a backfill request."""
-        if rollback.handle_request(at.table, at.base):
+        if handle(Rollback(at.table, at.base)):
             at = self._standing()
             emit(at.table, at.base)
-        if backfill.handle_request(at.table, at.base, self.memory.bytes_per_record or USUAL_BYTES):
+        if handle(Backfill(at.table, at.base, self.memory.bytes_per_record or USUAL_BYTES)):
             at = self._standing()
         return at
 

@@ -15,6 +15,7 @@ from calve.config.masking_keys import Key
 from calve.config.spark_conf import CATALOG
 from calve.decoding.decode_plan import DecodePlan
 from calve.decoding.record_schemas import RecordSchemas
+from calve.modes.mode import Mode
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.registry.registry import Registry
 from calve.schema.columns import Json
@@ -89,7 +90,7 @@ class TablePlan:
     columns: Json
     decode_plan: DecodePlan
     row_plan: RowPlan
-    mode: job.Mode | None
+    mode: Mode
     read_with: dict[str, str]
     covered: dict[str, str]
 

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field, fields, replace
 from pyspark import Accumulator
 
 from calve.config import job
-from calve.config.job import Deduplicate, Upsert
 from calve.config.steps import Lookup, masked_columns, noted
 from calve.decoding.field_quarantine import admitted, fields_in, leaves, only, written
 from calve.decoding.record_schemas import RecordSchemas, Versions, record_schemas_of
 from calve.errors import Suspended
 from calve.log import event
 from calve.modes.aggregate import columns_of, kafka_column, require_same_kind
-from calve.modes.column_rules import layout_problems, require_countable, step_changes
-from calve.modes.keys import buckets, keyed
+from calve.modes.keys import buckets
 from calve.names import TableName
+from calve.rounds.column_rules import layout_problems, require_countable, step_changes
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import Change, data_columns
 from calve.schema.wire import Schema
@@ -184,7 +183,7 @@ class Opener:
         columns, mode = struct(*data["fields"], kafka), self.config.mode
         for problem in layout_problems(self.config, str(self.name), columns):
             raise problem
-        by_key = buckets(columns, mode) if isinstance(mode, job.Upsert) and mode.bucketed else None
+        by_key = buckets(columns, mode.resolve(columns).key) if mode.bucketed else None
         created = self.services.lake.create(
             self.name,
             columns,
@@ -247,10 +246,8 @@ class Opener:
     def _plan(
         self, source: Json, made: Json, chain: Chain, versions: Versions, schema: Json, every: Json
     ) -> TablePlan:
-        config, mode = self.config, self.config.mode
-        if isinstance(mode, Upsert | Deduplicate):
-            mode = keyed(schema, mode)
-            chain.require_lasting(mode.key)
+        config, mode = self.config, self.config.mode.resolve(schema)
+        chain.require_lasting(mode.row_key)
         if config.count_by is not None:
             personal = masked_columns(config.steps, chain.means.tags)
             require_countable(str(self.name), config.count_by, data_columns(schema), personal)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, Observation
 
-from calve.config.job import Aggregate, Mode
+from calve.modes.mode import Mode
 from calve.schema.columns import Json
 from glue_jobs.table.counts import observe_rows
 from glue_jobs.table.records import flattened, rows, with_keys
@@ -26,12 +26,12 @@ class RowPlan:
     made: Json
     chain: Chain
     columns: Json
-    mode: Mode | None
+    mode: Mode
 
     def records(self, decoded: DataFrame, *beside: str) -> DataFrame:
         """Each record as a row (`glue_jobs.transform.row_columns`), with the columns named in `beside` (`flattened`)."""
         found = self.chain.of_records(flattened(decoded, self.source, *beside))
-        return with_keys(found, self.mode.key) if self.mode and not self._of_rows else found
+        return with_keys(found, self.mode.key) if self.mode.key and not self._of_rows else found
 
     def rows(self, frame: DataFrame) -> tuple[DataFrame, Observation | None]:
         """The table rows of the good `records`, and an observation that counts them if a record may make several."""
@@ -44,13 +44,12 @@ class RowPlan:
     def all_rows(self, good: DataFrame) -> DataFrame:
         """All rows that records make, including failed and filtered ones."""
         made = self.chain.of_rows(good)
-        return with_keys(made, self.mode.key) if self.mode and self._of_rows else made
+        return with_keys(made, self.mode.key) if self._of_rows else made
 
     @property
     def _of_rows(self) -> bool:
         """Whether the key belongs to rows, and a record may make several."""
-        return self.chain.explodes and isinstance(self.mode, Aggregate)
+        return self.chain.explodes and self.mode.groups_rows
 
     def _conformed(self, good: DataFrame) -> DataFrame:
-        totals = isinstance(self.mode, Aggregate)
-        return conformed(good, self.columns) if self.chain.steps and not totals else good
+        return conformed(good, self.columns) if self.chain.steps and not self.mode.groups_rows else good

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, StructType
 
-from calve.config.job import Table, Upsert
+from calve.config.job import Table
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value
 from calve.errors import Suspended
 from calve.names import SYSTEM_COLUMN, quote, quote_path
@@ -238,5 +238,5 @@ def _plain(path: str) -> str:
 
 def chain_of(table: Table, means: StepResources, key_column: str | None) -> Chain:
     """The steps of a table. A key column that a tombstone needs is never flattened."""
-    tells = isinstance(table.mode, Upsert) and table.mode.deletes
+    tells = table.mode.deletes
     return Chain(table.steps, means, frozenset({key_column} if tells and key_column else ()))

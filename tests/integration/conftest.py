@@ -19,9 +19,9 @@ from glue_jobs.engines import choice
 from glue_jobs.iceberg.catalog import Lake as JobLake
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.process.session import require_avro_guard, spark_session
-from tests.integration.engine import CHOICE, DATABASE, Engine
-from tests.integration.exporting import Deployment, deploy_weekly
-from tests.integration.projects import project
+from tests.integration.support.engine import CHOICE, DATABASE, Engine
+from tests.integration.support.exporting import Deployment, deploy_weekly
+from tests.integration.support.servers.projects import project
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ import pytest
 from calve.outputs.metrics import METRICS, function_metrics
 from calve.outputs.metrics.metric import Function, Log, Metric, Service
 from stacks.monitoring.job_metrics import FILTERS, OF_MAINTENANCE, OF_PATTERNS
-from tests.integration.events import documented
+from tests.integration.support.events import documented
 from tests.synth.conftest import text
 
 LAMBDAS = Path(__file__).parents[2] / "lambdas"

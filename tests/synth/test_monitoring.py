@@ -3,7 +3,7 @@ import json
 import pytest
 
 from calve.log import event
-from tests.integration.events import documented
+from tests.integration.support.events import documented
 from tests.synth.conftest import text
 from tests.synth.log_filters import metrics
 

@@ -52,7 +52,7 @@ LETS_SEE = {
 """By which a row could be had without reading its object."""
 
 CALLED = ("lambdas.job_control.handler.start", "lambdas.doctor.handler.handle")
-"""Functions that operators call. Neither answers with a row: tests/integration/test_doctor.py."""
+"""Functions that operators call. Neither answers with a row: tests/integration/deploy/test_doctor.py."""
 _S3 = {"Fn::Join": ["", ["s3.", {"Ref": "AWS::Region"}, ".", {"Ref": "AWS::URLSuffix"}]]}
 THROUGH_S3 = {"StringEquals": {"kms:ViaService": _S3}}
 

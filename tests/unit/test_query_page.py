@@ -1,4 +1,6 @@
-"""docs/query.md: what it says was parsed is parsed here, what it says runs is run by tests/integration/test_query_page.py."""
+"""docs/query.md: what it says was parsed is parsed here, what it says runs is run by
+tests/integration/commands/test_query_page.py.
+"""
 
 from __future__ import annotations
 

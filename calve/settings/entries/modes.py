@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from calve.config.job import Measure
-from calve.modes.aggregate import WINDOW_START, column_of
+from calve.modes.aggregate import WINDOW_START, Measure, column_of
 from calve.modes.measure_text import MeasureProblem, parse
 from calve.modes.measures import Term, columns_in
 from calve.names import field_problem

@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from calve.config.job import Job, Table, Transform
+from calve.config.job import Job, Table
 from calve.config.maintenance import Maintenance
 from calve.config.publishing import Emit, Export
 from calve.errors import Suspended
-from calve.modes.keys import noted, switch
+from calve.modes.switch import switch
+from calve.schema.columns import Transform
 from cli.console import duration
 
 if TYPE_CHECKING:
@@ -134,9 +135,9 @@ def _of_losses(before: Table, after: Table) -> Iterator[Consequence]:
 def _of_mode(table: Table, held: DeployedTable) -> Consequence:
     """What the job does with existing rows if the mode changes."""
     try:
-        kind = switch(table.name, table.name, held.mode, noted(held.columns, table.mode))
+        kind = switch(table.name, table.name, held.mode, table.mode.note(held.columns))
     except Suspended as refused:
-        at = ((table.mode.kind,) if table.mode else ()) if refused.code == "mode_changed" else None
+        at = ((table.mode.kind,) if table.mode.key else ()) if refused.code == "mode_changed" else None
         return Consequence(f"the job will suspend it: {refused.message}", breaking=True, at=at)
     if kind == "fold":
         text = "the job deletes the rows that newer records of their key replace, in one commit"

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 
 from calve.config.deployment import Deployment, JobDeployment, Msk, Network, Workers
 from calve.config.engine_choice import MODES
-from calve.config.job import Table, Upsert
+from calve.config.job import Table
 from calve.config.publishing import Export, IcebergRest, Publish, Snowflake
 from calve.decoding.field_quarantine import leaves
 from calve.errors import CalveError, Retryable, Suspended
-from calve.modes.keys import described, noted
+from calve.modes.switch import described
 from calve.schema.columns import Json
 from calve.schema.evolution import SchemaProblem, data_columns, show
 from calve.schema.evolution import changes as changes_of
@@ -105,7 +105,7 @@ def _settings(
 
 def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
     """The settings that the table itself stores."""
-    by_key = isinstance(table.mode, Upsert) and table.mode.bucketed
+    by_key = table.mode.bucketed
     same = by_key or _fields(terms(table.partition_by)) == _fields(held.partition_by)
     configured = {
         "partition_by": held.partition_by if same else terms(table.partition_by),
@@ -129,7 +129,7 @@ def _fields(partition_by: str) -> list[str]:
 
 def _mode(table: Table, held: DeployedTable) -> str:
     try:
-        return described(held.columns, noted(held.columns, table.mode))
+        return described(held.columns, table.mode.note(held.columns))
     except Suspended as unusable:
         return unusable.message
 

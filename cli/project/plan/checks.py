@@ -11,11 +11,12 @@ from zoneinfo import ZoneInfo
 
 from pyiceberg.schema import Schema
 
-from calve.config.job import Aggregate, Deduplicate, Job, Table, Transform, Upsert
+from calve.config.job import Job, Table
 from calve.config.steps import masked_columns
 from calve.errors import CalveError, Retryable, Suspended, topic_missing
-from calve.modes.aggregate import columns_of, require_same_columns
-from calve.modes.column_rules import (
+from calve.modes.aggregate import Aggregate, columns_of, require_same_columns
+from calve.modes.switch import kind_of
+from calve.rounds.column_rules import (
     layout_problems,
     require_age,
     require_countable,
@@ -23,8 +24,7 @@ from calve.modes.column_rules import (
     step_changes,
     transform_problem,
 )
-from calve.modes.keys import keyed, kind_of
-from calve.schema.columns import KAFKA, Json, struct, with_ids
+from calve.schema.columns import KAFKA, Json, Transform, struct, with_ids
 from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
 from cli.project.plan.survey import Foreseen, Read, Records, Survey
@@ -155,9 +155,8 @@ def _of_columns(table: Table, columns: Json, read: Read | CalveError) -> Iterato
         yield problem
         table = replace(table, partition_by=tuple(each for each in table.partition_by if each != by_day))
     yield from layout_problems(table, name, columns)
-    mode, emit, column, rows = table.mode, table.emit, table.count_by, table.maintenance.rows
-    if isinstance(mode, Upsert | Deduplicate):
-        yield from _refused(keyed, columns, mode)
+    emit, column, rows = table.emit, table.count_by, table.maintenance.rows
+    yield from _refused(table.mode.resolve, columns)
     if emit:
         yield from _refused(require_emit_key, emit, columns)
     if rows:
@@ -178,7 +177,7 @@ def _problem(table: Table, error: CalveError) -> Problem:
     at = error.at if isinstance(error, Suspended) else ()
     if not at:
         code = error.code if isinstance(error, Suspended) else None
-        at = (table.mode.kind, "key") if code == "key_unusable" and table.mode else ("value",)
+        at = (table.mode.kind, "key") if code == "key_unusable" and table.mode.key else ("value",)
     reason = error.message if table.pattern is None else f"{table.name}: {error.message}"
     return Problem(("tables", table.pattern or table.name, *at), reason, error.fix)
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
 from calve.config.engine_choice import Chosen, choose, of_settings
-from calve.config.job import ChangeData, Job, Table
+from calve.config.job import Job, Table
 from calve.config.topics import Expansion, expand
 from calve.decoding.avro_program import reasons
 from calve.decoding.record_schemas import RecordSchemas, Versions, record_schemas_of
 from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
-from calve.modes.keys import require_tombstones
+from calve.modes.upsert import require_tombstones
 from calve.registry.registry import Registry, open_registry
 from calve.schema.evolution import apply, data_columns
 from calve.settings.problems import Problem
@@ -235,7 +235,7 @@ def _listed(job: Job, faults: list[Problem]) -> tuple[Collection[str] | None, li
 def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Deployed) -> list[Problem]:
     """Topics that the job would refuse: they lack the offsets to start at, or compaction loses deletions."""
     every = (table for job in jobs for table in job.tables if table.topic in listed)
-    checked = [each for each in every if each.start.offsets or isinstance(each.mode, ChangeData)]
+    checked = [each for each in every if each.start.offsets or each.mode.reads_changes]
     if not checked:
         return []
     from glue_jobs.kafka.cluster import Cluster as JobCluster

@@ -23,7 +23,7 @@ from cli.verify.findings import Check, Finding, Findings
 from cli.verify.keyed.modes import column_at
 
 if TYPE_CHECKING:
-    from calve.config.job import Aggregate
+    from calve.modes.aggregate import Aggregate
     from cli.verify.rows import MainRows
 
 CHECK = "groups"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.modes.keys import folded_as, folded_to, kind_of, noted_totals
+from calve.modes.aggregate import Aggregate
+from calve.modes.switch import folded_as, folded_to, kind_of
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import CHANGE
 from cli.verify.columns import column_hashes, number, places_of, row_hashes
@@ -21,7 +22,7 @@ from cli.verify.topic import Records
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-    from calve.config.job import Aggregate
+    from calve.modes.aggregate import Aggregate
     from cli.verify.claim import Claim
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
@@ -101,7 +102,7 @@ def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None
     if text is None:
         return None
     if kind_of(text) == "aggregate":
-        totals = noted_totals(text)
+        totals = Aggregate.of_note(text)
         return Mode(totals.key, totals=totals)
     folded, to = folded_as(text), folded_to(text).get(claim.topic)
     noted = json.loads(folded or text)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.modes.keys import kind_of
+from calve.modes.switch import kind_of
 from calve.schema.change_events import UNAVAILABLE
 from cli.verify.claim import Round, numbers_of
 from cli.verify.columns import column_hashes, is_bytes, is_list, is_text, row_hashes

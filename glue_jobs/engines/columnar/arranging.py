@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numba import types
 from numpy.typing import NDArray
 
-from calve.config.job import Transform
+from calve.schema.columns import Transform
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, kernel
 from glue_jobs.engines.columnar.cells import stored
 from glue_jobs.engines.columnar.layouts import Layout, SortField

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.config.engine_choice import Unsupported
-from calve.config.job import Transform
-from calve.schema.columns import Json
+from calve.schema.columns import Json, Transform
 from glue_jobs.columns.arrow_types import leaf_type
 from glue_jobs.engines.columnar.storage import Storage
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.config.job import Transform
-from calve.schema.columns import field, struct
+from calve.schema.columns import Transform, field, struct
 from glue_jobs.engines.columnar.arranging import arranged
 from glue_jobs.engines.columnar.layouts import PartitionField, SortField
 from tests.unit.glue_jobs.columnar.layouts import layout

@@ -27,7 +27,7 @@ from glue_jobs.engines.columnar import reader
 from glue_jobs.engines.columnar.decoder import Decoded, Decoder
 from tests.avro_cases import CASES, EXACT, MANY, text
 from tests.columnar import plain, records_of
-from tests.integration.avro_records import nullable, record
+from tests.integration.support.records.avro_records import nullable, record
 from tests.random_avro import Schemas, Values, zigzag
 
 FRAME = CONFLUENT.frame(7)

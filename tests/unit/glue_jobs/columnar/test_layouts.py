@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from calve.config.engine_choice import Unsupported
-from calve.config.job import Transform
-from calve.schema.columns import field, map_of, struct, with_ids
+from calve.schema.columns import Transform, field, map_of, struct, with_ids
 from glue_jobs.engines.columnar.layouts import Layout, PartitionField, SortField, layout
 from glue_jobs.engines.columnar.storage import Storage
 

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calve.config.job import Transform
 from calve.errors import Fatal
-from calve.schema.columns import field, list_of, struct
+from calve.schema.columns import Transform, field, list_of, struct
 from glue_jobs.engines.columnar.layouts import PartitionField, SortField, leaves
 from tests.arrow_rows import ALL, EMPTY, ROW, plain
 from tests.unit.glue_jobs.columnar.layouts import layout, local, read, written

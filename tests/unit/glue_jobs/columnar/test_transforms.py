@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg import transforms, types
 
-from calve.config.job import Transform
+from calve.schema.columns import Transform
 from glue_jobs.engines.columnar.arranging import applied
 
 PYICEBERG: dict[str, Any] = {

@@ -14,7 +14,7 @@ import pytest
 from calve.secrets import Redacted
 from cli.embedded.kafka import write_certificates
 from glue_jobs.kafka.client import Client, Settings, _Socket, _ssl_context, client_of, drop_client
-from tests.unit.calve.test_kafka_auth import SERVERS
+from tests.unit.calve.config.test_kafka_auth import SERVERS
 
 BEGIN = "-----BEGIN CERTIFICATE-----"
 

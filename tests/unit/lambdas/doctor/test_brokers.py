@@ -1,4 +1,4 @@
-"""What the brokers' answers come to. A real broker is asked in tests/integration/test_doctor.py."""
+"""What the brokers' answers come to. A real broker is asked in tests/integration/deploy/test_doctor.py."""
 
 from __future__ import annotations
 

@@ -1,0 +1,114 @@
+"""What a position says of its table's mode, and which changes of mode are possible (ADR 18)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+from calve.errors import Suspended
+from calve.schema.columns import Json
+from calve.table.position import Offsets, TopicKey, decode_offsets, encode_offsets
+
+Switch = Literal["fold", "open"]
+"""`fold`: the rows become what upserts would have made of them. `open`: they stay, and each further record is a row."""
+
+
+def switch(table: str, name: str, before: str | None, wanted: str | None) -> Switch | None:
+    """How to change a table from the mode in its position (`before`) to `wanted`; None if there is nothing to do.
+
+    Raises:
+        Suspended: `mode_changed`: the rows do not show what the other mode would have made of them.
+    """
+    was, now = kind_of(before), kind_of(wanted)
+    if before == wanted or was == now == "append":
+        return None
+    if (was, now) == ("upsert", "append"):
+        return "open"
+    if (was, now) == ("append", "upsert") and folded_as(before) in (None, wanted):
+        return "fold"
+    if was == now:
+        text = f"table {table} was made with other settings of `{now}`"
+    elif folded_as(before):
+        text = f"table {table} has held the newest record of each key before, by other settings of `upsert`"
+    else:
+        text = f"table {table} {WANTED[now]}, but {KEPT[was]} so far"
+    changed = " or ".join(f"`{each}`" for each in dict.fromkeys((was, now)) if each != "append")
+    raise Suspended(
+        "mode_changed",
+        text,
+        fix=f"take back the change of {changed} at table {name} in calve.yaml, or name another table",
+    )
+
+
+WANTED = {
+    "append": "is to hold every record",
+    "upsert": "is to hold the newest record of each key",
+    "change_data": "is to hold the rows of a database's table",
+    "deduplicate": "is to hold the first record of each key",
+    "aggregate": "is to hold totals of groups of records",
+}
+KEPT = {
+    "append": "has held every record",
+    "upsert": "has held the newest of each key",
+    "change_data": "has held the rows of a database's table",
+    "deduplicate": "has held the first of each key",
+    "aggregate": "has held totals of groups of them",
+}
+
+
+def opened(before: str, offsets: Mapping[TopicKey, Offsets]) -> str:
+    """The mode of a table that holds the newest record of each key up to these offsets, and every record since."""
+    return json.dumps({"mode": "append", "folded": json.loads(before), "to": encode_offsets(offsets)})
+
+
+def folded_as(mode: str | None) -> str | None:
+    """The mode of the rows before `folded_to`, for a table that is now appended to."""
+    found = json.loads(mode).get("folded") if mode else None
+    return json.dumps(found) if found else None
+
+
+def folded_to(mode: str | None) -> dict[TopicKey, Offsets]:
+    """The offsets below which a now appended table holds the newest record of each key; empty if it holds all."""
+    found = json.loads(mode).get("to") if mode else None
+    return decode_offsets(found) if found else {}
+
+
+def described(columns: Json, mode: str | None) -> str:
+    """A position's mode as text, with the current column names: `upsert by id, of.shop; newest by updated_at`."""
+    kind = kind_of(mode)
+    if mode is None or kind == "append":
+        return "append"
+    if kind == "aggregate":
+        return _described_totals(json.loads(mode))
+    names, found = _paths(columns, ""), json.loads(mode)
+    text = f"{kind} by {', '.join(names.get(each, '?') for each in found['key'])}"
+    if kind == "change_data":
+        order = f"; newest by source.{', source.'.join(found['source'])}" if found["source"] else ""
+        return f"{text}{order}" + ("; deleted rows stay" if found["deleted"] == "keep" else "")
+    if order := found.get("order_by"):
+        return f"{text}; newest by {names.get(order, '?')}"
+    window = found.get("window_ms")
+    return f"{text}; within {window / 1000:g} s" if window else text
+
+
+def kind_of(mode: str | None) -> str:
+    """`append`, `upsert`, `change_data`, `deduplicate` or `aggregate`."""
+    return "append" if mode is None else str(json.loads(mode)["mode"])
+
+
+def _described_totals(found: Json) -> str:
+    measures = ", ".join(f"{name} = {text}" for name, text in found["measures"].items())
+    text = f"aggregate by {', '.join(found['by'])}; {measures}"
+    window = found["window"]
+    return f"{text}; each {window['size_ms'] / 1000:g} s of {window['column']}" if window else text
+
+
+def _paths(columns: Json, above: str) -> dict[int, str]:
+    """Field id -> path of names, through all structs."""
+    found: dict[int, str] = {}
+    for each in columns["fields"]:
+        path = found[each["id"]] = f"{above}{each['name']}"
+        if isinstance(each["type"], dict) and each["type"]["type"] == "struct":
+            found |= _paths(each["type"], f"{path}.")
+    return found

@@ -1,0 +1,99 @@
+"""The modes that keep one row for each key: `upsert`, and `change_data` for Debezium's change events (docs/modes.md)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from calve.errors import Suspended
+from calve.modes.keys import column, plain_columns, unusable
+from calve.modes.mode import Mode, ModeName
+from calve.schema.columns import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """The table holds the newest record of each key. `key`, `order_by`: paths of columns; a struct stands for its fields.
+
+    order_by: None: last write wins. deletes: a tombstone deletes, as the record key is the key. bucketed: by default.
+    """
+
+    kind: ClassVar[ModeName] = "upsert"
+    replaces_rows: ClassVar[bool] = True
+    groups_rows: ClassVar[bool] = False
+    reads_changes: ClassVar[bool] = False
+    cannot_redrive: ClassVar[str | None] = (
+        "rows are kept by key: a letter that came back could undo what the topic says after it"
+    )
+    cannot_forget: ClassVar[str | None] = None
+    key: tuple[str, ...]
+    order_by: str | None = None
+    deletes: bool = False
+    bucketed: bool = False
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        return self.key
+
+    @property
+    def keep_deleted(self) -> bool:
+        return False
+
+    @property
+    def source_order(self) -> tuple[str, ...]:
+        return ()
+
+    def resolve(self, columns: Json) -> Self:
+        """As `Mode.resolve`."""
+        key = plain_columns(columns, self.key, f"{self.kind}.key")
+        if self.order_by is not None:
+            option = f"{self.kind}.order_by"
+            kind = column(columns, self.order_by, option)["type"]
+            if not isinstance(kind, str):
+                raise unusable(f"{self.order_by} is a {kind['type']}, which has no order", option)
+        return replace(self, key=key)
+
+    def note(self, columns: Json) -> str:
+        """As `Mode.note`."""
+        return json.dumps(self._noted(columns))
+
+    def _noted(self, columns: Json) -> dict[str, Any]:
+        key = [column(columns, each, "key")["id"] for each in self.resolve(columns).key]
+        order = None if self.order_by is None else column(columns, self.order_by, "order_by")["id"]
+        return {"mode": self.kind, "key": key, "order_by": order}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeData(Upsert):
+    """The table holds the rows of a database table, from Debezium's change events.
+
+    source_order: fields of `source` that order changes; none: last write wins. keep_deleted: deleted rows stay, marked.
+    """
+
+    kind: ClassVar[ModeName] = "change_data"
+    reads_changes: ClassVar[bool] = True
+    source_order: tuple[str, ...] = ()
+    keep_deleted: bool = False
+
+    def _noted(self, columns: Json) -> dict[str, Any]:
+        found = Upsert._noted(self, columns)
+        deleted = "keep" if self.keep_deleted else "remove"
+        return found | {"source": self.source_order, "deleted": deleted}
+
+
+def require_tombstones(name: str, mode: Mode, *, compacted: bool) -> None:
+    """Refuse a compacted topic whose tombstones the table ignores: compaction removes all else of a deletion.
+
+    Raises:
+        Suspended: `topic_compacted`: tombstones mean nothing to this table.
+    """
+    if compacted and mode.reads_changes and not mode.deletes:
+        raise Suspended(
+            "topic_compacted",
+            f"topic {name} is compacted: of a deletion only a tombstone is left in the end, by which this table"
+            " deletes no row",
+            fix="keep the topic by time alone (cleanup.policy=delete), or let the record key be the key of the table"
+            " and remove `deletes: keep`",
+            at=("change_data",),
+        )

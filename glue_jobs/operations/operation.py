@@ -1,0 +1,84 @@
+"""The interface of an operation: a request of an operator, which the job answers between two rounds."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import ClassVar, Protocol, TypeVar
+
+from py4j.protocol import Py4JNetworkError
+
+from calve.errors import Fatal, LostRace
+from calve.requests.requests import NOT_UNDERSTOOD, WaitingRequest
+from glue_jobs.process.java import problem
+from glue_jobs.table.open_table import OpenTable
+
+R = TypeVar("R", bound=WaitingRequest)
+A = TypeVar("A")
+
+
+class Operation(Protocol[R, A]):
+    """One class in one file, for one table at one position.
+
+    raised: errors of `run` that are no answer: the round ends by them, and the next one starts again. changed: main may have
+    changed: every error is raised.
+    """
+
+    table: OpenTable
+    changed: bool
+    raised: ClassVar[tuple[type[Exception], ...]]
+
+    def pending(self) -> R | None:
+        """The request that waits. Raises ValueError: it cannot be read."""
+        ...
+
+    def refuse(self, request: R) -> str | None:
+        """Why the request cannot be run, as its answer; None: it can. Raises Retryable: not now."""
+        ...
+
+    def run(self, request: R) -> A: ...
+
+    def refused(self, request: R | None, why: str) -> A:
+        """The answer that says why not; request: None: it cannot be read."""
+        ...
+
+    def answer(self, answer: A) -> None:
+        """Replace the request by its answer, in one commit of properties."""
+        ...
+
+
+RAISED: tuple[type[Exception], ...] = (LostRace, Fatal, Py4JNetworkError, ConnectionError)
+
+
+def handle(operation: Operation[R, A]) -> bool:
+    """Run the request that waits, if any, and answer it; True if main may have changed.
+
+    An error before main may have changed becomes the answer: an impossible request must not block the topic.
+
+    Raises:
+        LostRace, Retryable: as a round.
+    """
+    try:
+        request = operation.pending()
+    except ValueError:
+        operation.answer(operation.refused(None, NOT_UNDERSTOOD))
+        return False
+    if request is None:
+        return False
+    if why := operation.refuse(request):
+        operation.answer(operation.refused(request, why))
+        return False
+    try:
+        answer = operation.run(request)
+    except operation.raised:
+        raise
+    except Exception as error:
+        if operation.changed:
+            raise
+        answer = operation.refused(request, problem(error))
+    operation.answer(answer)
+    return True
+
+
+def now() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")

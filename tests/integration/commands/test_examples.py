@@ -1,0 +1,178 @@
+"""The examples, run as they stand: their generator, their calve.yaml, their expected rows."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import secrets
+import shutil
+import threading
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from calve.config.job import Job, Kafka, Registry
+from calve.config.spark_conf import CATALOG
+from calve.names import TableName
+from calve.settings import load
+from calve.settings.resolving import StackDefaults
+from cli.lake import open_catalog
+from cli.progress import LineProgress
+from cli.verify.topic import Sources
+from cli.verify.verification import verify
+from glue_jobs.ingest import openers_of, run
+from tests.integration.outputs.test_emit import records
+from tests.integration.support.engine import Engine
+from tests.integration.support.proofs import assert_proved
+from tests.integration.support.servers.registry_gate import RegistryGate
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def loaded(engine: Engine, name: str) -> Job:
+    """The example's job with topics and a database of its own: other tests run the examples, too."""
+    stack = engine.stack
+    defaults = StackDefaults(
+        Kafka(stack.bootstrap_servers),
+        Registry(stack.registry_url),
+        f"s3://{stack.bucket}/{name}",
+        stack.region,
+        stack.aws_endpoint,
+    )
+    [job] = load(EXAMPLES / name / "calve.yaml", stack=defaults)
+    suffix = uuid.uuid4().hex[:8]
+    tables = tuple(
+        replace(
+            table,
+            topic=f"{table.topic}_{suffix}",
+            emit=table.emit and replace(table.emit, topic=f"{table.emit.topic}_{suffix}"),
+        )
+        for table in job.tables
+    )
+    return replace(job, tables=tables, lake=replace(job.lake, database=f"{job.lake.database}_{suffix}"))
+
+
+def script(name: str, file: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"examples_{name}_{file}", EXAMPLES / name / f"{file}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def ingest(engine: Engine, job: Job) -> None:
+    """Drain the tables one after the other, in the order of calve.yaml."""
+    for target in openers_of(job, engine.lake, engine.cluster):
+        engine.drain(target)
+
+
+def assert_expected(engine: Engine, job: Job, example: str) -> None:
+    for name, expected in json.loads((EXAMPLES / example / "expected.json").read_text()).items():
+        table = engine.spark.table(TableName(job.lake.database, name).quoted(CATALOG))
+        found = [list(row) for row in table.selectExpr(*expected["columns"]).collect()]
+        assert sorted(found, key=str) == sorted(expected["rows"], key=str), name
+
+
+def emitted(engine: Engine, job: Job, name: str) -> list[Any]:
+    """The records that the table of that name emitted."""
+    [emit] = [table.emit for table in job.tables if table.name == name]
+    assert emit is not None
+    return records(engine, emit.topic)
+
+
+def assert_all_proved(job: Job) -> None:
+    """`calve verify` of every table."""
+    catalog = open_catalog(job.lake)
+    for table in job.tables:
+        assert_proved(
+            verify(job.table_name(table), Sources.of(catalog, job, table), LineProgress(lambda _: None))
+        )
+
+
+@pytest.mark.long
+def test_anomalies(engine: Engine) -> None:
+    job = loaded(engine, "anomalies")
+    [topic] = {table.topic for table in job.tables}
+    script("anomalies", "generate").generate(topic, engine.stack.bootstrap_servers, engine.stack.registry_url)
+    ingest(engine, job)
+    assert_expected(engine, job, "anomalies")
+    assert_all_proved(job)
+    flagged = emitted(engine, job, "flagged_stock_trades")
+    assert [value["anomaly_flag"] for _, value, _ in flagged] == [
+        "NEGATIVE_PRICE",
+        "LARGE_TRADE",
+        "UNUSUAL_PRICE",
+        "LARGE_TRADE",
+    ]
+    table = engine.lake.load(TableName(job.lake.database, "flagged_stock_trades"))
+    assert table is not None
+    counts = json.loads(next(table.ancestors()).summary["calve.metrics"])["counts"]
+    assert counts["values"] == {"LARGE_TRADE": 2, "NEGATIVE_PRICE": 1, "UNUSUAL_PRICE": 1}
+    assert len(emitted(engine, job, "stock_trades_with_totals")) == 10
+    assert len({key for key, _, _ in emitted(engine, job, "stock_total_trades")}) == 6
+
+
+@pytest.mark.long
+def test_the_sales_channel(engine: Engine) -> None:
+    job = loaded(engine, "sales_channel")
+    [topic] = {table.topic for table in job.tables}
+    generate, expected = script("sales_channel", "generate"), script("sales_channel", "expected")
+    generate.generate(topic, engine.stack.bootstrap_servers, engine.stack.registry_url, 300)
+    ingest(engine, job)
+    assert_all_proved(job)
+    events = list(generate.events(300))
+    raw, sales = (
+        engine.spark.table(TableName(job.lake.database, name).quoted(CATALOG))
+        for name in ("sales_raw", "sales")
+    )
+    assert raw.count() == 300
+    wanted = sorted((list(each.values()) for each in expected.rows(events)), key=str)
+    assert sorted((plain(row) for row in sales.drop("_kafka").collect()), key=str) == wanted
+    assert sales.columns[:-1] == list(next(iter(expected.rows(events))))
+    assert len(emitted(engine, job, "sales")) == len(wanted)
+    emails = {each["customer"]["email"] for each in events}
+    keys = {bytes(row[0]).decode() for row in sales.select("_kafka.key").distinct().collect()}
+    assert keys == {expected.token(each) for each in emails}
+
+
+@pytest.mark.long
+def test_confluent_cloud(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a broker that asks for TLS and a password, and a registry behind basic authentication."""
+    stack, password = engine.stack, secrets.token_urlsafe(12)
+    folder = tmp_path / "confluent_cloud"
+    shutil.copytree(EXAMPLES / "confluent_cloud", folder)
+    monkeypatch.setenv("KAFKA", json.dumps({"username": stack.sasl_user, "password": stack.sasl_password}))
+    monkeypatch.setenv("REGISTRY", json.dumps({"username": "reader", "password": password}))
+    with RegistryGate(stack.registry_url, "reader", password) as gate:
+        here = {
+            "kafka": {
+                "bootstrap_servers": stack.sasl_bootstrap_servers,
+                "auth": {"secret": "env:KAFKA", "ca_file": str(stack.ca_file)},
+            },
+            "registry": {"url": gate.url, "secret": "env:REGISTRY"},
+        }
+        (folder / "calve.here.yaml").write_text(json.dumps(here))
+        warehouse = f"s3://{stack.bucket}/confluent_cloud"
+        defaults = StackDefaults(None, None, warehouse, stack.region, stack.aws_endpoint)
+        [job] = load(folder / "calve.yaml", env="here", stack=defaults)
+        job = replace(
+            job,
+            tables=tuple(replace(each, topic=f"{each.topic}_{uuid.uuid4().hex[:8]}") for each in job.tables),
+        )
+        for table in job.tables:
+            engine.create(table.topic, partitions=2)
+        script("confluent_cloud", "generate").generate(job)
+        assert set(dict(run(job, drain=True, stop=threading.Event())).values()) == {"running"}
+        assert_all_proved(job)
+    assert_expected(engine, job, "confluent_cloud")
+
+
+def plain(row: Row) -> list[Any]:
+    """A row's values; moments are those of Python in UTC."""
+    return [each.astimezone(UTC) if isinstance(each, datetime) else each for each in row]

@@ -1,0 +1,173 @@
+"""`calve status` beside a real table: what it says with Kafka and without, what it calls in AWS, and how fast it is."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from botocore.client import BaseClient
+
+from calve.config.job import Budget, Kafka, Table
+from calve.names import TableName
+from cli import config as configuration
+from cli.lake import open_catalog
+from cli.look.condition import Conditions
+from cli.look.description import facts
+from cli.look.status.health import Urgency
+from cli.look.status.overview import Overview, look
+from glue_jobs.ingest import main
+from glue_jobs.rounds.loop import TableLoop
+from tests.integration.support.engine import DATABASE, Engine
+from tests.integration.support.servers.aws_gate import AwsGate, is_store
+from tests.integration.support.servers.gate import Answer, Request
+from tests.operator_calls import METADATA_ENDS, STATUS
+
+DENIED = Answer(403, {"Content-Type": "application/xml"}, b"<Error><Code>AccessDenied</Code></Error>")
+PATIENCE_S = 5.0
+"""Beyond what the catalog takes: nobody waits for longer for a Kafka that does not answer."""
+
+
+@dataclass
+class Shop:
+    """A table with an open dead letter, and a record that it lacks; `file`: its configuration."""
+
+    name: str
+    file: Path
+
+    def look(self, *only: str) -> Overview:
+        return look(self.file, None, only)
+
+
+@pytest.fixture
+def shop(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    topic = engine.topic()
+    engine.produce(topic, 5)
+    engine.send(topic, b"no record", partition=0)
+    engine.flush()
+    drained(engine, topic)
+    engine.produce(topic, 3)
+    monkeypatch.setattr("cli.embedded.stack.current", lambda _: engine.stack)
+    (file := tmp_path / "calve.yaml").write_text(
+        f"name: {DATABASE}\ntables: {{{topic}: {{topic: {topic}, freshness: 1h}}}}\n"
+    )
+    return Shop(topic, file)
+
+
+def drained(engine: Engine, topic: str) -> None:
+    target = engine.target(topic, dead_letter_budget=Budget(records=10))
+    assert TableLoop(target, threading.Event(), drain=True).run() == "running"
+
+
+def supplied(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """The embedded stack, but for what stands in the place of some of it."""
+    defaults = configuration.stack_defaults
+    monkeypatch.setattr(configuration, "stack_defaults", lambda stack: replace(defaults(stack), **changes))
+
+
+@contextmanager
+def silent_kafka() -> Iterator[str]:
+    """A server that takes connections and never answers, as one does that a network keeps from us."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_the_topic_is_asked_where_it_can_be(shop: Shop) -> None:
+    found = shop.look()
+    (table,) = found.tables
+    assert (table.rows, table.lag_records, table.lag_source) == (5, 3, "kafka")
+    assert table.lag_s is not None
+    assert 0 <= table.lag_s < 3600
+    assert sum(table.dead_letters.values()) == 1
+    assert table.files > 0
+    assert table.bytes > 0
+    assert [each.what.split(":")[0] for each in found.troubles] == ["1 dead letters"]
+
+
+def test_without_kafka_it_says_what_the_job_reported_and_does_not_hang(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.look()  # imports, and the first connections to the emulator
+    with silent_kafka() as servers:
+        supplied(monkeypatch, kafka=Kafka(servers))
+        began = time.monotonic()
+        found = shop.look()
+        took = time.monotonic() - began
+    (table,) = found.tables
+    assert (table.lag_records, table.lag_source) == (0, "job")
+    assert table.lag_as_of is not None
+    (problem,) = found.problems
+    assert "does not answer" in problem.message
+    assert took < 2 * PATIENCE_S
+
+
+def test_one_table_comes_with_its_rounds_and_states(shop: Shop) -> None:
+    document = json.loads(json.dumps(shop.look(shop.name).document, default=str))
+    newest, *_ = document["history"]["snapshots"]
+    assert newest["ledger"]["applied"] == 5
+    assert newest["metrics"]["lag_records"] == 0
+    assert [each["state"] for each in document["history"]["states"]] == ["running"]
+
+
+def test_a_refused_table_and_a_drained_one_are_told_apart_and_each_has_its_next_command(
+    shop: Shop, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = engine.topic(schema='"string"')
+    job = engine.job(Table(shop.name, shop.name), Table(refused, refused))
+    with monkeypatch.context() as patch:
+        patch.setattr("signal.signal", lambda *_: None)
+        assert main(["--settings", job.to_json(), "--drain"]) == 1
+    shop.file.write_text(
+        f"name: {DATABASE}\ntables: {{{shop.name}: {{topic: {shop.name}}}, {refused}: {{topic: {refused}}}}}\n"
+    )
+    supplied(monkeypatch, warehouse=job.lake.warehouse)
+    found = shop.look()
+    assert [each.state for each in found.tables] == ["ended", "refused"]
+    stopped, _ = found.troubles
+    assert (stopped.where, stopped.urgency) == (refused, Urgency.STOPPED)
+    assert "schema_unsupported" in stopped.what
+    assert (stopped.fix or "").endswith("then start the job: calve ingest")
+    catalog = open_catalog(job.lake)
+    listed = facts(catalog, TableName(DATABASE, refused), Conditions.of(job))
+    assert (listed.state, listed.fix) == ("refused", stopped.fix)
+
+
+def test_it_calls_nothing_that_an_operator_may_not_call_and_reads_no_row(
+    shop: Shop, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Objects other than metadata are refused, as the policy does: dead letters are counted all the same."""
+    called: set[str] = set()
+    passed_on = BaseClient._make_api_call
+
+    def noted(client: BaseClient, operation: str, arguments: dict[str, Any]) -> Any:
+        called.add(f"{client.meta.service_model.endpoint_prefix}:{operation}")
+        return passed_on(client, operation, arguments)
+
+    refused: list[str] = []
+
+    def is_row(request: Request) -> bool:
+        path = unquote(request.path.partition("?")[0])
+        is_metadata = ("/metadata/" in path and path.endswith(METADATA_ENDS)) or "/_calve/status/" in path
+        return is_store(request) and path.count("/") > 2 and not is_metadata
+
+    def refuse(request: Request) -> Answer:
+        refused.append(request.path)
+        return DENIED
+
+    with AwsGate(engine.stack.aws_endpoint) as gate:
+        supplied(monkeypatch, endpoint=gate.url)
+        monkeypatch.setattr(BaseClient, "_make_api_call", noted)
+        with gate.meanwhile(is_row, refuse):
+            (table,) = shop.look(shop.name).tables
+    assert called <= set(STATUS)
+    assert refused
+    assert table.dead_letters == {"any": 1}
+    assert table.rows == 5

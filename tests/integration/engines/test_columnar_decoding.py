@@ -1,0 +1,240 @@
+"""Records decoded to columns are what Spark decodes them to as rows: the same are good, with the same values."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import uuid
+import zlib
+from collections.abc import Sequence
+from random import Random, SystemRandom
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from calve.decoding.avro_program import reasons
+from calve.decoding.decode_plan import DecodePlan, decoding, first_columns
+from calve.errors import CalveError
+from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import KAFKA, Json, field, struct
+from calve.schema.wire import BARE, CONFLUENT, GLUE, Schema
+from calve.schema.writers import PlainWriter
+from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.helpers import OTHER, REFUSED, REJECT
+from glue_jobs.decode.decode import decode
+from glue_jobs.engines.columnar.decoder import Decoder
+from glue_jobs.engines.columnar.tasks import kafka_column
+from glue_jobs.table.records import flattened
+from tests.avro_cases import CASES, MANY, text
+from tests.columnar import Headers, plain, records_of
+from tests.integration.support.records.avro_records import nullable, record
+from tests.random_avro import Schemas, Values, mutated, zigzag
+from tests.random_formats import avro_schema
+from tests.random_schemas import Steps
+
+HEADERS = arrow_type(next(each["type"] for each in KAFKA["type"]["fields"] if each["name"] == "headers"))
+NARROW, WIDE = record("R", a="int", b="string"), record("R", b="string", a="long", c=nullable("double"))
+GOOD = zigzag(5) + text(b"x")
+
+
+def same(
+    spark: SparkSession,
+    found: DecodePlan,
+    columns: Json,
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[Headers] | None = None,
+) -> int:
+    """Decode both ways and compare all of it; the number of good records."""
+    records = records_of(values, keys, headers)
+    decoded = Decoder(found, columns).decode(records)
+    system = kafka_column("it", records, decoded.good, decoded.schema_id)
+    rows = as_rows(spark, found, columns, values, keys, headers)
+    judged = rows[REJECT].to_pylist()
+    others = rows[OTHER].to_pylist() if OTHER in rows.column_names else [None] * len(judged)
+    good = [
+        n
+        for n, (reject, other) in enumerate(zip(judged, others, strict=True))
+        if reject is None and other is None
+    ]
+    differing = sorted(set(good) ^ set(decoded.good.tolist()))
+    assert not differing, [(judged[n], (values[n] or b"").hex()) for n in differing[:3]]
+    assert decoded.rejected.tolist() == [n for n, reject in enumerate(judged) if reject is not None]
+    assert decoded.others == {place: others.count(place) for place in {*others} - {None}}
+    taken = rows.take(pa.array(good, pa.int64()))
+    for each in columns["fields"]:
+        expected, got = plain(taken[each["name"]]), plain(decoded.columns[each["name"]])
+        different = [n for n, (one, other) in enumerate(zip(expected, got, strict=True)) if one != other]
+        assert not different, (each["type"], [(values[good[n]], expected[n], got[n]) for n in different[:2]])
+    assert plain(system) == plain(taken[SYSTEM_COLUMN])
+    return len(good)
+
+
+def as_rows(
+    spark: SparkSession,
+    found: DecodePlan,
+    columns: Json,
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    headers: Sequence[Headers] | None,
+) -> Any:
+    """What Spark makes of the same records, in their order."""
+    size = len(values)
+    listed = [
+        [{"key": name.decode(), "value": value} for name, value in each] or None
+        for each in headers or [[]] * size
+    ]
+    table = pa.table(
+        {
+            "topic": pa.array(["it"] * size),
+            "partition": pa.array([3] * size, pa.int32()),
+            "offset": pa.array(range(10, 10 + size), pa.int64()),
+            "timestamp": pa.array(range(1_000_000, 1_000_000 + 1000 * size, 1000), pa.timestamp("us", "UTC")),
+            "timestampType": pa.array([n % 2 for n in range(size)], pa.int32()),
+            "key": pa.array(keys or [None] * size, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.array(listed, HEADERS),
+            REFUSED: pa.nulls(size, pa.string()),
+        }
+    )
+    rows = flattened(decode(spark.createDataFrame(table), found, os.urandom(8)), columns)
+    return rows.orderBy(F.col(SYSTEM_COLUMN)["offset"]).toArrow()
+
+
+def versions_of(*schemas: Json) -> list[Schema]:
+    return [Schema(7 + n, json.dumps(each)) for n, each in enumerate(schemas)]
+
+
+def test_values_that_readers_differ_about(spark: SparkSession) -> None:
+    schemas = [record("R", **{f"f{n}": kind}) for n, (kind, _, _) in enumerate(CASES)]
+    versions = versions_of(*schemas)
+    columns = first_columns(versions, "it")
+    values = [CONFLUENT.frame(7 + n) + each for n, (_, held, _) in enumerate(CASES) for each in held]
+    good = same(spark, decoding(columns, versions), columns, values)
+    assert good == sum(len(found) for _, _, found in CASES)
+
+
+@pytest.mark.full
+def test_as_many_items_as_may_be(spark: SparkSession) -> None:
+    for kind, value, found in MANY:
+        versions = versions_of(record("R", f=kind))
+        columns = first_columns(versions, "it")
+        assert same(spark, decoding(columns, versions), columns, [CONFLUENT.frame(7) + value]) == len(found)
+
+
+def test_random_values_and_mutations_of_them(spark: SparkSession) -> None:
+    for seed in range(4):
+        random_values(spark, Random(seed), 1_000)
+
+
+@pytest.mark.full
+def test_many_random_values(spark: SparkSession) -> None:
+    for _ in range(150):
+        seed = SystemRandom().getrandbits(64)
+        print(f"seed of the schema: {seed}")  # noqa: T201 shown where it fails
+        random_values(spark, Random(seed), 2_000)
+
+
+def random_values(spark: SparkSession, random: Random, count: int) -> None:
+    while True:
+        schema = Schemas(random).record()
+        versions = versions_of(schema)
+        try:
+            columns = first_columns(versions, "it")
+        except CalveError:
+            continue
+        found = decoding(columns, versions)
+        if found.writers:
+            break
+    assert reasons(found, columns) == []
+    written = [CONFLUENT.frame(7) + Values(random).of(schema) for _ in range(count)]
+    values = [each if random.random() < 0.3 else mutated(each, random) for each in written]
+    assert same(spark, found, columns, values) > count / 5
+
+
+def test_random_versions_in_one_chunk(spark: SparkSession) -> None:
+    steps = Steps(Random(11))
+    fields = [steps.first()]
+    for _ in range(6):
+        fields.append(steps.next(fields[-1]))
+    versions = versions_of(*map(avro_schema, fields))
+    columns = first_columns(versions, "it")
+    values = []
+    for _ in range(300):
+        place = steps.random.randrange(len(fields))
+        out = io.BytesIO()
+        fastavro.schemaless_writer(
+            out, fastavro.parse_schema(avro_schema(fields[place])), steps.row(fields[place])
+        )
+        values.append(CONFLUENT.frame(7 + place) + out.getvalue())
+    found = decoding(columns, versions)
+    assert len(found.writers) > 3
+    assert same(spark, found, columns, values) > 200
+
+
+def test_frames_of_a_topic_of_several_tables(spark: SparkSession) -> None:
+    [ours, *theirs] = versions_of(NARROW, WIDE, WIDE)
+    columns = first_columns([ours], "it")
+    frame, foreign = CONFLUENT.frame(7), [CONFLUENT.frame(each.id) for each in theirs]
+    values = [
+        frame + GOOD,
+        None,
+        b"",
+        frame[:4],
+        b"\x01" + frame[1:] + GOOD,
+        *foreign,
+        foreign[1] + GOOD,
+        CONFLUENT.frame(10) + GOOD,
+    ]
+    values += [frame + GOOD + b"!", frame, frame + b"\x80", b"\x00" * 5, frame[1:] + GOOD]
+    for shared in (True, False):
+        found = decoding(columns, [ours], theirs, shared=shared)
+        assert same(spark, found, columns, values * 2) == 2
+
+
+def test_frames_of_glue_s_registry(spark: SparkSession) -> None:
+    ids = [uuid.UUID(int=2**127 + n).int for n in range(2)]
+    ours, theirs = (Schema(each, json.dumps(NARROW), version=3 + n) for n, each in enumerate(ids))
+    columns = first_columns([ours], "it")
+    values = []
+    for frame in map(GLUE.frame, ids):
+        packed = b"\x03\x05" + frame[2:]
+        pieces = (GOOD, GOOD + b"!", b"")
+        values += [frame + GOOD, packed + GOOD, packed, *(packed + zlib.compress(each) for each in pieces)]
+    for shared in (True, False):
+        found = decoding(columns, [ours], [theirs], wire=GLUE, shared=shared)
+        assert same(spark, found, columns, values * 2, keys=values * 2) == 4
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_plain_values_with_keys_that_are_columns_and_headers(spark: SparkSession, *, is_text: bool) -> None:
+    strange = [
+        b"ok",
+        None,
+        b"",
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\xf0\x90\x80\x80",
+        b"\xc1\xbf",
+        "ž🧊".encode(),
+        b"\xe2\x82",
+    ]
+    key = Schema(7, json.dumps({"type": "record", "name": "K", "fields": [{"name": "k", "type": "int"}]}))
+    columns = struct(
+        field("value", "string" if is_text else "binary"), field("k", "int"), field("more", "double")
+    )
+    keys = decoding(first_columns([key], "it"), [key])
+    found = DecodePlan((PlainWriter(0, b"", "value", is_text),), wire=BARE, key=keys)
+    held = [
+        (value, key)
+        for value in strange
+        for key in (None, b"", CONFLUENT.frame(7) + zigzag(9), CONFLUENT.frame(8), b"\x00" * 6)
+    ]
+    headers = [[(b"h", each[0]), (b"", b"1")] if n % 3 else [] for n, each in enumerate(held)]
+    good = same(spark, found, columns, [value for value, _ in held], [key for _, key in held], headers)
+    assert good == 2 * (5 if is_text else 9)

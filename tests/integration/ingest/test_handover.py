@@ -1,0 +1,175 @@
+"""A deploy names another generation: the running job finishes its rounds and ends, whatever else is out of order."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from calve import log
+from calve.config.job import Job, Table
+from cli.embedded import aws
+from glue_jobs.ingest import main
+from glue_jobs.rounds import loop, reporting
+from glue_jobs.rounds.reporting import LakeObject
+from tests.integration.ingest.test_ingest_job import signals  # noqa: F401 a fixture
+from tests.integration.support.engine import DATABASE, Engine, at, everything, until
+from tests.integration.support.events import Event, assert_as_documented
+from tests.integration.support.servers import outages
+
+pytestmark = pytest.mark.usefixtures("signals")
+
+Say = Callable[[str], None]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "POLL_S", 0.2)
+
+
+@pytest.fixture
+def control(engine: Engine, request: pytest.FixtureRequest) -> tuple[str, Say]:
+    """A control object of the test's own: its URI, and a way to write it."""
+    key = f"tests/_calve/jobs/{request.node.name}.json"
+    s3 = aws.client("s3", engine.stack.aws_endpoint)
+
+    def say(body: str) -> None:
+        s3.put_object(Bucket=engine.stack.bucket, Key=key, Body=body.encode())
+
+    return f"s3://{engine.stack.bucket}/{key}", say
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of hand-over's events, as they are written."""
+    names: list[str] = []
+    write = log.event
+
+    def noted(name: str, **facts: object) -> None:
+        write(name, **facts)
+        names.append(name)
+
+    monkeypatch.setattr(reporting, "event", noted)
+    return names
+
+
+def run(job: Job, uri: str, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[Event]]:
+    """Run the program as generation g1; its exit code and its events."""
+    capsys.readouterr()
+    code = main(["--settings", job.to_json(), "--control", uri, "--generation", "g1", *more])
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert_as_documented(events)
+    return code, events
+
+
+def handed_over(events: list[Event]) -> list[str | None]:
+    return [each["to"] for each in events if each["event"] == "job.handed_over"]
+
+
+@pytest.mark.parametrize("named", ["g2", None])
+def test_the_round_under_way_is_finished_first(
+    named: str | None,
+    engine: Engine,
+    control: tuple[str, Say],
+    seen: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    uri, say = control
+    say('{"generation": "g1"}')
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 20)
+
+    def deploy(_: str) -> None:
+        say(json.dumps({"generation": named}))
+        until(lambda: seen)
+
+    with at("stage.begin", deploy):
+        code, events = run(engine.job(Table(name=topic, topic=topic)), uri, capsys)
+    assert code == 0
+    assert handed_over(events) == [named]
+    assert events[-1]["states"] == {f"{DATABASE}.{topic}": "running"}
+    assert engine.offsets(topic) == everything(20)
+
+
+def test_a_suspended_table_does_not_make_the_old_run_a_failed_one(
+    engine: Engine,
+    control: tuple[str, Say],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    uri, say = control
+    say('{"generation": "g1"}')
+    unsupported = engine.topic(schema='"string"')
+    with on_suspension(monkeypatch, lambda: say('{"generation": "g2"}')):
+        code, events = run(engine.job(Table(name=unsupported, topic=unsupported)), uri, capsys)
+    assert events[-1]["states"] == {f"{DATABASE}.{unsupported}": "suspended"}
+    assert handed_over(events) == ["g2"]
+    assert code == 0
+
+
+@contextmanager
+def on_suspension(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> Iterator[None]:
+    write = log.event
+
+    def noted(name: str, **facts: object) -> None:
+        write(name, **facts)
+        if facts.get("state") == "suspended":
+            action()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "event", noted)
+        yield
+
+
+def test_a_run_goes_on_while_its_own_generation_is_named(
+    engine: Engine, control: tuple[str, Say], capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri, say = control
+    say('{"generation": "g1"}')
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 20)
+    code, events = run(engine.job(Table(name=topic, topic=topic)), uri, capsys, "--drain", "true")
+    assert code == 0
+    assert handed_over(events) == []
+    assert engine.offsets(topic) == everything(20)
+
+
+def test_what_is_no_order_is_none(engine: Engine, control: tuple[str, Say]) -> None:
+    uri, say = control
+    object_ = LakeObject(engine.spark, uri)
+    assert object_.read() is None
+    for said in ("no JSON", "[]", ""):
+        say(said)
+        assert object_.read() is None
+    say('{"generation": null}')
+    assert object_.read() == {"generation": None}
+
+
+def test_a_store_that_does_not_answer_is_asked_again(
+    engine: Engine, control: tuple[str, Say], seen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri, say = control
+    say('{"generation": "g2"}')
+    stop = threading.Event()
+    reads: list[object] = []
+    read = LakeObject.read
+
+    def counted(self: LakeObject) -> object:
+        reads.append(read(self))
+        return reads[-1]
+
+    monkeypatch.setattr(LakeObject, "read", counted)
+    outages.pause(engine.stack, "aws")
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(reporting, "READ_TIMEOUT_MS", 500)
+            reporting.HandOver("main", "g1", uri, stop).watch(engine.spark)
+        until(lambda: len(reads) >= 2)
+        assert not stop.is_set()
+    finally:
+        outages.resume(engine.stack, "aws")
+    assert stop.wait(30)
+    assert seen == ["job.handed_over"]

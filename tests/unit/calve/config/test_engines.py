@@ -1,0 +1,27 @@
+import pytest
+
+from calve.config.engine_choice import Chosen, choose, of_settings
+from calve.config.job import Source, Table
+from calve.config.steps import Flatten, Lookup
+from calve.errors import Suspended
+from calve.modes.deduplicate import Deduplicate
+
+
+def test_an_append_table_of_registered_schemas_may_be_columnar() -> None:
+    assert of_settings(Table("a", "t", steps=(Flatten(),))) == ()
+
+
+def test_every_reason_against_it_is_told() -> None:
+    lookup = Lookup("b", {"id": "id"}, {"c": "d"})
+    table = Table("a", "t", value=Source(format="json"), deduplicate=Deduplicate(("id",)), steps=(lookup,))
+    told = ("its mode is deduplicate", "its records are JSON", "it has the step lookup")
+    assert of_settings(table) == told
+
+
+def test_a_table_is_columnar_where_it_can_be() -> None:
+    assert choose("a", "auto", ()) == choose("a", "columnar", ()) == Chosen("columnar")
+    assert choose("a", "auto", ("it is wide",)) == Chosen("rows", ("it is wide",))
+    assert choose("a", "rows", ()).engine == "rows"
+    with pytest.raises(Suspended, match=r"table a cannot be made .* it is wide") as refused:
+        choose("a", "columnar", ("it is wide",))
+    assert refused.value.code == "engine_unsupported"

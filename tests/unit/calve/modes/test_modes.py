@@ -1,0 +1,140 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from calve.errors import Suspended
+from calve.modes.aggregate import Aggregate, Measure, Window
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.keys import buckets
+from calve.modes.mode import APPEND, Mode
+from calve.modes.switch import described, folded_as, folded_to, kind_of, opened, switch
+from calve.modes.upsert import ChangeData, Upsert, require_tombstones
+from calve.schema.columns import Transform, field, list_of, struct, with_ids
+from calve.table.position import TopicKey
+
+COLUMNS = with_ids(
+    struct(
+        field("id", "long"),
+        field("of", struct(field("live", "boolean"), field("shop", "string"))),
+        field("price", "double"),
+        field("tags", list_of("string")),
+        field("_kafka", struct(field("key", "binary"), field("timestamp", "timestamptz"))),
+    )
+)
+
+
+def test_a_struct_stands_for_its_fields() -> None:
+    found = Upsert(("of", "_kafka.key"), order_by="price").resolve(COLUMNS)
+    assert found.key == ("of.live", "of.shop", "_kafka.key")
+
+
+def test_a_table_notes_ids_which_outlive_renames() -> None:
+    text = Upsert(("of", "id"), order_by="_kafka.timestamp").note(COLUMNS)
+    renamed = json.loads(json.dumps(COLUMNS).replace('"of"', '"shop_of"').replace('"id", "req', '"no", "req'))
+    assert text == Upsert(("shop_of", "no"), order_by="_kafka.timestamp").note(renamed)
+    assert text != Upsert(("of", "id")).note(COLUMNS)
+    assert APPEND.note(COLUMNS) is None
+
+
+@pytest.mark.parametrize(
+    ("upsert", "says"),
+    [
+        (Upsert(("nothing",)), "no column nothing"),
+        (Upsert(("of.nothing",)), "no column of.nothing"),
+        (Upsert(("price",)), "price is a double"),
+        (Upsert(("tags",)), "tags is a list"),
+        (Upsert(("id",), order_by="of"), "of is a struct, which has no order"),
+        (Upsert(("id",), order_by="when"), "no column when"),
+    ],
+)
+def test_columns_that_tell_no_rows_apart_are_refused(upsert: Upsert, says: str) -> None:
+    with pytest.raises(Suspended, match=says) as caught:
+        upsert.resolve(COLUMNS)
+    assert caught.value.code == "key_unusable"
+
+
+def test_a_table_is_bucketed_by_the_first_column_that_can_be() -> None:
+    assert buckets(COLUMNS, Upsert(("of", "id")).resolve(COLUMNS).key) == (Transform("of.shop", "bucket", 8),)
+    assert buckets(COLUMNS, ("of.live",)) == ()
+
+
+UPSERTED, OTHERWISE = Upsert(("id",)).note(COLUMNS), Upsert(("of",)).note(COLUMNS)
+FIRST = Deduplicate(("id",)).note(COLUMNS)
+CHANGES = ChangeData(("id",)).note(COLUMNS)
+KEEPING = ChangeData(("id",), source_order=("lsn",), keep_deleted=True).note(COLUMNS)
+BY_ID = Aggregate(("id",), (Measure("n", "count(*)"), Measure("total", "sum(a * b)")))
+TOTALS = BY_ID.note(COLUMNS)
+HOURLY = replace(BY_ID, window=Window("_kafka.timestamp", 3_600_000)).note(COLUMNS)
+TOPIC = TopicKey("c", "t")
+OPENED = opened(UPSERTED or "", {TOPIC: {0: 7}})
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "what"),
+    [
+        (None, None, None),
+        (UPSERTED, UPSERTED, None),
+        (OPENED, None, None),
+        (None, UPSERTED, "fold"),
+        (UPSERTED, None, "open"),
+        (OPENED, UPSERTED, "fold"),
+    ],
+)
+def test_a_table_may_be_appended_to_and_upserted_in_turn(
+    before: str | None, wanted: str | None, what: str | None
+) -> None:
+    assert switch("d.t", "t", before, wanted) == what
+
+
+def test_a_table_that_was_opened_knows_what_it_was_and_up_to_where() -> None:
+    assert (kind_of(OPENED), folded_as(OPENED), folded_to(OPENED)) == ("append", UPSERTED, {TOPIC: {0: 7}})
+    assert (kind_of(None), folded_as(None), folded_to(UPSERTED)) == ("append", None, {})
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "says", "fix"),
+    [
+        (FIRST, UPSERTED, "newest record of each key, but has held the first", "`deduplicate` or `upsert`"),
+        (FIRST, None, "is to hold every record, but has held the first", "`deduplicate` at"),
+        (None, FIRST, "is to hold the first record of each key, but has held every", "`deduplicate` at"),
+        (UPSERTED, OTHERWISE, "made with other settings of `upsert`", "of `upsert` at"),
+        (None, CHANGES, "rows of a database's table, but has held every", "`change_data` at"),
+        (CHANGES, UPSERTED, "but has held the rows of a database's table", "`change_data` or `upsert` at"),
+        (CHANGES, KEEPING, "made with other settings of `change_data`", "of `change_data` at"),
+        (None, TOTALS, "is to hold totals of groups of records, but has held every", "`aggregate` at"),
+        (TOTALS, FIRST, "but has held totals of groups", "`aggregate` or `deduplicate`"),
+        (TOTALS, HOURLY, "made with other settings of `aggregate`", "of `aggregate` at"),
+        (OPENED, OTHERWISE, "newest record of each key before, by other settings", "of `upsert` at"),
+    ],
+)
+def test_a_change_of_mode_that_the_rows_cannot_follow_is_refused_in_words(
+    before: str | None, wanted: str | None, says: str, fix: str
+) -> None:
+    with pytest.raises(Suspended, match=says) as caught:
+        switch("d.t", "t", before, wanted)
+    assert caught.value.code == "mode_changed"
+    assert fix in (caught.value.fix or "")
+
+
+def test_a_table_of_changes_says_so() -> None:
+    assert described(COLUMNS, CHANGES) == "change_data by id"
+    assert described(COLUMNS, KEEPING) == "change_data by id; newest by source.lsn; deleted rows stay"
+
+
+def test_where_tombstones_say_nothing_a_compacted_topic_is_refused() -> None:
+    by_key = ChangeData(("_kafka.key",), deletes=True)
+    modes: tuple[Mode, ...] = (APPEND, Upsert(("id",)), by_key)
+    for mode in modes:
+        require_tombstones("t", mode, compacted=True)
+    require_tombstones("t", ChangeData(("id",)), compacted=False)
+    with pytest.raises(Suspended, match="topic t is compacted") as caught:
+        require_tombstones("t", ChangeData(("id",)), compacted=True)
+    assert caught.value.code == "topic_compacted"
+
+
+def test_a_table_of_totals_notes_the_words_of_calve_yaml() -> None:
+    assert Aggregate.of_note(TOTALS or "") == BY_ID
+    assert Aggregate.of_note(HOURLY or "").window == Window("_kafka.timestamp", 3_600_000)
+    assert described(COLUMNS, TOTALS) == "aggregate by id; n = count(*), total = sum(a * b)"
+    assert described(COLUMNS, HOURLY).endswith("; each 3600 s of _kafka.timestamp")

@@ -1,0 +1,77 @@
+"""What a round asks for, by what it did; the figures of each action are compared with a proxy's in the integration tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from calve.modes.aggregate import Aggregate
+from calve.modes.deduplicate import Deduplicate
+from calve.modes.mode import APPEND, Mode
+from calve.modes.upsert import Upsert
+from calve.rounds.commit_cost import (
+    COMMIT,
+    DELETES,
+    FIRSTS,
+    LETTERS,
+    LETTERS_LOOK,
+    LOOK,
+    MANIFEST,
+    MIB,
+    TOTALS,
+    Held,
+    Requests,
+    requests,
+)
+
+EMPTY, SCAN = Held(), Requests(gets=2 + 3 * 5)
+
+
+def asked(
+    sizes: list[int],
+    held: Held = EMPTY,
+    mode: Mode = APPEND,
+    *,
+    letters: bool = False,
+    had_letters: bool = False,
+) -> Requests:
+    return requests(sizes, held, mode, merge_at=20, letters=letters, had_letters=had_letters)
+
+
+def test_a_round_looks_commits_and_writes_a_file_each() -> None:
+    assert asked([]) == LOOK + COMMIT
+    assert asked([1, 2]) == LOOK + COMMIT + MANIFEST + Requests(puts=2)
+
+
+def test_a_large_file_is_written_in_parts() -> None:
+    assert asked([100 * MIB]) == asked([47 * MIB]) + Requests(puts=2 + 4 - 1)
+
+
+def test_manifests_are_read_and_written_anew_when_there_are_enough() -> None:
+    few, many = Held(manifests=18), Held(manifests=19)
+    assert asked([1], many) == asked([1], few) + Requests(puts=1, gets=20)
+
+
+def test_dead_letters_come_on_top() -> None:
+    alone = asked([1])
+    assert asked([1], letters=True) == alone + LETTERS
+    assert asked([1], had_letters=True) == alone + LETTERS_LOOK
+
+
+@pytest.mark.parametrize(
+    ("mode", "looks"),
+    [
+        (Upsert(("id",)), DELETES + SCAN),
+        (Deduplicate(("id",)), FIRSTS + SCAN),
+        (Aggregate(("id",), ()), TOTALS + SCAN + DELETES + SCAN),
+    ],
+)
+def test_a_mode_looks_into_the_files_that_there_are(mode: Mode, looks: Requests) -> None:
+    held = Held(manifests=2, files=5)
+    assert asked([1], held, mode) == asked([1], held) + looks
+    assert asked([1], EMPTY, mode) == asked([1])
+
+
+def test_a_summary_of_icebergs_says_what_a_table_holds() -> None:
+    counts = {"manifests-created": 1, "manifests-kept": 4, "total-data-files": 7, "total-delete-files": 2}
+    assert Held.of({name: str(count) for name, count in counts.items()}) == Held(5, 9)
+    assert Held.of({}) == Held()

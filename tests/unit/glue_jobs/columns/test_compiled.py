@@ -1,0 +1,52 @@
+"""Compiled code is kept for the next process, also where the sources lie in a zip, as on Glue."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+KERNEL = """
+from glue_jobs.columns.kernels import BYTES, kernel
+
+@kernel((BYTES,))
+def first(data):
+    return data[0]
+"""
+CALL = """
+import numpy as np, adding
+print(adding.first(np.frombuffer(b"7", dtype=np.uint8)), sum(adding.first.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def zipped(tmp_path: Path) -> Path:
+    path = tmp_path / "packages.zip"
+    root = Path(__file__).parents[4]
+    with zipfile.ZipFile(path, "w") as archive:
+        for part in ("calve", "glue_jobs"):
+            for file in (root / part).rglob("*.py"):
+                archive.write(file, file.relative_to(root))
+        archive.writestr("adding.py", KERNEL)
+    return path
+
+
+def called(zipped: Path, temporary: Path) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": str(zipped), "TMPDIR": str(temporary), "HOME": "/nowhere"}
+    return subprocess.run(
+        [sys.executable, "-c", CALL], env=environment, capture_output=True, text=True, cwd="/"
+    )
+
+
+def test_a_zip_s_kernel_is_compiled_once(zipped, tmp_path):
+    first, second = called(zipped, tmp_path), called(zipped, tmp_path)
+    assert (first.stdout, first.stderr) == ("55 0\n", "")
+    assert (second.stdout, second.stderr) == ("55 1\n", "")
+
+
+def test_code_that_another_user_could_have_written_is_not_run(zipped, tmp_path):
+    called(zipped, tmp_path)
+    (kept,) = tmp_path.glob("calve-kernels-*")
+    kept.chmod(0o777)
+    assert "another user can write there" in called(zipped, tmp_path).stderr
