@@ -5,7 +5,7 @@ from __future__ import annotations
 from aws_lambda_powertools import Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
-from calve.outputs.metrics.metric import Metric
+from calve.outputs.metrics import Metric
 
 NAMESPACE = "calve"
 

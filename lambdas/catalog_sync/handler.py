@@ -16,7 +16,7 @@ from botocore.config import Config
 from calve.config.publishing import IcebergRest
 from calve.errors import CalveError, Retryable
 from calve.names import TableName
-from calve.outputs.metrics.function_metrics import (
+from calve.outputs.metrics import (
     CATALOG_FAILED,
     CATALOG_FOLLOWED,
     CATALOG_LAG,

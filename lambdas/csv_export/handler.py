@@ -28,7 +28,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from calve.config.publishing import Export
 from calve.errors import Fatal
 from calve.outputs.announcement import export_failed
-from calve.outputs.metrics.function_metrics import (
+from calve.outputs.metrics import (
     EXPORT_BYTES,
     EXPORT_CORRECTIONS,
     EXPORT_FAILED,
@@ -39,8 +39,8 @@ from calve.outputs.metrics.function_metrics import (
     EXPORT_UNCHANGED,
     EXPORT_WAITING,
     EXPORT_WRITTEN,
+    Metric,
 )
-from calve.outputs.metrics.metric import Metric
 from lambdas.csv_export.delivery import Lake, Outcome, Status
 from lambdas.csv_export.export import Environment, Order, delivered, run
 from lambdas.csv_export.window import ExportFailed

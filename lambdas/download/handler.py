@@ -16,8 +16,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from calve.outputs.metrics.function_metrics import LINK_DOWNLOADS, LINK_FAULTS, LINK_PAGES
-from calve.outputs.metrics.metric import Metric
+from calve.outputs.metrics import LINK_DOWNLOADS, LINK_FAULTS, LINK_PAGES, Metric
 from lambdas.download.download import NOT_FOUND, Answer, Downloads, Settings
 from lambdas.links import Links
 from lambdas.metering import add_alone

@@ -24,7 +24,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from calve.config.publishing import Export
 from calve.errors import Fatal
 from calve.outputs.announcement import Announcement
-from calve.outputs.metrics.function_metrics import MAILS_FAILED, MAILS_SENT, NOTICES
+from calve.outputs.metrics import MAILS_FAILED, MAILS_SENT, NOTICES
 from lambdas.export_notify.mail import Failure, Manifest
 from lambdas.export_notify.notify import DAY_S, Notifier, Settings
 from lambdas.links import Links, recipient_hash

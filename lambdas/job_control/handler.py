@@ -18,7 +18,7 @@ from aws_lambda_powertools.utilities.data_classes import (
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
-from calve.outputs.metrics.function_metrics import WATCHDOG_EXHAUSTED
+from calve.outputs.metrics import WATCHDOG_EXHAUSTED
 from lambdas.custom_resource import serve
 from lambdas.job_control.hand_over import HandOver, Wanted
 from lambdas.job_control.jobs import Jobs, WatchdogEnvironment

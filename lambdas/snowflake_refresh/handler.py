@@ -14,7 +14,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from calve.config.publishing import Snowflake
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from calve.outputs.metrics.function_metrics import SNOWFLAKE_FAILED, SNOWFLAKE_LAG, SNOWFLAKE_STUCK
+from calve.outputs.metrics import SNOWFLAKE_FAILED, SNOWFLAKE_LAG, SNOWFLAKE_STUCK
 from lambdas.metering import NAMESPACE, add
 from lambdas.publish_states import CommitBatch, PublishStates
 from lambdas.snowflake.sql_api import service

@@ -11,8 +11,8 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from calve.outputs.metrics.metric import DROPPED_STARTS, ERRORS, WAITING_MESSAGES, Metric, Service
-from calve.outputs.metrics.metric import Function as Written
+from calve.outputs.metrics import DROPPED_STARTS, ERRORS, WAITING_MESSAGES, Metric, Service
+from calve.outputs.metrics import Function as Written
 from stacks.base.function import METRICS_NAMESPACE
 from stacks.base.resources import mail_topic
 

@@ -9,8 +9,7 @@ from aws_cdk import Duration, aws_scheduler
 from calve.config.deployment import JobDeployment
 from calve.config.job import Table
 from calve.outputs.announcement import with_rows
-from calve.outputs.metrics.function_metrics import WATCHDOG_EXHAUSTED
-from calve.outputs.metrics.metric import (
+from calve.outputs.metrics import (
     ANNOUNCEMENTS_FAILED,
     FRESHNESS,
     HEARD,
@@ -22,6 +21,7 @@ from calve.outputs.metrics.metric import (
     REJECT_ROUNDS,
     TOPICS_NOT_KEPT,
     TROUBLE,
+    WATCHDOG_EXHAUSTED,
 )
 from stacks.jobs.ingest_job import IngestJob
 from stacks.jobs.job_control import JobControl

@@ -14,7 +14,7 @@ from aws_cdk import aws_cloudwatch, aws_logs
 from constructs import Construct
 
 from calve.config.job import Job, Table
-from calve.outputs.metrics.metric import (
+from calve.outputs.metrics import (
     ANNOUNCEMENTS_FAILED,
     FRESHNESS,
     HEARD,

@@ -11,7 +11,7 @@ from aws_cdk import CfnOutput, Stack, aws_cloudwatch
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from calve.outputs.metrics.metric import FRESHNESS, LAG, REJECT_ROUNDS, ROWS, Metric
+from calve.outputs.metrics import FRESHNESS, LAG, REJECT_ROUNDS, ROWS, Metric
 from stacks.base.rotation import KeysStack, Rotation
 from stacks.jobs.ingest import IngestStack
 from stacks.jobs.maintenance import MaintenanceStack

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from calve.outputs.metrics.function_metrics import (
+from calve.outputs.metrics import (
+    BOUNCES,
     CATALOG_FAILED,
     EXPORT_INCOMPLETE,
     LINK_FAULTS,
     SNOWFLAKE_FAILED,
     SNOWFLAKE_LAG,
     SNOWFLAKE_STUCK,
+    UNDELIVERED,
 )
-from calve.outputs.metrics.metric import BOUNCES, UNDELIVERED
 from stacks.base.rotation import Rotation
 from stacks.monitoring.board import QUARTER, AlarmText, Board, measured
 from stacks.publishing.exports import ExportsStack, failures

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from calve.outputs.metrics.metric import LOST, PAUSED, TROUBLE
+from calve.outputs.metrics import LOST, PAUSED, TROUBLE
 from cli.look.cost.model import ENDPOINTS, TABLE_METRICS, ZONES, Load, bill, rates
 from stacks.monitoring.job_metrics import FILTERS
 from tests.synth.deployments import IMPORTED, MADE, MSK, SHOP
