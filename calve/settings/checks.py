@@ -72,7 +72,7 @@ def _problems(error: ErrorDetails) -> Iterator[Problem]:
 
 def _unknown(path: KeyPath) -> Problem:
     section = section_at(path[:-1])
-    known = section.known_keys() if section else []
+    known = list(section.keys()) if section else []
     fix = near_miss(path[-1], known) or (f"known here: {', '.join(known)}" if known else "remove it")
     return Problem(path, "is not a known key", fix)
 

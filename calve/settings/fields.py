@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
 from calve.config.job import Start
 from calve.config.publishing import Measure
@@ -31,10 +32,10 @@ class Section(BaseModel):
         return {key: value for key, value in raw.items() if value is not None or key not in cls.model_fields}
 
     @classmethod
-    def known_keys(cls) -> list[str]:
+    def keys(cls) -> dict[str, FieldInfo]:
         """The known keys, this section's before inherited ones."""
-        names = sorted(cls.model_fields, key=lambda key: key not in cls.__annotations__)
-        return [cls.model_fields[name].alias or name for name in names]
+        fields = sorted(cls.model_fields.items(), key=lambda each: each[0] not in cls.__annotations__)
+        return {field.alias or name: field for name, field in fields}
 
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")

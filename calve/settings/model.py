@@ -1,7 +1,7 @@
 """The shape of calve.yaml: every key, its type and its sentence in docs/configuration.md."""
 
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -13,37 +13,16 @@ from calve.settings.entries.deploy import (
     MskSection,
     NetworkSection,
     RotateSection,
-    WorkersSection,
     rotation_problems,
 )
-from calve.settings.entries.modes import (
-    AggregateSection,
-    ChangeDataSection,
-    DeduplicateSection,
-    UpsertSection,
-    WindowSection,
-)
 from calve.settings.entries.publish import (
-    BootstrapSection,
-    CsvSection,
     ExportSection,
-    IcebergRestSection,
-    LinkSection,
-    OpenCatalogSection,
     PublishSection,
-    SnowflakeSection,
-    WarehouseSection,
 )
-from calve.settings.entries.routes import RouteSection
-from calve.settings.entries.sources import KeySection, OAuthSection, RegistrySection, SourceSection
-from calve.settings.entries.steps import FlattenSection, LookupSection, MaskingSection, StepSection
+from calve.settings.entries.sources import RegistrySection
+from calve.settings.entries.steps import MaskingSection
 from calve.settings.entries.tables import (
-    AnnounceSection,
-    BudgetSection,
-    EmitSection,
     MaintenanceOptions,
-    MaintenanceSection,
-    RowRetentionSection,
     TableOptions,
     TableSection,
 )
@@ -184,52 +163,24 @@ class Configuration(Section):
     """See `publish`. Default: the tables are in Glue alone"""
 
 
+def _sections(section: type[Section], path: KeyPath = ()) -> Iterator[tuple[KeyPath, type[Section]]]:
+    """A section and all below it, each with its path; `<name>` stands for a key that the user chooses."""
+    yield path, section
+    for key, field in section.keys().items():
+        if inner := _section_in(field.annotation):
+            named = ("<name>",) if key in NAMED and not path else ()
+            yield from _sections(inner, (*path, key, *named))
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    """The section that a type is, or has as an alternative, as items or as values."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _section_in(each))), None)
+
+
 NAMED = ("jobs", "tables", "exports")
-SECTIONS: dict[KeyPath, type[Section]] = {
-    (): Configuration,
-    ("kafka",): KafkaSection,
-    ("kafka", "auth"): AuthSection,
-    ("kafka", "auth", "rotate"): RotateSection,
-    ("kafka", "msk"): MskSection,
-    ("network",): NetworkSection,
-    ("registry",): RegistrySection,
-    ("registry", "oauth"): OAuthSection,
-    ("registry", "rotate"): RotateSection,
-    ("lake",): LakeSection,
-    ("masking",): MaskingSection,
-    ("jobs", "<name>"): JobSection,
-    ("jobs", "<name>", "workers"): WorkersSection,
-    ("alerts",): AlertsSection,
-    ("defaults",): DefaultsSection,
-    ("defaults", "dead_letter_budget"): BudgetSection,
-    ("defaults", "maintenance"): MaintenanceOptions,
-    ("tables", "<name>"): TableSection,
-    ("tables", "<name>", "dead_letter_budget"): BudgetSection,
-    ("tables", "<name>", "value"): SourceSection,
-    ("tables", "<name>", "key"): KeySection,
-    ("tables", "<name>", "route"): RouteSection,
-    ("tables", "<name>", "upsert"): UpsertSection,
-    ("tables", "<name>", "change_data"): ChangeDataSection,
-    ("tables", "<name>", "deduplicate"): DeduplicateSection,
-    ("tables", "<name>", "aggregate"): AggregateSection,
-    ("tables", "<name>", "aggregate", "window"): WindowSection,
-    ("tables", "<name>", "steps"): StepSection,
-    ("tables", "<name>", "steps", "flatten"): FlattenSection,
-    ("tables", "<name>", "steps", "lookup"): LookupSection,
-    ("tables", "<name>", "emit"): EmitSection,
-    ("tables", "<name>", "announce"): AnnounceSection,
-    ("tables", "<name>", "maintenance"): MaintenanceSection,
-    ("tables", "<name>", "maintenance", "rows"): RowRetentionSection,
-    ("exports", "<name>"): ExportSection,
-    ("exports", "<name>", "csv"): CsvSection,
-    ("exports", "<name>", "link"): LinkSection,
-    ("publish",): PublishSection,
-    ("publish", "snowflake"): SnowflakeSection,
-    ("publish", "snowflake", "warehouse"): WarehouseSection,
-    ("publish", "snowflake", "open_catalog"): OpenCatalogSection,
-    ("publish", "iceberg_rest"): IcebergRestSection,
-    ("publish", "iceberg_rest", "bootstrap"): BootstrapSection,
-}
+SECTIONS: dict[KeyPath, type[Section]] = dict(_sections(Configuration))
 
 
 def section_at(path: KeyPath) -> type[Section] | None:

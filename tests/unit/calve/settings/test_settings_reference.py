@@ -17,13 +17,11 @@ from calve.settings.entries.publish import CsvSection, ExportSection, LinkSectio
 from calve.settings.entries.tables import BudgetSection, TableOptions
 from calve.settings.fields import Section
 from calve.settings.model import SECTIONS
-from calve.settings.reference import reference
-
-PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
+from tests.configuration_page import PAGE, page
 
 
 def test_the_page_is_the_one_that_the_model_writes() -> None:
-    assert PAGE.read_text(encoding="utf-8") == reference()
+    assert PAGE.read_text(encoding="utf-8") == page()
 
 
 @pytest.mark.parametrize("section", SECTIONS.values())
