@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
@@ -30,6 +30,16 @@ class Section(BaseModel):
         if not isinstance(raw, dict):
             return {} if raw is None else raw
         return {key: value for key, value in raw.items() if value is not None or key not in cls.model_fields}
+
+    def problems(self) -> Iterable[Problem]:
+        """Invalid combinations of its keys."""
+        return ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if problems := list(self.problems()):
+            raise InvalidParts(problems)
+        return self
 
     @classmethod
     def keys(cls) -> dict[str, FieldInfo]:

@@ -1,9 +1,9 @@
 """The shape of calve.yaml: every key, its type and its sentence in docs/configuration.md."""
 
 from collections.abc import Iterator
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from calve.config.job import Auth
 from calve.settings import fields
@@ -27,7 +27,7 @@ from calve.settings.entries.tables import (
     TableSection,
 )
 from calve.settings.fields import Section
-from calve.settings.problems import InvalidParts, KeyPath, Problem
+from calve.settings.problems import KeyPath, Problem
 
 
 class AuthSection(Section):
@@ -54,41 +54,28 @@ class AuthSection(Section):
         """Whether the connection uses TLS."""
         return self.type != "none" and self.tls is not False
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def problems(self) -> Iterator[Problem]:
         sasl = self.type in {"sasl_plain", "sasl_scram"}
         needs_secret = sasl or self.type == "mtls"
+        secrets = {"secret": self.secret, "emit_secret": self.emit_secret}
         useless = f"has no use with {self.type}"
-        problems = []
         if needs_secret and self.secret is None:
             fix = "add `secret: env:NAME`, `file:PATH` or `aws:SECRET_ID`"
-            problems.append(Problem(("secret",), f"is missing: {self.type} needs it", fix))
-        for key, given in (("secret", self.secret), ("emit_secret", self.emit_secret)):
-            if given is not None and not needs_secret:
-                problems.append(Problem((key,), useless, "remove it, or change `type`"))
+            yield Problem(("secret",), f"is missing: {self.type} needs it", fix)
+        for key in [key for key, given in secrets.items() if given is not None and not needs_secret]:
+            yield Problem((key,), useless, "remove it, or change `type`")
         if self.emit_secret is not None and self.emit_secret == self.secret:
-            problems.append(
-                Problem(("emit_secret",), "is that of `secret`", "remove it, or name another one")
-            )
-        problems += self._of_rotation(sasl=sasl)
-        if self.mechanism and self.type != "sasl_scram":
-            problems.append(Problem(("mechanism",), useless, "remove it, or use `type: sasl_scram`"))
-        if self.tls is not None and not sasl:
-            problems.append(Problem(("tls",), useless, "remove it; `type: tls` encrypts without a password"))
-        elif self.ca_file and not self.encrypted:
-            problems.append(
-                Problem(("ca_file",), "has no use without TLS", "remove it, or encrypt the connection")
-            )
-        if problems:
-            raise InvalidParts(problems)
-        return self
-
-    def _of_rotation(self, *, sasl: bool) -> Iterator[Problem]:
+            yield Problem(("emit_secret",), "is that of `secret`", "remove it, or name another one")
         if self.rotate is not None and not sasl:
-            yield Problem(("rotate",), f"has no use with {self.type}", "remove it, or change `type`")
-            return
-        secrets = {"secret": self.secret, "emit_secret": self.emit_secret}
-        yield from rotation_problems(self.rotate, secrets, cloud=self.type == "sasl_plain")
+            yield Problem(("rotate",), useless, "remove it, or change `type`")
+        else:
+            yield from rotation_problems(self.rotate, secrets, cloud=self.type == "sasl_plain")
+        if self.mechanism and self.type != "sasl_scram":
+            yield Problem(("mechanism",), useless, "remove it, or use `type: sasl_scram`")
+        if self.tls is not None and not sasl:
+            yield Problem(("tls",), useless, "remove it; `type: tls` encrypts without a password")
+        elif self.ca_file and not self.encrypted:
+            yield Problem(("ca_file",), "has no use without TLS", "remove it, or encrypt the connection")
 
 
 class KafkaSection(Section):

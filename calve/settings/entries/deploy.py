@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from calve.names import MSK_PREFIX, of_msk
 from calve.settings import fields
 from calve.settings.fields import Section
-from calve.settings.problems import InvalidParts, Problem
+from calve.settings.problems import Problem
 from calve.settings.schedules import CONTINUOUS
 
 KEYS_TO_RETAIN = 2
@@ -81,25 +81,19 @@ class NetworkSection(Section):
     security_groups: list[fields.SecurityGroup] = Field(default_factory=list)
     """Security groups that the brokers admit. Default: the stack makes one"""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        problems = []
+    def problems(self) -> Iterator[Problem]:
         if self.vpc is None:
             for key in ("availability_zones", "subnets", "security_groups"):
                 if getattr(self, key):
-                    problems.append(Problem((key,), "has no use without `vpc`", "add `vpc: vpc-...`"))
-        else:
-            for key in ("availability_zones", "subnets"):
-                if not getattr(self, key):
-                    reason = "is missing: an existing VPC is described in full"
-                    problems.append(Problem((key,), reason, f"add `{key}:`"))
-            count = len(self.availability_zones)
-            if self.subnets and count not in (0, len(self.subnets)):
-                reason = f"has {count} entries for {len(self.subnets)} subnets"
-                problems.append(Problem(("availability_zones",), reason, "name one for each subnet"))
-        if problems:
-            raise InvalidParts(problems)
-        return self
+                    yield Problem((key,), "has no use without `vpc`", "add `vpc: vpc-...`")
+            return
+        for key in ("availability_zones", "subnets"):
+            if not getattr(self, key):
+                yield Problem((key,), "is missing: an existing VPC is described in full", f"add `{key}:`")
+        count = len(self.availability_zones)
+        if self.subnets and count not in (0, len(self.subnets)):
+            reason = f"has {count} entries for {len(self.subnets)} subnets"
+            yield Problem(("availability_zones",), reason, "name one for each subnet")
 
 
 class WorkersSection(Section):
@@ -110,12 +104,10 @@ class WorkersSection(Section):
     max: int | None = Field(default=None, ge=2)
     """Workers at most. Default: `4`, or `min` where that is more; with `G.025X` always `min`"""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def problems(self) -> Iterator[Problem]:
         if self.max is not None and self.max < self.min:
             reason = f"{self.max} is less than `min`, which is {self.min}"
-            raise InvalidParts([Problem(("max",), reason, "make it at least as many")])
-        return self
+            yield Problem(("max",), reason, "make it at least as many")
 
 
 class JobSection(Section):
@@ -136,22 +128,15 @@ class JobSection(Section):
     conf: fields.SparkConf = Field(default_factory=dict)
     """Spark settings, such as `{spark.sql.shuffle.partitions: 64}`; those that calve makes itself are refused"""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        problems = []
+    def problems(self) -> Iterator[Problem]:
         if self.worker == UNSCALED and self.workers.max not in (None, self.workers.min):
             reason = f"{self.workers.max} differs from `min`, and {UNSCALED} does not scale"
-            problems.append(Problem(("workers", "max"), reason, "remove it, or use a larger worker"))
+            yield Problem(("workers", "max"), reason, "remove it, or use a larger worker")
         if self.run == CONTINUOUS and self.time_zone is not None:
-            problems.append(
-                Problem(("time_zone",), "has no use with continuous", "remove it, or use a schedule")
-            )
+            yield Problem(("time_zone",), "has no use with continuous", "remove it, or use a schedule")
         if self.run != CONTINUOUS and self.maintenance_window is not None:
             reason = "has no use with a schedule: each run ends by itself"
-            problems.append(Problem(("maintenance_window",), reason, "remove it, or use `run: continuous`"))
-        if problems:
-            raise InvalidParts(problems)
-        return self
+            yield Problem(("maintenance_window",), reason, "remove it, or use `run: continuous`")
 
 
 class AlertsSection(Section):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from calve.modes.aggregate import WINDOW_START, Measure, column_of
 from calve.modes.measure_text import MeasureProblem, parse
@@ -96,12 +97,10 @@ class ChangeDataSection(Section):
     deletes: Literal["remove", "keep"] = "remove"
     """`remove`: a row that the database deletes is deleted; `keep`: it stays, with `_change.deleted`. Default: `remove`"""
 
-    @model_validator(mode="after")
-    def _deletes_are_remembered(self) -> Self:
+    def problems(self) -> Iterator[Problem]:
         if self.order_by and self.deletes != "keep":
             reason = "needs `deletes: keep`: a change that comes late would bring a deleted row back"
-            raise InvalidParts([Problem(("order_by",), reason, "add `deletes: keep`, or remove it")])
-        return self
+            yield Problem(("order_by",), reason, "add `deletes: keep`, or remove it")
 
 
 class DeduplicateSection(Section):
@@ -137,19 +136,11 @@ class AggregateSection(Section):
     window: WindowSection | None = None
     """See `tables.<name>.aggregate.window`. Default: none"""
 
-    @model_validator(mode="after")
-    def _names_are_distinct(self) -> Self:
-        groups = [column_of(each) for each in self.by]
-        named: list[tuple[KeyPath, str]] = [(("by",), each) for each in groups]
+    def problems(self) -> Iterator[Problem]:
+        named: list[tuple[KeyPath, str]] = [(("by",), column_of(each)) for each in self.by]
         named += [(("window",), WINDOW_START)] if self.window else []
         named += [(("measures", each.name), each.name) for each in self.measures]
-        problems = [
-            Problem(
-                path, f'"{name}" is the name of two columns of the table', "give the measure another name"
-            )
-            for place, (path, name) in enumerate(named)
-            if name.lower() in (earlier.lower() for _, earlier in named[:place])
-        ]
-        if problems:
-            raise InvalidParts(problems)
-        return self
+        for place, (path, name) in enumerate(named):
+            if name.lower() in (earlier.lower() for _, earlier in named[:place]):
+                reason = f'"{name}" is the name of two columns of the table'
+                yield Problem(path, reason, "give the measure another name")

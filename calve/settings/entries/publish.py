@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Iterator
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from calve.config.publishing import (
     SNOWFLAKE_REFRESH_S,
@@ -23,7 +24,7 @@ from calve.config.publishing import (
 )
 from calve.settings import fields
 from calve.settings.fields import Section
-from calve.settings.problems import InvalidParts, Problem
+from calve.settings.problems import Problem
 
 MANAGEMENT = "/api/management/v1"
 OF_POLARIS = "/api/catalog"
@@ -70,29 +71,21 @@ class IcebergRestSection(Section):
     bootstrap: BootstrapSection | None = None
     """See `publish.iceberg_rest.bootstrap`. Default: the catalog is there"""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        problems = []
+    def problems(self) -> Iterator[Problem]:
         if self.bootstrap is None:
-            problems += [
-                Problem((key,), "has no use without `secret`", "add `secret: aws:SECRET_ID`")
-                for key in ("scope", "token_url")
-                if getattr(self, key) and not self.secret
-            ]
-        else:
-            if self.secret:
-                fix = "remove it; the administrator's is `bootstrap.secret`"
-                problems.append(Problem(("secret",), "is made by `bootstrap`", fix))
-            if self.warehouse is None:
-                fix = "add `warehouse: NAME`"
-                problems.append(Problem(("warehouse",), "is missing: the catalog gets a name", fix))
-            if self.management_uri is None:
-                reason = f"is missing: `uri` does not end in {OF_POLARIS}"
-                fix = "add `management_uri: https://host/api/management/v1`"
-                problems.append(Problem(("bootstrap", "management_uri"), reason, fix))
-        if problems:
-            raise InvalidParts(problems)
-        return self
+            for key in ("scope", "token_url"):
+                if getattr(self, key) and not self.secret:
+                    yield Problem((key,), "has no use without `secret`", "add `secret: aws:SECRET_ID`")
+            return
+        if self.secret:
+            fix = "remove it; the administrator's is `bootstrap.secret`"
+            yield Problem(("secret",), "is made by `bootstrap`", fix)
+        if self.warehouse is None:
+            yield Problem(("warehouse",), "is missing: the catalog gets a name", "add `warehouse: NAME`")
+        if self.management_uri is None:
+            reason = f"is missing: `uri` does not end in {OF_POLARIS}"
+            fix = "add `management_uri: https://host/api/management/v1`"
+            yield Problem(("bootstrap", "management_uri"), reason, fix)
 
     @property
     def management_uri(self) -> str | None:
@@ -173,28 +166,21 @@ class SnowflakeSection(Section):
     rotate_after_days: int = Field(default=SNOWFLAKE_ROTATION_DAYS, ge=1, le=365)
     """Days after which the service user gets a new key. Default: `30`"""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        problems = []
-        is_open = self.catalog == "open_catalog"
+    def problems(self) -> Iterator[Problem]:
+        is_open, linked = self.catalog == "open_catalog", self.tables == "linked_database"
         if is_open and self.open_catalog is None:
-            problems.append(Problem(("open_catalog",), "is missing: the catalog is there", "name it"))
+            yield Problem(("open_catalog",), "is missing: the catalog is there", "name it")
         if self.open_catalog and not is_open:
             fix = "remove it, or use `catalog: open_catalog`"
-            problems.append(Problem(("open_catalog",), f"has no use with {self.catalog}", fix))
+            yield Problem(("open_catalog",), f"has no use with {self.catalog}", fix)
         if self.catalog == "glue" and self.iam_user_arn:
             reason = "needs `glue_rest`: with `glue`, Snowflake makes an id that nobody knows before"
-            problems.append(Problem(("iam_user_arn",), reason, "remove it, or use `catalog: glue_rest`"))
-        if self.tables == "linked_database":
-            if self.catalog == "glue":
-                reason = "needs a REST catalog"
-                problems.append(Problem(("tables",), reason, "use `catalog: glue_rest`"))
-            if self.schema_:
-                reason = "has no use with a linked database, which has the catalog's own"
-                problems.append(Problem(("schema",), reason, "remove it"))
-        if problems:
-            raise InvalidParts(problems)
-        return self
+            yield Problem(("iam_user_arn",), reason, "remove it, or use `catalog: glue_rest`")
+        if linked and self.catalog == "glue":
+            yield Problem(("tables",), "needs a REST catalog", "use `catalog: glue_rest`")
+        if linked and self.schema_:
+            reason = "has no use with a linked database, which has the catalog's own"
+            yield Problem(("schema",), reason, "remove it")
 
 
 def resolved(section: SnowflakeSection, deployment: str, lake_database: str) -> Snowflake:
@@ -238,12 +224,10 @@ class PublishSection(Section):
     iceberg_rest: IcebergRestSection | None = None
     """See `publish.iceberg_rest`"""
 
-    @model_validator(mode="after")
-    def _somewhere(self) -> Self:
+    def problems(self) -> Iterator[Problem]:
         if self.snowflake is None and self.iceberg_rest is None:
             fix = "name `snowflake:` or `iceberg_rest:`, or remove `publish`"
-            raise InvalidParts([Problem((), "names nobody to publish to", fix)])
-        return self
+            yield Problem((), "names nobody to publish to", fix)
 
 
 class CsvSection(Section):
@@ -314,38 +298,23 @@ class ExportSection(Section):
     link: LinkSection = LinkSection()
     """See `exports.<name>.link`"""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        problems = [*self._aggregation(), *self._mail()]
+    def problems(self) -> Iterator[Problem]:
         if self.keep is not None and self.keep < self.link.days:
             reason = f"ends before the link does, which works for {self.link.days} days"
-            problems.append(Problem(("keep",), reason, f"use `keep: {self.link.days}d` or a shorter link"))
-        if problems:
-            raise InvalidParts(problems)
-        return self
-
-    def _aggregation(self) -> list[Problem]:
-        problems = []
+            yield Problem(("keep",), reason, f"use `keep: {self.link.days}d` or a shorter link")
+        if self.channel == "ses" and self.sender is None:
+            yield Problem(("sender",), "is missing: ses needs it", "add `sender: reports@example.com`")
+        if self.channel == "sns" and self.sender is not None:
+            yield Problem(("sender",), "has no use with sns", "remove it, or use `channel: ses`")
         if self.group_by and not self.measures:
-            fix = "add `measures: {rows: count}`"
-            problems.append(Problem(("measures",), "is missing: `group_by` needs it", fix))
+            yield Problem(("measures",), "is missing: `group_by` needs it", "add `measures: {rows: count}`")
         if self.columns and (self.group_by or self.measures):
             reason = "has no use with `measures`: the file has the groups and the measures"
-            problems.append(Problem(("columns",), reason, "remove it"))
+            yield Problem(("columns",), reason, "remove it")
         if self.csv.system_columns and self.measures:
             reason = "has no use with `measures`: a group comes from many records"
-            problems.append(Problem(("csv", "system_columns"), reason, "remove it"))
+            yield Problem(("csv", "system_columns"), reason, "remove it")
         groups = [column.lower() for column in self.group_by]
-        problems += [
-            Problem(("measures", name), f'"{name}" is a column of `group_by` already', "rename the measure")
-            for name in self.measures
-            if name.lower() in groups
-        ]
-        return problems
-
-    def _mail(self) -> list[Problem]:
-        if self.channel == "ses" and self.sender is None:
-            return [Problem(("sender",), "is missing: ses needs it", "add `sender: reports@example.com`")]
-        if self.channel == "sns" and self.sender is not None:
-            return [Problem(("sender",), "has no use with sns", "remove it, or use `channel: ses`")]
-        return []
+        for name in [each for each in self.measures if each.lower() in groups]:
+            reason = f'"{name}" is a column of `group_by` already'
+            yield Problem(("measures", name), reason, "rename the measure")

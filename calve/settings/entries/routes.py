@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator
 
 from calve.config.steps import Value
 from calve.settings import fields
@@ -70,14 +70,11 @@ class RouteSection(Section):
     """`true`, in the place of `value`: the table has all records whose value no other table of the topic names, null among them.
     Default: `false`; where no table has it, such records are dead letters of the first table of the topic that has a `route`"""
 
-    @model_validator(mode="after")
-    def _names_records(self) -> RouteSection:
+    def problems(self) -> Iterator[Problem]:
         if self.value is None and not self.otherwise:
-            raise Invalid("names no records", "add `value:`, or `otherwise: true`")
+            yield Problem((), "names no records", "add `value:`, or `otherwise: true`")
         if self.value is not None and self.otherwise:
-            reason = "cannot be used together with `value`"
-            raise InvalidParts([Problem(("otherwise",), reason, "remove one of the two")])
-        return self
+            yield Problem(("otherwise",), "cannot be used together with `value`", "remove one of the two")
 
 
 @dataclass(frozen=True, slots=True)

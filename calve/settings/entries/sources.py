@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Iterator
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from calve.settings import fields
 from calve.settings.entries.deploy import RotateSection, rotation_problems
 from calve.settings.fields import Section
-from calve.settings.problems import InvalidParts, Problem
+from calve.settings.problems import Problem
 
 CONFLUENT_ONLY = ("url", "secret", "ca_file", "client_certificate", "oauth", "rotate")
 GLUE_ONLY = ("name", "region")
@@ -54,30 +55,22 @@ class RegistrySection(Section):
     region: fields.Region | None = None
     """AWS region of a Glue registry. Default: the lake's"""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        glue = self.type == "glue"
-        needed, useless = ("name", CONFLUENT_ONLY) if glue else ("url", GLUE_ONLY)
-        problems = [
-            Problem((key,), f"has no use with `type: {self.type}`", "remove it, or change `type`")
-            for key in useless
-            if getattr(self, key) is not None
-        ]
+    def problems(self) -> Iterator[Problem]:
+        needed, useless = ("name", CONFLUENT_ONLY) if self.type == "glue" else ("url", GLUE_ONLY)
+        for key in [each for each in useless if getattr(self, each) is not None]:
+            yield Problem((key,), f"has no use with `type: {self.type}`", "remove it, or change `type`")
         if getattr(self, needed) is None:
-            problems.append(Problem((needed,), "is missing", f"add `{needed}:`"))
+            yield Problem((needed,), "is missing", f"add `{needed}:`")
         if self.oauth and not self.secret:
             fix = "add `secret: aws:SECRET_ID`, which holds `client_id` and `client_secret`"
-            problems.append(Problem(("secret",), "is missing: oauth needs it", fix))
+            yield Problem(("secret",), "is missing: oauth needs it", fix)
         if self.rotate and (self.oauth or not self.secret):
             fix = "remove it, or name API keys of Confluent Cloud: `secret: aws:SECRET_ID`"
-            problems.append(Problem(("rotate",), "has no use without basic authentication", fix))
+            yield Problem(("rotate",), "has no use without basic authentication", fix)
         else:
-            problems += rotation_problems(self.rotate, {"secret": self.secret}, cloud=True)
+            yield from rotation_problems(self.rotate, {"secret": self.secret}, cloud=True)
         if self.client_certificate and self.url and not self.url.startswith("https"):
-            problems.append(Problem(("client_certificate",), "has no use without https", "remove it"))
-        if problems:
-            raise InvalidParts(problems)
-        return self
+            yield Problem(("client_certificate",), "has no use without https", "remove it")
 
 
 class PartSection(Section):
@@ -105,26 +98,24 @@ class PartSection(Section):
         """Whether they are one column, as they are."""
         return self.format in {"string", "bytes"}
 
-    @model_validator(mode="after")
-    def _has_what_it_needs(self) -> Self:
+    def problems(self) -> Iterator[Problem]:
         declared = self.format != "registry" and not self.kept
-        useless = f"has no use with `format: {self.format}`"
-        problems = []
         if declared and self.schema_ is None:
             fix = "add `schema: FILE`, or remove `format`, so that the registry is asked"
-            problems.append(Problem(("schema",), f"is missing: `format: {self.format}` needs it", fix))
+            yield Problem(("schema",), f"is missing: `format: {self.format}` needs it", fix)
         if self.schema_ is not None and not declared:
             fix = "remove it, or add `format: avro`, `json` or `protobuf`"
-            problems.append(Problem(("schema",), useless, fix))
+            yield Problem(("schema",), self._useless, fix)
         if self.format != "registry":
             for key, given in (("subject", self.subject), ("prefix", self.prefix == "confluent")):
                 if given:
-                    problems.append(Problem((key,), f"{useless}: no registry is asked", "remove it"))
+                    yield Problem((key,), f"{self._useless}: no registry is asked", "remove it")
         if self.message is not None and self.format not in {"registry", "protobuf"}:
-            problems.append(Problem(("message",), f"{useless}: only Protobuf has messages", "remove it"))
-        if problems:
-            raise InvalidParts(problems)
-        return self
+            yield Problem(("message",), f"{self._useless}: only Protobuf has messages", "remove it")
+
+    @property
+    def _useless(self) -> str:
+        return f"has no use with `format: {self.format}`"
 
 
 class SourceSection(PartSection):
@@ -136,18 +127,12 @@ class SourceSection(PartSection):
     column: fields.ColumnName | None = None
     """With `format: string` and `bytes`: name of the column. Default: `value`"""
 
-    @model_validator(mode="after")
-    def _columns_have_a_use(self) -> Self:
-        problems = []
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
         if self.rest is not None and self.format != "json":
-            fix = "remove it, or add `format: json` and `schema: FILE`"
-            problems.append(Problem(("rest",), f"has no use with `format: {self.format}`", fix))
+            yield Problem(("rest",), self._useless, "remove it, or add `format: json` and `schema: FILE`")
         if self.column is not None and not self.kept:
-            fix = "remove it: the fields of the schema are the columns"
-            problems.append(Problem(("column",), f"has no use with `format: {self.format}`", fix))
-        if problems:
-            raise InvalidParts(problems)
-        return self
+            yield Problem(("column",), self._useless, "remove it: the fields of the schema are the columns")
 
 
 class KeySection(PartSection):

@@ -303,18 +303,15 @@ class StepSection(Section):
             return {"flatten": {}}
         return raw
 
-    @model_validator(mode="after")
-    def _is_one(self) -> StepSection:
-        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
-        if len(given) != 1:
-            reason = "has several steps" if given else "has no step"
-            fix = "make each an item of the list" if given else f"use {one_of(type(self).model_fields)}"
-            raise InvalidParts([Problem((), reason, fix)])
-        return self
+    def problems(self) -> Iterator[Problem]:
+        if not self.model_fields_set:
+            yield Problem((), "has no step", f"use {one_of(type(self).model_fields)}")
+        elif len(self.model_fields_set) > 1:
+            yield Problem((), "has several steps", "make each an item of the list")
 
     @property
     def kind(self) -> str:
-        return next(name for name in type(self).model_fields if getattr(self, name) is not None)
+        return next(iter(self.model_fields_set))
 
     @property
     def query(self) -> str | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from calve.config.engine_choice import MODES
 from calve.config.job import EngineChoice
@@ -27,7 +27,7 @@ from calve.settings.entries.steps import (
     parameter_problems,
 )
 from calve.settings.fields import Section
-from calve.settings.problems import InvalidParts, Problem
+from calve.settings.problems import Problem
 
 
 class RowRetentionSection(Section):
@@ -53,16 +53,12 @@ class MaintenanceOptions(Section):
     dead_letters: fields.Duration | None = None
     """How long dead letters are kept. Default: for ever"""
 
-    @model_validator(mode="after")
-    def _least_is_less(self) -> Self:
+    def problems(self) -> Iterator[Problem]:
         least = self.snapshots_at_least or Maintenance().snapshots_at_least
         most = self.snapshots_at_most or Maintenance().snapshots_at_most
         if least > most:
             fix = "raise `snapshots_at_most`, or lower this"
-            raise InvalidParts(
-                [Problem(("snapshots_at_least",), f"is more than the {most} that stay at most", fix)]
-            )
-        return self
+            yield Problem(("snapshots_at_least",), f"is more than the {most} that stay at most", fix)
 
 
 class MaintenanceSection(MaintenanceOptions):
@@ -172,12 +168,10 @@ class TableOptions(Section):
     """What makes rows of records: `columnar`, which is many times faster, `rows`, which can do everything, or `auto`: the first
     wherever it can do what the table asks; see docs/engines.md. Default: `auto`"""
 
-    @model_validator(mode="after")
-    def _budget_has_a_use(self) -> Self:
+    def problems(self) -> Iterator[Problem]:
         if self.on_error == "suspend" and self.dead_letter_budget is not None:
             fix = "remove it, or use `on_error: dead_letter` or `skip`"
-            raise InvalidParts([Problem(("dead_letter_budget",), "has no use with `on_error: suspend`", fix)])
-        return self
+            yield Problem(("dead_letter_budget",), "has no use with `on_error: suspend`", fix)
 
 
 class TableSection(TableOptions):
@@ -225,77 +219,57 @@ class TableSection(TableOptions):
     sort_by: fields.Sorting | None = None
     """List of `column`, `column desc`, or a transform of one. Default: none"""
 
-    @model_validator(mode="after")
-    def _key_has_a_name_of_its_own(self) -> Self:
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
         named = [self.value.rest, (self.value.column or "value") if self.value.kept else None]
         if self.key and self.key.column.lower() in {each.lower() for each in named if each}:
             reason = f'"{self.key.column}" is the name of a column of the values, too'
-            raise InvalidParts([Problem(("key", "column"), reason, "give it another name")])
-        return self
-
-    @model_validator(mode="after")
-    def _one_mode(self) -> Self:
+            yield Problem(("key", "column"), reason, "give it another name")
         modes = [name for name in MODES if getattr(self, name) is not None]
-        problems = [
-            Problem((each,), f"cannot be used together with `{modes[0]}`: a table has one mode", "remove one")
-            for each in modes[1:]
-        ]
-        if self.change_data is not None:
-            problems += self._no_change_events()
-        if problems:
-            raise InvalidParts(problems)
-        return self
+        for each in modes[1:]:
+            reason = f"cannot be used together with `{modes[0]}`: a table has one mode"
+            yield Problem((each,), reason, "remove one")
+        yield from parameter_problems([(each.kind, each.query) for each in self.steps], self.parameters)
+        yield from self._change_data_problems() if self.change_data else ()
+        yield from self._output_problems()
+        yield from self._step_problems()
 
-    @model_validator(mode="after")
-    def _parameters_are_those_of_the_steps(self) -> Self:
-        problems = parameter_problems([(each.kind, each.query) for each in self.steps], self.parameters)
-        if problems:
-            raise InvalidParts(problems)
-        return self
-
-    @model_validator(mode="after")
-    def _steps_fit_the_mode(self) -> Self:
-        problems = []
-        if self.emit and (self.upsert or self.change_data):
-            mode = "upsert" if self.upsert else "change_data"
-            reason = f"cannot be used with `{mode}`: rows that are deleted would stay in the topic"
-            problems.append(
-                Problem(("emit",), reason, "remove it; the topic of the table has the same changes")
-            )
-        if self.emit and self.emit.topic == self.topic:
-            fix = "name another topic"
-            problems.append(Problem(("emit", "topic"), "is the topic that the table is read from", fix))
-        if self.steps and self.change_data is not None:
-            fix = "keep the changes in one table as they are, or remove the steps"
-            problems.append(Problem(("steps",), "cannot be used with `change_data`", fix))
-        if self.announce and self._is_personal(self.announce.count_by):
-            fix = "count by a column that says nothing of a person"
-            problems.append(Problem(("announce", "count_by"), "is masked, or the record key", fix))
-        masks = [n for n, each in enumerate(self.steps) if each.mask]
-        problems += [
-            Problem(("steps", str(n), "mask"), "masks a second time", "make both one step") for n in masks[1:]
-        ]
-        if masks and any(each.sql for each in self.steps[: masks[0]]):
-            reason = "comes after `sql`, which may have copied what is personal"
-            problems.append(Problem(("steps", str(masks[0]), "mask"), reason, "put it before"))
-        if self.route is not None and self.change_data is not None:
-            problems.append(Problem(("route",), "cannot be used with `change_data`", "remove one of the two"))
-        several = [n for n, each in enumerate(self.steps) if each.flatten and each.flatten.explode]
-        if several and self.upsert is not None:
-            reason = "cannot be used with `upsert`, where a record is one row that replaces another"
-            path = ("steps", str(several[0]), "flatten", "explode")
-            problems.append(Problem(path, reason, "remove it, or the mode"))
-        if problems:
-            raise InvalidParts(problems)
-        return self
-
-    def _is_personal(self, column: str) -> bool:
-        steps = [each.step(self.parameters) for each in self.steps]
-        return column in masked_columns(steps, {}) | ({self.key.column} if self.key else set())
-
-    def _no_change_events(self) -> Iterator[Problem]:
+    def _change_data_problems(self) -> Iterator[Problem]:
         if self.value.format not in {"registry", "avro", "json"}:
             reason = f'"{self.value.format}" cannot be used with `change_data`: Debezium writes Avro or JSON'
             yield Problem(("value", "format"), reason, "use `avro`, `json`, or remove it to ask the registry")
         if self.value.rest is not None:
             yield Problem(("value", "rest"), "has no use with `change_data`", "remove it")
+        if self.steps:
+            fix = "keep the changes in one table as they are, or remove the steps"
+            yield Problem(("steps",), "cannot be used with `change_data`", fix)
+        if self.route is not None:
+            yield Problem(("route",), "cannot be used with `change_data`", "remove one of the two")
+
+    def _output_problems(self) -> Iterator[Problem]:
+        if self.emit and (self.upsert or self.change_data):
+            mode = "upsert" if self.upsert else "change_data"
+            reason = f"cannot be used with `{mode}`: rows that are deleted would stay in the topic"
+            yield Problem(("emit",), reason, "remove it; the topic of the table has the same changes")
+        if self.emit and self.emit.topic == self.topic:
+            reason = "is the topic that the table is read from"
+            yield Problem(("emit", "topic"), reason, "name another topic")
+        if self.announce and self._is_personal(self.announce.count_by):
+            fix = "count by a column that says nothing of a person"
+            yield Problem(("announce", "count_by"), "is masked, or the record key", fix)
+
+    def _step_problems(self) -> Iterator[Problem]:
+        masks = [n for n, each in enumerate(self.steps) if each.mask]
+        for number in masks[1:]:
+            yield Problem(("steps", str(number), "mask"), "masks a second time", "make both one step")
+        if masks and any(each.sql for each in self.steps[: masks[0]]):
+            reason = "comes after `sql`, which may have copied what is personal"
+            yield Problem(("steps", str(masks[0]), "mask"), reason, "put it before")
+        several = [n for n, each in enumerate(self.steps) if each.flatten and each.flatten.explode]
+        if several and self.upsert is not None:
+            reason = "cannot be used with `upsert`, where a record is one row that replaces another"
+            yield Problem(("steps", str(several[0]), "flatten", "explode"), reason, "remove it, or the mode")
+
+    def _is_personal(self, column: str) -> bool:
+        masks = [each.step(self.parameters) for each in self.steps if each.mask or each.flatten]
+        return column in masked_columns(masks, {}) | ({self.key.column} if self.key else set())
