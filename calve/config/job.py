@@ -6,19 +6,19 @@ import native wheels from its extra Python files.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from calve.config.maintenance import Maintenance
 from calve.config.publishing import Announce, Emit
-from calve.config.steps import Mask, Step, step
-from calve.modes.aggregate import Aggregate, Measure, Window
+from calve.config.steps import Mask, Step
+from calve.modes.aggregate import Aggregate
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.mode import APPEND, Mode
 from calve.modes.upsert import ChangeData, Upsert
 from calve.names import TableName
 from calve.schema.columns import Transform
+from calve.stored import Stored
 
 Auth = Literal["none", "tls", "sasl_plain", "sasl_scram", "msk_iam", "mtls"]
 EngineChoice = Literal["auto", "columnar", "rows"]
@@ -225,7 +225,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Job(Stored):
     """The configuration of one ingest job. `registry`: None if no table needs one. masking: the secret with the keys that hash
     personal data (`calve.config.masking_keys`); None if no table masks any.
 
@@ -254,63 +254,3 @@ class Job:
     def table_name(self, table: Table, cluster_database: str | None = None) -> TableName:
         """The table's full name; `cluster_database`: as `database`."""
         return TableName(self.database(cluster_database), table.name)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        raw = json.loads(text)
-        return cls(
-            name=raw["name"],
-            job=raw["job"],
-            kafka=Kafka(**raw["kafka"]),
-            registry=_registry(raw["registry"]) if raw["registry"] else None,
-            lake=Lake(**raw["lake"]),
-            tables=tuple(_table(each) for each in raw["tables"]),
-            masking=raw.get("masking"),
-            patterns=tuple(_table(each) for each in raw.get("patterns", ())),
-            entries=tuple(Entry(**each) for each in raw.get("entries", ())),
-        )
-
-
-def _registry(raw: dict[str, Any]) -> AnyRegistry:
-    if "url" not in raw:
-        return GlueRegistry(**raw)
-    oauth = raw.get("oauth")
-    return Registry(**(raw | {"oauth": OAuth(**oauth) if oauth else None}))
-
-
-def _table(raw: dict[str, Any]) -> Table:
-    start = raw["start"] | {"offsets": {int(p): o for p, o in raw["start"]["offsets"].items()}}
-    transforms = {key: tuple(Transform(**t) for t in raw[key]) for key in ("partition_by", "sort_by")}
-    budget = Budget(**raw.get("dead_letter_budget", {}))
-    key, upsert, changes, deduplicate, emit, announce = (
-        raw.get(name) for name in ("key", "upsert", "change_data", "deduplicate", "emit", "announce")
-    )
-    parts = {
-        "start": Start(**start),
-        "dead_letter_budget": budget,
-        "value": Source(**raw.get("value", {})),
-        "key": Source(**key) if key else None,
-        "upsert": Upsert(**(upsert | {"key": tuple(upsert["key"])})) if upsert else None,
-        "change_data": ChangeData(
-            **(changes | {"key": tuple(changes["key"]), "source_order": tuple(changes["source_order"])})
-        )
-        if changes
-        else None,
-        "deduplicate": Deduplicate(tuple(deduplicate["key"]), deduplicate["window_ms"])
-        if deduplicate
-        else None,
-        "aggregate": _aggregate(raw["aggregate"]) if raw.get("aggregate") else None,
-        "steps": tuple(map(step, raw.get("steps", ()))),
-        "emit": Emit(**(emit | {"key": tuple(emit["key"])})) if emit else None,
-        "announce": Announce(announce["count_by"], tuple(announce["alert_on"])) if announce else None,
-        "maintenance": Maintenance.from_dict(raw.get("maintenance", {})),
-    }
-    return Table(**(raw | parts | transforms))
-
-
-def _aggregate(raw: dict[str, Any]) -> Aggregate:
-    measures = tuple(Measure(**each) for each in raw["measures"])
-    return Aggregate(tuple(raw["by"]), measures, Window(**raw["window"]) if raw["window"] else None)

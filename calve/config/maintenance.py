@@ -55,11 +55,6 @@ class Maintenance:
     dead_letters_s: float | None = None
     rows: RowRetention | None = None
 
-    @classmethod
-    def from_dict(cls, raw: dict[str, Any]) -> Self:
-        rows = raw.get("rows")
-        return cls(**(raw | {"rows": RowRetention(**rows) if rows else None}))
-
 
 @dataclass(frozen=True, slots=True)
 class Figures:

@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from typing import Literal
 
 from calve.names import TableName
+from calve.stored import Stored
 
 CatalogUpdate = Literal["register", "notifications"]
 SnowflakeCatalog = Literal["glue_rest", "glue", "open_catalog"]
 SnowflakeTables = Literal["iceberg", "linked_database"]
 SNOWFLAKE_REFRESH_S = 60
 SNOWFLAKE_ROTATION_DAYS = 30
+
+
+class _Sorted(Stored):
+    """Its text is part of a template, and changes only with its values."""
+
+    __slots__ = ()
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +47,7 @@ class OpenCatalog:
 
 
 @dataclass(frozen=True, slots=True)
-class Snowflake:
+class Snowflake(_Sorted):
     """A Snowflake account that reads the tables. Names are as in Snowflake, mostly in upper case.
 
     url: of its SQL API. secret: reference to the administrator's key pair. warehouse: None: none is made.
@@ -71,19 +81,6 @@ class Snowflake:
         """Whether Snowflake finds the tables itself, in a database that follows the catalog."""
         return self.tables == "linked_database"
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        raw: dict[str, Any] = json.loads(text)
-        warehouse, catalog = raw["warehouse"], raw["open_catalog"]
-        made = {
-            "warehouse": Warehouse(**warehouse) if warehouse else None,
-            "open_catalog": OpenCatalog(**catalog) if catalog else None,
-        }
-        return cls(**(raw | made))
-
 
 @dataclass(frozen=True, slots=True)
 class CatalogBootstrap:
@@ -101,7 +98,7 @@ class CatalogBootstrap:
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergRest:
+class IcebergRest(_Sorted):
     """An Iceberg REST catalog that is synchronized with Glue.
 
     namespace: None: the Glue database of each table. secret: a reference to `client_id` and `client_secret`.
@@ -116,15 +113,6 @@ class IcebergRest:
     token_url: str | None = None
     update: CatalogUpdate = "register"
     bootstrap: CatalogBootstrap | None = None
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        raw = json.loads(text)
-        bootstrap = raw["bootstrap"]
-        return cls(**raw | {"bootstrap": CatalogBootstrap(**bootstrap) if bootstrap else None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +161,7 @@ class Csv:
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class Export(_Sorted):
     """One table's window as a CSV file. `columns` empty: all. `filter`: a row filter in PyIceberg's syntax.
 
     `database` empty: that of the deployment's Kafka cluster, which each run finds in Glue.
@@ -207,16 +195,6 @@ class Export:
     def source(self) -> str:
         """The table's name in messages."""
         return f"{self.database}.{self.table}" if self.database else self.table
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        raw: dict[str, Any] = json.loads(text)
-        lists = {key: tuple(raw[key]) for key in ("recipients", "columns", "group_by")}
-        measures = tuple(Measure(**each) for each in raw["measures"])
-        return cls(**(raw | lists | {"measures": measures, "csv": Csv(**raw["csv"])}))
 
 
 @dataclass(frozen=True, slots=True)

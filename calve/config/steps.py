@@ -157,23 +157,6 @@ def masked_columns(steps: Sequence[Step], tags: Mapping[str, Sequence[str]]) -> 
     return {name for path in ruled for name in names_behind(steps, path)}
 
 
-def step(raw: dict[str, Any]) -> Step:
-    """A step from the output of `dataclasses.asdict`."""
-    match raw["kind"]:
-        case "route":
-            return Route(**(raw | {part: tuple(raw[part]) for part in ("values", "named")}))
-        case "flatten":
-            return Flatten(**(raw | {"maps": {path: tuple(keys) for path, keys in raw["maps"].items()}}))
-        case "filter":
-            return Filter(**raw)
-        case "sql":
-            return Sql(**raw)
-        case "lookup":
-            return Lookup(**raw)
-    rules = {part: {name: Rule(**rule) for name, rule in raw[part].items()} for part in ("fields", "tags")}
-    return Mask(**(raw | rules))
-
-
 NOTE = "steps"
 LOOKED_UP = "lookup:"
 """Prefix of a table, `database.table`, in a round's note of the snapshot that its lookups read."""

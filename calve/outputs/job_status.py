@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
+
+from calve.stored import from_plain
 
 KEPT = 20
 """The number of earlier states kept per table."""
@@ -51,16 +53,7 @@ class TableState:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Parse the JSON of `to_json` of any release; unknown keys are ignored."""
-        return cls.from_dict(json.loads(text))
-
-    @classmethod
-    def from_dict(cls, raw: dict[str, Any]) -> Self:
-        """The same, from parsed JSON."""
-        known = {name: raw.get(name) for name in ("code", "reason", "since", "fix")}
-        before = tuple(
-            FormerState(each["state"], each.get("since"), each.get("code")) for each in raw.get("before", ())
-        )
-        return cls(raw["state"], before=before, **known)
+        return from_plain(cls, json.loads(text), lenient=True)
 
 
 EVERY_S = 60.0
@@ -118,22 +111,6 @@ class JobStatus:
     def from_dict(cls, raw: Mapping[str, Any]) -> Self:
         """Parse the JSON of any release. Unknown keys are ignored; invalid JSON gives an empty status."""
         try:
-            return cls._read(raw)
+            return from_plain(cls, raw, lenient=True)
         except (AttributeError, KeyError, TypeError):
             return cls()
-
-    @classmethod
-    def _read(cls, raw: Mapping[str, Any]) -> Self:
-        runs = {id: Run(**_known(Run, each)) for id, each in raw["runs"].items()}
-        tables = {
-            name: ReportedTable(
-                **(_known(ReportedTable, each) | {"state": TableState.from_dict(each["state"])})
-            )
-            for name, each in raw["tables"].items()
-        }
-        return cls(runs, tables)
-
-
-def _known(kind: type[Run | ReportedTable], raw: Mapping[str, Any]) -> dict[str, Any]:
-    names = {each.name for each in fields(kind)}
-    return {name: value for name, value in raw.items() if name in names}

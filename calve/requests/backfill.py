@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 from calve.config.job import Start
 from calve.errors import CalveError
@@ -29,15 +29,6 @@ class Request(WaitingRequest):
     by: str
     start: Start
     to: Start
-
-    @classmethod
-    def read(cls, raw: dict[str, Any]) -> Self:
-        return cls(**(raw | {name: _end(raw[name]) for name in ("start", "to")}))
-
-
-def _end(raw: dict[str, Any]) -> Start:
-    """JSON has only string keys."""
-    return Start(**(raw | {"offsets": {int(p): o for p, o in raw["offsets"].items()}}))
 
 
 def range_of(start: Offsets, to: Offsets, *, held: Offsets, log_start: Offsets) -> Range:

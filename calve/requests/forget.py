@@ -18,6 +18,7 @@ from calve.names import SYSTEM_COLUMN
 from calve.requests.expired_history import ExpiredHistory
 from calve.requests.requests import WaitingRequest
 from calve.schema.columns import Json
+from calve.stored import Stored, from_plain
 from calve.table.position import Offsets, Position, TopicKey
 from calve.table.protocol import Commit
 from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN, is_first, starts_of
@@ -44,13 +45,9 @@ class Request(WaitingRequest):
     where: tuple[Condition, ...]
     sealed: str | None = None
 
-    @classmethod
-    def read(cls, raw: dict[str, Any]) -> Self:
-        return cls(**(raw | {"where": tuple(Condition(**each) for each in raw["where"])}))
-
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Found(Stored):
     """What a request has found so far, stored before anything is deleted. After a crash the next job continues from it.
 
     since: where the table began, if known: the history that shows it is removed. exports: manifests of exports.
@@ -65,16 +62,12 @@ class Found:
     exports: tuple[str, ...] = ()
     since: dict[str, Offsets] = field(default_factory=dict)
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self:
         """What earlier tries of the request have stored."""
-        raw = json.loads(properties.get(FORGET_FOUND, "{}"))
-        if raw.get("id") != request_id:
-            return cls(request_id)
-        return cls(**(raw | {"exports": tuple(raw["exports"]), "since": _offsets(raw["since"])}))
+        text = properties.get(FORGET_FOUND)
+        found = cls.from_json(text) if text else None
+        return found if found and found.id == request_id else cls(request_id)
 
     def with_rows(self, rows: int, files: int, places: Places) -> Self:
         """Add the rows that a try has found. Rows found before are the same rows, not deleted yet."""
@@ -118,8 +111,7 @@ class Entry:
     @classmethod
     def all(cls, properties: Mapping[str, str]) -> tuple[Self, ...]:
         """The entries of a table, oldest first."""
-        raw = json.loads(properties.get(FORGOTTEN, "[]"))
-        return tuple(cls(**(each | {"since": _offsets(each["since"])})) for each in raw)
+        return tuple(from_plain(cls, each) for each in json.loads(properties.get(FORGOTTEN, "[]")))
 
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
@@ -235,8 +227,3 @@ def seal_key(key: Key, request_id: str) -> bytes:
 def bound_to(request_id: str, place: int) -> bytes:
     """The authenticated context of an encrypted value: its place in the request."""
     return f"{FORGET}/{request_id}/{place}".encode()
-
-
-def _offsets(raw: Mapping[str, Mapping[str, int]]) -> dict[str, Offsets]:
-    """JSON has only string keys."""
-    return {topic: {int(p): int(o) for p, o in offsets.items()} for topic, offsets in raw.items()}

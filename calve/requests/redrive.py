@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, Self
 
 from calve.requests.requests import WaitingRequest
+from calve.stored import Stored
 from calve.table.dead_letters import dead_letters_round
 from calve.table.position import NO_LETTERS, DeadLetterRound, Ledger, Position
 from calve.table.protocol import Commit
@@ -36,7 +37,7 @@ class Request(WaitingRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Stored):
     """The outcome of a request's selected dead letters. `problem`: why nothing was done."""
 
     id: str
@@ -47,14 +48,11 @@ class Result:
     refused: dict[str, int] = field(default_factory=dict)
     problem: str | None = None
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
         """The answer to a request; None while there is none."""
         text = properties.get(REDRIVE_RESULT)
-        found = cls(**json.loads(text)) if text else None
+        found = cls.from_json(text) if text else None
         return found if found and found.id == request_id else None
 
 

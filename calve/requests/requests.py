@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
+from calve.stored import Stored
 from calve.table.summary import HISTORY, PAUSED
 
 NOT_UNDERSTOOD = "the request is not one that this release understands"
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingRequest:
+class WaitingRequest(Stored):
     """A request that waits in the table property `NAME` until the job answers."""
 
     NAME: ClassVar[str]
     id: str
     at: str
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def read(cls, raw: dict[str, Any]) -> Self:
-        """Parse the JSON of `to_json`."""
-        return cls(**raw)
 
     @classmethod
     def pending(cls, properties: Mapping[str, str]) -> Self | None:
@@ -40,14 +32,14 @@ class WaitingRequest:
         if text is None:
             return None
         try:
-            return cls.read(json.loads(text))
+            return cls.from_json(text)
         except (ValueError, TypeError, KeyError, AttributeError):
             pass
         raise ValueError(NOT_UNDERSTOOD)  # outside the handler: a JSON error quotes its input
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Stored):
     """A paused table reads no topic and ignores configuration changes. Requests are still answered.
 
     `at`, `until`: ISO 8601 with a time zone; without `until` it lasts until somebody ends it.
@@ -59,9 +51,6 @@ class Pause:
     reason: str | None = None
     until: str | None = None
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
     @classmethod
     def of(cls, properties: Mapping[str, str], now: datetime) -> Self | None:
         """The pause in effect now.
@@ -72,9 +61,9 @@ class Pause:
         if text is None:
             return None
         try:
-            found = cls(**json.loads(text))
+            found = cls.from_json(text)
             over = found.until is not None and datetime.fromisoformat(found.until) <= now
-        except (TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError):
             return cls("", now.isoformat(timespec="seconds"), "somebody")
         return None if over else found
 
@@ -90,7 +79,7 @@ What = Literal["pause", "resume", "rollback", "rewind", "backfill", "layout"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Stored):
     """What was done to a table besides its rounds. Each entry is its own property, so that concurrent writers lose nothing.
 
     `id`: of the answered request, if any. `at`: ISO 8601 with a time zone.
@@ -108,17 +97,17 @@ class Entry:
     @classmethod
     def all(cls, properties: Mapping[str, str]) -> tuple[Self, ...]:
         """The entries of a table, oldest first."""
-        found = (cls(**json.loads(text)) for name, text in properties.items() if name.startswith(HISTORY))
+        found = (cls.from_json(text) for name, text in properties.items() if name.startswith(HISTORY))
         return tuple(sorted(found, key=lambda each: (each.at, each.id)))
 
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
         """The answer to a request; None while there is none."""
         text = properties.get(HISTORY + request_id)
-        return cls(**json.loads(text)) if text else None
+        return cls.from_json(text) if text else None
 
     def property(self) -> dict[str, str]:
-        return {HISTORY + self.id: json.dumps(asdict(self))}
+        return {HISTORY + self.id: self.to_json()}
 
 
 def outdated(properties: Mapping[str, str]) -> list[str]:

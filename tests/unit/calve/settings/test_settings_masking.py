@@ -9,9 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from calve.config.job import Job, Kafka, Lake, Table
-from calve.config.steps import Mask, Rule, step
+from calve.config.steps import Mask, Rule
 from calve.settings.entries.steps import MaskingSection, mask_step
 from calve.settings.problems import Invalid, Problem
+from calve.stored import from_plain
 
 HASH, KEEP, NULL = Rule("hash"), Rule("keep"), Rule("null")
 
@@ -58,7 +59,7 @@ def test_a_field_may_be_kept_as_it_is_which_says_that_somebody_has_decided() -> 
 
 def test_a_step_that_travels_as_plain_values_comes_back_as_it_was() -> None:
     made = mask_step({"fields": {"a": {"partial": 2}}, "tags": {"PII": None}, "key": "null"})
-    assert step(asdict(made)) == made
+    assert from_plain(Mask, asdict(made)) == made
 
 
 RULE = "use drop, null, hash, {partial: 4}, {partial: domain}, {generalise: year} or {generalise: 100}"
