@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from calve.errors import Suspended
-from calve.modes.keys import plain_columns
 from calve.modes.measure_text import parse
 from calve.modes.measures import Term, Typed, type_of, typed, widest
-from calve.modes.mode import ModeName
+from calve.modes.mode import Mode, ModeName, plain_columns
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA, Json, field, struct
 from calve.schema.evolution import column_at, data_columns, show
@@ -43,23 +42,16 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(Mode):
     """The table holds one row per group of records. `by`: paths of the columns of the group."""
 
     kind: ClassVar[ModeName] = "aggregate"
     replaces_rows: ClassVar[bool] = True
     groups_rows: ClassVar[bool] = True
-    reads_changes: ClassVar[bool] = False
     cannot_redrive: ClassVar[str | None] = (
         "rows are totals: they do not say which letters are in them already"
     )
     cannot_forget: ClassVar[str | None] = "rows are totals: they do not say who is in them"
-    order_by: ClassVar[str | None] = None
-    deletes: ClassVar[bool] = False
-    keep_deleted: ClassVar[bool] = False
-    source_order: ClassVar[tuple[str, ...]] = ()
-    bucketed: ClassVar[bool] = False
-    row_key: ClassVar[tuple[str, ...]] = ()
     by: tuple[str, ...]
     measures: tuple[Measure, ...]
     window: Window | None = None
@@ -68,10 +60,6 @@ class Aggregate:
     def key(self) -> tuple[str, ...]:
         """The columns of a record that identify its group."""
         return (*self.by, self.window.column) if self.window else self.by
-
-    def resolve(self, columns: Json) -> Self:
-        """The same: its columns are those of records, which a table does not have."""
-        return self
 
     def note(self, columns: Json) -> str:
         """The words of calve.yaml."""

@@ -1,63 +1,71 @@
-"""What a mode is: what a record does to its table. Values and rules only; `glue_jobs.modes` writes the rows."""
+"""What a mode is: what a record does to its table. Values and rules only; `glue_jobs.modes` writes the rows.
+
+Also the columns of a mode's key: paths of `calve.yaml` as plain columns of a table.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, Self
+from typing import ClassVar, Literal, Self
 
-from calve.schema.columns import Json
+from calve.errors import Suspended
+from calve.schema.columns import Json, Transform
+from calve.schema.evolution import column_at, no_column
 
 ModeName = Literal["append", "upsert", "change_data", "deduplicate", "aggregate"]
 
 
-class Mode(Protocol):
-    """One class for each mode, in the file of its name; `calve.config.job.Table.mode` is the only chooser.
+class Mode:
+    """A table to which every record is appended; another mode is a subclass that says what it does differently.
 
+    One class for each mode, in the file of its name; `calve.config.job.Table.mode` is the only chooser.
     replaces_rows: a commit also deletes rows. groups_rows: a row of the table is a group of records. reads_changes: the records
     are change events. cannot_redrive, cannot_forget: why a request is refused; None: it is not.
     """
 
-    kind: ClassVar[ModeName]
-    replaces_rows: ClassVar[bool]
-    groups_rows: ClassVar[bool]
-    reads_changes: ClassVar[bool]
-    cannot_redrive: ClassVar[str | None]
-    cannot_forget: ClassVar[str | None]
+    __slots__ = ()
+    kind: ClassVar[ModeName] = "append"
+    replaces_rows: ClassVar[bool] = False
+    groups_rows: ClassVar[bool] = False
+    reads_changes: ClassVar[bool] = False
+    cannot_redrive: ClassVar[str | None] = None
+    cannot_forget: ClassVar[str | None] = None
 
     @property
     def key(self) -> tuple[str, ...]:
         """Paths of columns that no record may lack; empty: none."""
-        ...
+        return ()
 
     @property
     def row_key(self) -> tuple[str, ...]:
         """Paths of the columns that identify a row of the table; empty: none do."""
-        ...
+        return () if self.groups_rows else self.key
 
     @property
     def order_by(self) -> str | None:
         """The column by which the newest record wins; None: the last write wins."""
-        ...
+        return None
 
     @property
     def deletes(self) -> bool:
         """A tombstone deletes the row of its key."""
-        ...
+        return False
 
     @property
     def keep_deleted(self) -> bool:
         """Deleted rows stay, marked."""
-        ...
+        return False
 
     @property
     def source_order(self) -> tuple[str, ...]:
         """Fields of `source` that order changes; empty: last write wins."""
-        ...
+        return ()
 
     @property
     def bucketed(self) -> bool:
         """The table is partitioned by buckets of its key."""
-        ...
+        return False
 
     def resolve(self, columns: Json) -> Self:
         """The same with the plain columns of its key, as the table has them.
@@ -65,36 +73,66 @@ class Mode(Protocol):
         Raises:
             Suspended: `key_unusable`: a column is missing, or its type identifies no row.
         """
-        ...
-
-    def note(self, columns: Json) -> str | None:
-        """What a position says of the mode: JSON with the field ids of the key, which outlive renames; None: append."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Every record is a row."""
-
-    kind: ClassVar[ModeName] = "append"
-    replaces_rows: ClassVar[bool] = False
-    groups_rows: ClassVar[bool] = False
-    reads_changes: ClassVar[bool] = False
-    cannot_redrive: ClassVar[str | None] = None
-    cannot_forget: ClassVar[str | None] = None
-    key: tuple[str, ...] = ()
-    row_key: tuple[str, ...] = ()
-    order_by: str | None = None
-    deletes: bool = False
-    keep_deleted: bool = False
-    source_order: tuple[str, ...] = ()
-    bucketed: bool = False
-
-    def resolve(self, columns: Json) -> Append:
         return self
 
     def note(self, columns: Json) -> str | None:
+        """What a position says of the mode: JSON with the field ids of the key, which outlive renames; None: append."""
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Append(Mode):
+    """Every record is a row."""
+
+
 APPEND = Append()
+
+
+BUCKETS = 8
+"""Partitions of a table without a configured layout: a round writes files into each that it touches."""
+UNFIT = ("float", "double")
+"""Types that cannot be keys: equal values may differ in bytes, or not equal themselves."""
+
+
+def plain_columns(columns: Json, paths: Iterable[str], option: str) -> tuple[str, ...]:
+    """The columns at these paths; structs are replaced by their fields. `option`: their place in calve.yaml, as `upsert.key`.
+
+    Raises:
+        Suspended: `key_unusable`: a column is missing, or its type cannot identify rows.
+    """
+    return tuple(path for each in paths for path in _leaves(column(columns, each, option), each, option))
+
+
+def buckets(columns: Json, key: Iterable[str]) -> tuple[Transform, ...]:
+    """The partitioning of a table without a configured one; key: plain columns."""
+    kinds = {path: column(columns, path, "key")["type"] for path in key}
+    first = next((path for path, kind in kinds.items() if kind != "boolean"), None)
+    return (Transform(first, "bucket", BUCKETS),) if first else ()
+
+
+def _leaves(found: Json, path: str, option: str) -> Iterator[str]:
+    kind = found["type"]
+    if isinstance(kind, dict) and kind["type"] == "struct":
+        for each in kind["fields"]:
+            yield from _leaves(each, f"{path}.{each['name']}", option)
+    elif isinstance(kind, dict) or kind in UNFIT:
+        shown = kind["type"] if isinstance(kind, dict) else kind
+        raise unusable(f"{path} is a {shown}, which tells no rows apart", option)
+    else:
+        yield path
+
+
+def column(columns: Json, path: str, option: str) -> Json:
+    found = column_at(columns, path)
+    if found is None:
+        raise unusable(no_column(columns, path), option)
+    return found
+
+
+def unusable(why: str, option: str) -> Suspended:
+    return Suspended(
+        "key_unusable",
+        f"the rows of the table cannot be told apart: {why}",
+        fix=f"in calve.yaml, change {option}",
+        at=tuple(option.split(".")),
+    )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from calve.errors import Suspended
-from calve.modes.keys import column, plain_columns, unusable
-from calve.modes.mode import Mode, ModeName
+from calve.modes.mode import Mode, ModeName, column, plain_columns, unusable
 from calve.schema.columns import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Upsert:
+class Upsert(Mode):
     """The table holds the newest record of each key. `key`, `order_by`: paths of columns; a struct stands for its fields.
 
     order_by: None: last write wins. deletes: a tombstone deletes, as the record key is the key. bucketed: by default.
@@ -21,31 +20,15 @@ class Upsert:
 
     kind: ClassVar[ModeName] = "upsert"
     replaces_rows: ClassVar[bool] = True
-    groups_rows: ClassVar[bool] = False
-    reads_changes: ClassVar[bool] = False
     cannot_redrive: ClassVar[str | None] = (
         "rows are kept by key: a letter that came back could undo what the topic says after it"
     )
-    cannot_forget: ClassVar[str | None] = None
-    key: tuple[str, ...]
+    key: tuple[str, ...] = field()
     order_by: str | None = None
     deletes: bool = False
     bucketed: bool = False
 
-    @property
-    def row_key(self) -> tuple[str, ...]:
-        return self.key
-
-    @property
-    def keep_deleted(self) -> bool:
-        return False
-
-    @property
-    def source_order(self) -> tuple[str, ...]:
-        return ()
-
     def resolve(self, columns: Json) -> Self:
-        """As `Mode.resolve`."""
         key = plain_columns(columns, self.key, f"{self.kind}.key")
         if self.order_by is not None:
             option = f"{self.kind}.order_by"
@@ -55,7 +38,6 @@ class Upsert:
         return replace(self, key=key)
 
     def note(self, columns: Json) -> str:
-        """As `Mode.note`."""
         return json.dumps(self._noted(columns))
 
     def _noted(self, columns: Json) -> dict[str, Any]:

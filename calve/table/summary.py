@@ -11,7 +11,7 @@ The table is the checkpoint (ADR 1). Names never change, because tables of earli
 | `calve.from`, `calve.to` | JSON `{"<cluster id>/<topic id>": {"<partition>": next offset}}` |
 | `calve.ledger` | JSON, see `Ledger` |
 | `calve.dead_letters` | JSON of `DeadLetterRound`: the newest round that had rejects, or redrive; carried forward |
-| `calve.mode` | JSON of how records become rows, if not every record is one (`calve.modes.keys`); carried forward |
+| `calve.mode` | JSON of how records become rows, if not every record is one (`calve.modes.mode`); carried forward |
 | `calve.redrives` | number of redrives in the table's history; carried forward |
 | `calve.redrive` | id of the request that this commit belongs to (`calve.requests.redrive`) |
 | `calve.maintenance` | what a commit did that is not a round; it repeats the position with the round's id |

@@ -74,7 +74,7 @@ class Claim:
 class Round:
     """A data commit, by its snapshot's summary. A redrive reads no offsets; its `topic` is that of its dead letters.
 
-    `read_with`: as `RecordSchemas.read_with`. `mode`: of its position (`calve.modes.keys`). `remade`: offsets whose rows it has
+    `read_with`: as `RecordSchemas.read_with`. `mode`: of its position (`calve.modes.mode`). `remade`: offsets whose rows it has
     replaced.
     """
 

@@ -15,7 +15,7 @@ from calve.decoding.record_schemas import RecordSchemas, Versions, record_schema
 from calve.errors import Suspended
 from calve.log import event
 from calve.modes.aggregate import columns_of, kafka_column, require_same_kind
-from calve.modes.keys import buckets
+from calve.modes.mode import buckets
 from calve.names import TableName
 from calve.rounds.column_rules import layout_problems, require_countable, step_changes
 from calve.schema.columns import KAFKA, Json, struct, with_ids

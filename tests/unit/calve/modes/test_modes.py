@@ -6,8 +6,7 @@ import pytest
 from calve.errors import Suspended
 from calve.modes.aggregate import Aggregate, Measure, Window
 from calve.modes.deduplicate import Deduplicate
-from calve.modes.keys import buckets
-from calve.modes.mode import APPEND, Mode
+from calve.modes.mode import APPEND, Mode, buckets
 from calve.modes.switch import described, folded_as, folded_to, kind_of, opened, switch
 from calve.modes.upsert import ChangeData, Upsert, require_tombstones
 from calve.schema.columns import Transform, field, list_of, struct, with_ids
