@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
@@ -17,6 +18,8 @@ from calve.names import DATABASE_NAME, FIELD_NAME, field_problem, table_problem,
 from calve.schema.columns import Transform
 from calve.settings import notation, schedules
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, one_of
+
+_T = TypeVar("_T")
 
 
 class Section(BaseModel):
@@ -46,6 +49,33 @@ class Section(BaseModel):
         """The known keys, this section's before inherited ones."""
         fields = sorted(cls.model_fields.items(), key=lambda each: each[0] not in cls.__annotations__)
         return {field.alias or name: field for name, field in fields}
+
+
+FIELDS = {  # key in calve.yaml -> field of the resolved value, which names its unit
+    "freshness": "freshness_s",
+    "flush_size": "flush_bytes",
+    "partition_flush_size": "partition_flush_bytes",
+    "within": "within_s",
+    "file_size": "file_bytes",
+    "snapshots": "snapshots_s",
+    "dead_letters": "dead_letters_s",
+    "lag": "lag_records",
+    "wait": "wait_s",
+    "keep": "keep_days",
+    "days": "link_days",
+    "vpc": "vpc_id",
+}
+
+
+def resolved(kind: type[_T], *sections: Section | None, **more: Any) -> _T:
+    """A value of a dataclass: `more`, else what the last of the sections says, else the dataclass' default."""
+    known = {each.name for each in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    options: dict[str, Any] = {}
+    for section in sections:
+        for key, value in section or ():
+            if value is not None and not isinstance(value, Section) and FIELDS.get(key, key) in known:
+                options[FIELDS.get(key, key)] = tuple(value) if isinstance(value, list) else value
+    return kind(**options | more)
 
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")

@@ -24,6 +24,7 @@ from calve.config.job import (
     Source,
     Table,
 )
+from calve.config.maintenance import Maintenance, RowRetention
 from calve.config.publishing import Announce, Emit
 from calve.config.steps import Route
 from calve.modes.aggregate import WINDOW_START, Aggregate, Window, column_of
@@ -40,7 +41,8 @@ from calve.settings.entries.modes import (
 )
 from calve.settings.entries.routes import RouteSection
 from calve.settings.entries.sources import PartSection
-from calve.settings.entries.tables import BudgetSection, TableSection, maintenance_of
+from calve.settings.entries.tables import EmitSection, TableSection
+from calve.settings.fields import resolved
 from calve.settings.model import Configuration
 from calve.settings.problems import KeyPath, Problem
 
@@ -48,20 +50,6 @@ _T = TypeVar("_T")
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 CHANGE_POSITION = f"{CHANGE['name']}.position"
-
-_TABLE_OPTIONS = {  # key in calve.yaml -> field of calve.config.job.Table
-    "freshness": "freshness_s",
-    "flush_size": "flush_bytes",
-    "partition_flush_size": "partition_flush_bytes",
-    "start": "start",
-    "on_error": "on_error",
-    "on_data_loss": "on_data_loss",
-    "gaps": "gaps",
-    "format_version": "format_version",
-    "owner": "owner",
-    "quarantine_new_fields": "quarantine_new_fields",
-    "engine": "engine",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +115,7 @@ def _registry(checked: Configuration, stack: StackDefaults, folder: Path) -> Any
         _given(registry.url),
         secret=_reference(registry.secret, folder),
         ca_file=_file(registry.ca_file, folder),
-        oauth=OAuth(**registry.oauth.model_dump()) if registry.oauth else None,
+        oauth=resolved(OAuth, registry.oauth) if registry.oauth else None,
         client_certificate=_reference(registry.client_certificate, folder),
     )
 
@@ -147,38 +135,35 @@ def _lake(checked: Configuration, stack: StackDefaults) -> Lake:
 
 
 def _table(name: str, table: TableSection, checked: Configuration, folder: Path) -> Table:
-    options: dict[str, Any] = {}
     defaults, route = checked.defaults, _route_of(name, checked.tables)
-    for key, option in _TABLE_OPTIONS.items():
-        own, shared = getattr(table, key), getattr(defaults, key)
-        if own is not None or shared is not None:
-            options[option] = own if own is not None else shared
-    budget = _budget(table.dead_letter_budget, defaults.dead_letter_budget)
+    by_key = table.upsert or table.change_data or table.aggregate
     partition_by = table.partition_by
     if partition_by is None:
-        by_key = table.upsert or table.change_data or table.aggregate
-        event_time = None if by_key else table.event_time
-        partition_by = [Transform(event_time, "day")] if event_time else []
-    return Table(
+        partition_by = [] if by_key or not table.event_time else [Transform(table.event_time, "day")]
+    rows = table.maintenance.rows if table.maintenance else None
+    return resolved(
+        Table,
+        defaults,
+        table,
         name=name,
         topic=_given(table.topic or table.topics),
-        event_time=table.event_time,
         partition_by=tuple(partition_by),
-        sort_by=tuple(table.sort_by or ()),
-        dead_letter_budget=budget,
-        value=_source(table.value, folder, rest=table.value.rest, column=table.value.column),
-        key=_source(table.key, folder, column=table.key.column) if table.key else None,
+        dead_letter_budget=resolved(Budget, defaults.dead_letter_budget, table.dead_letter_budget),
+        value=_source(table.value, folder),
+        key=_source(table.key, folder) if table.key else None,
         upsert=_upsert(table, table.upsert) if table.upsert else None,
         change_data=_change_data(table, table.change_data) if table.change_data else None,
         deduplicate=_deduplicate(table, table.deduplicate) if table.deduplicate else None,
         aggregate=_aggregate(table.aggregate) if table.aggregate else None,
         steps=(*((route,) if route else ()), *(each.step(table.parameters) for each in table.steps)),
-        emit=_emit(table) if table.emit else None,
-        announce=Announce(table.announce.count_by, tuple(table.announce.alert_on))
-        if table.announce
-        else None,
-        maintenance=maintenance_of(table.maintenance, defaults.maintenance),
-        **options,
+        emit=_emit(table, table.emit) if table.emit else None,
+        announce=resolved(Announce, table.announce) if table.announce else None,
+        maintenance=resolved(
+            Maintenance,
+            defaults.maintenance,
+            table.maintenance,
+            rows=RowRetention(rows.column, rows.keep) if rows else None,
+        ),
     )
 
 
@@ -226,41 +211,26 @@ def _aggregate(aggregate: AggregateSection) -> Aggregate:
     )
 
 
-def _emit(table: TableSection) -> Emit:
+def _emit(table: TableSection, emit: EmitSection) -> Emit:
     """Aggregates are keyed by their group, and only the newest row of each group is needed."""
-    emit, groups = _given(table.emit), []
-    if table.aggregate:
-        groups = [column_of(each) for each in table.aggregate.by]
-        groups += [WINDOW_START] if table.aggregate.window else []
-    return Emit(
-        topic=emit.topic,
-        format=emit.format,
+    groups = [column_of(each) for each in table.aggregate.by] if table.aggregate else []
+    groups += [WINDOW_START] if table.aggregate and table.aggregate.window else []
+    return resolved(
+        Emit,
+        emit,
         key=tuple(groups if emit.key is None else emit.key),
-        partitions=emit.partitions,
         retention_ms=None if emit.retention is None else round(emit.retention * 1000),
         cleanup_policy=emit.cleanup_policy or ("compact" if table.aggregate else "delete"),
     )
 
 
-def _source(section: PartSection, folder: Path, **columns: str | None) -> Source:
-    return Source(
-        subject=section.subject,
-        format=section.format,
+def _source(section: PartSection, folder: Path) -> Source:
+    return resolved(
+        Source,
+        section,
         prefix=section.prefix or ("confluent" if section.format == "registry" else "none"),
         schema=schema_text(folder, section.schema_) if section.schema_ else None,
-        message=section.message,
-        **columns,
     )
-
-
-def _budget(own: BudgetSection | None, shared: BudgetSection | None) -> Budget:
-    """Per key: the table's own value, else that of `defaults`, else calve's."""
-    options: dict[str, Any] = {}
-    for key, option in (("share", "share"), ("records", "records"), ("within", "within_s")):
-        for section in (own, shared):
-            if section is not None and option not in options and getattr(section, key) is not None:
-                options[option] = getattr(section, key)
-    return Budget(**options)
 
 
 def _file(file: str | None, folder: Path) -> str | None:

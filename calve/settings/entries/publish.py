@@ -98,12 +98,11 @@ class IcebergRestSection(Section):
 
     def resolved(self) -> IcebergRest:
         """What it stands for."""
-        made = None
-        if self.bootstrap:
-            options = self.bootstrap.model_dump() | {"management_uri": self.management_uri}
-            made = CatalogBootstrap(**options)
+        made = self.bootstrap and fields.resolved(
+            CatalogBootstrap, self.bootstrap, management_uri=self.management_uri
+        )
         update = self.update or ("notifications" if made else "register")
-        return IcebergRest(**self.model_dump() | {"update": update, "bootstrap": made})
+        return fields.resolved(IcebergRest, self, update=update, bootstrap=made)
 
 
 class WarehouseSection(Section):
@@ -182,38 +181,35 @@ class SnowflakeSection(Section):
             reason = "has no use with a linked database, which has the catalog's own"
             yield Problem(("schema",), reason, "remove it")
 
+    def resolved(self, deployment: str, lake_database: str) -> Snowflake:
+        """The account as the functions and the stacks see it."""
+        own = f"calve_{deployment}"
 
-def resolved(section: SnowflakeSection, deployment: str, lake_database: str) -> Snowflake:
-    """The account as the functions and the stacks see it."""
-    own = f"calve_{deployment}"
+        def named(given: str | None, default: str) -> str:
+            return (given or default.replace("-", "_")).upper()
 
-    def named(given: str | None, default: str) -> str:
-        return (given or default.replace("-", "_")).upper()
-
-    warehouse, catalog = section.warehouse, section.open_catalog
-    return Snowflake(
-        account=section.account,
-        url=section.url or f"https://{section.account.lower().replace('_', '-')}.snowflakecomputing.com",
-        user=section.user.upper(),
-        secret=section.secret,
-        admin_role=section.admin_role.upper(),
-        database=named(section.database, deployment),
-        schema=named(section.schema_, lake_database),
-        warehouse=Warehouse(named(warehouse.name, own), warehouse.size.upper(), int(warehouse.auto_suspend))
-        if warehouse
-        else None,
-        reader=named(section.reader_role, f"{own}_reader"),
-        publisher=named(section.publisher_role, f"{own}_publisher"),
-        service_user=named(section.service_user, own),
-        volume=named(None, f"{own}_volume"),
-        integration=named(None, f"{own}_catalog"),
-        catalog=section.catalog,
-        open_catalog=OpenCatalog(catalog.uri, catalog.warehouse, catalog.secret) if catalog else None,
-        tables=section.tables,
-        refresh_s=int(section.refresh_interval),
-        iam_user_arn=section.iam_user_arn,
-        rotate_after_days=section.rotate_after_days,
-    )
+        warehouse = self.warehouse
+        return fields.resolved(
+            Snowflake,
+            self,
+            url=self.url or f"https://{self.account.lower().replace('_', '-')}.snowflakecomputing.com",
+            user=self.user.upper(),
+            admin_role=self.admin_role.upper(),
+            database=named(self.database, deployment),
+            schema=named(self.schema_, lake_database),
+            warehouse=Warehouse(
+                named(warehouse.name, own), warehouse.size.upper(), int(warehouse.auto_suspend)
+            )
+            if warehouse
+            else None,
+            reader=named(self.reader_role, f"{own}_reader"),
+            publisher=named(self.publisher_role, f"{own}_publisher"),
+            service_user=named(self.service_user, own),
+            volume=named(None, f"{own}_volume"),
+            integration=named(None, f"{own}_catalog"),
+            open_catalog=fields.resolved(OpenCatalog, self.open_catalog) if self.open_catalog else None,
+            refresh_s=int(self.refresh_interval),
+        )
 
 
 class PublishSection(Section):

@@ -277,7 +277,7 @@ class LookupSection(Section):
     Default: `null`"""
 
     def step(self) -> Lookup:
-        return Lookup(self.table, dict(self.on), dict(self.columns), self.missing)
+        return fields.resolved(Lookup, self)
 
 
 class StepSection(Section):

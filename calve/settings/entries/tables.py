@@ -9,7 +9,7 @@ from pydantic import Field
 
 from calve.config.engine_choice import MODES
 from calve.config.job import EngineChoice
-from calve.config.maintenance import Maintenance, RowRetention
+from calve.config.maintenance import Maintenance
 from calve.config.steps import masked_columns
 from calve.settings import fields
 from calve.settings.entries.modes import (
@@ -66,28 +66,6 @@ class MaintenanceSection(MaintenanceOptions):
 
     rows: RowRetentionSection | None = None
     """See `tables.<name>.maintenance.rows`. Default: rows are kept for ever"""
-
-
-_OPTIONS = {  # key in calve.yaml -> field of calve.maintenance.Maintenance
-    "file_size": "file_bytes",
-    "snapshots": "snapshots_s",
-    "snapshots_at_least": "snapshots_at_least",
-    "snapshots_at_most": "snapshots_at_most",
-    "dead_letters": "dead_letters_s",
-}
-
-
-def maintenance_of(own: MaintenanceSection | None, shared: MaintenanceOptions | None) -> Maintenance:
-    """Per key: the table's own value, else that of `defaults`, else calve's."""
-    options = {
-        field: value
-        for section in (shared, own)
-        if section is not None
-        for key, field in _OPTIONS.items()
-        if (value := getattr(section, key)) is not None
-    }
-    rows = own.rows if own else None
-    return Maintenance(**options, rows=RowRetention(rows.column, rows.keep) if rows else None)
 
 
 class AnnounceSection(Section):
