@@ -33,6 +33,7 @@ _KINDS = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
 }
+_FORMS = {"list_type": "write it as [a, b]", "dict_type": "write it as {name: value}"}
 
 
 def configuration(values: Mapping[str, Any]) -> tuple[Configuration | None, list[Problem]]:
@@ -58,14 +59,15 @@ def _problems(error: ErrorDetails) -> Iterator[Problem]:
             for each in invalid.problems:
                 yield Problem((*path, *each.path), each.reason, each.fix)
         case "too_short" | "string_too_short":
-            yield Problem(path, "is empty")
+            fix = "name at least one" if error["type"] == "too_short" else "write a text, or remove the key"
+            yield Problem(path, "is empty", fix)
         case "greater_than_equal" | "less_than_equal":
             bound, what = next(iter(context.items()))
             reason = f"{raw} is too {'small' if bound == 'ge' else 'large'}"
             yield Problem(path, reason, f"use {what:,} or {'more' if bound == 'ge' else 'less'}")
         case kind if kind in _KINDS:
             quote = isinstance(raw, int | float) and kind == "string_type"
-            yield Problem(path, f"must be {_KINDS[kind]}", "put it in quotes" if quote else None)
+            yield Problem(path, f"must be {_KINDS[kind]}", "put it in quotes" if quote else _FORMS.get(kind))
         case _:
             yield Problem(path, error["msg"])
 

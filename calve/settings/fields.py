@@ -11,13 +11,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.fields import FieldInfo
 
 from calve.config.job import Start
-from calve.config.publishing import Measure
+from calve.config.publishing import Function
 from calve.config.spark_conf import OWN_SETTINGS
 from calve.config.topics import expression_problem, naming_problem
 from calve.names import DATABASE_NAME, FIELD_NAME, field_problem, table_problem, topic_problem
 from calve.schema.columns import Transform
 from calve.settings import notation, schedules
-from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, one_of
+from calve.settings.problems import Invalid, InvalidParts, Problem, one_of
 
 _T = TypeVar("_T")
 
@@ -136,17 +136,6 @@ def _servers(text: str) -> str:
     return ",".join(servers)
 
 
-def _emails(addresses: list[str]) -> list[str]:
-    problems = [
-        Problem((str(index),), f'"{address}" is named twice', "remove one of the two")
-        for index, address in enumerate(addresses)
-        if address.lower() in (earlier.lower() for earlier in addresses[:index])
-    ]
-    if problems:
-        raise InvalidParts(problems)
-    return addresses
-
-
 def _delimiter(text: str) -> str:
     if text not in _DELIMITERS:
         raise Invalid(f'"{text}" is no delimiter', f"use {one_of(_DELIMITERS.values())}")
@@ -173,26 +162,21 @@ def _days(raw: Any) -> int:
     return int(days)
 
 
-def _spark_conf(raw: Any) -> dict[str, str]:
-    if not isinstance(raw, dict):
-        raise Invalid("must be a mapping of Spark settings")
-    problems: list[tuple[KeyPath, str, str]] = []
-    settings = {}
-    for key, value in raw.items():
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        if not _SPARK_KEY.fullmatch(key):
-            problems.append(((key,), f'"{key}" is no Spark setting', "write it as spark.name"))
-        elif OWN_SETTINGS.fullmatch(key):
-            problems.append(((key,), "is a setting that calve makes itself", "remove it"))
-        elif not isinstance(value, bool | int | float | str) or not text:
-            problems.append(((key,), "must be text", "put it in quotes"))
-        elif re.search(r"\s", text):
-            reason = "holds a blank, and blanks part one setting from the next"
-            problems.append(((key,), reason, "write it without"))
-        settings[key] = text
-    if problems:
-        raise InvalidParts([Problem(*each) for each in problems])
-    return settings
+def _spark_setting(name: str) -> str:
+    if not _SPARK_KEY.fullmatch(name):
+        raise Invalid(f'"{name}" is no Spark setting', "write it as spark.name")
+    if OWN_SETTINGS.fullmatch(name):
+        raise Invalid("is a setting that calve makes itself", "remove it")
+    return name
+
+
+def _spark_value(raw: Any) -> str:
+    text = str(raw).lower() if isinstance(raw, bool) else str(raw)
+    if not isinstance(raw, bool | int | float | str) or not text:
+        raise Invalid("must be text", "put it in quotes")
+    if re.search(r"\s", text):
+        raise Invalid("holds a blank, and blanks part one setting from the next", "write it without")
+    return text
 
 
 Text = Annotated[str, Field(min_length=1)]
@@ -239,8 +223,8 @@ Sorting = Annotated[
     AfterValidator(notation.distinct_sort_fields),
 ]
 Column = Annotated[str, BeforeValidator(notation.column)]
-Columns = Annotated[list[Column], AfterValidator(notation.distinct_columns)]
-Measures = Annotated[dict[str, Measure], BeforeValidator(notation.measures)]
+Columns = Annotated[list[Column], AfterValidator(notation.distinct_names)]
+Measures = dict[ColumnName, Annotated[tuple[Function, str | None], BeforeValidator(notation.measure)]]
 
 Schedule = Annotated[str, AfterValidator(schedules.expression)]
 Run = Annotated[str, AfterValidator(schedules.run)]
@@ -249,7 +233,9 @@ MaintenanceWindow = Annotated[str, AfterValidator(schedules.maintenance_window)]
 Days = Annotated[int, BeforeValidator(_days)]
 
 Worker = Literal["G.025X", "G.1X", "G.2X", "G.4X", "G.8X", "G.12X", "G.16X", "R.1X", "R.2X", "R.4X", "R.8X"]
-SparkConf = Annotated[dict[str, str], BeforeValidator(_spark_conf)]
+SparkConf = dict[
+    Annotated[str, AfterValidator(_spark_setting)], Annotated[str, BeforeValidator(_spark_value)]
+]
 ClusterArn = Annotated[
     str,
     _matching(
@@ -303,7 +289,7 @@ IamUserArn = Annotated[
 ]
 
 Email = Annotated[str, _matching(_EMAIL, "e-mail address", 'write it as "name@example.com"')]
-Emails = Annotated[list[Email], AfterValidator(_emails)]
+Emails = Annotated[list[Email], AfterValidator(notation.distinct_names)]
 ExportName = Annotated[
     str, _matching(r"[a-z][a-z0-9_-]{0,39}", "export name", "use a-z, 0-9, _ and -, starting with a letter")
 ]

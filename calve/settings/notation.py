@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from calve.config.job import Start
-from calve.config.publishing import Function, Measure
+from calve.config.publishing import Function
 from calve.names import SYSTEM_COLUMN, field_problem
 from calve.schema.columns import KAFKA, Transform
 from calve.settings.problems import Invalid, InvalidParts, Problem, near_miss, one_of
@@ -32,6 +32,8 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _CALL = re.compile(r"([A-Za-z_]+)\s*\(\s*([^()]*?)\s*\)")
 _MAX_ARGUMENT = 2**31 - 1
+_USED = '"{value.column}" is used like this in [{place}] already'
+_T = TypeVar("_T")
 
 
 def seconds(raw: Any) -> float:
@@ -85,22 +87,37 @@ def sort_field(raw: Any) -> Transform:
     return Transform(plain.column, plain.name, plain.argument, descending=direction.lower() == "desc")
 
 
+def distinct(values: list[_T], identity: Callable[[_T], object], reason: str) -> list[_T]:
+    """Refuse a value that is listed twice. reason: `{value}`, and `{place}` of the first one."""
+    first: dict[object, int] = {}
+    problems = []
+    for index, value in enumerate(values):
+        place = first.setdefault(identity(value), index)
+        if place != index:
+            text = reason.format(value=value, place=place)
+            problems.append(Problem((str(index),), text, "remove one of the two"))
+    if problems:
+        raise InvalidParts(problems)
+    return values
+
+
+def distinct_names(names: list[str]) -> list[str]:
+    """Refuse a name that is listed twice, in any case of letters."""
+    return distinct(names, str.lower, '"{value}" is named twice')
+
+
 def distinct_partition_fields(transforms: list[Transform]) -> list[Transform]:
     """Refuse what Iceberg refuses: one transform of a column twice, or two time transforms of a column."""
 
     def identity(transform: Transform) -> object:
         return transform.column.lower(), "time" if transform.name in TIME_TRANSFORMS else transform.name
 
-    return _distinct(transforms, identity)
+    return distinct(transforms, identity, _USED)
 
 
 def distinct_sort_fields(transforms: list[Transform]) -> list[Transform]:
     """Refuse sorting by one column twice."""
-
-    def identity(transform: Transform) -> object:
-        return transform.column.lower(), transform.name, transform.argument
-
-    return _distinct(transforms, identity)
+    return distinct(transforms, lambda each: (each.column.lower(), each.name, each.argument), _USED)
 
 
 def column(raw: Any) -> str:
@@ -109,36 +126,6 @@ def column(raw: Any) -> str:
     if not isinstance(raw, str) or not raw.strip():
         raise Invalid("must be text", example)
     return _column(raw.strip(), example)
-
-
-def distinct_columns(columns: list[str]) -> list[str]:
-    """Refuse a column that is listed twice."""
-    problems = [
-        Problem((str(index),), f'"{each}" is named twice', "remove one of the two")
-        for index, each in enumerate(columns)
-        if each.lower() in (earlier.lower() for earlier in columns[:index])
-    ]
-    if problems:
-        raise InvalidParts(problems)
-    return columns
-
-
-def measures(raw: Any) -> dict[str, Measure]:
-    """`{trades: count, volume: sum(quantity)}`."""
-    if not isinstance(raw, dict):
-        raise Invalid("must be a mapping", "write it as {trades: count, volume: sum(quantity)}")
-    found: dict[str, Measure] = {}
-    problems = []
-    for name, text in raw.items():
-        try:
-            if name.lower() in (earlier.lower() for earlier in found):
-                raise Invalid(f'"{name}" differs only by case from another one', "rename one of the two")
-            found[name] = _measure(name, text)
-        except Invalid as invalid:
-            problems += [Problem((name,), each.reason, each.fix) for each in invalid.problems]
-    if problems:
-        raise InvalidParts(problems)
-    return found
 
 
 def start(raw: Any) -> Start:
@@ -156,12 +143,9 @@ def start(raw: Any) -> Start:
     raise Invalid("is no starting point", example)
 
 
-def _measure(name: str, raw: Any) -> Measure:
+def measure(raw: Any) -> tuple[Function, str | None]:
+    """`count`, `sum(quantity)`: a function, and its column."""
     example = "write count, count(column), sum(column), min(column) or max(column)"
-    if "." in name or field_problem(name):
-        raise Invalid(
-            f'"{name}" is no name of a column', "use letters, digits and _, starting with a letter or _"
-        )
     if not isinstance(raw, str) or not raw.strip():
         raise Invalid("must be text", example)
     call = _CALL.fullmatch(raw.strip())
@@ -170,20 +154,7 @@ def _measure(name: str, raw: Any) -> Measure:
         raise Invalid(f'"{raw}" is no measure', near_miss(word, FUNCTIONS) or example)
     if not inner and word != "count":
         raise Invalid(f'"{raw}" names no column', f'write "{word}(column)"')
-    return Measure(name, word, _column(inner, example) if inner else None)
-
-
-def _distinct(transforms: list[Transform], identity: Callable[[Transform], object]) -> list[Transform]:
-    first: dict[object, int] = {}
-    problems = []
-    for index, transform in enumerate(transforms):
-        earlier = first.setdefault(identity(transform), index)
-        if earlier != index:
-            reason = f'"{transform.column}" is used like this in [{earlier}] already'
-            problems.append(Problem((str(index),), reason, "remove one of the two"))
-    if problems:
-        raise InvalidParts(problems)
-    return transforms
+    return word, _column(inner, example) if inner else None
 
 
 def _quantity(raw: Any, units: Mapping[str, float], example: str, *, what: str) -> float:

@@ -27,7 +27,7 @@ from calve.config.job import (
 from calve.config.maintenance import Maintenance, RowRetention
 from calve.config.publishing import Announce, Emit
 from calve.config.steps import Route
-from calve.modes.aggregate import WINDOW_START, Aggregate, Window, column_of
+from calve.modes.aggregate import WINDOW_START, Aggregate, Measure, Window, column_of
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.upsert import ChangeData, Upsert
 from calve.names import SYSTEM_COLUMN
@@ -206,7 +206,7 @@ def _aggregate(aggregate: AggregateSection) -> Aggregate:
     window = aggregate.window
     return Aggregate(
         tuple(aggregate.by),
-        aggregate.measures,
+        tuple(Measure(*each) for each in aggregate.measures.items()),
         Window(window.column, round(window.size * 1000)) if window else None,
     )
 

@@ -16,7 +16,7 @@ from calve.config.deployment import (
     Workers,
 )
 from calve.config.job import Job, Lake
-from calve.config.publishing import Csv, Export, Publish
+from calve.config.publishing import Csv, Export, Measure, Publish
 from calve.config.topics import name_pattern
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.settings.entries.deploy import (
@@ -107,7 +107,7 @@ def _export(checked: Configuration, name: str, lake: Lake) -> Export:
         name=name,
         database="" if lake.namespace == "cluster_id" else lake.database,
         time_column=section.time_column or checked.tables[section.table].event_time or ARRIVAL_TIME,
-        measures=tuple(section.measures.values()),
+        measures=tuple(Measure(name, *each) for name, each in section.measures.items()),
         csv=resolved(Csv, section.csv),
     )
 

@@ -7,13 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from calve.modes.aggregate import WINDOW_START, Measure, column_of
+from calve.modes.aggregate import WINDOW_START, column_of
 from calve.modes.measure_text import MeasureProblem, parse
-from calve.modes.measures import Term, columns_in
-from calve.names import field_problem
+from calve.modes.measures import columns_in
 from calve.settings import fields, notation
 from calve.settings.fields import Section
-from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem
+from calve.settings.problems import Invalid, KeyPath, Problem
 
 
 def _first(keep: str) -> str:
@@ -26,31 +25,8 @@ def _first(keep: str) -> str:
     return keep
 
 
-def _measures(raw: Any) -> tuple[Measure, ...]:
-    """`{total: sum(price * quantity), trades: count(*)}`, each as `calve.modes.measures` writes it."""
-    if not isinstance(raw, dict) or not raw:
-        raise Invalid("must be a mapping", "write it as {total: sum(price * quantity), trades: count(*)}")
-    found: list[Measure] = []
-    problems = []
-    for name, text in raw.items():
-        try:
-            found.append(Measure(_column_name(name), str(_term(text))))
-        except Invalid as invalid:
-            problems += [Problem((name,), each.reason, each.fix) for each in invalid.problems]
-    if problems:
-        raise InvalidParts(problems)
-    return tuple(found)
-
-
-def _column_name(name: str) -> str:
-    if "." in name or field_problem(name):
-        raise Invalid(
-            f'"{name}" is no name of a column', "use letters, digits and _, starting with a letter or _"
-        )
-    return name
-
-
-def _term(text: Any) -> Term:
+def _measure(text: Any) -> str:
+    """`sum(price * quantity)`, as `calve.modes.measures` writes it."""
     if not isinstance(text, str):
         raise Invalid("must be text", "write count(*), or sum, min or max of an expression")
     try:
@@ -59,7 +35,7 @@ def _term(text: Any) -> Term:
         raise Invalid(f'"{text}" is no measure: {problem.message}') from None
     for path in columns_in(term.of) if term.of else ():
         notation.column(path)
-    return term
+    return str(term)
 
 
 def _span(size: float) -> float:
@@ -130,7 +106,9 @@ class AggregateSection(Section):
 
     by: Annotated[fields.Columns, Field(min_length=1)]
     """Columns that are alike in a group; `shop.id` is kept as `shop_id`"""
-    measures: Annotated[tuple[Measure, ...], BeforeValidator(_measures)]
+    measures: Annotated[
+        dict[fields.ColumnName, Annotated[str, BeforeValidator(_measure)]], Field(min_length=1)
+    ]
     """Columns and what they hold: `{total: sum(price * quantity), trades: count(*)}`. `count`, `sum`, `min` or `max` of columns,
     numbers, `+`, `-`, `*` and `cast(price as decimal(18, 4))`"""
     window: WindowSection | None = None
@@ -139,7 +117,7 @@ class AggregateSection(Section):
     def problems(self) -> Iterator[Problem]:
         named: list[tuple[KeyPath, str]] = [(("by",), column_of(each)) for each in self.by]
         named += [(("window",), WINDOW_START)] if self.window else []
-        named += [(("measures", each.name), each.name) for each in self.measures]
+        named += [(("measures", name), name) for name in self.measures]
         for place, (path, name) in enumerate(named):
             if name.lower() in (earlier.lower() for _, earlier in named[:place]):
                 reason = f'"{name}" is the name of two columns of the table'

@@ -310,6 +310,10 @@ class ExportSection(Section):
         if self.csv.system_columns and self.measures:
             reason = "has no use with `measures`: a group comes from many records"
             yield Problem(("csv", "system_columns"), reason, "remove it")
+        for place, name in enumerate(self.measures):
+            if name.lower() in map(str.lower, list(self.measures)[:place]):
+                reason = f'"{name}" differs only by case from another one'
+                yield Problem(("measures", name), reason, "rename one of the two")
         groups = [column.lower() for column in self.group_by]
         for name in [each for each in self.measures if each.lower() in groups]:
             reason = f'"{name}" is a column of `group_by` already'

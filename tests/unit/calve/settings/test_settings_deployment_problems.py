@@ -74,7 +74,7 @@ exports:
   calve.yaml:10  exports.weekly.schedule  "cron(0 6 * * MON)" is no schedule: it has 5 fields, not 6. """
         """Write minutes, hours, day of month, month, day of week and year, such as cron(0 6 ? * MON *)
   calve.yaml:11  exports.weekly.time_zone  "Europe/Vilnus" is no time zone. Did you mean "Europe/Vilnius"?
-  calve.yaml:12  exports.weekly.recipients  is empty"""
+  calve.yaml:12  exports.weekly.recipients  is empty. Name at least one"""
     )
 
 
@@ -194,7 +194,7 @@ def test_a_section_that_cannot_be_deployed_is_refused(section: str, problem: str
         ("columns: [a], measures: {n: count}", ".columns  has no use with `measures`"),
         ("measures: {n: summ(x)}", '.measures.n  "summ(x)" is no measure. Did you mean "sum"?'),
         ("measures: {n: sum}", '.measures.n  "sum" names no column. Write "sum(column)"'),
-        ("measures: {n.x: count}", '.measures."n.x"  "n.x" is no name of a column'),
+        ("measures: {n.x: count}", '.measures."n.x"  "n.x" is no column name'),
         ("measures: {n: count, N: count}", '.measures.N  "N" differs only by case'),
         ("group_by: [n], measures: {N: count}", '.measures.N  "N" is a column of `group_by` already'),
         ("measures: [count]", ".measures  must be a mapping"),
