@@ -13,12 +13,10 @@ from calve.config.deployment import UNKNOWN_WAREHOUSE, Deployment
 from calve.config.job import Job
 from calve.errors import ConfigError
 from calve.settings import document
-from calve.settings.checks import configuration, job_names, relations
-from calve.settings.document import schema_problems
-from calve.settings.entries.deployment import deployment
-from calve.settings.model import Configuration
+from calve.settings.model import Configuration, configuration
 from calve.settings.problems import Problem, config_error
-from calve.settings.resolving import StackDefaults, needed_by_a_command, needed_by_a_deploy, resolved_job
+from calve.settings.relations import job_names, needed_by_a_command, needed_by_a_deploy, relations
+from calve.settings.resolving import StackDefaults, deployment, resolved_job
 
 __all__ = ["StackDefaults", "load", "load_deployment", "load_spark_settings", "read_source"]
 
@@ -65,7 +63,7 @@ def _checked(path: Path, source: document.Document, missing: Iterable[Problem]) 
             f"{path} is empty", fix="begin with `name:` and `tables:`; docs/configuration.md has an example"
         )
     checked, found = configuration(source.values)
-    found += [*relations(source.values), *schema_problems(source.values, path.parent), *missing]
+    found += [*relations(source.values, path.parent), *missing]
     found += _missing_files(checked, path.parent) if checked else []
     if checked is None or found or source.problems:
         raise config_error(str(path), [*source.problems, *source.placed(found)])

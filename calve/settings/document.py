@@ -2,26 +2,19 @@
 
 Scalars follow YAML 1.2's core schema: `no` and `on` are text, `1:30` is text, `010` is ten and a date stays text. Every key is
 text.
-
-Schema files that calve.yaml names are read too, and shipped as text. Their checks work on the values as written.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from calve.decoding.formats import FORMATS, Top, columns
 from calve.errors import ConfigError
-from calve.names import FIELD_NAME
-from calve.registry.registry import NO_ID
-from calve.schema.evolution import SchemaProblem
-from calve.schema.wire import Schema
 from calve.settings.problems import KeyPath, Place, Problem, config_error
 
 _TAG = "tag:yaml.org,2002:"
@@ -192,65 +185,14 @@ def schema_text(folder: Path, file: str) -> str:
     return (folder / file).read_text(encoding="utf-8")
 
 
-def schema_problems(values: Mapping[str, Any], folder: Path) -> Iterator[Problem]:
-    """Files that cannot be read, and schemas that no table can hold."""
-    tables = values.get("tables")
-    for name, table in tables.items() if isinstance(tables, dict) else ():
-        value, key = (_at(table, part) for part in ("value", "key"))
-        taken = _name(key, "column") or "key" if key is not None else None
-        of_value = Top(
-            rest=_name(value, "rest"),
-            taken=taken,
-            message=_text(value, "message"),
-            changes=_at(table, "change_data") is not None,
-        )
-        tops = {"value": (value, of_value), "key": (key, Top(taken, message=_text(key, "message")))}
-        for part, (section, top) in tops.items():
-            problem = _problem(section or {}, folder, top)
-            if problem:
-                yield Problem(("tables", name, part, "schema"), *problem)
+def at(values: Any, *path: str) -> Any:
+    """The value at a path, as written; None if there is none."""
+    for key in path:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
 
 
-def asks_registry(values: Mapping[str, Any]) -> bool:
-    """Whether any table needs a registry."""
-    tables = values.get("tables")
-    parts = [
-        _at(table, part) or {}
-        for table in (tables.values() if isinstance(tables, dict) else [None])
-        for part in ("value", "key")
-        if part == "value" or _at(table, part) is not None
-    ]
-    return any(each.get("format") in (None, "registry") for each in parts)
-
-
-def _problem(section: Mapping[str, Any], folder: Path, top: Top) -> tuple[str, str | None] | None:
-    file, kind = section.get("schema"), str(section.get("format")).upper()
-    if not isinstance(file, str) or not file or kind == "REGISTRY":
-        return None
-    try:
-        text = schema_text(folder, file)
-    except (OSError, UnicodeDecodeError) as error:
-        why = "is no UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror or "cannot be read"
-        return f'"{folder / file}" cannot be read: {why}', "name a schema file, relative to calve.yaml"
-    if kind not in FORMATS:
-        return None
-    try:
-        columns(Schema(NO_ID, text, kind), top)
-    except SchemaProblem as problem:
-        return f'"{file}" makes no table: {problem.message}', None
-    return None
-
-
-def _at(table: Any, part: str) -> dict[str, Any] | None:
-    found = table.get(part) if isinstance(table, dict) else None
-    return found if isinstance(found, dict) else None
-
-
-def _name(section: Mapping[str, Any] | None, key: str) -> str | None:
-    found = _text(section, key)
-    return found if found and FIELD_NAME.fullmatch(found) else None
-
-
-def _text(section: Mapping[str, Any] | None, key: str) -> str | None:
-    found = (section or {}).get(key)
-    return found if isinstance(found, str) else None
+def mapping(values: Any, *path: str) -> dict[str, Any]:
+    """The mapping at a path; empty if there is none."""
+    found = at(values, *path)
+    return found if isinstance(found, dict) else {}

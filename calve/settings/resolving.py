@@ -1,16 +1,23 @@
-"""Turns a validated calve.yaml into jobs: adds defaults, makes files and references absolute.
-
-Sections that a command or a deploy needs, and that the stack does not supply, are checked on the values as written.
-"""
+"""Turns a validated calve.yaml into jobs and a deployment: adds defaults, makes files and references absolute."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from calve.config.deployment import UNKNOWN_SERVERS
+from calve.config.deployment import (
+    UNKNOWN_SERVERS,
+    Alerts,
+    Deployment,
+    JobDeployment,
+    KeyRotation,
+    LakeDeployment,
+    Msk,
+    Network,
+    Workers,
+)
 from calve.config.job import (
     AnyRegistry,
     Budget,
@@ -25,26 +32,30 @@ from calve.config.job import (
     Table,
 )
 from calve.config.maintenance import Maintenance, RowRetention
-from calve.config.publishing import Announce, Emit
+from calve.config.publishing import Announce, Csv, Emit, Export, Publish
+from calve.config.publishing import Measure as ExportMeasure
 from calve.config.steps import Route
+from calve.config.topics import name_pattern
 from calve.modes.aggregate import WINDOW_START, Aggregate, Measure, Window, column_of
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.upsert import ChangeData, Upsert
-from calve.names import SYSTEM_COLUMN
+from calve.names import SYSTEM_COLUMN, TableName
 from calve.schema.columns import CHANGE, Transform
-from calve.settings.document import asks_registry, schema_text
+from calve.settings.document import schema_text
+from calve.settings.entries.deploy import KEYS_TO_RETAIN, UNSCALED, JobSection, RotateSection, WorkersSection
 from calve.settings.entries.modes import (
     AggregateSection,
     ChangeDataSection,
     DeduplicateSection,
     UpsertSection,
 )
+from calve.settings.entries.publish import PublishSection
 from calve.settings.entries.routes import RouteSection
 from calve.settings.entries.sources import PartSection
 from calve.settings.entries.tables import EmitSection, TableSection
 from calve.settings.fields import resolved
 from calve.settings.model import Configuration
-from calve.settings.problems import KeyPath, Problem
+from calve.settings.schedules import CONTINUOUS
 
 _T = TypeVar("_T")
 
@@ -251,87 +262,6 @@ def _given(value: _T | None) -> _T:
     return value
 
 
-_KAFKA = "add `kafka: {bootstrap_servers: host:port}`"
-_REGISTRY = "add `registry: {url: https://host}`"
-_WRITTEN_BUCKET = (
-    "name it in an overlay for --env that is never deployed, since a deploy takes a named bucket for an imported one: "
-    "`lake: {bucket: NAME}`"
-)
-_LONGEST_REGION = len("ap-southeast-1")
-_BUCKET_NAME = 63
-
-
-def needed_by_a_command(values: Mapping[str, Any], stack: StackDefaults) -> Iterator[Problem]:
-    """Sections that neither calve.yaml nor the stack has."""
-    embedded = "or start the embedded stack: `calve up`"
-    missing: list[tuple[KeyPath, bool, str]] = [
-        (("kafka",), values.get("kafka") is None and stack.kafka is None, _KAFKA),
-        (("registry",), _lacks_registry(values, stack), _REGISTRY),
-        (("lake", "bucket"), not _bucket(values) and stack.warehouse is None, _WRITTEN_BUCKET),
-    ]
-    for path, absent, fix in missing:
-        if absent:
-            yield Problem(path, "is missing", f"{fix}, {embedded}")
-    if creates_cluster(values):
-        yield Problem(
-            ("kafka", "msk", "create"),
-            "leaves open where the brokers are, which only a deploy knows",
-            "name them in an overlay: `kafka: {msk: null, bootstrap_servers: ..., auth: {type: msk_iam}}`",
-        )
-
-
-def needed_by_a_deploy(values: Mapping[str, Any], stack: StackDefaults) -> Iterator[Problem]:
-    """Sections that a deploy cannot make, and values that only work on a laptop."""
-    if values.get("kafka") is None and stack.kafka is None:
-        yield Problem(("kafka",), "is missing", f"{_KAFKA}, or `kafka: {{msk: {{create: serverless}}}}`")
-    if _lacks_registry(values, stack):
-        yield Problem(("registry",), "is missing", _REGISTRY)
-    secrets = (
-        ("kafka", "auth", "secret"),
-        ("kafka", "auth", "emit_secret"),
-        ("registry", "secret"),
-        ("registry", "client_certificate"),
-        ("masking", "secret"),
-        ("publish", "iceberg_rest", "secret"),
-        ("publish", "iceberg_rest", "bootstrap", "secret"),
-    )
-    for path in secrets:
-        secret = _at(values, path)
-        if isinstance(secret, str) and secret.startswith(("env:", "file:")):
-            yield Problem(path, "cannot be read where the deployed job runs", "keep it in AWS: aws:SECRET_ID")
-    yield from _bucket_name(values)
-
-
-def creates_cluster(values: Mapping[str, Any]) -> bool:
-    """Whether the stack makes the Kafka cluster."""
-    return _at(values, ("kafka", "msk", "create")) is not None
-
-
-def _lacks_registry(values: Mapping[str, Any], stack: StackDefaults) -> bool:
-    return values.get("registry") is None and stack.registry is None and asks_registry(values)
-
-
-def _bucket_name(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """The stack's bucket is NAME-lake-ACCOUNT-REGION."""
-    name, region = values.get("name"), _at(values, ("lake", "region"))
-    account = "0" * 12
-    rest = len(f"-lake-{account}-") + (len(region) if isinstance(region, str) else _LONGEST_REGION)
-    if isinstance(name, str) and not _bucket(values) and len(name) + rest > _BUCKET_NAME:
-        reason = f"is too long for the name of the bucket that the stack makes: {len(name)} characters"
-        yield Problem(("name",), reason, f"use at most {_BUCKET_NAME - rest}, or name `lake.bucket`")
-
-
-def _bucket(values: Mapping[str, Any]) -> bool:
-    return _at(values, ("lake", "bucket")) is not None
-
-
-def _at(values: Mapping[str, Any], path: KeyPath) -> Any:
-    found: Any = values
-    for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
-
-
 def _route_of(name: str, tables: Mapping[str, TableSection]) -> Route | None:
     """The route of a table, its first step; None: all records of the topic belong to the table."""
     table = tables[name]
@@ -363,3 +293,95 @@ def _other_records(name: str, routes: Mapping[str, RouteSection]) -> Literal["le
         return "keep"
     unnamed = not any(each.otherwise for each in routes.values())
     return "reject" if unnamed and name == next(iter(routes)) else "leave_out"
+
+
+ARRIVAL_TIME = f"{SYSTEM_COLUMN}.timestamp"
+
+
+def deployment(checked: Configuration, jobs: Sequence[Job]) -> Deployment:
+    """All that a deploy needs; `jobs`: the resolved ones."""
+    lake = jobs[0].lake
+    sections = checked.jobs or {}
+    return Deployment(
+        name=checked.name,
+        jobs=tuple(_job(job, sections.get(job.job) or JobSection()) for job in jobs),
+        lake=resolved(LakeDeployment, checked.lake, database=lake.database),
+        msk=_msk(checked),
+        network=_network(checked),
+        exports=tuple(_export(checked, name, lake) for name in checked.exports),
+        alerts=resolved(Alerts, checked.alerts),
+        publish=_publish(checked, checked.publish, jobs) if checked.publish else None,
+        region=checked.lake.region,
+        rotations=tuple(_rotations(checked)),
+    )
+
+
+def _rotations(checked: Configuration) -> Iterator[KeyRotation]:
+    auth, registry = checked.kafka and checked.kafka.auth, checked.registry
+    if auth and auth.rotate:
+        cloud = auth.type == "sasl_plain"
+        if auth.secret:
+            yield _rotation("kafka", auth.secret, auth.rotate, cloud=cloud)
+        if auth.emit_secret:
+            yield _rotation("emit", auth.emit_secret, auth.rotate, cloud=cloud)
+    if registry and registry.rotate and registry.secret:
+        yield _rotation("registry", registry.secret, registry.rotate, cloud=True)
+
+
+def _rotation(
+    of: Literal["kafka", "emit", "registry"], secret: str, section: RotateSection, *, cloud: bool
+) -> KeyRotation:
+    retained = (section.keys_to_retain or KEYS_TO_RETAIN) if cloud else None
+    return KeyRotation(of, secret, section.after_days, section.admin_secret, retained)
+
+
+def _job(job: Job, section: JobSection) -> JobDeployment:
+    return resolved(
+        JobDeployment,
+        section,
+        settings=job,
+        workers=_workers(section.workers, scaled=section.worker != UNSCALED),
+        schedule=None if section.run == CONTINUOUS else section.run,
+    )
+
+
+def _workers(section: WorkersSection, *, scaled: bool) -> Workers:
+    most = section.max
+    if most is None:
+        most = max(section.min, Workers().max) if scaled else section.min
+    return Workers(section.min, most)
+
+
+def _msk(checked: Configuration) -> Msk | None:
+    msk = checked.kafka and checked.kafka.msk
+    return Msk(msk.cluster) if msk else None
+
+
+def _network(checked: Configuration) -> Network | None:
+    made = checked.kafka and checked.kafka.msk and checked.kafka.msk.create
+    return resolved(Network, checked.network) if checked.network or made else None
+
+
+def _export(checked: Configuration, name: str, lake: Lake) -> Export:
+    section = checked.exports[name]
+    return resolved(
+        Export,
+        section,
+        section.link,
+        name=name,
+        database="" if lake.namespace == "cluster_id" else lake.database,
+        time_column=section.time_column or checked.tables[section.table].event_time or ARRIVAL_TIME,
+        measures=tuple(ExportMeasure(name, *each) for name, each in section.measures.items()),
+        csv=resolved(Csv, section.csv),
+    )
+
+
+def _publish(checked: Configuration, section: PublishSection, jobs: Sequence[Job]) -> Publish:
+    return Publish(
+        tables=tuple(TableName(job.lake.database, table.name) for job in jobs for table in job.tables),
+        patterns=tuple(name_pattern(table.name) for job in jobs for table in job.patterns),
+        snowflake=section.snowflake.resolved(checked.name, jobs[0].lake.database)
+        if section.snowflake
+        else None,
+        iceberg_rest=section.iceberg_rest.resolved() if section.iceberg_rest else None,
+    )

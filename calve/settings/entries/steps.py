@@ -208,10 +208,7 @@ def _marked(query: str) -> list[str]:
 
 def filled(query: str, parameters: Mapping[str, Value]) -> str:
     """The query with a literal of Spark SQL in the place of each mark, all of which `parameters` has."""
-    return _TOKEN.sub(
-        lambda found: _literal(parameters[found["name"]]) if found["name"] else found[0],
-        query,
-    )
+    return _TOKEN.sub(lambda found: _literal(parameters[found["name"]]) if found["name"] else found[0], query)
 
 
 def _literal(value: Value) -> str:

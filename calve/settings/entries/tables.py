@@ -20,12 +20,7 @@ from calve.settings.entries.modes import (
 )
 from calve.settings.entries.routes import RouteSection
 from calve.settings.entries.sources import KeySection, SourceSection
-from calve.settings.entries.steps import (
-    ParameterName,
-    ParameterValue,
-    StepSection,
-    parameter_problems,
-)
+from calve.settings.entries.steps import ParameterName, ParameterValue, StepSection, parameter_problems
 from calve.settings.fields import Section
 from calve.settings.problems import Problem
 
