@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 class Section(BaseModel):
     """A mapping of calve.yaml. An empty section (`lake:`) counts as `{}`, and a key without a value as absent."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     @model_validator(mode="before")
     @classmethod

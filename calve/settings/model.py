@@ -1,4 +1,7 @@
-"""The shape of calve.yaml: every key, its type and its sentence in docs/configuration.md; and errors of single keys."""
+"""The shape of calve.yaml: every key and its type; and errors of single keys.
+
+docs/configuration.md says what each key means; a test compares the page with these sections.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -29,20 +32,12 @@ class AuthSection(Section):
     """How the clients prove who they are to the brokers."""
 
     type: Auth = "none"
-    """`none`, `tls`, `sasl_plain`, `sasl_scram`, `msk_iam` or `mtls`. Default: `none`"""
     mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    """With `sasl_scram`: `SCRAM-SHA-256` or `SCRAM-SHA-512`. Default: `SCRAM-SHA-512`"""
     tls: bool | None = None
-    """With `sasl_plain` and `sasl_scram`: encrypt the connection. Default: `true`"""
     ca_file: fields.Text | None = None
-    """PEM file of the authorities that sign the brokers' certificates, relative to calve.yaml. Default: the
-    system's"""
     secret: fields.Secret | None = None
-    """`username` and `password` of SASL, or `certificate` and `key` of `mtls`; see Secrets"""
     emit_secret: fields.Secret | None = None
-    """The same of another principal, which writes the output topics. Default: `secret`"""
     rotate: RotateSection | None = None
-    """See `kafka.auth.rotate`. Default: keys are changed by hand"""
 
     @property
     def encrypted(self) -> bool:
@@ -77,11 +72,8 @@ class KafkaSection(Section):
     """The cluster to read from. Absent: the embedded broker."""
 
     bootstrap_servers: fields.Servers | None = None
-    """`host:port`, several of them separated by commas; needed, unless the stack makes the cluster"""
     msk: MskSection | None = None
-    """See `kafka.msk`. Default: some other cluster"""
     auth: AuthSection | None = None
-    """See `kafka.auth`. Default: no encryption and no password; with `msk`, `type: msk_iam`"""
 
     @property
     def authentication(self) -> AuthSection:
@@ -93,56 +85,35 @@ class LakeSection(Section):
     """Where the tables live."""
 
     database: fields.Database | None = None
-    """Glue database. Default: `name`, with `_` for `-`"""
     namespace: Literal["database", "cluster_id"] = "database"
-    """`database`: all tables in `database`; `cluster_id`: in one named after the Kafka cluster. Default:
-    `database`"""
     bucket: fields.Bucket | None = None
-    """Existing S3 bucket; it is never deleted. Default: the stack's"""
     prefix: fields.Prefix | None = None
-    """Folder in the bucket, such as `lake/raw`"""
     region: fields.Region | None = None
-    """AWS region. Default: the stack's, else `us-east-1`"""
     kms_key: fields.Text | None = None
-    """ARN of an existing key that encrypts the tables' files. Default: the stack makes one with its bucket"""
     import_database: bool = False
-    """`true`: the Glue database exists already; it is never deleted. Default: `false`"""
 
 
 class DefaultsSection(TableOptions):
     """Options of every table that does not set them itself."""
 
     maintenance: MaintenanceOptions | None = None
-    """See `defaults.maintenance`. Default: as said there"""
 
 
 class Configuration(Section):
     """The file as a whole."""
 
     name: fields.Deployment
-    """Name of the deployment; it is a part of every name that is made in AWS"""
     kafka: KafkaSection | None = None
-    """See `kafka`"""
     registry: RegistrySection | None = None
-    """See `registry`"""
     lake: LakeSection = LakeSection()
-    """See `lake`"""
     masking: MaskingSection | None = None
-    """See `masking`. Default: no table masks"""
     network: NetworkSection | None = None
-    """See `network`"""
     jobs: dict[fields.JobName, JobSection] | None = None
-    """See `jobs.<name>`"""
     alerts: AlertsSection = AlertsSection()
-    """See `alerts`"""
     defaults: DefaultsSection = DefaultsSection()
-    """See `defaults`"""
     tables: dict[fields.TableKey, TableSection] = Field(min_length=1)
-    """See `tables.<name>`"""
     exports: dict[fields.ExportName, ExportSection] = Field(default_factory=dict)
-    """See `exports.<name>`"""
     publish: PublishSection | None = None
-    """See `publish`. Default: the tables are in Glue alone"""
 
 
 def _sections(section: type[Section], path: KeyPath = ()) -> Iterator[tuple[KeyPath, type[Section]]]:

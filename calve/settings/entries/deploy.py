@@ -20,12 +20,8 @@ class RotateSection(Section):
     """How the keys in a secret are changed, by a function that AWS Secrets Manager invokes; see docs/keys.md."""
 
     after_days: int = Field(default=30, ge=1, le=1000)
-    """Days from one change to the next. Default: `30`"""
     admin_secret: fields.Secret | None = None
-    """Secret of who may change them: with `sasl_scram` a user that may alter the cluster, with Confluent Cloud a Cloud API key.
-    Default: nobody, as MSK reads the passwords of its users out of their secrets"""
     keys_to_retain: int | None = Field(default=None, ge=2, le=10)
-    """Confluent Cloud: how many of the newest API keys stay valid, the one in use among them. Default: `2`"""
 
 
 def rotation_problems(
@@ -62,24 +58,16 @@ class MskSection(Section):
     """A cluster of Amazon MSK: one that the stack makes, or an existing one. Exactly one key."""
 
     create: Literal["serverless"] | None = None
-    """`serverless`: the stack makes an MSK Serverless cluster; its only `auth` is `msk_iam`"""
     cluster: fields.ClusterArn | None = None
-    """ARN of an existing cluster; `bootstrap_servers` stands beside it"""
 
 
 class NetworkSection(Section):
-    """Where the jobs reach the brokers; an existing VPC is described in full, so that a synth asks nobody. Empty
-    (`network: {}`): in a VPC that the stack makes. Absent: the same where the stack makes the cluster, else in none.
-    """
+    """Where the jobs reach the brokers. Empty (`network: {}`): in a VPC that the stack makes."""
 
     vpc: fields.Vpc | None = None
-    """Id of an existing VPC; it is used as it is. Default: the stack makes one"""
     availability_zones: list[fields.Text] = Field(default_factory=list)
-    """Availability zone of each subnet; needed with `vpc`"""
     subnets: list[fields.Subnet] = Field(default_factory=list)
-    """Private subnets of the jobs, in the order of `availability_zones`; needed with `vpc`"""
     security_groups: list[fields.SecurityGroup] = Field(default_factory=list)
-    """Security groups that the brokers admit. Default: the stack makes one"""
 
     def problems(self) -> Iterator[Problem]:
         if self.vpc is None:
@@ -100,9 +88,7 @@ class WorkersSection(Section):
     """How many workers a job has; Glue scales between the two."""
 
     min: int = Field(default=2, ge=2)
-    """Workers at least; one of them is the driver. Default: `2`"""
     max: int | None = Field(default=None, ge=2)
-    """Workers at most. Default: `4`, or `min` where that is more; with `G.025X` always `min`"""
 
     def problems(self) -> Iterator[Problem]:
         if self.max is not None and self.max < self.min:
@@ -114,19 +100,11 @@ class JobSection(Section):
     """One ingest job; its key is its name. Absent: one job, `main`, writes all tables."""
 
     worker: fields.Worker = "G.1X"
-    """Glue worker: `G.025X` (a quarter of a DPU, does not scale), `G.1X`, `G.2X`, `G.4X`, `G.8X`, `G.12X`, `G.16X`, or with more
-    memory `R.1X`, `R.2X`, `R.4X`, `R.8X`. Default: `G.1X`"""
     workers: WorkersSection = WorkersSection()
-    """See `jobs.<name>.workers`"""
     run: fields.Run = CONTINUOUS
-    """`continuous`; or `schedule(rate(6 hours))`, `schedule(cron(0 */6 * * ? *))`: at these times it starts, reads what has
-    arrived, and ends. Default: `continuous`"""
     time_zone: fields.TimeZone | None = None
-    """With a schedule: time zone of its `cron`, such as `Europe/Vilnius`. Default: `UTC`"""
     maintenance_window: fields.MaintenanceWindow | None = None
-    """With `continuous`: day and hour, in GMT, at which Glue may restart the job once a week. Default: `Sun:3`"""
     conf: fields.SparkConf = Field(default_factory=dict)
-    """Spark settings, such as `{spark.sql.shuffle.partitions: 64}`; those that calve makes itself are refused"""
 
     def problems(self) -> Iterator[Problem]:
         if self.worker == UNSCALED and self.workers.max not in (None, self.workers.min):
@@ -143,11 +121,6 @@ class AlertsSection(Section):
     """Who hears of trouble, and from when on it is trouble."""
 
     emails: fields.Emails = Field(default_factory=list)
-    """Addresses; AWS asks each of them once to confirm. Default: none"""
     freshness: fields.Duration | None = None
-    """Age of a table's records when they become visible, from which on they are late. Default: twice the table's `freshness`, at
-    least `1m`; of a scheduled job none. In Snowflake `15m`"""
     lag: int | None = Field(default=None, ge=1)
-    """Records that wait in a topic, from which on there is an alarm. Default: `1000000`"""
     restarts: int | None = Field(default=None, ge=0)
-    """Failures of a job in a row after which it is not started again. Default: `5`"""

@@ -52,26 +52,15 @@ class UpsertSection(Section):
     """The table holds the newest record of each key; see docs/modes.md. Absent: every record is a row."""
 
     key: Annotated[fields.Columns, Field(min_length=1)] | None = None
-    """Columns that tell rows apart; a struct stands for all its fields. Default: the record key: the column of `key`, or
-    `_kafka.key` where none is declared. Only with the record key does a tombstone delete"""
     order_by: fields.Column | None = None
-    """Column whose greatest value is the newest, such as `updated_at` or `_kafka.timestamp`. Default: the record that was read
-    last is"""
 
 
 class ChangeDataSection(Section):
-    """The table holds the rows of a database's table: the topic has Debezium's events of its changes; see docs/modes.md.
-    Absent: every record is a row.
-    """
+    """The table holds the rows of a database's table, by Debezium's events of its changes."""
 
     key: Annotated[fields.Columns, Field(min_length=1)] | None = None
-    """Columns that tell rows apart, such as those of the primary key. Default: the record key: the column of `key`, or
-    `_kafka.key` where none is declared. Only with the record key does a tombstone delete"""
     order_by: Annotated[list[fields.ColumnName], Field(min_length=1)] | None = None
-    """Fields of the event's `source` that say which of two changes is the newer one, such as `[lsn]`, or `[file, pos, row]`; for
-    topics whose events are out of order. Needs `deletes: keep`. Default: the one that was read last is"""
     deletes: Literal["remove", "keep"] = "remove"
-    """`remove`: a row that the database deletes is deleted; `keep`: it stays, with `_change.deleted`. Default: `remove`"""
 
     def problems(self) -> Iterator[Problem]:
         if self.order_by and self.deletes != "keep":
@@ -83,36 +72,25 @@ class DeduplicateSection(Section):
     """The table holds the first record of each key; see docs/modes.md. Absent: every record is a row."""
 
     key: Annotated[fields.Columns, Field(min_length=1)] | None = None
-    """Columns that tell records apart; a struct stands for all its fields. Default: the record key: the column of `key`, or
-    `_kafka.key` where none is declared"""
     keep: Annotated[str, AfterValidator(_first)] = "first"
-    """`first`: a row stays. For the last record of each key use `upsert`. Default: `first`"""
     window: Annotated[float | None, BeforeValidator(_window)] = None
-    """How far apart the timestamps of two records of a key are at least, if both are to be rows: `7d`, or `unbounded`.
-    Default: `unbounded`"""
 
 
 class WindowSection(Section):
     """Totals of spans of time: a group has a row for each in which it has records. Absent: one row."""
 
     column: fields.Column
-    """Column that says when the record happened, a timestamp with a time zone, such as `trade_time` or `_kafka.timestamp`"""
     size: Annotated[fields.Duration, AfterValidator(_span)]
-    """Length of a span: `1h`, `1d`. They follow one another from the epoch on, in UTC"""
 
 
 class AggregateSection(Section):
     """The table holds totals of groups of records; see docs/modes.md. Absent: every record is a row."""
 
     by: Annotated[fields.Columns, Field(min_length=1)]
-    """Columns that are alike in a group; `shop.id` is kept as `shop_id`"""
     measures: Annotated[
         dict[fields.ColumnName, Annotated[str, BeforeValidator(_measure)]], Field(min_length=1)
     ]
-    """Columns and what they hold: `{total: sum(price * quantity), trades: count(*)}`. `count`, `sum`, `min` or `max` of columns,
-    numbers, `+`, `-`, `*` and `cast(price as decimal(18, 4))`"""
     window: WindowSection | None = None
-    """See `tables.<name>.aggregate.window`. Default: none"""
 
     def problems(self) -> Iterator[Problem]:
         named: list[tuple[KeyPath, str]] = [(("by",), column_of(each)) for each in self.by]

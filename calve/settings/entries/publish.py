@@ -31,45 +31,26 @@ OF_POLARIS = "/api/catalog"
 
 
 class BootstrapSection(Section):
-    """A deploy makes the catalog at a server of Polaris or Snowflake Open Catalog: an EXTERNAL catalog, a principal whose
-    credentials are kept in Secrets Manager, a role for it, one in the catalog with `CATALOG_MANAGE_CONTENT`, and the grants.
-    The end of the deployment removes exactly these.
-    """
+    """A deploy makes the catalog at a server of Polaris or Snowflake Open Catalog."""
 
     secret: fields.Secret
-    """`client_id` and `client_secret` of an administrator; see Secrets"""
     scope: fields.Text = "PRINCIPAL_ROLE:ALL"
-    """The administrator's scope. Default: `PRINCIPAL_ROLE:ALL`"""
     management_uri: fields.Url | None = None
-    """Address of the management API. Default: `/api/management/v1` where `uri` ends in `/api/catalog`"""
     role_arn: fields.RoleArn | None = None
-    """IAM role by which Polaris reads the lake. Default: Polaris reads it with what its server has"""
     external_id: fields.Text | None = None
-    """External id of that role's trust. Default: none"""
 
 
 class IcebergRestSection(Section):
     """An Iceberg REST catalog that is kept equal to Glue; see docs/iceberg_rest.md."""
 
     uri: fields.Url
-    """Address of the catalog, without `/v1`: `https://host/api/catalog` of Polaris,
-    `https://ACCOUNT.snowflakecomputing.com/polaris/api/catalog` of Snowflake Open Catalog"""
     warehouse: fields.Text | None = None
-    """Name of the catalog at that server. Default: the server's only one"""
     namespace: fields.Namespace | None = None
-    """Namespace of the tables there. Default: the Glue database, which is the cluster id with `lake.namespace: cluster_id`"""
     secret: fields.Secret | None = None
-    """`client_id` and `client_secret` of OAuth; see Secrets. Default: no authentication"""
     scope: fields.Text | None = None
-    """Scope to ask for, such as `PRINCIPAL_ROLE:ALL` or `catalog`. Default: none"""
     token_url: fields.Url | None = None
-    """Token endpoint. Default: the catalog's own, `/v1/oauth/tokens` below `uri`"""
     update: CatalogUpdate | None = None
-    """How a table there is moved to newer metadata: `register` (with `overwrite`, as Iceberg's specification has it), or
-    `notifications` (the EXTERNAL catalogs of Polaris and Snowflake Open Catalog). Default: `notifications` with `bootstrap`,
-    else `register`"""
     bootstrap: BootstrapSection | None = None
-    """See `publish.iceberg_rest.bootstrap`. Default: the catalog is there"""
 
     def problems(self) -> Iterator[Problem]:
         if self.bootstrap is None:
@@ -109,61 +90,38 @@ class WarehouseSection(Section):
     """A warehouse for those who query. Absent: none is made."""
 
     name: fields.SnowflakeName | None = None
-    """Its name. Default: from the deployment's"""
     size: Literal["xsmall", "small", "medium", "large", "xlarge"] = "xsmall"
-    """`xsmall`, `small`, `medium`, `large` or `xlarge`. Default: `xsmall`"""
     auto_suspend: fields.Duration = Field(default=60.0, ge=30, le=86_400)
-    """How long it waits for a query until it stops, and costs nothing. Default: `60s`"""
 
 
 class OpenCatalogSection(Section):
     """The account of Snowflake Open Catalog that holds the tables; `publish.iceberg_rest` brings them there."""
 
     uri: fields.Url
-    """Its REST address, such as `https://ORG-ACCOUNT.snowflakecomputing.com/polaris/api/catalog`"""
     warehouse: fields.Text
-    """Name of the catalog"""
     secret: fields.Secret
-    """`client_id` and `client_secret` of a connection; see Secrets"""
 
 
 class SnowflakeSection(Section):
     """An account of Snowflake that reads the tables; see docs/snowflake.md. Names are folded to capitals, as Snowflake does."""
 
     account: fields.SnowflakeAccount
-    """Account identifier, such as `myorg-myaccount`"""
     url: fields.Url | None = None
-    """Address of its SQL API, where it has another, as with PrivateLink. Default: `https://ACCOUNT.snowflakecomputing.com`"""
     user: fields.SnowflakeName
-    """User that makes the objects"""
     secret: fields.Secret
-    """`private_key` of that user, in PEM; see Secrets"""
     admin_role: fields.SnowflakeName = "ACCOUNTADMIN"
-    """Role in which it makes them. Default: `ACCOUNTADMIN`"""
     database: fields.SnowflakeName | None = None
-    """Database of the tables. Default: from the deployment's name"""
     schema_: fields.SnowflakeName | None = Field(default=None, alias="schema")
-    """Schema of the tables. Default: from `lake.database`"""
     warehouse: WarehouseSection | None = None
-    """See `publish.snowflake.warehouse`. Default: none is made"""
     reader_role: fields.SnowflakeName | None = None
-    """Role that may query the tables; grant it to people. Default: `CALVE_NAME_READER`"""
     publisher_role: fields.SnowflakeName | None = None
-    """Role of the service user. Default: `CALVE_NAME_PUBLISHER`"""
     service_user: fields.SnowflakeName | None = None
-    """User that keeps the tables current. Default: `CALVE_NAME`"""
     catalog: SnowflakeCatalog = "glue_rest"
-    """Where Snowflake finds the tables: `glue_rest`, `glue` (the classic integration) or `open_catalog`. Default: `glue_rest`"""
     open_catalog: OpenCatalogSection | None = None
-    """See `publish.snowflake.open_catalog`"""
     tables: SnowflakeTables = "iceberg"
-    """`iceberg`: a table for each; `linked_database`: a read-only database that follows the catalog. Default: `iceberg`"""
     refresh_interval: fields.Duration = Field(default=float(SNOWFLAKE_REFRESH_S), ge=30, le=86_400)
-    """How often Snowflake itself looks for changes. Default: `60s`"""
     iam_user_arn: fields.IamUserArn | None = None
-    """Snowflake's IAM user, for trust that no function may change. Default: the deployment asks Snowflake"""
     rotate_after_days: int = Field(default=SNOWFLAKE_ROTATION_DAYS, ge=1, le=365)
-    """Days after which the service user gets a new key. Default: `30`"""
 
     def problems(self) -> Iterator[Problem]:
         is_open, linked = self.catalog == "open_catalog", self.tables == "linked_database"
@@ -216,9 +174,7 @@ class PublishSection(Section):
     """Who else gets the tables. Absent: they are in Glue alone."""
 
     snowflake: SnowflakeSection | None = None
-    """See `publish.snowflake`"""
     iceberg_rest: IcebergRestSection | None = None
-    """See `publish.iceberg_rest`"""
 
     def problems(self) -> Iterator[Problem]:
         if self.snowflake is None and self.iceberg_rest is None:
@@ -230,69 +186,41 @@ class CsvSection(Section):
     """How the file is written."""
 
     delimiter: fields.Delimiter = ","
-    """`,`, `;`, a vertical bar or a tab (`"\\t"`); spreadsheets of most of Europe expect `;`. Default: `,`"""
     bom: bool = False
-    """Begin with a byte order mark, by which Excel knows UTF-8. Default: `false`"""
     gzip: bool = False
-    """Compress the file. Default: `false`"""
     system_columns: bool = False
-    """Add the columns of `_kafka`. Default: `false`"""
     row_limit: int = Field(default=1_000_000, ge=1, le=1_048_575)
-    """Rows of one file, without its header; more make numbered parts. A spreadsheet ends at 1,048,575. Default: `1000000`"""
     formulas: Formulas = "guard"
-    """`guard`: an apostrophe before what a spreadsheet would run as a formula; `keep`: every text as it is, for readers
-    that run none. Default: `guard`"""
 
 
 class LinkSection(Section):
     """The link in the mail."""
 
     days: int = Field(default=7, ge=1, le=30)
-    """Days for which it works, at most 30. Default: `7`"""
     max_downloads: int = Field(default=50, ge=1, le=10_000)
-    """Downloads after which it no longer works. Default: `50`"""
 
 
 class ExportSection(Section):
     """One table's time window as a CSV file, mailed as a link; its key is its name."""
 
     table: fields.Text
-    """Table, by its key in `tables`"""
     columns: fields.Columns = Field(default_factory=list)
-    """List of columns, in the order of the file. Default: all but `_kafka`"""
     filter: fields.Filter | None = None
-    """Rows to take, such as `symbol == 'ZVZZT' and price > 10`"""
     group_by: fields.Columns = Field(default_factory=list)
-    """List of columns of which every combination makes one row; needs `measures`"""
     measures: fields.Measures = Field(default_factory=dict)
-    """Columns that are computed for each group, or for all rows: `{trades: count, volume: sum(quantity)}`; `count`,
-    `count(column)`, `sum(...)`, `min(...)`, `max(...)`"""
     time_column: fields.Column | None = None
-    """Column whose time decides which window a row is in. Default: the table's `event_time`, else `_kafka.timestamp`"""
     schedule: fields.Schedule
-    """When the file is made: `cron(0 6 ? * MON *)` or `rate(1 day)`"""
     time_zone: fields.TimeZone = "UTC"
-    """Time zone of schedule, window and file, such as `Europe/Vilnius`. Default: `UTC`"""
     window: Window = "previous_week"
-    """`previous_day`, `previous_week` (from Monday) or `previous_month`. Default: `previous_week`"""
     recipients: fields.Emails = Field(min_length=1)
-    """Addresses that the mail goes to"""
     channel: Channel = "sns"
-    """`sns`: plain text, each recipient confirms once; `ses`: needs a verified `sender`. Default: `sns`"""
     sender: fields.Email | None = None
-    """With `ses`: address that the mail comes from"""
     reply_to: fields.Email | None = None
-    """Address of the one to ask"""
     csv: CsvSection = CsvSection()
-    """See `exports.<name>.csv`"""
     wait: fields.Duration | None = None
-    """How long after its schedule the export waits for the window to be complete. Default: `2h`"""
     recheck_windows: int = Field(default=2, ge=0, le=12)
-    """Earlier windows that each run looks at again; rows that came late make a correction. Default: `2`"""
     keep: fields.Days | None = None
-    """How long files are kept, in whole days. Default: `90d`"""
     link: LinkSection = LinkSection()
-    """See `exports.<name>.link`"""
 
     def problems(self) -> Iterator[Problem]:
         if self.keep is not None and self.keep < self.link.days:

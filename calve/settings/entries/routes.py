@@ -63,12 +63,8 @@ class RouteSection(Section):
     """Which records of the topic are the table's, by a value that they hold; see docs/steps.md. Absent: all of them."""
 
     column: fields.FieldPath
-    """Field that says it, such as `type` or `header.type`: text, a whole number or a boolean of the record before its steps"""
     value: Annotated[tuple[Value, ...] | None, BeforeValidator(_values)] = None
-    """A value, or a list of them: `order`, `[payment, refund]`. Records that have it are the table's. `Order` is not `order`"""
     otherwise: bool = False
-    """`true`, in the place of `value`: the table has all records whose value no other table of the topic names, null among them.
-    Default: `false`; where no table has it, such records are dead letters of the first table of the topic that has a `route`"""
 
     def problems(self) -> Iterator[Problem]:
         if self.value is None and not self.otherwise:

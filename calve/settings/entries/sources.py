@@ -17,43 +17,26 @@ GLUE_ONLY = ("name", "region")
 
 
 class OAuthSection(Section):
-    """Client credentials of OAuth 2.0 in the place of basic authentication; `registry.secret` holds `client_id` and
-    `client_secret`.
-    """
+    """Client credentials of OAuth 2.0 in the place of basic authentication."""
 
     token_url: fields.Url
-    """Token endpoint of the identity provider"""
     scope: fields.Text | None = None
-    """Scopes to ask for, separated by spaces. Default: none"""
     cluster: fields.Text | None = None
-    """Confluent Cloud: the registry's logical cluster, `lsrc-...`"""
     identity_pool: fields.Text | None = None
-    """Confluent Cloud: the identity pool, `pool-...`"""
 
 
 class RegistrySection(Section):
     """The schema registry. Absent: the embedded one."""
 
     type: Literal["confluent", "glue"] = "confluent"
-    """`confluent`: Confluent's REST interface, whoever serves it; `glue`: the AWS Glue Schema Registry. Default:
-    `confluent`"""
     url: fields.Url | None = None
-    """`https://host:port`, with the path that the server wants; needed with `confluent`"""
     secret: fields.Secret | None = None
-    """`username` and `password` of basic authentication, or the client of `oauth`; see Secrets"""
     ca_file: fields.Text | None = None
-    """PEM file of the authorities that sign the server's certificate, relative to calve.yaml. Default: the
-    system's"""
     client_certificate: fields.Secret | None = None
-    """`certificate` and `key` to show to a server that asks for them; see Secrets. Default: none"""
     oauth: OAuthSection | None = None
-    """See `registry.oauth`. Default: basic authentication where there is a `secret`, else none"""
     rotate: RotateSection | None = None
-    """See `registry.rotate`. Default: keys are changed by hand"""
     name: fields.Text | None = None
-    """Name of the registry; needed with `glue`"""
     region: fields.Region | None = None
-    """AWS region of a Glue registry. Default: the lake's"""
 
     def problems(self) -> Iterator[Problem]:
         needed, useless = ("name", CONFLUENT_ONLY) if self.type == "glue" else ("url", GLUE_ONLY)
@@ -77,21 +60,10 @@ class PartSection(Section):
     """What values and keys have in common."""
 
     format: Literal["registry", "avro", "json", "protobuf", "string", "bytes"] = "registry"
-    """`registry`: what the schema in the registry says; `avro`, `json`, `protobuf`: as the file `schema` says; `string` (UTF-8)
-    and `bytes`: one column, as they are. Default: `registry`"""
     prefix: Literal["confluent", "none"] | None = None
-    """What they begin with, where a registry is asked: `confluent`: `0x00` and the schema's id; `none`: nothing, and all are
-    read with the newest version. Default: `confluent`; with a Glue registry, what AWS's serializers write"""
     subject: fields.Text | None = None
-    """Subject of their schemas in the registry, or a pattern of several, in which `*` stands for any characters:
-    `com.acme.*`. What the topic holds of values of other subjects is then left to other tables. Default: the topic's
-    name and `-value`, or `-key`; in a Glue registry the topic's name"""
     schema_: fields.Text | None = Field(default=None, alias="schema")
-    """File of the schema that all of them were written with, relative to calve.yaml; with `format: avro`, `json` or `protobuf`.
-    For JSON of Kafka Connect with its schema in every message: that `schema` as it stands"""
     message: fields.Text | None = None
-    """With Protobuf: the message that they are, with or without its package, as `acme.Order`. What the topic holds of values
-    of other messages is then left to other tables. Default: the first message of the file"""
 
     @property
     def kept(self) -> bool:
@@ -122,10 +94,7 @@ class SourceSection(PartSection):
     """How the values of the topic are read."""
 
     rest: fields.ColumnName | None = None
-    """With `format: json`: a column for the fields that the schema does not declare, as one JSON text. Default: they are
-    ignored"""
     column: fields.ColumnName | None = None
-    """With `format: string` and `bytes`: name of the column. Default: `value`"""
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -136,9 +105,6 @@ class SourceSection(PartSection):
 
 
 class KeySection(PartSection):
-    """How the keys of the topic are read, into one column: a struct, or a plain one where the schema is a plain type.
-    Absent: they are kept as their bytes alone, in `_kafka.key`.
-    """
+    """How the keys of the topic are read, into one column."""
 
     column: fields.ColumnName = "key"
-    """Name of the column. Default: `key`"""

@@ -33,7 +33,6 @@ class MaskingSection(Section):
     """The keys that hash personal data; see docs/masking.md. Absent: no table has a step `mask`."""
 
     secret: fields.Secret
-    """`keys`, each with its time; see Secrets"""
 
 
 def mask_step(raw: Any) -> Mask:
@@ -244,15 +243,10 @@ class FlattenSection(Section):
     """Structs become columns: `order.customer.id` becomes `order_customer_id`. Lists stay lists, and maps stay maps."""
 
     separator: Annotated[str, AfterValidator(_separator)] = "_"
-    """What stands for the dots. Default: `_`"""
     explode: fields.FieldPath | None = None
-    """A list, such as `order.items`, of whose items each makes a row, with all other columns of the record beside it. An empty
-    list makes one row. Default: lists stay lists"""
     maps: dict[fields.FieldPath, Annotated[list[fields.ColumnName], Field(min_length=1)]] = Field(
         default_factory=dict
     )
-    """Maps, and keys of theirs that become columns: `{attributes: [color, size]}` makes `attributes_color` and
-    `attributes_size`; all other keys stay in the map. Default: none"""
 
     def step(self) -> Flatten:
         return Flatten(self.separator, self.explode, {path: tuple(keys) for path, keys in self.maps.items()})
@@ -262,16 +256,11 @@ class LookupSection(Section):
     """Columns of another table of the lake, from its row that has the same key. It is read as it is when a round begins."""
 
     table: Annotated[str, AfterValidator(_other_table)]
-    """Name of the table, in the same database unless it is written as `database.table`"""
     on: Annotated[dict[fields.ColumnName, fields.ColumnName], Field(min_length=1)]
-    """Columns of the record, each with the column of the other table that must be equal to it: `{product_id: id}`"""
     columns: Annotated[
         dict[fields.ColumnName, fields.ColumnName], BeforeValidator(_columns), Field(min_length=1)
     ]
-    """Columns of the other table: `[name, price]`, or with other names: `{product_name: name}`"""
     missing: Literal["null", "reject"] = "null"
-    """A record whose key the other table does not have: `null`: these columns are null; `reject`: it is a dead letter.
-    Default: `null`"""
 
     def step(self) -> Lookup:
         return fields.resolved(Lookup, self)
@@ -281,16 +270,10 @@ class StepSection(Section):
     """One step: just one of these keys. Steps are run in the order of the list; see docs/steps.md."""
 
     flatten: FlattenSection | None = None
-    """See `tables.<name>.steps.flatten`"""
     filter: fields.Text | None = None
-    """A condition of Spark SQL, such as `price > 0`. Records for which it is not true make no row; the ledger counts them"""
     sql: fields.Text | None = None
-    """`SELECT ... FROM source`, with a `WHERE` or without, of Spark SQL, for each record alone"""
     lookup: LookupSection | None = None
-    """See `tables.<name>.steps.lookup`"""
     mask: Annotated[Mask | None, BeforeValidator(mask_step)] = None
-    """What is personal, by path, and what becomes of it: `{customer.email: hash, customer.card: drop, phone: {partial: 4}}`; see
-    docs/masking.md"""
 
     @model_validator(mode="before")
     @classmethod

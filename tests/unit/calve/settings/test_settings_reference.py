@@ -12,22 +12,39 @@ from calve.config.deployment import Alerts, JobDeployment
 from calve.config.job import Budget, Table
 from calve.config.publishing import Export
 from calve.settings import load_deployment, notation
-from calve.settings.entries.deploy import AlertsSection, JobSection
-from calve.settings.entries.publish import CsvSection, ExportSection, LinkSection
-from calve.settings.entries.tables import BudgetSection, TableOptions
-from calve.settings.fields import Section
 from calve.settings.model import SECTIONS
-from tests.configuration_page import PAGE, page
+
+PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
 
 
-def test_the_page_is_the_one_that_the_model_writes() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page()
+def keys_of(path: str) -> dict[str, tuple[str, str]]:
+    """The keys of a section on the page, each with its meaning and its default."""
+    title = f"### `{path}`\n" if path else "### Top level\n"
+    table = PAGE.read_text(encoding="utf-8").partition(title)[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| `([^`]+)` \| (.*) \| (.*) \|$", table, re.MULTILINE)
+    return {key: (meaning, default) for key, meaning, default in rows}
 
 
-@pytest.mark.parametrize("section", SECTIONS.values())
-def test_every_key_has_its_sentence(section: type[Section]) -> None:
-    assert section.__doc__
-    assert [key for key, field in section.model_fields.items() if not field.description] == []
+PAGE_OF_OTHERS = {
+    "registry.rotate": "kafka.auth.rotate",
+    "tables.<name>": "defaults",
+    "tables.<name>.dead_letter_budget": "defaults.dead_letter_budget",
+    "tables.<name>.maintenance": "defaults.maintenance",
+}
+"""A section that takes the keys of another one, too, which the page does not repeat."""
+
+
+@pytest.mark.parametrize("path", SECTIONS)
+def test_the_page_says_what_each_key_means(path: tuple[str, ...]) -> None:
+    section, name = SECTIONS[path], ".".join(path)
+    listed = keys_of(name)
+    if name in PAGE_OF_OTHERS:
+        listed |= keys_of(PAGE_OF_OTHERS[name])
+    assert listed.keys() == section.keys().keys()
+    for key, field in section.keys().items():
+        meaning, default = listed[key]
+        assert meaning
+        assert (default == "**required**") == field.is_required()
 
 
 def test_the_example_of_the_page_can_be_deployed(tmp_path: Path) -> None:
@@ -41,14 +58,10 @@ def test_the_example_of_the_page_can_be_deployed(tmp_path: Path) -> None:
 
 
 def test_the_defaults_on_the_page_are_those_of_a_table() -> None:
-    descriptions = {key: str(field.description) for key, field in TableOptions.model_fields.items()}
-    defaults = {
-        key: found[0]
-        for key, text in descriptions.items()
-        if (found := re.findall(r"Default:\s+`(.*)`", text))
-    }
+    defaults = {key: default.strip("`") for key, (_, default) in keys_of("defaults").items() if default}
+    del defaults["maintenance"]
     table = Table("a", "t")
-    assert {key for key in descriptions if key not in defaults} == {"owner"}
+    assert keys_of("defaults").keys() - defaults.keys() == {"owner", "maintenance"}
     assert table.owner is None
     assert defaults == {
         "freshness": "60s",
@@ -64,7 +77,7 @@ def test_the_defaults_on_the_page_are_those_of_a_table() -> None:
         "engine": table.engine,
     }
     assert notation.seconds(defaults["freshness"]) == table.freshness_s
-    given = written(BudgetSection)
+    given = written("defaults.dead_letter_budget")
     assert Budget(
         notation.share(given["share"]), int(given["records"]), notation.seconds(given["within"])
     ) == (table.dead_letter_budget)
@@ -83,28 +96,28 @@ def test_the_defaults_on_the_page_are_those_of_a_deployment(tmp_path: Path) -> N
     assert job == JobDeployment(job.settings)
     assert alerts == Alerts()
     assert export == Export("e", "t", "a", "_kafka.timestamp", "rate(1 day)", ("a@b.c",))
-    assert written(JobSection) | {"time_zone": "UTC"} == {
+    assert written("jobs.<name>") | {"time_zone": "UTC"} == {
         "worker": job.worker,
         "run": "continuous",
         "time_zone": job.time_zone,
         "maintenance_window": job.maintenance_window,
     }
-    assert written(AlertsSection) == {"lag": str(alerts.lag_records), "restarts": str(alerts.restarts)}
-    found = written(ExportSection)
+    assert written("alerts") == {"lag": str(alerts.lag_records), "restarts": str(alerts.restarts)}
+    found = written("exports.<name>")
     assert notation.seconds(found.pop("wait")) == export.wait_s
     assert found.pop("keep") == f"{export.keep_days}d"
     assert found.pop("recheck_windows") == str(export.recheck_windows)
     assert found == {"time_zone": "UTC", "window": export.window, "channel": export.channel}
-    assert written(LinkSection) == {
+    assert written("exports.<name>.link") == {
         "days": str(export.link_days),
         "max_downloads": str(export.max_downloads),
     }
-    assert written(CsvSection) == {key: str(value).lower() for key, value in asdict(export.csv).items()}
-
-
-def written(section: type[Section]) -> dict[str, str]:
-    """Defaults that the page gives as one literal."""
-    texts = {key: " ".join(str(field.description).split()) for key, field in section.model_fields.items()}
-    return {
-        key: found[1] for key, text in texts.items() if (found := re.search(r"Default: `([^`]*)`$", text))
+    assert written("exports.<name>.csv") == {
+        key: str(value).lower() for key, value in asdict(export.csv).items()
     }
+
+
+def written(path: str) -> dict[str, str]:
+    """Defaults that the page gives as one literal."""
+    found = {key: re.fullmatch(r"`([^`]*)`", default) for key, (_, default) in keys_of(path).items()}
+    return {key: literal[1] for key, literal in found.items() if literal}
