@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 from calve.errors import Suspended
-from calve.modes.measure_text import parse
-from calve.modes.measures import Term, Typed, type_of, typed, widest
+from calve.modes.measures import Term, Typed, parse, type_of, typed, widest
 from calve.modes.mode import Mode, ModeName, plain_columns
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA, Json, field, struct
@@ -27,7 +26,7 @@ EMPTY = ("key", "headers")
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of an aggregate and its expression, as `calve.modes.measure_text` parses it."""
+    """A column of an aggregate and its expression, as `calve.modes.measures` parses it."""
 
     name: str
     text: str

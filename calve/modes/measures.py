@@ -1,4 +1,6 @@
-"""Measures of an aggregate table, such as `sum(price * quantity)`, as trees, and their types (ADR 20).
+"""Measures of an aggregate table, such as `sum(price * quantity)`: their text as trees, and their types (ADR 20).
+
+calve.yaml and the job use the same parser: no external text becomes part of SQL.
 
 All arithmetic is exact: integers are `long`, all else is a decimal with room for every digit after the point.
 A measure that needs rounding is refused, unless a cast allows it.
@@ -6,11 +8,12 @@ A measure that needs rounding is refused, unless a cast allows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from calve.errors import Suspended
+from calve.errors import CalveError, Suspended
 from calve.schema.columns import Json, decimal_digits
 from calve.schema.evolution import column_at, no_column
 
@@ -252,3 +255,141 @@ def _plain_type(columns: Json, path: str) -> str:
 
 def _within(inner: Expression, strength: int) -> str:
     return f"({inner})" if isinstance(inner, Arithmetic) and _STRENGTH[inner.sign] < strength else str(inner)
+
+
+FUNCTIONS: tuple[Function, ...] = get_args(Function)
+MAX_CHARACTERS = 300
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)|(?P<sign>\S)|(?P<end>\Z))",
+    re.ASCII,
+)
+
+
+class MeasureProblem(CalveError):
+    """The text is not a measure; the message says what is wrong, and where."""
+
+
+def parse(text: str) -> Term:
+    """Parse a measure; its `str` is the same text with normal spacing.
+
+    Raises:
+        MeasureProblem: the text is not a measure.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise MeasureProblem(f"it has more than {MAX_CHARACTERS} characters")
+    return _Parser(text).term()
+
+
+class _Parser:
+    """Reads one measure from its first token to its last."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_TOKEN.finditer(text))
+
+    @property
+    def _kind(self) -> str | None:
+        return self._tokens[0].lastgroup
+
+    @property
+    def _text(self) -> str:
+        return self._tokens[0][self._kind or 0]
+
+    def term(self) -> Term:
+        function = self._function()
+        self._take("(")
+        of = None
+        if function == "count" and self._text == "*":
+            self._take()
+        else:
+            of = self._sum()
+        self._take(")")
+        if self._kind != "end":
+            raise self._problem("is after the end of the measure")
+        return Term(function, of)
+
+    def _function(self) -> Function:
+        for function in FUNCTIONS:
+            if self._text.lower() == function:
+                self._take()
+                return function
+        if self._text.lower() in ("avg", "average", "mean"):
+            raise self._problem(
+                "cannot be kept as a total: keep sum(x) and count(x), and divide where you read"
+            )
+        raise self._problem("is no function of a measure: use count, sum, min or max")
+
+    def _sum(self) -> Expression:
+        return self._chain(self._product, ("+", "-"))
+
+    def _product(self) -> Expression:
+        return self._chain(self._atom, ("*",))
+
+    def _chain(self, inner: Callable[[], Expression], signs: Sequence[str]) -> Expression:
+        found = inner()
+        while self._text in signs:
+            found = Arithmetic(self._take(), found, inner())
+        return found
+
+    def _atom(self) -> Expression:
+        if self._kind == "number":
+            return self._number()
+        if self._kind == "name":
+            name = self._take()
+            return self._cast() if name.lower() == "cast" and self._text == "(" else ColumnAt(name)
+        if self._text == "-":
+            self._take()
+            return Arithmetic("-", Number("0"), self._atom())
+        self._take("(")
+        found = self._sum()
+        self._take(")")
+        return found
+
+    def _number(self) -> Number:
+        before, point, after = self._text.partition(".")
+        if len(before.lstrip("0")) + len(after) > (MAX_DIGITS if point else WHOLE["long"] - 1):
+            raise MeasureProblem(f"the number at character {self._place} has too many digits")
+        self._take()
+        return Number((before.lstrip("0") or "0") + point + after)
+
+    def _cast(self) -> Cast:
+        self._take("(")
+        of = self._sum()
+        self._take("as")
+        if self._text.lower() != "decimal":
+            raise self._problem("is no type of a cast: write decimal(18, 4)")
+        self._take()
+        self._take("(")
+        precision = self._count()
+        self._take(",")
+        scale = self._count()
+        if not 0 < precision <= MAX_DIGITS or scale > precision:
+            raise MeasureProblem(
+                f"decimal({precision}, {scale}) is no type: a decimal has 1 to {MAX_DIGITS} digits, and no more after the point"
+            )
+        self._take(")")
+        self._take(")")
+        return Cast(of, decimal(precision, scale))
+
+    def _count(self) -> int:
+        if not self._text.isdecimal() or len(self._text) > 2:
+            raise self._problem("is no number of digits: write decimal(18, 4)")
+        return int(self._take())
+
+    def _take(self, wanted: str | None = None) -> str:
+        """The text of the next token, which must be `wanted`."""
+        text = self._text
+        if wanted is not None and text.lower() != wanted:
+            if text in ("/", "%"):
+                raise self._problem("cannot be used: a quotient would be rounded; divide where you read")
+            raise self._problem(f'stands where "{wanted}" is expected')
+        del self._tokens[0]
+        return text
+
+    @property
+    def _place(self) -> int:
+        return self._tokens[0].start(self._kind or 0) + 1
+
+    def _problem(self, why: str) -> MeasureProblem:
+        if self._kind == "end":
+            return MeasureProblem("it ends too early")
+        return MeasureProblem(f'"{self._text}" at character {self._place} {why}')

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from calve.modes.aggregate import WINDOW_START, column_of
-from calve.modes.measure_text import MeasureProblem, parse
-from calve.modes.measures import columns_in
+from calve.modes.measures import MeasureProblem, columns_in, parse
 from calve.settings import fields, notation
 from calve.settings.fields import Section
 from calve.settings.problems import Invalid, KeyPath, Problem

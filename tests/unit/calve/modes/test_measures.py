@@ -3,8 +3,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.errors import Suspended
-from calve.modes.measure_text import MeasureProblem, parse
-from calve.modes.measures import Arithmetic, Cast, ColumnAt, Number, columns_in, type_of, typed
+from calve.modes.measures import (
+    Arithmetic,
+    Cast,
+    ColumnAt,
+    MeasureProblem,
+    Number,
+    columns_in,
+    parse,
+    type_of,
+    typed,
+)
 from calve.schema.columns import field, list_of, struct
 
 COLUMNS = struct(

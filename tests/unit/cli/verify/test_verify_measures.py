@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.modes.measure_text import parse
-from calve.modes.measures import Arithmetic, ColumnAt, Expression, Number
+from calve.modes.measures import Arithmetic, ColumnAt, Expression, Number, parse
 from cli.verify.keyed.aggregate import measure, same
 
 
