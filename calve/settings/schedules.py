@@ -103,27 +103,10 @@ def firings_per_day(schedule: str) -> float:
     if name == "rate":
         number, unit = inner.split()
         return {"minute": 1440.0, "hour": 24.0, "day": 1.0}[unit.removesuffix("s")] / int(number)
-    counts = [_count(part, field) for part, field in zip(inner.split(), _FIELDS, strict=True)]
+    counts = (_matches(part, field) or 0 for part, field in zip(inner.split(), _FIELDS, strict=True))
     minutes, hours, month_days, months, week_days, _years = counts
     days = week_days / 7 if "?" in inner.split()[2] else month_days * 12 / _YEAR_DAYS
     return minutes * hours * min(days, 1.0) * months / 12
-
-
-def _count(text: str, field: _Field) -> float:
-    """How many of a field's values an expression matches; `MON#1` and `L` are one day a month."""
-    if text in "*?":
-        return field.greatest - field.least + 1
-    found: set[int] = set()
-    special = 0.0
-    for part in text.split(","):
-        if field.special and re.fullmatch(field.special, part):
-            special += 7 * 12 / _YEAR_DAYS if field.words else 1
-            continue
-        span, slash, step = part.partition("/")
-        numbers = [_number(each, field) or 0 for each in span.split("-")] if span != "*" else [field.least]
-        last = numbers[-1] if len(numbers) == 2 else field.greatest if slash else numbers[0]
-        found |= set(range(numbers[0], last + 1, int(step or 1)))
-    return len(found) + special
 
 
 def _rate(text: str, inner: str) -> str:
@@ -147,8 +130,7 @@ def _cron(text: str, inner: str) -> str:
         reason = f'"{text}" is no schedule: one of day of month and day of week must be "?", the other not'
         raise Invalid(reason, _CRON_EXAMPLE)
     for part, field in zip(parts, _FIELDS, strict=True):
-        unknown = part == "?" and field.special
-        if not unknown and not all(_is_value(each, field) for each in part.split(",")):
+        if _matches(part, field) is None:
             allowed = f"{field.least} to {field.greatest}"
             if field.words:
                 allowed += f" or {field.words[0].upper()} to {field.words[-1].upper()}"
@@ -156,17 +138,29 @@ def _cron(text: str, inner: str) -> str:
     return f"cron({' '.join(parts)})"
 
 
-def _is_value(text: str, field: _Field) -> bool:
-    """`*`, `5`, `MON-FRI`, `*/6`, `0/15`, or one of the field's special forms."""
-    if field.special and re.fullmatch(field.special, text):
-        return True
-    span, slash, step = text.partition("/")
-    if slash and not re.fullmatch(r"[1-9]\d{0,3}", step):
-        return False
-    if span == "*":
-        return True
-    numbers = [_number(each, field) for each in span.split("-")]
-    return len(numbers) <= 2 and None not in numbers
+def _matches(text: str, field: _Field) -> float | None:
+    """How many of a field's values match `*`, `5`, `MON-FRI`, `*/6`, `0/15` or a list of them; None: it is not such a text.
+
+    The field's special forms, such as `MON#1` and `L`, are one day a month.
+    """
+    everything = field.greatest - field.least + 1
+    if text == "*" or (text == "?" and field.special):
+        return everything
+    found: set[int] = set()
+    special = 0.0
+    for part in text.split(","):
+        if field.special and re.fullmatch(field.special, part):
+            special += 7 * 12 / _YEAR_DAYS if field.words else 1
+            continue
+        span, slash, step = part.partition("/")
+        numbers = [_number(each, field) for each in span.split("-")] if span != "*" else [field.least]
+        if (slash and not re.fullmatch(r"[1-9]\d{0,3}", step)) or len(numbers) > 2 or None in numbers:
+            return None
+        first, last = numbers[0] or 0, numbers[-1] or 0
+        if len(numbers) == 1 and (slash or span == "*"):
+            last = field.greatest
+        found |= set(range(first, last + 1, int(step or 1)))
+    return len(found) + special
 
 
 def _number(text: str, field: _Field) -> int | None:
