@@ -25,7 +25,7 @@ from calve.errors import ConfigError, Fatal, Retryable
 TIMEOUT_S = 10
 PAUSES_S = (0.2, 0.6)
 LARGEST = 64 * 1024 * 1024
-"""Bytes of an answer: what is larger is no answer that calve asks for."""
+"""Bytes of an answer: a larger one is refused."""
 PORTS = {"http": 80, "https": 443}
 
 

@@ -77,7 +77,7 @@ def as_table_name(text: str) -> str:
 def table_problem(name: str) -> str | None:
     """Why `name` can be no table's name, or None where it can."""
     if not TABLE_NAME.fullmatch(name):
-        return f'"{name}" is no table name: use a-z, 0-9 and _ (at most 200, not starting with _)'
+        return f'"{name}" is not a table name: use a-z, 0-9 and _ (at most 200, not starting with _)'
     if name.endswith(DEAD_LETTERS_SUFFIX):
         return f'"{name}" ends in {DEAD_LETTERS_SUFFIX}, which is reserved for dead letters'
     return None
@@ -86,7 +86,7 @@ def table_problem(name: str) -> str | None:
 def topic_problem(name: str) -> str | None:
     """Why `name` can be no topic's name, or None where it can."""
     if not TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
-        return f'"{name}" is no topic name: use A-Z, a-z, 0-9, ".", "_" and "-" (at most 249)'
+        return f'"{name}" is not a topic name: use A-Z, a-z, 0-9, ".", "_" and "-" (at most 249)'
     return None
 
 
@@ -94,7 +94,7 @@ def field_problem(path: str) -> str | None:
     """Why a (dotted) field path cannot become columns, or None where it can."""
     for part in path.split("."):
         if not FIELD_NAME.fullmatch(part):
-            return f'"{path}" is no field path: "{part}" must be letters, digits and _ and start with a letter or _'
+            return f'"{path}" is not a field path: "{part}" must be letters, digits and _ and start with a letter or _'
     if path.split(".")[0].lower() == SYSTEM_COLUMN:
         return f'"{path}" is reserved: {SYSTEM_COLUMN} holds topic, partition, offset and the other facts of the record'
     return None

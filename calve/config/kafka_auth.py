@@ -150,7 +150,7 @@ def _client_certificate(kafka: Kafka, secret: Redacted | None) -> tuple[str, str
     certificate, key = value_of(given, "certificate", reference), value_of(given, "key", reference)
     if _PKCS8 not in key:
         raise ConfigError(
-            f'the "key" of the secret {reference} is no unencrypted PKCS#8 key, the form that Kafka reads',
+            f'the "key" of the secret {reference} is not an unencrypted PKCS#8 key, the form that Kafka reads',
             fix="convert it: openssl pkcs8 -topk8 -nocrypt -in key.pem",
         )
     return certificate, key

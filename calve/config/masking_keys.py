@@ -80,7 +80,7 @@ def _parsed(text: str) -> tuple[str | None, list[Key]]:
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
-        return "is no JSON", []
+        return "is not JSON", []
     listed = raw.get("keys") if isinstance(raw, dict) else None
     if not isinstance(listed, list) or not listed:
         return 'has no list of "keys"', []
@@ -98,16 +98,16 @@ def _parsed(text: str) -> tuple[str | None, list[Key]]:
 def _key(raw: Any) -> Key | str:
     """A key, or the problem with it."""
     if not isinstance(raw, dict) or not all(isinstance(raw.get(name), str) for name in ("id", "from", "key")):
-        return 'is no object with the texts "id", "from" and "key"'
+        return 'is not an object with the texts "id", "from" and "key"'
     if not _ID.fullmatch(raw["id"]):
         return 'has an "id" that is not of 1 to 16 of a-z, 0-9, _ and -'
     since = _moment_us(raw["from"])
     if since is None:
-        return 'has a "from" that is no time with a time zone'
+        return 'has a "from" that is not a time with a time zone'
     try:
         secret = b64decode(raw["key"], validate=True)
     except (binascii.Error, ValueError):
-        return 'has a "key" that is no base64'
+        return 'has a "key" that is not base64'
     if len(secret) < LEAST_BYTES:
         return f'has a "key" of less than {LEAST_BYTES} bytes'
     return Key(raw["id"], since, secret)

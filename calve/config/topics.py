@@ -127,7 +127,7 @@ def expression_problem(text: str) -> str | None:
             warnings.simplefilter("error")
             re.compile(text)
     except (re.error, Warning, OverflowError, RecursionError) as error:
-        return f'"{text}" is no regular expression: {error}'
+        return f'"{text}" is not a regular expression: {error}'
     return None
 
 

@@ -205,7 +205,7 @@ def _number(whole: Expression, written: Expression, found: Typed) -> Typed:
     if found.kind in FLOATS:
         raise unusable(f"{whole}: {written} is a {found.kind}, which is not exact", CASTS)
     if found.kind not in WHOLE and decimal_digits(found.kind) is None:
-        raise unusable(f"{whole}: {written} is a {found.kind}, which is no number")
+        raise unusable(f"{whole}: {written} is a {found.kind}, which is not a number")
     return found
 
 
@@ -316,7 +316,7 @@ class _Parser:
             raise self._problem(
                 "cannot be kept as a total: keep sum(x) and count(x), and divide where you read"
             )
-        raise self._problem("is no function of a measure: use count, sum, min or max")
+        raise self._problem("is not a function of a measure: use count, sum, min or max")
 
     def _sum(self) -> Expression:
         return self._chain(self._product, ("+", "-"))
@@ -356,7 +356,7 @@ class _Parser:
         of = self._sum()
         self._take("as")
         if self._text.lower() != "decimal":
-            raise self._problem("is no type of a cast: write decimal(18, 4)")
+            raise self._problem("is not a type of a cast: write decimal(18, 4)")
         self._take()
         self._take("(")
         precision = self._count()
@@ -364,7 +364,7 @@ class _Parser:
         scale = self._count()
         if not 0 < precision <= MAX_DIGITS or scale > precision:
             raise MeasureProblem(
-                f"decimal({precision}, {scale}) is no type: a decimal has 1 to {MAX_DIGITS} digits, and no more after the point"
+                f"decimal({precision}, {scale}) is not a type: a decimal has 1 to {MAX_DIGITS} digits, not more after the point"
             )
         self._take(")")
         self._take(")")
@@ -372,7 +372,7 @@ class _Parser:
 
     def _count(self) -> int:
         if not self._text.isdecimal() or len(self._text) > 2:
-            raise self._problem("is no number of digits: write decimal(18, 4)")
+            raise self._problem("is not a number of digits: write decimal(18, 4)")
         return int(self._take())
 
     def _take(self, wanted: str | None = None) -> str:

@@ -112,7 +112,7 @@ def _require_texts(kind: Json, path: str) -> None:
     if kind["key"] != "string":
         raise Suspended(
             "emit_unusable",
-            f"{path.rstrip('.')} is a map whose keys are no texts, and no record of an output topic can hold it",
+            f"{path.rstrip('.')} is a map whose keys are not texts, and no record of an output topic can hold it",
             fix="leave it out by an `sql` step of the table, or remove `emit`",
         )
 

@@ -192,7 +192,7 @@ def column_problem(schema: Json, column: str) -> str | None:
     kind: Any = schema
     for name in column.split("."):
         if not isinstance(kind, dict) or kind["type"] != "struct":
-            return f"{column} is no column of the table: a path leads through structs alone"
+            return f"{column} is not a column of the table: a path leads through structs alone"
         kind = next((each["type"] for each in kind["fields"] if each["name"] == name), None)
         if kind is None:
             return f"the table has no column {column}"

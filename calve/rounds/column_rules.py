@@ -100,7 +100,7 @@ def require_age(table: str, column: str, columns: Json) -> None:
     """
     found = column_at(columns, column)
     if found is None or found["type"] not in DATES:
-        why = no_column(columns, column) if found is None else "it is no timestamp and no date"
+        why = no_column(columns, column) if found is None else "it is neither a timestamp nor a date"
         raise Suspended(
             "retention_unusable",
             f"table {table} cannot tell how old rows are by {column}: {why}",

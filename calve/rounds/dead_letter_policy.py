@@ -218,7 +218,9 @@ def _cure(table: Table, rejects: Rejects) -> str:
         case "null_key":
             return f"name a key in the mode of table {table.name} that its records have"
         case "bad_change":
-            return f"remove `change_data` of table {table.name}: its records are no change events of Debezium"
+            return (
+                f"remove `change_data` of table {table.name}: its records are not change events of Debezium"
+            )
         case _ if most.startswith("key_"):
             return f"in calve.yaml, say how the keys of table {table.name} are written: `key: {{format: FORMAT}}`"
     return f"in calve.yaml, correct the steps of table {table.name}"

@@ -99,7 +99,7 @@ def _without(problem: Callable[[str], str | None]) -> AfterValidator:
 def _matching(pattern: str | re.Pattern[str], what: str, fix: str) -> AfterValidator:
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise Invalid(f'"{text}" is no {what}', fix)
+            raise Invalid(f'"{text}" is not {"an" if what[0] in "aeA" else "a"} {what}', fix)
         return text
 
     return AfterValidator(check)
@@ -112,7 +112,7 @@ def _table_key(name: str) -> str | None:
 def _secret(reference: str) -> str:
     if not _SECRET.fullmatch(reference):  # not quoted in the message: it may be the secret itself
         fix = "use env:NAME, file:PATH or aws:SECRET_ID; the secret itself stays out of this file"
-        raise Invalid("is no reference to a secret", fix)
+        raise Invalid("is not a reference to a secret", fix)
     return reference
 
 
@@ -122,7 +122,7 @@ def _url(url: str) -> str:
             "must not hold a user or a password", "move them to `secret`, such as secret: env:REGISTRY"
         )
     if not _URL.fullmatch(url):
-        raise Invalid(f'"{url}" is no URL', "write it as https://host:port")
+        raise Invalid(f'"{url}" is not a URL', "write it as https://host:port")
     return url.rstrip("/")
 
 
@@ -132,13 +132,13 @@ def _servers(text: str) -> str:
         match = _SERVER.fullmatch(server)
         if not match or not 0 < int(match[2]) < 65536:
             fix = "write host:port, several of them separated by commas"
-            raise Invalid(f'"{server}" is no server', fix)
+            raise Invalid(f'"{server}" is not a server', fix)
     return ",".join(servers)
 
 
 def _delimiter(text: str) -> str:
     if text not in _DELIMITERS:
-        raise Invalid(f'"{text}" is no delimiter', f"use {one_of(_DELIMITERS.values())}")
+        raise Invalid(f'"{text}" is not a delimiter', f"use {one_of(_DELIMITERS.values())}")
     return text
 
 
@@ -158,13 +158,13 @@ def _filter(text: str) -> str:
 def _days(raw: Any) -> int:
     days = notation.seconds(raw) / notation.SECONDS["d"]
     if not days.is_integer():
-        raise Invalid(f'"{raw}" is no number of whole days', 'write it as "90d"')
+        raise Invalid(f'"{raw}" is not a number of whole days', 'write it as "90d"')
     return int(days)
 
 
 def _spark_setting(name: str) -> str:
     if not _SPARK_KEY.fullmatch(name):
-        raise Invalid(f'"{name}" is no Spark setting', "write it as spark.name")
+        raise Invalid(f'"{name}" is not a Spark setting', "write it as spark.name")
     if OWN_SETTINGS.fullmatch(name):
         raise Invalid("is a setting that calve makes itself", "remove it")
     return name

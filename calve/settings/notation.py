@@ -40,7 +40,7 @@ def seconds(raw: Any) -> float:
     """`60s`, `5m`, `1h` in seconds."""
     value = _quantity(raw, SECONDS, 'write a number and ms, s, m, h or d, such as "60s"', what="duration")
     if value <= 0:
-        raise Invalid(f'"{raw}" is no duration: it must be more than zero')
+        raise Invalid(f'"{raw}" is not a duration: it must be more than zero')
     return value
 
 
@@ -48,7 +48,7 @@ def size_bytes(raw: Any) -> int:
     """`250MB` (10^6) or `64MiB` (2^20) in bytes."""
     value = round(_quantity(raw, BYTES, 'write a number and a unit, such as "250MB" or "64MiB"', what="size"))
     if value < 1:
-        raise Invalid(f'"{raw}" is no size: it must be at least one byte')
+        raise Invalid(f'"{raw}" is not a size: it must be at least one byte')
     return value
 
 
@@ -58,7 +58,7 @@ def share(raw: Any) -> float:
     match = _SHARE.fullmatch(raw.strip()) if isinstance(raw, str) else None
     if not match:
         raise Invalid(
-            f'"{raw}" is no share' if isinstance(raw, str | int | float) else "must be text", example
+            f'"{raw}" is not a share' if isinstance(raw, str | int | float) else "must be text", example
         )
     percent = float(match[1])
     if percent > 100:
@@ -82,7 +82,9 @@ def sort_field(raw: Any) -> Transform:
     if not expression or raw.strip().endswith(")"):
         return _transform(raw, example)
     if direction.lower() not in {"asc", "desc"}:
-        raise Invalid(f'"{direction}" is no sort direction', near_miss(direction, ("asc", "desc")) or example)
+        raise Invalid(
+            f'"{direction}" is not a sort direction', near_miss(direction, ("asc", "desc")) or example
+        )
     plain = _transform(expression, example)
     return Transform(plain.column, plain.name, plain.argument, descending=direction.lower() == "desc")
 
@@ -135,12 +137,12 @@ def start(raw: Any) -> Start:
         case "earliest" | "latest":
             return Start(raw)
         case str():
-            raise Invalid(f'"{raw}" is no starting point', near_miss(raw, STARTS) or example)
+            raise Invalid(f'"{raw}" is not a starting point', near_miss(raw, STARTS) or example)
         case {"timestamp": text} if len(raw) == 1:
             return Start("timestamp", timestamp_ms=_timestamp_ms(text))
         case {"offsets": dict() as offsets} if len(raw) == 1 and offsets:
             return Start("offsets", offsets=_offsets(offsets))
-    raise Invalid("is no starting point", example)
+    raise Invalid("is not a starting point", example)
 
 
 def measure(raw: Any) -> tuple[Function, str | None]:
@@ -151,7 +153,7 @@ def measure(raw: Any) -> tuple[Function, str | None]:
     call = _CALL.fullmatch(raw.strip())
     word, inner = call.groups() if call else (raw.strip(), "")
     if word not in FUNCTIONS:
-        raise Invalid(f'"{raw}" is no measure', near_miss(word, FUNCTIONS) or example)
+        raise Invalid(f'"{raw}" is not a measure', near_miss(word, FUNCTIONS) or example)
     if not inner and word != "count":
         raise Invalid(f'"{raw}" names no column', f'write "{word}(column)"')
     return word, _column(inner, example) if inner else None
@@ -163,11 +165,11 @@ def _quantity(raw: Any, units: Mapping[str, float], example: str, *, what: str) 
         raise Invalid("must be text", example)
     match = _QUANTITY.fullmatch(written.strip())
     if not match:
-        raise Invalid(f'"{written}" is no {what}', example)
+        raise Invalid(f'"{written}" is not a {what}', example)
     number, unit = match.groups()
     if unit not in units:
         fix = near_miss(unit, units) or f"use {one_of(units)}"
-        raise Invalid(f'"{written}" is no {what}: "{unit}" is no unit', fix)
+        raise Invalid(f'"{written}" is not a {what}: "{unit}" is not a unit', fix)
     return float(number) * units[unit]
 
 
@@ -180,7 +182,9 @@ def _transform(raw: Any, example: str) -> Transform:
         return Transform(_column(text, example))
     name, inner = call.groups()
     if name not in TRANSFORMS:
-        raise Invalid(f'"{name}" is no transform', near_miss(name, TRANSFORMS) or f"use {one_of(TRANSFORMS)}")
+        raise Invalid(
+            f'"{name}" is not a transform', near_miss(name, TRANSFORMS) or f"use {one_of(TRANSFORMS)}"
+        )
     arguments = [part.strip() for part in inner.split(",")]
     if name in COUNTED_TRANSFORMS:
         count = arguments[0]
@@ -199,7 +203,7 @@ def _column(path: str, example: str) -> str:
     if path in system:
         return path
     if path.split(".")[0].lower() == SYSTEM_COLUMN:
-        raise Invalid(f'"{path}" is no column', near_miss(path, system) or f"use {one_of(system)}")
+        raise Invalid(f'"{path}" is not a column', near_miss(path, system) or f"use {one_of(system)}")
     if problem := field_problem(path):
         raise Invalid(problem, example)
     return path
@@ -210,7 +214,7 @@ def _timestamp_ms(text: Any) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise Invalid(f'"{text}" is no timestamp', example) from None
+        raise Invalid(f'"{text}" is not a timestamp', example) from None
     if moment.tzinfo is None:
         raise Invalid(f'"{text}" has no time zone', example)
     return round(moment.timestamp() * 1000)
@@ -221,11 +225,11 @@ def _offsets(raw: Mapping[str, Any]) -> dict[int, int]:
     for partition, offset in raw.items():
         if not (partition.isascii() and partition.isdigit()):
             problems.append(
-                Problem(("offsets", partition), f'"{partition}" is no partition', "use 0, 1, 2, ...")
+                Problem(("offsets", partition), f'"{partition}" is not a partition', "use 0, 1, 2, ...")
             )
         elif type(offset) is not int or not 0 <= offset < 2**63:
             problems.append(
-                Problem(("offsets", partition), f'"{offset}" is no offset', "use the next offset to read")
+                Problem(("offsets", partition), f'"{offset}" is not an offset', "use the next offset to read")
             )
     if problems:
         raise InvalidParts(problems)

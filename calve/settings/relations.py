@@ -173,7 +173,7 @@ def _jobs(tables: Mapping[str, Any], jobs: list[str]) -> Iterator[Problem]:
             yield Problem(path, "is missing: there are several jobs", fix)
         elif isinstance(job, str) and job not in jobs:
             fix = near_miss(job, jobs) or f"use {one_of(jobs)}, or add it to `jobs`"
-            yield Problem(path, f'"{job}" is no job', fix)
+            yield Problem(path, f'"{job}" is not a job', fix)
     for job in jobs if len(jobs) > 1 else ():
         if job not in named.values():
             yield Problem(("jobs", job), "has no table", f"add `job: {job}` to a table, or remove the job")
@@ -220,7 +220,7 @@ def _exports(values: Mapping[str, Any], tables: Any) -> Iterator[Problem]:
         named = [key for key, each in tables.items() if not has_topics(each)]
         if table in named:
             continue
-        reason, fix = f'"{table}" is no table', choice(table, list(tables), "`tables` has them")
+        reason, fix = f'"{table}" is not a table', choice(table, list(tables), "`tables` has them")
         if len(named) < len(tables):
             reason += " that is declared by its name"
             declare = "declare it, beside the entry with `topics`: `NAME: {topic: TOPIC}`"
@@ -250,7 +250,7 @@ def _schema_problem(section: Mapping[str, Any], folder: Path, top: Top) -> tuple
     try:
         text = schema_text(folder, file)
     except (OSError, UnicodeDecodeError) as error:
-        why = "is no UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror or "cannot be read"
+        why = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror or "cannot be read"
         return f'"{folder / file}" cannot be read: {why}', "name a schema file, relative to calve.yaml"
     if kind not in FORMATS:
         return None

@@ -51,7 +51,7 @@ def expression(text: str) -> str:
     """`rate(6 hours)` or `cron(0 6 ? * MON *)`, as EventBridge Scheduler takes it."""
     call = _CALL.fullmatch(text.strip())
     if call is None:
-        raise Invalid(f'"{text}" is no schedule', "write rate(6 hours) or cron(0 6 ? * MON *)")
+        raise Invalid(f'"{text}" is not a schedule', "write rate(6 hours) or cron(0 6 ? * MON *)")
     name, inner = call.groups()
     match name:
         case "rate":
@@ -59,7 +59,7 @@ def expression(text: str) -> str:
         case "cron":
             return _cron(text, inner)
     fix = near_miss(name, ("rate", "cron")) or "use rate(...) or cron(...)"
-    raise Invalid(f'"{text}" is no schedule: "{name}" is unknown', fix)
+    raise Invalid(f'"{text}" is not a schedule: "{name}" is unknown', fix)
 
 
 def run(text: str) -> str:
@@ -69,8 +69,8 @@ def run(text: str) -> str:
     if scheduled := _SCHEDULED.fullmatch(text.strip()):
         return expression(scheduled[2])
     if text.strip().startswith(("rate", "cron")):
-        raise Invalid(f'"{text}" is no way to run', f'write "schedule({text.strip()})"')
-    raise Invalid(f'"{text}" is no way to run', near_miss(text, (CONTINUOUS,)) or _RUN_EXAMPLE)
+        raise Invalid(f'"{text}" is not a way to run', f'write "schedule({text.strip()})"')
+    raise Invalid(f'"{text}" is not a way to run', near_miss(text, (CONTINUOUS,)) or _RUN_EXAMPLE)
 
 
 def time_zone(text: str) -> str:
@@ -81,8 +81,8 @@ def time_zone(text: str) -> str:
         near = nearest(text, [each for each in known if "/" in each], 0.7)
         near = near or cities.get(nearest(text.rpartition("/")[2], cities, 0.85) or "")
         if near is None or (text.isupper() and len(text) <= LONGEST_ABBREVIATION):
-            raise Invalid(f'"{text}" is no time zone', "use the name of a region, such as Europe/Berlin")
-        raise Invalid(f'"{text}" is no time zone', f'Did you mean "{near}"?')
+            raise Invalid(f'"{text}" is not a time zone', "use the name of a region, such as Europe/Berlin")
+        raise Invalid(f'"{text}" is not a time zone', f'Did you mean "{near}"?')
     return text
 
 
@@ -92,7 +92,8 @@ def maintenance_window(text: str) -> str:
     if day not in DAYS or not re.fullmatch(r"\d|1\d|2[0-3]", hour):
         guess = near_miss(day[:3], DAYS) if day not in DAYS else None
         raise Invalid(
-            f'"{text}" is no maintenance window', guess or 'write a day and an hour in GMT, such as "Sun:3"'
+            f'"{text}" is not a maintenance window',
+            guess or 'write a day and an hour in GMT, such as "Sun:3"',
         )
     return text
 
@@ -113,28 +114,30 @@ def _rate(text: str, inner: str) -> str:
     example = "write a number and minutes, hours or days, such as rate(6 hours)"
     match = _RATE.fullmatch(inner.strip())
     if match is None:
-        raise Invalid(f'"{text}" is no schedule', example)
+        raise Invalid(f'"{text}" is not a schedule', example)
     number, unit = match.groups()
     if unit.removesuffix("s") not in UNITS:
         fix = near_miss(unit, [f"{each}s" for each in UNITS]) or example
-        raise Invalid(f'"{text}" is no schedule: "{unit}" is no unit', fix)
+        raise Invalid(f'"{text}" is not a schedule: "{unit}" is not a unit', fix)
     return f"rate({number} {unit.removesuffix('s')}{'' if number == '1' else 's'})"
 
 
 def _cron(text: str, inner: str) -> str:
     parts = inner.split()
     if len(parts) != len(_FIELDS):
-        reason = f'"{text}" is no schedule: it has {len(parts)} fields, not {len(_FIELDS)}'
+        reason = f'"{text}" is not a schedule: it has {len(parts)} fields, not {len(_FIELDS)}'
         raise Invalid(reason, _CRON_EXAMPLE)
     if (parts[2] == "?") == (parts[4] == "?"):
-        reason = f'"{text}" is no schedule: one of day of month and day of week must be "?", the other not'
+        reason = f'"{text}" is not a schedule: one of day of month and day of week must be "?", the other not'
         raise Invalid(reason, _CRON_EXAMPLE)
     for part, field in zip(parts, _FIELDS, strict=True):
         if _matches(part, field) is None:
             allowed = f"{field.least} to {field.greatest}"
             if field.words:
                 allowed += f" or {field.words[0].upper()} to {field.words[-1].upper()}"
-            raise Invalid(f'"{text}" is no schedule: "{part}" is no {field.name}', f"use * or {allowed}")
+            raise Invalid(
+                f'"{text}" is not a schedule: "{part}" is not valid as {field.name}', f"use * or {allowed}"
+            )
     return f"cron({' '.join(parts)})"
 
 

@@ -17,13 +17,17 @@ LISTED = {each.name: each for each in METRICS}
 
 def functions():
     """Folder -> the metrics that its code names."""
-    constants = {name: each for name, each in vars(metrics).items() if name.isupper()}
+    constants = {
+        name: each
+        for name, each in vars(metrics).items()
+        if isinstance(each, Metric) and isinstance(each.source, Function)
+    }
     return {
         folder.name: {
             constants[name].name
             for file in folder.rglob("*.py")
             for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)*\b", file.read_text())
-            if isinstance(constants.get(name), Metric)
+            if name in constants
         }
         for folder in LAMBDAS.iterdir()
         if folder.is_dir()

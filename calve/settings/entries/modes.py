@@ -31,7 +31,7 @@ def _measure(text: Any) -> str:
     try:
         term = parse(text)
     except MeasureProblem as problem:
-        raise Invalid(f'"{text}" is no measure: {problem.message}') from None
+        raise Invalid(f'"{text}" is not a measure: {problem.message}') from None
     for path in columns_in(term.of) if term.of else ():
         notation.column(path)
     return str(term)

@@ -43,7 +43,7 @@ def _of_value(found: Sequence[tuple[KeyPath, Any]], place: int) -> Iterator[Prob
         fix = "remove it; the table with `otherwise: true` has records without a value"
         yield Problem(path, "null cannot be named", fix)
     elif type(value) not in KINDS:
-        yield Problem(path, "is no value of a route", "use text, a whole number, true or false")
+        yield Problem(path, "is not a value of a route", "use text, a whole number, true or false")
     elif type(value) is int and value not in LONG:
         yield Problem(path, f"{value} is more than a whole number of a record can be", "remove it")
     elif any(_same(value, earlier) for _, earlier in found[:place]):

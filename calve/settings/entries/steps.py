@@ -101,8 +101,8 @@ def _rule(raw: Any) -> Rule:
         case {"generalise": to} if len(raw) == 1:
             return Rule("generalise", _to(to))
         case str() if raw not in RULES:
-            raise Invalid(f'"{raw}" is no rule', near_miss(raw, RULES) or RULE)
-    raise Invalid("is no rule", RULE)
+            raise Invalid(f'"{raw}" is not a rule', near_miss(raw, RULES) or RULE)
+    raise Invalid("is not a rule", RULE)
 
 
 def _stays(raw: Any) -> int | str:
@@ -116,7 +116,9 @@ def _stays(raw: Any) -> int | str:
 def _to(raw: Any) -> int | str:
     if raw in SPANS or (type(raw) is int and 2 <= raw <= WIDEST_BAND):
         return raw  # type: ignore[no-any-return]
-    raise Invalid(f'"{raw}" is no span', "use year, month, or the width of a band, at least 2, such as 100")
+    raise Invalid(
+        f'"{raw}" is not a span', "use year, month, or the width of a band, at least 2, such as 100"
+    )
 
 
 def _received(raw: Any) -> Received:
@@ -137,7 +139,7 @@ def _path(path: str) -> None:
 
 def _tag(tag: str) -> None:
     if not tag.strip():
-        raise Invalid("is no tag", "write it as the schema has it, such as PII")
+        raise Invalid("is not a tag", "write it as the schema has it, such as PII")
 
 
 def _clashes(found: dict[str, Rule], where: KeyPath) -> Iterator[Problem]:
@@ -166,7 +168,7 @@ _TOKEN = re.compile(
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise Invalid(f'"{text}" is no name of a parameter', "use small letters, digits and _")
+        raise Invalid(f'"{text}" is not a parameter name', "use small letters, digits and _")
     return text
 
 
@@ -190,7 +192,7 @@ def parameter_problems(
         names = list(dict.fromkeys(_marked(query or "")))
         used.update(names)
         for name in (each for each in names if each not in parameters):
-            reason = f"names :{name}, which is no parameter of the table"
+            reason = f"names :{name}, which is not a parameter of the table"
             fix = near_miss(name, parameters) or f"add `parameters: {{{name}: ...}}` to the table"
             problems.append(Problem(("steps", str(number), kind), reason, fix))
     return problems + [
@@ -228,7 +230,7 @@ def _separator(text: str) -> str:
 
 def _other_table(name: str) -> str:
     if not _OTHER_TABLE.fullmatch(name):
-        raise Invalid(f'"{name}" is no table', 'write it as "products", or "database.products"')
+        raise Invalid(f'"{name}" is not a table', 'write it as "products", or "database.products"')
     return name
 
 

@@ -92,8 +92,8 @@ def test_patterns_of_other_jobs_are_respected_and_their_problems_left_to_them() 
 @pytest.mark.parametrize(
     ("topics", "reason"),
     [
-        (["shop.-"], '"" is no table name'),
-        (["shop." + "x" * 210], "is no table name"),
+        (["shop.-"], '"" is not a table name'),
+        (["shop." + "x" * 210], "is not a table name"),
         (["shop.orders__dead_letters"], "reserved for dead letters"),
         (["shop.users"], 'its table would be "users", which calve.yaml keeps from topic people'),
     ],
@@ -144,14 +144,14 @@ def test_expressions_that_java_and_python_read_alike_can_be_used(text: str) -> N
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("(", "is no regular expression"),
-        ("*.orders", "is no regular expression"),
-        (r"\p{Lower}+", "is no regular expression"),
-        ("[a-z&&[^b]]", "is no regular expression"),
+        ("(", "is not a regular expression"),
+        ("*.orders", "is not a regular expression"),
+        (r"\p{Lower}+", "is not a regular expression"),
+        ("[a-z&&[^b]]", "is not a regular expression"),
         ("(?P<name>a)", "Java and Python do not read alike"),
         ("(?<name>a)", "Java and Python do not read alike"),
         ("(a)?(?(1)b|c)", "Java and Python do not read alike"),
-        ("a{99999999999}", "is no regular expression"),
+        ("a{99999999999}", "is not a regular expression"),
     ],
 )
 def test_other_expressions_are_refused(text: str, problem: str) -> None:

@@ -90,7 +90,7 @@ def test_the_key_of_an_output_topic_is_a_column() -> None:
 def test_rows_are_old_by_a_time() -> None:
     for column in ("day", "shop.opened_at", "_kafka.timestamp"):
         require_age("d.t", column, COLUMNS)
-    for column, why in (("side", "no timestamp and no date"), ("days", "did you mean day")):
+    for column, why in (("side", "neither a timestamp nor a date"), ("days", "did you mean day")):
         with pytest.raises(Suspended, match=why) as caught:
             require_age("d.t", column, COLUMNS)
         assert caught.value.at == ("maintenance", "rows", "column")

@@ -220,7 +220,7 @@ def test_the_greater_of_share_and_number_counts(budget: Budget, records: int, al
         pytest.param(
             [commit(1, 5, ledger(9, 3)), commit(1, 10, ledger(9, 3))],
             RejectCounts(9, 3),
-            id="a summary carried on is no round of its own",
+            id="a summary carried on is not a round of its own",
         ),
         pytest.param(
             rounds((5, 10, 1), (10, 2_000, 1_500), (20, 10, 2)),

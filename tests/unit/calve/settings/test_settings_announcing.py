@@ -72,9 +72,9 @@ def test_tags_say_what_is_masked_too():
     [
         ("{}", "announce.count_by is missing"),
         ("{count_by: _kafka}", "_kafka"),
-        ("{count_by: a.b}", '"a.b" is no column name'),
-        ("{count_by: a, alert_on: ['two words']}", '"two words" is no value'),
-        ("{count_by: a, alert_on: ['<b>']}", '"<b>" is no value'),
+        ("{count_by: a.b}", '"a.b" is not a column name'),
+        ("{count_by: a, alert_on: ['two words']}", '"two words" is not a value'),
+        ("{count_by: a, alert_on: ['<b>']}", '"<b>" is not a value'),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path, announce, problem):

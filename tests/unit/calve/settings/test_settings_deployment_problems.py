@@ -65,15 +65,15 @@ exports:
   calve.yaml:2  kafka.auth.secret  cannot be read where the deployed job runs. Keep it in AWS: aws:SECRET_ID
   calve.yaml:2  kafka.auth.type  "sasl_scram" cannot be used: MSK Serverless takes msk_iam only. """
         """Remove `auth`, which is then msk_iam
-  calve.yaml:4  jobs.main.run  "crom(0 6 * * * *)" is no schedule: "crom" is unknown. Did you mean "cron"?
+  calve.yaml:4  jobs.main.run  "crom(0 6 * * * *)" is not a schedule: "crom" is unknown. Did you mean "cron"?
   calve.yaml:4  jobs.main.worker  "G.1x" cannot be used. Did you mean "G.1X"? """
         """Use G.025X, G.1X, G.2X, G.4X, G.8X, G.12X, G.16X, R.1X, R.2X, R.4X or R.8X
   calve.yaml:4  jobs.main.workers.min  1 is too small. Use 2 or more
-  calve.yaml:5  alerts.emails[0]  "ops" is no e-mail address. Write it as "name@example.com"
-  calve.yaml:9  exports.weekly.table  "trade" is no table. Did you mean "trades"?
-  calve.yaml:10  exports.weekly.schedule  "cron(0 6 * * MON)" is no schedule: it has 5 fields, not 6. """
+  calve.yaml:5  alerts.emails[0]  "ops" is not an e-mail address. Write it as "name@example.com"
+  calve.yaml:9  exports.weekly.table  "trade" is not a table. Did you mean "trades"?
+  calve.yaml:10  exports.weekly.schedule  "cron(0 6 * * MON)" is not a schedule: it has 5 fields, not 6. """
         """Write minutes, hours, day of month, month, day of week and year, such as cron(0 6 ? * MON *)
-  calve.yaml:11  exports.weekly.time_zone  "Europe/Vilnus" is no time zone. Did you mean "Europe/Vilnius"?
+  calve.yaml:11  exports.weekly.time_zone  "Europe/Vilnus" is not a time zone. Did you mean "Europe/Vilnius"?
   calve.yaml:12  exports.weekly.recipients  is empty. Name at least one"""
     )
 
@@ -98,7 +98,7 @@ def test_a_cron_expression_that_needs_quotes_is_told_so() -> None:
             f"{{msk: {{cluster: '{ARN}'}}, bootstrap_servers: 'b:9198,c:9098'}}",
             "network  is missing: these brokers answer only inside of their VPC. Add `network:`",
         ),
-        ("{msk: {cluster: main}, bootstrap_servers: 'b:1'}", '"main" is no ARN of an MSK cluster'),
+        ("{msk: {cluster: main}, bootstrap_servers: 'b:1'}", '"main" is not an ARN of an MSK cluster'),
         ("{msk: {creat: serverless}}", 'kafka.msk.creat  is not a known key. Did you mean "create"?'),
         ("{msk: serverless}", "kafka.msk  must be a mapping"),
     ],
@@ -120,8 +120,8 @@ def test_a_cluster_that_cannot_be_used_is_refused(kafka: str, problem: str) -> N
             "network: {vpc: vpc-1, subnets: [subnet-1, subnet-2], availability_zones: [a]}",
             "network.availability_zones  has 1 entries for 2 subnets. Name one for each subnet",
         ),
-        ("network: {vpc: main}", '"main" is no VPC'),
-        ("network: {vpc: vpc-1, subnets: [s]}", 'network.subnets[0]  "s" is no subnet'),
+        ("network: {vpc: main}", '"main" is not a VPC'),
+        ("network: {vpc: vpc-1, subnets: [s]}", 'network.subnets[0]  "s" is not a subnet'),
         ("lake: {import_database: yes}", "lake.import_database  must be true or false"),
         (
             "jobs: {main: {workers: {min: 4, max: 3}}}",
@@ -141,23 +141,29 @@ def test_a_cluster_that_cannot_be_used_is_refused(kafka: str, problem: str) -> N
             "jobs: {main: {run: schedule(rate(1 day)), maintenance_window: 'Sun:3'}}",
             "jobs.main.maintenance_window  has no use with a schedule",
         ),
-        ("jobs: {main: {run: contineous}}", '"contineous" is no way to run. Did you mean "continuous"?'),
-        ("jobs: {main: {run: rate(1 day)}}", '"rate(1 day)" is no way to run. Write "schedule(rate(1 day))"'),
-        ("jobs: {main: {run: schedule(daily)}}", '"daily" is no schedule. Write rate(6 hours)'),
-        ("jobs: {main: {run: schedule(rate(0 hours))}}", '"rate(0 hours)" is no schedule'),
-        ("jobs: {main: {run: schedule(rate(6 hors))}}", '"hors" is no unit. Did you mean "hours"?'),
+        ("jobs: {main: {run: contineous}}", '"contineous" is not a way to run. Did you mean "continuous"?'),
+        (
+            "jobs: {main: {run: rate(1 day)}}",
+            '"rate(1 day)" is not a way to run. Write "schedule(rate(1 day))"',
+        ),
+        ("jobs: {main: {run: schedule(daily)}}", '"daily" is not a schedule. Write rate(6 hours)'),
+        ("jobs: {main: {run: schedule(rate(0 hours))}}", '"rate(0 hours)" is not a schedule'),
+        ("jobs: {main: {run: schedule(rate(6 hors))}}", '"hors" is not a unit. Did you mean "hours"?'),
         ("jobs: {main: {run: 'schedule(cron(0 6 * * * *))'}}", 'must be "?", the other not'),
         ("jobs: {main: {run: 'schedule(cron(0 6 ? * ? *))'}}", 'must be "?", the other not'),
-        ("jobs: {main: {run: 'schedule(cron(60 6 ? * MON *))'}}", '"60" is no minutes. Use * or 0 to 59'),
+        (
+            "jobs: {main: {run: 'schedule(cron(60 6 ? * MON *))'}}",
+            '"60" is not valid as minutes. Use * or 0 to 59',
+        ),
         ("jobs: {main: {run: 'schedule(cron(0 6 ? * MOO *))'}}", "Use * or 1 to 7 or SUN to SAT"),
-        ("jobs: {main: {run: 'schedule(cron(0 6-7-8 ? * 1 *))'}}", '"6-7-8" is no hours'),
-        ("jobs: {main: {run: 'schedule(cron(*/0 6 ? * 1 *))'}}", '"*/0" is no minutes'),
+        ("jobs: {main: {run: 'schedule(cron(0 6-7-8 ? * 1 *))'}}", '"6-7-8" is not valid as hours'),
+        ("jobs: {main: {run: 'schedule(cron(*/0 6 ? * 1 *))'}}", '"*/0" is not valid as minutes'),
         ("jobs: {main: {maintenance_window: 'Sunday:3'}}", 'Did you mean "Sun"?'),
         (
             "jobs: {main: {maintenance_window: 'Sun:24'}}",
-            '"Sun:24" is no maintenance window. Write a day and',
+            '"Sun:24" is not a maintenance window. Write a day and',
         ),
-        ("jobs: {main: {conf: {a: b}}}", 'jobs.main.conf.a  "a" is no Spark setting'),
+        ("jobs: {main: {conf: {a: b}}}", 'jobs.main.conf.a  "a" is not a Spark setting'),
         ("jobs: {main: {conf: {spark.speculation: true}}}", "is a setting that calve makes itself"),
         *(
             (f"jobs: {{main: {{conf: {{spark.sql.catalog.lake.{each}: s3://b/c}}}}}}", "calve makes itself")
@@ -165,7 +171,7 @@ def test_a_cluster_that_cannot_be_used_is_refused(kafka: str, problem: str) -> N
         ),
         ("jobs: {main: {conf: {spark.x: [1]}}}", 'jobs.main.conf."spark.x"  must be text'),
         ("jobs: {main: {conf: {spark.x: a --conf b=c}}}", "holds a blank"),
-        ("alerts: {freshness: 5}", '"5" is no duration'),
+        ("alerts: {freshness: 5}", '"5" is not a duration'),
         ("alerts: {lag: 0}", "alerts.lag  0 is too small. Use 1 or more"),
         ("alerts: {emails: [a@b.c, A@b.c]}", 'alerts.emails[1]  "A@b.c" is named twice'),
         ("alerts: {email: a@b.c}", 'alerts.email  is not a known key. Did you mean "emails"?'),
@@ -181,20 +187,20 @@ def test_a_section_that_cannot_be_deployed_is_refused(section: str, problem: str
         ("window: last_week", 'exports.e.window  "last_week" cannot be used'),
         ("filter: side is BUY", 'exports.e.filter  "side is BUY" cannot be read'),
         ("filter: side like '%Y'", "exports.e.filter  \"side like '%Y'\" cannot be read"),
-        ("time_zone: Vilnius", '"Vilnius" is no time zone. Did you mean "Europe/Vilnius"?'),
-        ("time_zone: CEST", '"CEST" is no time zone. Use the name of a region, such as Europe/Berlin'),
-        ("time_zone: PDT", '"PDT" is no time zone. Use the name of a region, such as Europe/Berlin'),
+        ("time_zone: Vilnius", '"Vilnius" is not a time zone. Did you mean "Europe/Vilnius"?'),
+        ("time_zone: CEST", '"CEST" is not a time zone. Use the name of a region, such as Europe/Berlin'),
+        ("time_zone: PDT", '"PDT" is not a time zone. Use the name of a region, such as Europe/Berlin'),
         (
             "time_column: _kafka.time",
-            '.time_column  "_kafka.time" is no column. Did you mean "_kafka.timestamp"?',
+            '.time_column  "_kafka.time" is not a column. Did you mean "_kafka.timestamp"?',
         ),
         ("columns: [a, A]", '.columns[1]  "A" is named twice'),
-        ("columns: [a b]", '.columns[0]  "a b" is no field path'),
+        ("columns: [a b]", '.columns[0]  "a b" is not a field path'),
         ("group_by: [a]", ".measures  is missing: `group_by` needs it. Add `measures: {rows: count}`"),
         ("columns: [a], measures: {n: count}", ".columns  has no use with `measures`"),
-        ("measures: {n: summ(x)}", '.measures.n  "summ(x)" is no measure. Did you mean "sum"?'),
+        ("measures: {n: summ(x)}", '.measures.n  "summ(x)" is not a measure. Did you mean "sum"?'),
         ("measures: {n: sum}", '.measures.n  "sum" names no column. Write "sum(column)"'),
-        ("measures: {n.x: count}", '.measures."n.x"  "n.x" is no column name'),
+        ("measures: {n.x: count}", '.measures."n.x"  "n.x" is not a column name'),
         ("measures: {n: count, N: count}", '.measures.N  "N" differs only by case'),
         ("group_by: [n], measures: {N: count}", '.measures.N  "N" is a column of `group_by` already'),
         ("measures: [count]", ".measures  must be a mapping"),
@@ -206,14 +212,14 @@ def test_a_section_that_cannot_be_deployed_is_refused(section: str, problem: str
         ("sender: a@b.c", ".sender  has no use with sns. Remove it, or use `channel: ses`"),
         ('reply_to: "a@b.c, d@e.f"', ".reply_to  "),
         ('reply_to: "a@b.c\\nBcc: d@e.f"', ".reply_to  "),
-        ("csv: {delimiter: '::'}", '.csv.delimiter  "::" is no delimiter. Use a comma, a semicolon'),
+        ("csv: {delimiter: '::'}", '.csv.delimiter  "::" is not a delimiter. Use a comma, a semicolon'),
         ("csv: {row_limit: 1048576}", ".csv.row_limit  1048576 is too large. Use 1,048,575 or less"),
         ("csv: {delimeter: ';'}", 'is not a known key. Did you mean "delimiter"?'),
         ("link: {days: 31}", ".link.days  31 is too large. Use 30 or less"),
-        ("keep: 36h", '.keep  "36h" is no number of whole days'),
+        ("keep: 36h", '.keep  "36h" is not a number of whole days'),
         ("keep: 3d", ".keep  ends before the link does, which works for 7 days"),
         ("recheck_windows: 13", ".recheck_windows  13 is too large"),
-        ("wait: 2", '.wait  "2" is no duration'),
+        ("wait: 2", '.wait  "2" is not a duration'),
     ],
 )
 def test_an_export_that_cannot_be_used_is_refused(options: str, problem: str) -> None:

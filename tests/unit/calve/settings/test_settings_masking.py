@@ -66,7 +66,7 @@ RULE = "use drop, null, hash, {partial: 4}, {partial: domain}, {generalise: year
 FIELDS = "write it as {customer.email: hash, customer.phone: {partial: 4}, card: drop}"
 STAYS = "use domain, or a number of characters from 1 to 100"
 SPAN = "use year, month, or the width of a band, at least 2, such as 100"
-NO_PATH = '"a-b" is no field path: "a-b" must be letters, digits and _ and start with a letter or _'
+NO_PATH = '"a-b" is not a field path: "a-b" must be letters, digits and _ and start with a letter or _'
 RESERVED = '"_kafka.key" is reserved: _kafka holds topic, partition, offset and the other facts of the record'
 PLACES = "name columns under `fields`; also one that is called fields, tags, key or headers"
 
@@ -77,19 +77,19 @@ PLACES = "name columns under `fields`; also one that is called fields, tags, key
         ("hash", Problem((), "must be a mapping", FIELDS)),
         ({}, Problem((), "must be a mapping", FIELDS)),
         ({"fields": ["a"]}, Problem(("fields",), "must be a mapping", FIELDS)),
-        ({"a": "hsah"}, Problem(("a",), '"hsah" is no rule', 'Did you mean "hash"?')),
-        ({"a": "generalize"}, Problem(("a",), '"generalize" is no rule', 'Did you mean "generalise"?')),
-        ({"a": "xyz"}, Problem(("a",), '"xyz" is no rule', RULE)),
-        ({"a": "partial"}, Problem(("a",), "is no rule", RULE)),
-        ({"a": 4}, Problem(("a",), "is no rule", RULE)),
-        ({"a": {"partial": 4, "hash": None}}, Problem(("a",), "is no rule", RULE)),
+        ({"a": "hsah"}, Problem(("a",), '"hsah" is not a rule', 'Did you mean "hash"?')),
+        ({"a": "generalize"}, Problem(("a",), '"generalize" is not a rule', 'Did you mean "generalise"?')),
+        ({"a": "xyz"}, Problem(("a",), '"xyz" is not a rule', RULE)),
+        ({"a": "partial"}, Problem(("a",), "is not a rule", RULE)),
+        ({"a": 4}, Problem(("a",), "is not a rule", RULE)),
+        ({"a": {"partial": 4, "hash": None}}, Problem(("a",), "is not a rule", RULE)),
         ({"a": {"partial": 0}}, Problem(("a",), '"0" is nothing that stays', STAYS)),
         ({"a": {"partial": True}}, Problem(("a",), '"True" is nothing that stays', STAYS)),
-        ({"a": {"generalise": 1}}, Problem(("a",), '"1" is no span', SPAN)),
-        ({"a": {"generalise": [1]}}, Problem(("a",), '"[1]" is no span', SPAN)),
+        ({"a": {"generalise": 1}}, Problem(("a",), '"1" is not a span', SPAN)),
+        ({"a": {"generalise": [1]}}, Problem(("a",), '"[1]" is not a span', SPAN)),
         ({"a-b": "hash"}, Problem(("a-b",), NO_PATH)),
         ({"_kafka.key": "hash"}, Problem(("_kafka.key",), RESERVED)),
-        ({"tags": {" ": "hash"}}, Problem(("tags", " "), "is no tag", "write it as the schema has it, such as PII")),
+        ({"tags": {" ": "hash"}}, Problem(("tags", " "), "is not a tag", "write it as the schema has it, such as PII")),
         ({"fields": {}, "key": "drop"}, Problem(("key",), '"drop" cannot be used', "use hash, null or keep")),
         ({"key": "hash", "fields": {}, "email": "hash"}, Problem(("email",), "is not a known key beside fields or key", PLACES)),
         ({"key": "hash"}, Problem((), "names no columns", f"{PLACES}; where there are none, add `fields: {{}}`")),
@@ -122,7 +122,7 @@ def test_the_keys_are_named_by_a_reference_that_an_error_does_not_repeat() -> No
     assert MaskingSection(secret="aws:masking").secret == "aws:masking"
     with pytest.raises(ValidationError) as caught:
         MaskingSection(secret="hunter2")
-    assert "is no reference to a secret" in str(caught.value)
+    assert "is not a reference to a secret" in str(caught.value)
 
 
 def test_the_order_of_tags_reaches_the_job() -> None:

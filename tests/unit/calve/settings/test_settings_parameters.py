@@ -75,7 +75,7 @@ def test_a_mark_beside_a_sign_is_no_comment() -> None:
 def test_marks_without_a_parameter_and_parameters_without_a_mark_are_told_together(tmp_path: Path) -> None:
     wrong = TRADES.replace("{large: 4000", "{larg: 4000").replace("venue = :venue", "venue = 'x'")
     found = "\n".join(refused(tmp_path, wrong))
-    assert "tables.flagged.steps[0].sql names :large, which is no parameter of the table" in found
+    assert "tables.flagged.steps[0].sql names :large, which is not a parameter of the table" in found
     assert 'Did you mean "larg"?' in found
     assert "tables.flagged.parameters.larg is named by no step" in found
     assert "tables.flagged.parameters.venue is named by no step" in found

@@ -53,12 +53,12 @@ tables:
 """,
         )
         == """calve.yaml: 7 problems
-  calve.yaml:3   kafka.bootstrap_servers  "localhost" is no server. Write host:port, several of them separated by commas
+  calve.yaml:3   kafka.bootstrap_servers  "localhost" is not a server. Write host:port, several of them separated by commas
   calve.yaml:4   kafka.auth.type          "sasl_plan" cannot be used. Did you mean "sasl_plain"? """
         """Use none, tls, sasl_plain, sasl_scram, msk_iam or mtls
-  calve.yaml:7   tables.trades.topic      "stock trades" is no topic name: use A-Z, a-z, 0-9, ".", "_" and "-" (at most 249)
+  calve.yaml:7   tables.trades.topic      "stock trades" is not a topic name: use A-Z, a-z, 0-9, ".", "_" and "-" (at most 249)
   calve.yaml:8   tables.trades.freshnes   is not a known key. Did you mean "freshness"?
-  calve.yaml:9   tables.trades.start      "earlist" is no starting point. Did you mean "earliest"?
+  calve.yaml:9   tables.trades.start      "earlist" is not a starting point. Did you mean "earliest"?
   calve.yaml:10  tables.users.topic       is missing. Add `topic:`
   calve.yaml:11  tables.users.event_time  "_kafka.timestamp" is reserved: """
         """_kafka holds topic, partition, offset and the other facts of the record"""
@@ -139,7 +139,7 @@ def test_the_name_of_a_dead_letter_table_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["Trades", "a-b", "_a", '"a.b"', "ä", '"a b"'])
 def test_names_that_are_no_table_names_are_refused(name: str) -> None:
-    assert "is no table name" in refused(f"name: t\ntables: {{{name}: {{topic: t}}}}")
+    assert "is not a table name" in refused(f"name: t\ntables: {{{name}: {{topic: t}}}}")
 
 
 @pytest.mark.parametrize("tables", ["", "tables:", "tables: {}"])
@@ -155,9 +155,9 @@ def test_jobs_and_tables_must_fit_each_other() -> None:
         "tables.a.job  is missing: there are several jobs. Add `job: fast`, `job: slow` or `job: idle`"
         in message
     )
-    assert 'tables.b.job  "fats" is no job. Did you mean "fast"?' in message
+    assert 'tables.b.job  "fats" is not a job. Did you mean "fast"?' in message
     assert "jobs.idle     has no table" in message
-    assert '"b" is no job. Use main, or add it to `jobs`' in refused_table("job: b")
+    assert '"b" is not a job. Use main, or add it to `jobs`' in refused_table("job: b")
 
 
 def test_parts_that_nobody_names_are_missing() -> None:
@@ -172,37 +172,40 @@ def test_parts_that_nobody_names_are_missing() -> None:
     [
         (
             "freshness: 60",
-            '.freshness  "60" is no duration. Write a number and ms, s, m, h or d, such as "60s"',
+            '.freshness  "60" is not a duration. Write a number and ms, s, m, h or d, such as "60s"',
         ),
-        ("freshness: 1:30", '.freshness  "1:30" is no duration'),
-        ("freshness: 60S", '"S" is no unit. Did you mean "s"?'),
-        ("freshness: 0s", '"0s" is no duration: it must be more than zero'),
-        ("freshness: -1s", '"-1s" is no duration'),
+        ("freshness: 1:30", '.freshness  "1:30" is not a duration'),
+        ("freshness: 60S", '"S" is not a unit. Did you mean "s"?'),
+        ("freshness: 0s", '"0s" is not a duration: it must be more than zero'),
+        ("freshness: -1s", '"-1s" is not a duration'),
         ("freshness: [1s]", ".freshness  must be text"),
         ("freshness: true", ".freshness  must be text"),
-        ("flush_size: 250", '.flush_size  "250" is no size. Write a number and a unit'),
-        ("flush_size: 250mb", '"mb" is no unit. Did you mean "MB"?'),
-        ("flush_size: 0.1B", '"0.1B" is no size: it must be at least one byte'),
-        ("start: {}", ".start  is no starting point. Use earliest"),
+        ("flush_size: 250", '.flush_size  "250" is not a size. Write a number and a unit'),
+        ("flush_size: 250mb", '"mb" is not a unit. Did you mean "MB"?'),
+        ("flush_size: 0.1B", '"0.1B" is not a size: it must be at least one byte'),
+        ("start: {}", ".start  is not a starting point. Use earliest"),
         ("start: {timestamp: 2026-01-01T00:00:00}", "has no time zone"),
-        ("start: {timestamp: yesterday}", '"yesterday" is no timestamp'),
-        ("start: {timestamp: 5}", '"5" is no timestamp'),
-        ("start: {timestamp: 2026-01-01T00:00:00Z, offsets: {0: 1}}", "is no starting point"),
-        ("start: {offsets: {a: 1}}", '.start.offsets.a  "a" is no partition'),
-        ("start: {offsets: {0: -1}}", '.start.offsets[0]  "-1" is no offset'),
-        ("start: {offsets: {0: x}}", '.start.offsets[0]  "x" is no offset'),
-        ("start: 5", ".start  is no starting point"),
+        ("start: {timestamp: yesterday}", '"yesterday" is not a timestamp'),
+        ("start: {timestamp: 5}", '"5" is not a timestamp'),
+        ("start: {timestamp: 2026-01-01T00:00:00Z, offsets: {0: 1}}", "is not a starting point"),
+        ("start: {offsets: {a: 1}}", '.start.offsets.a  "a" is not a partition'),
+        ("start: {offsets: {0: -1}}", '.start.offsets[0]  "-1" is not an offset'),
+        ("start: {offsets: {0: x}}", '.start.offsets[0]  "x" is not an offset'),
+        ("start: 5", ".start  is not a starting point"),
         ("on_error: ignore", '.on_error  "ignore" cannot be used. Use dead_letter, skip or suspend'),
         (
             "on_error: suspend, dead_letter_budget: {records: 5}",
             ".dead_letter_budget  has no use with `on_error: suspend`. Remove it",
         ),
         ("dead_letter_budget: 5", ".dead_letter_budget  must be a mapping"),
-        ("dead_letter_budget: {share: 0.01}", '.dead_letter_budget.share  "0.01" is no share. Write it as a'),
+        (
+            "dead_letter_budget: {share: 0.01}",
+            '.dead_letter_budget.share  "0.01" is not a share. Write it as a',
+        ),
         ("dead_letter_budget: {share: 101%}", '.dead_letter_budget.share  "101%" is more than all'),
         ("dead_letter_budget: {share: [1%]}", ".dead_letter_budget.share  must be text"),
         ("dead_letter_budget: {records: -1}", ".dead_letter_budget.records  -1 is too small"),
-        ("dead_letter_budget: {within: 60}", '.dead_letter_budget.within  "60" is no duration'),
+        ("dead_letter_budget: {within: 60}", '.dead_letter_budget.within  "60" is not a duration'),
         ("dead_letter_budget: {percent: 1%}", ".dead_letter_budget.percent  is not a known key"),
         ("on_data_loss: [x]", ".on_data_loss  must be suspend or continue"),
         ("format_version: 4", '.format_version  "4" cannot be used. Use 2 or 3'),
@@ -210,18 +213,18 @@ def test_parts_that_nobody_names_are_missing() -> None:
         ("event_time: a..b", ".event_time"),
         ("event_time: 5", ".event_time  must be text. Put it in quotes"),
         ("partition_by: symbol", ".partition_by  must be a list"),
-        ("partition_by: [days(ts)]", '.partition_by[0]  "days" is no transform. Did you mean "day"?'),
-        ("partition_by: [x, rm(y)]", '.partition_by[1]  "rm" is no transform. Use year'),
+        ("partition_by: [days(ts)]", '.partition_by[0]  "days" is not a transform. Did you mean "day"?'),
+        ("partition_by: [x, rm(y)]", '.partition_by[1]  "rm" is not a transform. Use year'),
         ('partition_by: ["bucket(id, 16)"]', 'needs a number and a column. Write "bucket(16, column)"'),
         ('partition_by: ["bucket(0, id)"]', "0 is out of range"),
         ('partition_by: ["truncate(2147483648, id)"]', "2147483648 is out of range"),
         ('partition_by: ["day(a, b)"]', '"day(a, b)" takes one column'),
-        ("partition_by: [price desc]", '"price desc" is no field path'),
+        ("partition_by: [price desc]", '"price desc" is not a field path'),
         ("partition_by: [day(ts), hour(ts)]", '.partition_by[1]  "ts" is used like this in [0] already'),
         ('partition_by: ["bucket(2, x)", "bucket(3, X)"]', '.partition_by[1]  "X" is used like this'),
-        ("partition_by: [_kafka.timestmp]", 'is no column. Did you mean "_kafka.timestamp"?'),
+        ("partition_by: [_kafka.timestmp]", 'is not a column. Did you mean "_kafka.timestamp"?'),
         ("partition_by: [5]", ".partition_by[0]  must be text"),
-        ("sort_by: [price dsc]", '.sort_by[0]  "dsc" is no sort direction. Did you mean "desc"?'),
+        ("sort_by: [price dsc]", '.sort_by[0]  "dsc" is not a sort direction. Did you mean "desc"?'),
         ("sort_by: [price desc, price]", '.sort_by[1]  "price" is used like this'),
         ("sort_by: ['']", ".sort_by[0]  must be text"),
         ("job: []", ".job  must be text"),
@@ -265,12 +268,12 @@ def test_all_contradictions_of_an_authentication_are_listed() -> None:
     [
         ("name: Trading", "name  "),
         ("name: 5", "name  must be text"),
-        ("kafka: {bootstrap_servers: 'SSL://b:1'}", '"SSL://b:1" is no server'),
-        ("kafka: {bootstrap_servers: 'b:1,b:70000'}", '"b:70000" is no server'),
+        ("kafka: {bootstrap_servers: 'SSL://b:1'}", '"SSL://b:1" is not a server'),
+        ("kafka: {bootstrap_servers: 'b:1,b:70000'}", '"b:70000" is not a server'),
         ("kafka: {bootstrap_servers: [b:1]}", "kafka.bootstrap_servers  must be text"),
         ("kafka: {}", "kafka.bootstrap_servers  is missing"),
-        ("registry: {url: registry}", '"registry" is no URL'),
-        ('registry: {url: "https://registry:port"}', '"https://registry:port" is no URL'),
+        ("registry: {url: registry}", '"registry" is not a URL'),
+        ('registry: {url: "https://registry:port"}', '"https://registry:port" is not a URL'),
         ("registry: {type: glue, url: http://r}", "registry.url   has no use with `type: glue`"),
         ("registry: {type: glue}", "registry.name  is missing"),
         ("registry: {type: confluent}", "registry.url  is missing"),
@@ -283,17 +286,17 @@ def test_all_contradictions_of_an_authentication_are_listed() -> None:
         ("registry: {url: https://r, secret: env:R, oauth: {}}", "registry.oauth.token_url  is missing"),
         ("registry: {url: http://r, client_certificate: env:R}", "has no use without https"),
         ("registry: {url: http://r, ca_file: no.pem}", '"no.pem" does not exist'),
-        ("lake: {bucket: My_Lake}", '"My_Lake" is no bucket name'),
-        ("lake: {prefix: /a}", '"/a" is no prefix'),
-        ("lake: {prefix: ../../x}", '"../../x" is no prefix'),
-        ("lake: {prefix: a/./b}", '"a/./b" is no prefix'),
-        ("lake: {prefix: a/..}", '"a/.." is no prefix'),
-        ("lake: {prefix: a//b}", '"a//b" is no prefix'),
-        ("lake: {prefix: a/*}", '"a/*" is no prefix'),
-        ("lake: {database: Raw}", '"Raw" is no database name'),
+        ("lake: {bucket: My_Lake}", '"My_Lake" is not a bucket name'),
+        ("lake: {prefix: /a}", '"/a" is not a prefix'),
+        ("lake: {prefix: ../../x}", '"../../x" is not a prefix'),
+        ("lake: {prefix: a/./b}", '"a/./b" is not a prefix'),
+        ("lake: {prefix: a/..}", '"a/.." is not a prefix'),
+        ("lake: {prefix: a//b}", '"a//b" is not a prefix'),
+        ("lake: {prefix: a/*}", '"a/*" is not a prefix'),
+        ("lake: {database: Raw}", '"Raw" is not a database name'),
         ("lake: {namespace: cluster}", 'Did you mean "cluster_id"?'),
-        ("lake: {region: europe}", '"europe" is no region'),
-        ("jobs: {A: }", '"A" is no job name'),
+        ("lake: {region: europe}", '"europe" is not a region'),
+        ("jobs: {A: }", '"A" is not a job name'),
         ("jobs: [main]", "jobs  must be a mapping"),
         ("defaults: {topic: t}", "defaults.topic  is not a known key"),
     ],

@@ -62,7 +62,7 @@ def test_a_catalog_that_polaris_makes(tmp_path: Path) -> None:
     [
         ('{uri: "https://c", scope: catalog}', "scope  has no use without `secret`"),
         ('{uri: "https://c", secret: "env:C"}', "secret  cannot be read where the deployed job runs"),
-        ('{uri: "https://c", namespace: "a.b"}', 'namespace  "a.b" is no namespace'),
+        ('{uri: "https://c", namespace: "a.b"}', 'namespace  "a.b" is not a namespace'),
         ('{uri: "https://c", update: overwrite}', "update"),
         (
             '{uri: "https://c/api/catalog", bootstrap: {secret: "aws:a"}}',

@@ -85,7 +85,7 @@ def test_values_mean_what_they_say(tmp_path: Path) -> None:
 
 
 NOTHING = "names no records. Add `value:`, or `otherwise: true`"
-NO_VALUE = "is no value of a route. Use text, a whole number, true or false"
+NO_VALUE = "is not a value of a route. Use text, a whole number, true or false"
 NULL = "null cannot be named. Remove it; the table with `otherwise: true` has records without a value"
 TOO_LARGE = f"{2**63} is more than a whole number of a record can be. Remove it"
 KINDS = "true is true or false, and 1 of table a is a whole number. Write all of them as the column has them, text in quotes"

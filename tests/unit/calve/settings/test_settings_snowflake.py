@@ -72,10 +72,10 @@ def test_all_problems_are_said_at_once() -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (", database: 'a\"; drop'", "is no name for Snowflake"),
+        (", database: 'a\"; drop'", "is not a name for Snowflake"),
         (", refresh_interval: 5s", "publish.snowflake.refresh_interval"),
         (", catalog: open_catalog", "is missing: the catalog is there"),
-        (", iam_user_arn: me", "is no ARN of an IAM user"),
+        (", iam_user_arn: me", "is not an ARN of an IAM user"),
         (", warehouse: {size: huge}", "xsmall"),
     ],
 )

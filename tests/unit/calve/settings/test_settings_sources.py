@@ -155,7 +155,7 @@ def test_a_registry_is_needed_where_a_table_asks_one(asking: str) -> None:
             '"schemas/a.proto" makes no table: the schema: there is no message "M" in this file',
         ),
         ("value: {column: text}", ".value.column  has no use with `format: registry`"),
-        ("value: {format: string, column: a.b}", '.value.column  "a.b" is no column name'),
+        ("value: {format: string, column: a.b}", '.value.column  "a.b" is not a column name'),
         ("value: {format: string, column: _kafka}", '.value.column  "_kafka" is reserved'),
         ("key: {rest: more}", ".key.rest  is not a known key"),
         ("key: {column: Value}, value: {format: string}", '.key.column  "Value" is the name of a column of'),
@@ -165,7 +165,7 @@ def test_a_registry_is_needed_where_a_table_asks_one(asking: str) -> None:
         ),
         ("value: {format: avro, schema: no.avsc}", '.value.schema  "no.avsc" cannot be read: No such file'),
         ("value: {format: avro, schema: schemas}", '.value.schema  "schemas" cannot be read: Is a directory'),
-        ("value: {format: json, schema: schemas/latin.json}", "cannot be read: is no UTF-8"),
+        ("value: {format: json, schema: schemas/latin.json}", "cannot be read: is not UTF-8"),
         (
             "value: {format: avro, schema: schemas/broken.avsc}",
             '"schemas/broken.avsc" makes no table: the schema',

@@ -52,7 +52,7 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
         more,
     )
     assert found == [
-        'exports.weekly.table "shop_orders" is no table that is declared by its name.'
+        'exports.weekly.table "shop_orders" is not a table that is declared by its name.'
         " Declare it, beside the entry with `topics`: `NAME: {topic: TOPIC}`",
         "tables.none.topic is missing. Add `topic:`",
         'tables."x_{1}" names the tables of many topics, and the entry has no `topics`.'
@@ -73,7 +73,7 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
 
 def test_an_expression_of_no_use_is_named(tmp_path: Path) -> None:
     (problem,) = refused(tmp_path, "  '{topic}': {topics: 'a('}\n")
-    assert problem.startswith('tables."{topic}".topics "a(" is no regular expression: missing ), ')
+    assert problem.startswith('tables."{topic}".topics "a(" is not a regular expression: missing ), ')
 
 
 def test_a_key_of_no_use_is_named_once(tmp_path: Path) -> None:

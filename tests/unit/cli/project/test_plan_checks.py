@@ -103,7 +103,7 @@ def test_a_table_that_can_work_has_no_problem() -> None:
         (
             {"maintenance": Maintenance(rows=RowRetention("side", 1.0))},
             ("maintenance", "rows", "column"),
-            "no timestamp",
+            "neither a timestamp",
         ),
         (
             {"aggregate": Aggregate(("sid",), (Total("n", "count(*)"),))},

@@ -156,7 +156,7 @@ def test_negative_prices_and_large_quantities_are_shares_of_the_trades():
         ({"count": 10, "duplicates": 1.0}, "do not fit"),
         ({"dataset": "users", "negative_prices": 0.1}, "neither prices"),
         ({"rate": 0.0}, "rate is 0.0"),
-        ({"topic": "no topic"}, "no topic's name|is no topic name"),
+        ({"topic": "no topic"}, "no topic's name|is not a topic name"),
     ],
 )
 def test_a_plan_that_contradicts_itself_is_refused(plan, complaint):
