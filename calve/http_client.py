@@ -100,12 +100,10 @@ def ask(url: str, *, server: str, **more: Any) -> Answer:
 
 
 def basic(username: str, password: str) -> dict[str, str]:
-    """The header of basic authentication."""
     return {"Authorization": "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()}
 
 
 def bearer(token: str) -> dict[str, str]:
-    """The header of a token."""
     return {"Authorization": f"Bearer {token}"}
 
 
@@ -210,7 +208,6 @@ class Tokens:
             return self._token
 
     def refused(self, token: str) -> None:
-        """Do not use this token again."""
         with self._lock:
             if self._token == token:
                 self._token = None

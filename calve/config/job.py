@@ -41,7 +41,6 @@ class Kafka:
 
     @property
     def output(self) -> Kafka:
-        """The connection for writing output topics."""
         return replace(self, secret=self.emit_secret or self.secret)
 
 
@@ -196,7 +195,6 @@ class Table:
 
     @property
     def count_by(self) -> str | None:
-        """The column whose values announcements count."""
         return self.announce.count_by if self.announce else None
 
     @property

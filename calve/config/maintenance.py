@@ -200,7 +200,7 @@ def retained(ancestors: Iterable[Commit], properties: Mapping[str, str]) -> Reta
 
 
 def after(
-    before: Retained | None, column: str, before_us: int, rows: int, stood: Mapping[str, str]
+    before: Retained | None, column: str, before_us: int, rows: int, position: Mapping[str, str]
 ) -> Retained:
-    """The summary of a commit that deletes that many rows; stood: the summary of the commit with the position."""
-    return Retained(column, before_us, rows + (before.rows if before else 0), ends_of(stood))
+    """The summary of a commit that deletes that many rows; position: the summary of the commit with the position."""
+    return Retained(column, before_us, rows + (before.rows if before else 0), ends_of(position))

@@ -193,7 +193,6 @@ class Export(_Sorted):
 
     @property
     def source(self) -> str:
-        """The table's name in messages."""
         return f"{self.database}.{self.table}" if self.database else self.table
 
 

@@ -48,9 +48,9 @@ class Aggregate(Mode):
     replaces_rows: ClassVar[bool] = True
     groups_rows: ClassVar[bool] = True
     cannot_redrive: ClassVar[str | None] = (
-        "rows are totals: they do not say which letters are in them already"
+        "rows are totals: they do not say which dead letters they already include"
     )
-    cannot_forget: ClassVar[str | None] = "rows are totals: they do not say who is in them"
+    cannot_forget: ClassVar[str | None] = "rows are totals: they do not say whose records they include"
     by: tuple[str, ...]
     measures: tuple[Measure, ...]
     window: Window | None = None
@@ -68,7 +68,6 @@ class Aggregate(Mode):
 
     @classmethod
     def of_note(cls, note: str) -> Aggregate:
-        """What a position says of an aggregate table."""
         found = json.loads(note)
         measures = tuple(Measure(*each) for each in found["measures"].items())
         return cls(tuple(found["by"]), measures, Window(**found["window"]) if found["window"] else None)
@@ -97,7 +96,7 @@ def groups_of(records: Json, aggregate: Aggregate) -> dict[str, str]:
     """
     columns = with_kafka(records)
     if plain_columns(columns, aggregate.by, "aggregate.by") != aggregate.by:
-        why = "a group is told by plain columns, and one of them is a struct"
+        why = "only plain columns can identify a group, and one of these is a struct"
         fix = "in calve.yaml, name the fields of the struct in `by`"
         raise Suspended("key_unusable", why, fix=fix, at=("aggregate", "by"))
     groups = {column_of(path): widest(_type(columns, path)) for path in aggregate.by}
@@ -144,7 +143,6 @@ def columns_of(records: Json, aggregate: Aggregate) -> Json:
 
 
 def kafka_column() -> Json:
-    """`_kafka` of an aggregate row."""
     fields = [
         each | {"doc": "null" if each["name"] in EMPTY else OF_THE_LAST} for each in KAFKA["type"]["fields"]
     ]

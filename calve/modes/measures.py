@@ -48,7 +48,6 @@ class Number:
 
     @property
     def digits(self) -> tuple[int, int]:
-        """Precision and scale."""
         before, _, after = self.text.partition(".")
         return len(before.lstrip("0")) + len(after) or 1, len(after)
 
@@ -176,7 +175,6 @@ def type_of(term: Term, columns: Json) -> str:
 
 
 def columns_in(expression: Expression) -> Iterator[str]:
-    """Paths of the columns in an expression."""
     match expression:
         case ColumnAt(path):
             yield path
@@ -196,8 +194,8 @@ def widest(kind: str) -> str:
 CASTS = "cast it to a decimal, such as sum(cast(price as decimal(18, 4)) * quantity)"
 
 
-def unusable(why: str, cure: str = "change the measure in calve.yaml") -> Suspended:
-    return Suspended("measure_unusable", f"a measure cannot be computed: {why}", fix=cure)
+def unusable(why: str, fix: str = "change the measure in calve.yaml") -> Suspended:
+    return Suspended("measure_unusable", f"a measure cannot be computed: {why}", fix=fix)
 
 
 def _number(whole: Expression, written: Expression, found: Typed) -> Typed:
@@ -381,7 +379,7 @@ class _Parser:
         if wanted is not None and text.lower() != wanted:
             if text in ("/", "%"):
                 raise self._problem("cannot be used: a quotient would be rounded; divide where you read")
-            raise self._problem(f'stands where "{wanted}" is expected')
+            raise self._problem(f'is where "{wanted}" is expected')
         del self._tokens[0]
         return text
 

@@ -117,7 +117,7 @@ def _leaves(found: Json, path: str, option: str) -> Iterator[str]:
             yield from _leaves(each, f"{path}.{each['name']}", option)
     elif isinstance(kind, dict) or kind in UNFIT:
         shown = kind["type"] if isinstance(kind, dict) else kind
-        raise unusable(f"{path} is a {shown}, which tells no rows apart", option)
+        raise unusable(f"{path} is a {shown}, which identifies no rows", option)
     else:
         yield path
 
@@ -132,7 +132,7 @@ def column(columns: Json, path: str, option: str) -> Json:
 def unusable(why: str, option: str) -> Suspended:
     return Suspended(
         "key_unusable",
-        f"the rows of the table cannot be told apart: {why}",
+        f"the rows of the table cannot be identified: {why}",
         fix=f"in calve.yaml, change {option}",
         at=tuple(option.split(".")),
     )

@@ -21,7 +21,7 @@ class Upsert(Mode):
     kind: ClassVar[ModeName] = "upsert"
     replaces_rows: ClassVar[bool] = True
     cannot_redrive: ClassVar[str | None] = (
-        "rows are kept by key: a letter that came back could undo what the topic says after it"
+        "rows are kept by key: a redriven dead letter could replace a newer row"
     )
     key: tuple[str, ...] = field()
     order_by: str | None = None

@@ -65,7 +65,6 @@ class Announcement:
     detail: Mapping[str, Any]
 
     def entry(self) -> dict[str, str]:
-        """The entry for `PutEvents`."""
         return {"Source": SOURCE, "DetailType": self.kind, "Detail": json.dumps(self.detail)}
 
 
@@ -163,8 +162,8 @@ def export_failed(
 ) -> Announcement:
     """Includes the whole export: the mailing function learns the recipients only from here. final: there is no further try."""
     detail = of_deployment(deployment, TableName(export.database, export.table))
-    told = {"export": json.loads(export.to_json()), "window": window, "reason": reason, "final": final}
-    return Announcement(EXPORT_FAILED, detail | told)
+    facts = {"export": json.loads(export.to_json()), "window": window, "reason": reason, "final": final}
+    return Announcement(EXPORT_FAILED, detail | facts)
 
 
 def sent_to(ancestors: Iterable[Commit]) -> int:

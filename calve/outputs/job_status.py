@@ -44,8 +44,8 @@ class TableState:
         """This state with the former one in its history."""
         if former is None:
             return self
-        seen = FormerState(former.state, former.since, former.code)
-        return replace(self, before=(seen, *former.before)[:KEPT])
+        earlier = FormerState(former.state, former.since, former.code)
+        return replace(self, before=(earlier, *former.before)[:KEPT])
 
     def to_json(self) -> str:
         return json.dumps({name: value for name, value in asdict(self).items() if value not in (None, ())})

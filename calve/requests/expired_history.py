@@ -77,8 +77,8 @@ class Span:
         start, to = ({int(p): o for p, o in raw[name].items()} for name in ("from", "to"))
         ledger = Ledger.from_json(raw["ledger"])
         topic = TopicKey.parse(raw["topic"])
-        told = raw["sequence"], raw["read_with"], raw.get("mode"), raw.get("round")
-        return cls(topic, start, to, ledger, *told, remade_of(raw))
+        rest = raw["sequence"], raw["read_with"], raw.get("mode"), raw.get("round")
+        return cls(topic, start, to, ledger, *rest, remade_of(raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class ExpiredHistory:
 
     def to_json(self) -> str:
         raw = {"before": self.before, "spans": [each.raw() for each in self.spans], "born": self.born}
-        spent = [(each.at, each.tally.records, each.tally.rejects) for each in self.spent]
+        spent = [(each.at, each.counts.records, each.counts.rejects) for each in self.spent]
         return json.dumps(raw | {"complete_until": self.complete_until, "spent": spent})
 
     def rest(self, line: Sequence[Commit]) -> list[Commit]:
@@ -142,10 +142,10 @@ def _spent(known: Iterable[UsedBudget], gone: Iterable[Commit], budget: Budget) 
     for commit in gone:
         if not is_round(commit.summary):
             continue
-        at, tally = commit.committed_at, RejectCounts.of(ledger_of(commit.summary))
+        at, counts = commit.committed_at, RejectCounts.of(ledger_of(commit.summary))
         if found and found[-1].at // step_s == at // step_s:
-            tally = found.pop().tally.plus(tally.records, tally.rejects)
-        found.append(UsedBudget(at, tally))
+            counts = found.pop().counts.plus(counts.records, counts.rejects)
+        found.append(UsedBudget(at, counts))
     return tuple(each for each in found if found[-1].at - each.at <= budget.within_s)
 
 

@@ -77,7 +77,6 @@ class Found(Stored):
         return replace(self, rows=self.rows + rows, files=self.files + files, row_places=together)
 
     def with_letters(self, letters: int, places: Places) -> Self:
-        """As `with_rows`."""
         if covers(self.letter_places, places):
             letters = 0
         return replace(self, letters=self.letters + letters, letter_places=united(self.letter_places, places))
@@ -126,7 +125,6 @@ def to_json(entries: Sequence[Entry]) -> str:
 
 
 def places_of(found: Iterable[tuple[TopicKey, int, int]]) -> Places:
-    """Places of records as ranges."""
     offsets: dict[str, dict[str, list[list[int]]]] = {}
     for topic, partition, offset in found:
         offsets.setdefault(str(topic), {}).setdefault(str(partition), []).append([offset, offset + 1])
@@ -145,7 +143,6 @@ def united(these: Places, those: Places) -> Places:
 
 
 def covers(these: Places, those: Places) -> bool:
-    """True if `these` contain all of `those`."""
     return united(these, those) == united(these, {})
 
 

@@ -34,7 +34,6 @@ class Requests:
         )
 
     def metrics(self) -> dict[str, int]:
-        """As metrics in `calve.metrics`."""
         return {"s3_puts": self.puts, "s3_gets": self.gets, "catalog_calls": self.catalog_calls}
 
 
@@ -69,7 +68,6 @@ class Held:
 
     @property
     def scan(self) -> Requests:
-        """Scan all its files."""
         return Requests(gets=self.manifests + GETS_PER_FILE * self.files)
 
 

@@ -76,17 +76,16 @@ class UsedBudget:
     """The counts of rounds up to the time `at` whose snapshots have expired (`calve.requests.expired_history`)."""
 
     at: float
-    tally: RejectCounts
+    counts: RejectCounts
 
 
 def limit(budget: Budget, records: int) -> int:
-    """How many of `records` may be rejected."""
     share = budget.share * (1 + 1e-12)  # 0.29 * 100 is less than 29
     return max(budget.records, int(share * records))
 
 
-def exceeded(budget: Budget, tally: RejectCounts) -> bool:
-    return tally.rejects > limit(budget, tally.records)
+def exceeded(budget: Budget, counts: RejectCounts) -> bool:
+    return counts.rejects > limit(budget, counts.records)
 
 
 def spent(
@@ -104,13 +103,13 @@ def spent(
             break
         if has_ledger(commit.summary):
             rounds.setdefault(commit.summary[ROUND], ledger_of(commit.summary))
-    tallies = [each.tally for each in expired if now - each.at <= budget.within_s]
-    tally = RejectCounts()
-    for each in (*tallies, *map(RejectCounts.of, reversed(rounds.values()))):
-        tally = tally.plus(each.records, each.rejects)
-        if exceeded(budget, tally):
-            tally = RejectCounts()
-    return tally
+    expired_counts = [each.counts for each in expired if now - each.at <= budget.within_s]
+    counts = RejectCounts()
+    for each in (*expired_counts, *map(RejectCounts.of, reversed(rounds.values()))):
+        counts = counts.plus(each.records, each.rejects)
+        if exceeded(budget, counts):
+            counts = RejectCounts()
+    return counts
 
 
 def check_rejects(
@@ -182,16 +181,16 @@ def _check_new(
         "nearly_all_rejected",
         f"{every.rejects:,} of all {every.records:,} records that table {table.name} has read cannot be rows:"
         f" {describe(table.topic, rejects, misfit)}",
-        fix=f"{_cure(table, rejects)}, and start the job again. To let such records through, give table {table.name} a budget:"
+        fix=f"{_fix_of(table, rejects)}, and start the job again. To let such records through, give table {table.name} a budget:"
         " `dead_letter_budget: {share: 100%}`",
     )
 
 
-def _nearly_all(tally: RejectCounts) -> bool:
-    return tally.records >= NEW_RECORDS and tally.rejects >= NEARLY_ALL * tally.records
+def _nearly_all(counts: RejectCounts) -> bool:
+    return counts.records >= NEW_RECORDS and counts.rejects >= NEARLY_ALL * counts.records
 
 
-def _cure(table: Table, rejects: Rejects) -> str:
+def _fix_of(table: Table, rejects: Rejects) -> str:
     """The probable error in calve.yaml if nearly all records are rejected, by the most frequent reason."""
     most = max(rejects.reasons, key=lambda each: rejects.reasons[each], default="")
     why = next((each.message for each in rejects.groups if each.reason == most and each.message), "")
@@ -202,7 +201,7 @@ def _cure(table: Table, rejects: Rejects) -> str:
             return f"in calve.yaml, name the registry and the subject of table {table.name}: `value: {{subject: NAME}}`"
         case "truncated" | "bad_magic":
             return (
-                f"in calve.yaml, say how the values of table {table.name} are written: no schema id stands before them."
+                f"in calve.yaml, say how the values of table {table.name} are written: they do not begin with a schema id."
                 " `value: {format: json, schema: FILE}` (or avro, protobuf) needs no registry; `value: {prefix: none}` reads"
                 " values of a registered subject"
             )
@@ -240,10 +239,10 @@ def describe(topic: str, rejects: Rejects, misfit: Callable[[str], str]) -> str:
 
 def _why(group: Group, misfit: Callable[[str], str]) -> str:
     why = group.reason if group.schema_id is None else f"{group.reason}, schema id {group.schema_id}"
-    told = group.message
-    if told is None and group.schema_id is not None and group.reason == "incompatible_schema":
-        told = misfit(group.schema_id)
-    return f"{why}: {told}" if told else why
+    message = group.message
+    if message is None and group.schema_id is not None and group.reason == "incompatible_schema":
+        message = misfit(group.schema_id)
+    return f"{why}: {message}" if message else why
 
 
 def _time(seconds: float) -> str:

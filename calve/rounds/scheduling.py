@@ -25,7 +25,7 @@ SKEW_S = 1.0
 """The allowed clock difference between producers and the job before the source is blamed."""
 
 
-class SeenTimes(Protocol):
+class RecordTimes(Protocol):
     """Timestamps of a round's records, in epoch seconds; 5 % are older than `late`."""
 
     @property
@@ -96,16 +96,16 @@ class Pace:
         return max(0.0, period - since_s)
 
     def ages(
-        self, seen: SeenTimes, *, published_at: float, round_s: float, commit_s: float
+        self, times: RecordTimes, *, published_at: float, round_s: float, commit_s: float
     ) -> dict[str, Any]:
         """The age of a round's records when they are visible, after a commit of `commit_s`; and the cause if they are too old.
 
         `published_at`: when the commit began, in epoch seconds, `round_s` after the start of the round.
         """
         visible = published_at + commit_s
-        times = {"": seen.oldest, "_p50": seen.median, "_p95": seen.late}
+        parts = {"": times.oldest, "_p50": times.median, "_p95": times.late}
         found: dict[str, Any] = {
-            f"freshness{part}_s": round(visible - at, 3) if at else 0.0 for part, at in times.items()
+            f"freshness{part}_s": round(visible - at, 3) if at else 0.0 for part, at in parts.items()
         }
         return found | {MISSED: self._missed(found["freshness_p95_s"], visible, round_s, commit_s)}
 

@@ -37,7 +37,6 @@ class Document:
         return Place(self.file, 0)
 
     def placed(self, problems: Iterable[Problem]) -> list[tuple[Place, Problem]]:
-        """Each problem with its place."""
         return [(self.place(each.path), each) for each in problems]
 
     def overlaid_by(self, top: Document) -> Document:
@@ -99,7 +98,7 @@ class _Walk:
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
         if any(node is parent for parent in self._open):
-            self._problem(node, path, "an alias refers to the mapping or list that it stands in")
+            self._problem(node, path, "an alias refers to the mapping or list that contains it")
             return None
         self._open.append(node)
         try:
@@ -162,7 +161,7 @@ def _syntax_problem(file: str, error: yaml.YAMLError) -> tuple[Place, Problem]:
     place = Place(file, mark.line + 1 if mark else 0)
     what = error.problem or "cannot be parsed"
     if "'\\t'" in what:
-        return place, Problem((), "a tab stands where YAML needs spaces", "indent with spaces")
+        return place, Problem((), "a tab is used for indentation", "indent with spaces")
     context = f" {error.context}" if error.context else ""
     fix = 'put text with a "?", such as a cron expression, in quotes' if "got '?'" in what else None
     return place, Problem((), f"is not YAML: {what}{context}", fix)

@@ -41,7 +41,6 @@ class AuthSection(Section):
 
     @property
     def encrypted(self) -> bool:
-        """Whether the connection uses TLS."""
         return self.type != "none" and self.tls is not False
 
     def problems(self) -> Iterator[Problem]:
@@ -77,7 +76,6 @@ class KafkaSection(Section):
 
     @property
     def authentication(self) -> AuthSection:
-        """`auth`, or its default."""
         return self.auth or AuthSection(type="msk_iam" if self.msk else "none")
 
 

@@ -118,7 +118,6 @@ def distinct_partition_fields(transforms: list[Transform]) -> list[Transform]:
 
 
 def distinct_sort_fields(transforms: list[Transform]) -> list[Transform]:
-    """Refuse sorting by one column twice."""
     return distinct(transforms, lambda each: (each.column.lower(), each.name, each.argument), _USED)
 
 

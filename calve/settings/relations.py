@@ -33,7 +33,6 @@ Entry = dict[str, Any]
 
 
 def job_names(values: Mapping[str, Any]) -> list[str]:
-    """The configured jobs, or the default one."""
     return list(mapping(values, "jobs")) or [DEFAULT_JOB]
 
 
@@ -150,7 +149,6 @@ def _pattern(name: str, table: Entry, start: Any) -> Iterator[Problem]:
 
 
 def has_topics(table: Any) -> bool:
-    """Whether an entry has `topics`."""
     return at(table, "topics") is not None
 
 

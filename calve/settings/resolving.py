@@ -79,7 +79,6 @@ class StackDefaults:
 
 
 def resolved_job(checked: Configuration, name: str, stack: StackDefaults, folder: Path) -> Job:
-    """One job with its tables."""
     only = len(checked.jobs or {}) <= 1
     own = {key: table for key, table in checked.tables.items() if only or table.job == name}
     patterns = tuple(_table(key, table, checked, folder) for key, table in own.items() if table.topics)

@@ -87,7 +87,6 @@ class Ledger:
         return None
 
     def plus(self, other: Ledger) -> Ledger:
-        """The sum of both."""
         sums: dict[str, Any] = {}
         for name in self.__slots__:
             these, those = getattr(self, name), getattr(other, name)

@@ -69,8 +69,8 @@ def standing(ancestors: Iterable[Commit]) -> Commit | None:
 
 def nearest_position(ancestors: Iterable[Commit]) -> Position | None:
     """The position of the `standing` commit."""
-    stood = standing(ancestors)
-    return None if stood is None else decode(stood.summary, stood.id)
+    commit = standing(ancestors)
+    return None if commit is None else decode(commit.summary, commit.id)
 
 
 def bytes_per_record(ancestors: Iterable[Commit]) -> float | None:
@@ -224,7 +224,6 @@ def begin(
 
 
 def _other_incarnation(expected: Sequence[TopicKey], topic: TopicState) -> tuple[str, str, str]:
-    """Code, reason and fix."""
     former = ", ".join(map(str, expected))
     if any(key.cluster_id == topic.key.cluster_id for key in expected):
         return (

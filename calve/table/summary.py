@@ -127,7 +127,6 @@ def remade_of(summary: Summary) -> dict[int, tuple[int, int]]:
 
 
 def withdrawn_of(summary: Summary) -> list[str]:
-    """The rounds of dead letters that the commit withdrew."""
     found: list[str] = json.loads(summary.get(WITHDRAWN, "[]"))
     return found
 
@@ -169,7 +168,6 @@ def ledger_of(summary: Mapping[str, str]) -> Ledger:
 
 
 def metrics_of(summary: Mapping[str, str]) -> dict[str, Any]:
-    """The metrics of a commit's round."""
     found = json.loads(summary.get(METRICS, "{}"))
     return found if isinstance(found, dict) else {}
 

@@ -118,7 +118,7 @@ class JobSection(Section):
 
 
 class AlertsSection(Section):
-    """Who hears of trouble, and from when on it is trouble."""
+    """Who gets alarms, and their thresholds."""
 
     emails: fields.Emails = Field(default_factory=list)
     freshness: fields.Duration | None = None

@@ -70,7 +70,6 @@ class IcebergRestSection(Section):
 
     @property
     def management_uri(self) -> str | None:
-        """The address of Polaris' management API."""
         if self.bootstrap and self.bootstrap.management_uri:
             return self.bootstrap.management_uri
         if self.uri.endswith(OF_POLARIS):
@@ -78,7 +77,6 @@ class IcebergRestSection(Section):
         return None
 
     def resolved(self) -> IcebergRest:
-        """What it stands for."""
         made = self.bootstrap and fields.resolved(
             CatalogBootstrap, self.bootstrap, management_uri=self.management_uri
         )

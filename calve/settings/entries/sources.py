@@ -73,7 +73,7 @@ class PartSection(Section):
     def problems(self) -> Iterator[Problem]:
         declared = self.format != "registry" and not self.kept
         if declared and self.schema_ is None:
-            fix = "add `schema: FILE`, or remove `format`, so that the registry is asked"
+            fix = "add `schema: FILE`, or remove `format`, so that the registry is used"
             yield Problem(("schema",), f"is missing: `format: {self.format}` needs it", fix)
         if self.schema_ is not None and not declared:
             fix = "remove it, or add `format: avro`, `json` or `protobuf`"
@@ -81,7 +81,7 @@ class PartSection(Section):
         if self.format != "registry":
             for key, given in (("subject", self.subject), ("prefix", self.prefix == "confluent")):
                 if given:
-                    yield Problem((key,), f"{self._useless}: no registry is asked", "remove it")
+                    yield Problem((key,), f"{self._useless}: no registry is used", "remove it")
         if self.message is not None and self.format not in {"registry", "protobuf"}:
             yield Problem(("message",), f"{self._useless}: only Protobuf has messages", "remove it")
 

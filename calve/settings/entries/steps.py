@@ -224,7 +224,7 @@ _OTHER_TABLE = re.compile(rf"(?:({DATABASE_NAME.pattern})\.)?{TABLE_NAME.pattern
 
 def _separator(text: str) -> str:
     if not re.fullmatch("[A-Za-z0-9_]{0,8}", text):
-        raise Invalid(f'"{text}" cannot stand in the name of a column', "use letters, digits and _")
+        raise Invalid(f'"{text}" cannot be part of a column name', "use letters, digits and _")
     return text
 
 

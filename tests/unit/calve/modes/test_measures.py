@@ -55,7 +55,7 @@ def test_a_text_is_a_tree(text: str, tree: object) -> None:
         ("", "ends too early"),
         ("sum(a", "ends too early"),
         ("sum(a) b", '"b" at character 8 is after the end'),
-        ("sum(a b)", '"b" at character 7 stands where "\\)" is expected'),
+        ("sum(a b)", '"b" at character 7 is where "\\)" is expected'),
         ("sum(*)", '"\\*" at character 5'),
         ("sum(a / b)", '"/" at character 7 cannot be used: a quotient would be rounded'),
         ("avg(price)", "keep sum\\(x\\) and count\\(x\\)"),

@@ -52,7 +52,7 @@ def test_a_row_says_which_record_changed_it_last_but_not_its_key() -> None:
         (("nothing",), None, "no column nothing"),
         (("weight",), None, "weight is a double"),
         (("tags",), None, "tags is a list"),
-        (("of",), None, "one of them is a struct"),
+        (("of",), None, "one of these is a struct"),
         (("userid",), Window("price", 1000), "price is a int, and windows need"),
         (("userid",), Window("of", 1000), "of is a struct, and windows need"),
         (("userid",), Window("when", 1000), "no column when"),

@@ -126,4 +126,4 @@ def test_many_rounds_are_few_steps_however_often_they_expire() -> None:
     assert known is not None
     assert len(known.spent) <= 61
     assert known.spent[-1].at - known.spent[0].at > 580
-    assert sum(each.tally.records for each in known.spent) <= 3 * 620
+    assert sum(each.counts.records for each in known.spent) <= 3 * 620

@@ -103,7 +103,7 @@ def test_an_empty_file_is_named(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "reason"),
     [
-        ("name: t\ntables:\n\ta: {}\n", ":3", "a tab stands where YAML needs spaces. Indent with spaces"),
+        ("name: t\ntables:\n\ta: {}\n", ":3", "a tab is used for indentation. Indent with spaces"),
         ("name: [t\ntables: x", ":2", "is not YAML: "),
         ("name: 'x\n", ":2", "is not YAML: "),
         ("name: x\n---\nname: y\n", ":2", "is not YAML: but found another document"),
@@ -114,7 +114,7 @@ def test_an_empty_file_is_named(text: str) -> None:
         ("? [a]\n: b\n", ":1", "a key must be plain text"),
         ("name: !!binary aGk=\n", ":1", "cannot be used here"),
         ("name: !!int x\n", ":1", "cannot be used here"),
-        ("name: t\njobs: &j {a: *j}\n", ":2", "an alias refers to the mapping or list that it stands in"),
+        ("name: t\njobs: &j {a: *j}\n", ":2", "an alias refers to the mapping or list that contains it"),
     ],
 )
 def test_what_is_no_usable_yaml_is_refused_with_its_line(text: str, place: str, reason: str) -> None:

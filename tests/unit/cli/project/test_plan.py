@@ -237,9 +237,9 @@ HOURLY = Aggregate(
             None,
             (
                 "append",
-                "the rows of the table cannot be told apart: price is a double, which tells no rows apart",
+                "the rows of the table cannot be identified: price is a double, which identifies no rows",
             ),
-            "the job will suspend it: the rows of the table cannot be told apart",
+            "the job will suspend it: the rows of the table cannot be identified",
         ),
     ],
 )
