@@ -7,7 +7,7 @@ text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,15 @@ _Loader.add_implicit_resolver(_TAG + "int", re.compile(r"[-+]?[0-9]+\Z"), list("
 _Loader.add_implicit_resolver(_TAG + "float", re.compile(r"[-+]?[0-9]+\.[0-9]+\Z"), list("-+0123456789"))
 
 
+_SCALARS: dict[str, Callable[[str], Any]] = {
+    "str": str,
+    "null": lambda _: None,
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
+    "int": int,
+    "float": float,
+}
+
+
 class _Walk:
     """Turns nodes into values and records places, duplicate keys and unsupported YAML."""
 
@@ -131,19 +140,10 @@ class _Walk:
         return self.value(node, path)
 
     def _scalar(self, node: yaml.Node, path: KeyPath) -> Any:
-        kind = str(node.tag).removeprefix(_TAG)
+        read = _SCALARS.get(str(node.tag).removeprefix(_TAG))
         try:
-            match kind:
-                case "str":
-                    return node.value
-                case "null":
-                    return None
-                case "bool":
-                    return {"true": True, "false": False}[node.value.lower()]
-                case "int":
-                    return int(node.value)
-                case "float":
-                    return float(node.value)
+            if read:
+                return read(node.value)
         except (ValueError, KeyError):
             pass
         self._problem(node, path, f'the YAML tag "{node.tag}" cannot be used here')

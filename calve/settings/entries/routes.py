@@ -6,14 +6,14 @@ Routes of tables that read the same records belong together: they say of each of
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
 from calve.config.steps import Value
-from calve.settings import fields
+from calve.settings import fields, notation
+from calve.settings.document import at
 from calve.settings.fields import Section
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem
 
@@ -23,13 +23,14 @@ LONG = range(-(2**63), 2**63)
 
 def _values(raw: Any) -> tuple[Value, ...]:
     """One value, or a list of them."""
-    found = _listed(raw)
-    if not found:
+    listed = _listed(raw)
+    if not listed:
         raise Invalid("is empty", "name a value, or remove it and use `otherwise: true`")
-    problems = [problem for n in range(len(found)) for problem in _of_value(found, n)]
+    problems = [Problem(path, *problem) for path, each in listed if (problem := _problem(each))]
     if problems:
         raise InvalidParts(problems)
-    return tuple(each for _, each in found)
+    values = [each for _, each in listed]  # by their types too: in Python, 1 is True
+    return tuple(notation.distinct(values, lambda each: (type(each), each), '"{value}" is named twice'))
 
 
 def _listed(raw: Any) -> list[tuple[KeyPath, Any]]:
@@ -37,22 +38,15 @@ def _listed(raw: Any) -> list[tuple[KeyPath, Any]]:
     return [((str(n),), each) for n, each in enumerate(raw)] if isinstance(raw, list) else [((), raw)]
 
 
-def _of_value(found: Sequence[tuple[KeyPath, Any]], place: int) -> Iterator[Problem]:
-    path, value = found[place]
+def _problem(value: Any) -> tuple[str, str] | None:
     if value is None:
         fix = "remove it; the table with `otherwise: true` has records without a value"
-        yield Problem(path, "null cannot be named", fix)
-    elif type(value) not in KINDS:
-        yield Problem(path, "is not a value of a route", "use text, a whole number, true or false")
-    elif type(value) is int and value not in LONG:
-        yield Problem(path, f"{value} is more than a whole number of a record can be", "remove it")
-    elif any(_same(value, earlier) for _, earlier in found[:place]):
-        yield Problem(path, f"{_shown(value)} is named twice", "remove one of the two")
-
-
-def _same(one: Any, other: Any) -> bool:
-    """In Python, 1 is True."""
-    return type(one) is type(other) and one == other
+        return "null cannot be named", fix
+    if type(value) not in KINDS:
+        return "is not a value of a route", "use text, a whole number, true or false"
+    if type(value) is int and value not in LONG:
+        return f"{value} is more than a whole number of a record can be", "remove it"
+    return None
 
 
 def _shown(value: Value) -> str:
@@ -73,80 +67,45 @@ class RouteSection(Section):
             yield Problem(("otherwise",), "cannot be used together with `value`", "remove one of the two")
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """What can be compared of a route as it is written."""
-
-    table: str
-    column: str | None
-    values: tuple[tuple[KeyPath, Value], ...]
-    otherwise: bool
-
-    @property
-    def path(self) -> KeyPath:
-        return ("tables", self.table, "route")
-
-
 def route_problems(tables: Mapping[str, Any]) -> Iterator[Problem]:
-    """Every problem that lies between routes, of values as written."""
-    together: dict[tuple[str, ...], list[_Written]] = {}
+    """Every problem between routes of tables that read the same records, of values as written."""
+    together: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
     for name, table in tables.items():
-        if isinstance(table, dict) and isinstance(table.get("route"), dict):
-            together.setdefault(_read_as_written(table), []).append(_written(name, table["route"]))
+        if isinstance(at(table, "route"), dict):
+            source = (table.get("topic"), at(table, "value", "subject"), at(table, "value", "message"))
+            together.setdefault(tuple(map(repr, source)), {})[name] = table["route"]
     for routes in together.values():
         yield from _several_columns(routes)
-        yield from _several_kinds(routes)
-        yield from _named_again(routes)
-        yield from _several_otherwise(routes)
+        yield from _value_problems(routes)
 
 
-def _read_as_written(table: Mapping[str, Any]) -> tuple[str, ...]:
-    value = table.get("value")
-    source = value if isinstance(value, dict) else {}
-    return tuple(map(repr, (table.get("topic"), source.get("subject"), source.get("message"))))
+def _several_columns(routes: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    columns = [(name, each["column"]) for name, each in routes.items() if isinstance(each.get("column"), str)]
+    for name, column in columns[1:]:
+        table, first = columns[0]
+        if column != first:
+            reason = f'"{column}" is not "{first}", by which table {table} has its records'
+            yield Problem(("tables", name, "route", "column"), reason, "route a topic by one column")
+    others = [name for name, each in routes.items() if each.get("otherwise") is True]
+    for name in others[1:]:
+        reason = f"is already said of table {others[0]}, which reads the same records"
+        yield Problem(("tables", name, "route", "otherwise"), reason, "name values instead")
 
 
-def _written(table: str, route: Mapping[str, Any]) -> _Written:
-    column, raw = route.get("column"), route.get("value")
-    values = (
-        (("tables", table, "route", "value", *path), each)
-        for path, each in _listed(raw)
-        if type(each) in KINDS
-    )
-    return _Written(
-        table, column if isinstance(column, str) else None, tuple(values), route.get("otherwise") is True
-    )
-
-
-def _several_columns(routes: Sequence[_Written]) -> Iterator[Problem]:
-    having = [each for each in routes if each.column is not None]
-    for each in having[1:]:
-        if each.column != having[0].column:
-            reason = f'"{each.column}" is not "{having[0].column}", by which table {having[0].table} has its records'
-            yield Problem((*each.path, "column"), reason, "route a topic by one column")
-
-
-def _several_kinds(routes: Sequence[_Written]) -> Iterator[Problem]:
-    named = [(each.table, path, value) for each in routes for path, value in each.values]
-    for _, path, value in named[1:]:
+def _value_problems(routes: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    named = [
+        (name, ("tables", name, "route", "value", *path), value)
+        for name, route in routes.items()
+        for path, value in _listed(route.get("value"))
+        if type(value) in KINDS
+    ]
+    tables: dict[tuple[type, Value], str] = {}
+    for name, path, value in named:
         table, _, first = named[0]
         if type(value) is not type(first):
-            reason = f"{_shown(value)} is {KINDS[type(value)]}, and {_shown(first)} of table {table} is {KINDS[type(first)]}"
-            yield Problem(path, reason, "write all of them as the column has them, text in quotes")
-
-
-def _named_again(routes: Sequence[_Written]) -> Iterator[Problem]:
-    first: dict[tuple[type, Value], str] = {}
-    for each in routes:
-        for path, value in each.values:
-            other = first.setdefault((type(value), value), each.table)
-            if other != each.table:
-                reason = f"{_shown(value)} is named by table {other}, too"
-                yield Problem(path, reason, "remove one of the two")
-
-
-def _several_otherwise(routes: Sequence[_Written]) -> Iterator[Problem]:
-    having = [each for each in routes if each.otherwise]
-    for each in having[1:]:
-        reason = f"is already said of table {having[0].table}, which reads the same records"
-        yield Problem((*each.path, "otherwise"), reason, "name values instead")
+            kind, other = KINDS[type(value)], f"{_shown(first)} of table {table} is {KINDS[type(first)]}"
+            fix = "write all of them as the column has them, text in quotes"
+            yield Problem(path, f"{_shown(value)} is {kind}, and {other}", fix)
+        earlier = tables.setdefault((type(value), value), name)
+        if earlier != name:
+            yield Problem(path, f"{_shown(value)} is named by table {earlier}, too", "remove one of the two")
