@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -20,8 +20,7 @@ from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, nea
 
 WORDS = ("fields", "tags", "key", "headers")
 RULES = ("drop", "null", "hash", "keep", "partial", "generalise")
-Received = Literal["hash", "null", "keep"]
-RECEIVED: tuple[Received, ...] = get_args(Received)
+RECEIVED = ("hash", "null", "keep")
 SPANS = ("year", "month")
 FIELDS = "write it as {customer.email: hash, customer.phone: {partial: 4}, card: drop}"
 RULE = "use drop, null, hash, {partial: 4}, {partial: domain}, {generalise: year} or {generalise: 100}"
@@ -42,28 +41,22 @@ def mask_step(raw: Any) -> Mask:
     """
     if not isinstance(raw, dict) or not raw:
         raise Invalid("must be a mapping", FIELDS)
-    made, problems = _short(raw) if raw.keys().isdisjoint(WORDS) else _long(raw)
+    short = raw.keys().isdisjoint(WORDS)
+    problems = [] if short else list(_strangers(raw))
+    where: KeyPath = () if short else ("fields",)
+    by_path = _rules(raw if short else raw.get("fields"), where, _path, problems)
+    by_tag = {} if short else _rules(raw.get("tags"), ("tags",), _tag, problems)
+    received: dict[str, Any] = {}
+    for word in () if short else ("key", "headers"):
+        if word in raw:
+            received[word] = "null" if raw[word] is None else raw[word]
+            if received[word] not in RECEIVED:
+                reason = f'"{raw[word]}" cannot be used'
+                problems.append(Problem((word,), reason, f"use {one_of(RECEIVED)}"))
+    problems += _clashes(by_path, where)
     if problems:
         raise InvalidParts(problems)
-    return made
-
-
-def _short(raw: dict[str, Any]) -> tuple[Mask, list[Problem]]:
-    found, problems = _rules(raw, (), _path)
-    return Mask(found), [*problems, *_clashes(found, ())]
-
-
-def _long(raw: dict[str, Any]) -> tuple[Mask, list[Problem]]:
-    by_path, wrong_paths = _rules(raw.get("fields"), ("fields",), _path)
-    by_tag, wrong_tags = _rules(raw.get("tags"), ("tags",), _tag)
-    problems = [*_strangers(raw), *wrong_paths, *wrong_tags, *_clashes(by_path, ("fields",))]
-    received: dict[str, Received] = {"key": "hash", "headers": "null"}
-    for word in [each for each in received if each in raw]:
-        try:
-            received[word] = _received(raw[word])
-        except Invalid as invalid:
-            problems += _within((word,), invalid)
-    return Mask(by_path, by_tag, received["key"], received["headers"]), problems
+    return Mask(by_path, by_tag, **received)
 
 
 def _strangers(raw: dict[str, Any]) -> Iterator[Problem]:
@@ -75,19 +68,21 @@ def _strangers(raw: dict[str, Any]) -> Iterator[Problem]:
         yield Problem((), "names no columns", f"{fix}; where there are none, add `fields: {{}}`")
 
 
-def _rules(raw: Any, where: KeyPath, check: Callable[[str], None]) -> tuple[dict[str, Rule], list[Problem]]:
-    if raw is None:
-        return {}, []
-    if not isinstance(raw, dict):
-        return {}, [Problem(where, "must be a mapping", FIELDS)]
-    found, problems = {}, []
-    for name, each in raw.items():
+def _rules(
+    raw: Any, where: KeyPath, check: Callable[[str], None], problems: list[Problem]
+) -> dict[str, Rule]:
+    """Rules by path or by tag; those that cannot be used become problems."""
+    found: dict[str, Rule] = {}
+    if raw is not None and not isinstance(raw, dict):
+        problems.append(Problem(where, "must be a mapping", FIELDS))
+        return found
+    for name, each in (raw or {}).items():
         try:
             check(name)
             found[name] = _rule(each)
         except Invalid as invalid:
-            problems += _within((*where, name), invalid)
-    return found, problems
+            problems += [Problem((*where, name, *one.path), one.reason, one.fix) for one in invalid.problems]
+    return found
 
 
 def _rule(raw: Any) -> Rule:
@@ -121,17 +116,6 @@ def _to(raw: Any) -> int | str:
     )
 
 
-def _received(raw: Any) -> Received:
-    match raw:
-        case None | "null":
-            return "null"
-        case "hash":
-            return "hash"
-        case "keep":
-            return "keep"
-    raise Invalid(f'"{raw}" cannot be used', f"use {one_of(RECEIVED)}")
-
-
 def _path(path: str) -> None:
     if problem := field_problem(path):
         raise Invalid(problem)
@@ -150,10 +134,6 @@ def _clashes(found: dict[str, Rule], where: KeyPath) -> Iterator[Problem]:
         above = [each for each, other in found.items() if path.startswith(f"{each}.") and other.how != "keep"]
         if above:
             yield Problem((*where, path), f'is in "{above[0]}", which has a rule', "remove one of the two")
-
-
-def _within(path: KeyPath, invalid: Invalid) -> list[Problem]:
-    return [Problem((*path, *each.path), each.reason, each.fix) for each in invalid.problems]
 
 
 Value = str | bool | int | float
