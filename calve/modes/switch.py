@@ -32,7 +32,7 @@ def switch(table: str, name: str, before: str | None, wanted: str | None) -> Swi
     elif folded_as(before):
         text = f"table {table} has held the newest record of each key before, by other settings of `upsert`"
     else:
-        text = f"table {table} {WANTED[now]}, but {KEPT[was]} so far"
+        text = f"table {table} is to hold {HELD[now]}, but it has held {HELD[was]} so far"
     changed = " or ".join(f"`{each}`" for each in dict.fromkeys((was, now)) if each != "append")
     raise Suspended(
         "mode_changed",
@@ -41,19 +41,12 @@ def switch(table: str, name: str, before: str | None, wanted: str | None) -> Swi
     )
 
 
-WANTED = {
-    "append": "is to hold every record",
-    "upsert": "is to hold the newest record of each key",
-    "change_data": "is to hold the rows of a database's table",
-    "deduplicate": "is to hold the first record of each key",
-    "aggregate": "is to hold totals of groups of records",
-}
-KEPT = {
-    "append": "has held every record",
-    "upsert": "has held the newest of each key",
-    "change_data": "has held the rows of a database's table",
-    "deduplicate": "has held the first of each key",
-    "aggregate": "has held totals of groups of them",
+HELD = {
+    "append": "every record",
+    "upsert": "the newest record of each key",
+    "change_data": "the rows of a database's table",
+    "deduplicate": "the first record of each key",
+    "aggregate": "totals of groups of records",
 }
 
 
