@@ -105,6 +105,14 @@ def _matching(pattern: str | re.Pattern[str], what: str, fix: str) -> AfterValid
     return AfterValidator(check)
 
 
+def _id(prefix: str, what: str) -> AfterValidator:
+    return _matching(rf"{prefix}-[0-9a-f]+", what, f'write its id, such as "{prefix}-0123456789abcdef0"')
+
+
+def _name(what: str) -> AfterValidator:
+    return _matching(r"[a-z][a-z0-9_-]{0,39}", what, "use a-z, 0-9, _ and -, starting with a letter")
+
+
 def _table_key(name: str) -> str | None:
     return naming_problem(name) if "{" in name else table_problem(name)
 
@@ -184,9 +192,7 @@ Filter = Annotated[str, AfterValidator(_filter)]
 Deployment = Annotated[
     str, _matching(r"[a-z][a-z0-9-]{0,39}", "name", "use a-z, 0-9 and -, starting with a letter (at most 40)")
 ]
-JobName = Annotated[
-    str, _matching(r"[a-z][a-z0-9_-]{0,39}", "job name", "use a-z, 0-9, _ and -, starting with a letter")
-]
+JobName = Annotated[str, _name("job name")]
 Servers = Annotated[str, AfterValidator(_servers)]
 Url = Annotated[str, AfterValidator(_url)]
 Secret = Annotated[str, AfterValidator(_secret)]
@@ -244,13 +250,9 @@ ClusterArn = Annotated[
         "write it as arn:aws:kafka:REGION:ACCOUNT:cluster/NAME/UUID",
     ),
 ]
-Vpc = Annotated[str, _matching(r"vpc-[0-9a-f]+", "VPC", 'write its id, such as "vpc-0123456789abcdef0"')]
-Subnet = Annotated[
-    str, _matching(r"subnet-[0-9a-f]+", "subnet", 'write its id, such as "subnet-0123456789abcdef0"')
-]
-SecurityGroup = Annotated[
-    str, _matching(r"sg-[0-9a-f]+", "security group", 'write its id, such as "sg-0123456789abcdef0"')
-]
+Vpc = Annotated[str, _id("vpc", "VPC")]
+Subnet = Annotated[str, _id("subnet", "subnet")]
+SecurityGroup = Annotated[str, _id("sg", "security group")]
 
 RoleArn = Annotated[
     str,
@@ -290,7 +292,5 @@ IamUserArn = Annotated[
 
 Email = Annotated[str, _matching(_EMAIL, "e-mail address", 'write it as "name@example.com"')]
 Emails = Annotated[list[Email], AfterValidator(notation.distinct_names)]
-ExportName = Annotated[
-    str, _matching(r"[a-z][a-z0-9_-]{0,39}", "export name", "use a-z, 0-9, _ and -, starting with a letter")
-]
+ExportName = Annotated[str, _name("export name")]
 Delimiter = Annotated[str, AfterValidator(_delimiter)]
