@@ -10,7 +10,7 @@ import hmac
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from calve.config.masking_keys import Key
 from calve.config.steps import Mask, Step, names_behind, ways_to
@@ -18,6 +18,7 @@ from calve.names import SYSTEM_COLUMN
 from calve.requests.expired_history import ExpiredHistory
 from calve.requests.requests import WaitingRequest
 from calve.schema.columns import Json
+from calve.schema.evolution import column_at
 from calve.stored import Stored, from_plain
 from calve.table.position import Offsets, Position, TopicKey
 from calve.table.protocol import Commit
@@ -186,14 +187,12 @@ def began_at(
 
 def column_problem(schema: Json, column: str) -> str | None:
     """Why a column cannot identify a person; None if it can."""
-    kind: Any = schema
-    for name in column.split("."):
-        if not isinstance(kind, dict) or kind["type"] != "struct":
-            return f"{column} is not a column of the table: a path leads through structs alone"
-        kind = next((each["type"] for each in kind["fields"] if each["name"] == name), None)
-        if kind is None:
-            return f"the table has no column {column}"
-    if isinstance(kind, dict):
+    found = column_at(schema, column)
+    if found is None:
+        return f"the table has no column {column}" + (
+            ": paths lead only through structs" if "." in column else ""
+        )
+    if isinstance(kind := found["type"], dict):
         return f"{column} is a {kind['type']}: name a column that holds a single value"
     return None
 

@@ -124,7 +124,7 @@ def test_a_column_with_a_single_value_tells_a_person(column: str) -> None:
         ("name", "the table has no column name"),
         ("contact", "contact is a struct"),
         ("tags", "tags is a list"),
-        ("tags.element", "a path leads through structs alone"),
+        ("tags.element", "paths lead only through structs"),
         ("_kafka.headers", "_kafka.headers is a list"),
     ],
 )
