@@ -216,9 +216,13 @@ def _other_table(name: str) -> str:
 
 def _columns(raw: Any) -> Any:
     """`[name, price]`, or `{product_name: name}`."""
-    if isinstance(raw, list):
-        return {each: each for each in raw}
-    return raw
+    if not isinstance(raw, list):
+        return raw
+    fix = "write the name of a column, or all of them as {product_name: name}"
+    wrong = [n for n, each in enumerate(raw) if not isinstance(each, str)]
+    if wrong:
+        raise InvalidParts([Problem((str(n),), "must be text", fix) for n in wrong])
+    return {each: each for each in raw}
 
 
 class FlattenSection(Section):

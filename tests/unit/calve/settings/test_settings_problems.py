@@ -228,6 +228,10 @@ def test_parts_that_nobody_names_are_missing() -> None:
         ("sort_by: [price desc, price]", '.sort_by[1]  "price" is used like this'),
         ("sort_by: ['']", ".sort_by[0]  must be text"),
         ("job: []", ".job  must be text"),
+        (
+            "steps: [{lookup: {table: b, on: {id: id}, columns: [c, {d: e}]}}]",
+            ".steps[0].lookup.columns[1]  must be text. Write the name of a column",
+        ),
     ],
 )
 def test_an_option_that_cannot_be_used_is_refused(options: str, problem: str) -> None:
