@@ -317,21 +317,16 @@ def deployment(checked: Configuration, jobs: Sequence[Job]) -> Deployment:
 
 def _rotations(checked: Configuration) -> Iterator[KeyRotation]:
     auth, registry = checked.kafka and checked.kafka.auth, checked.registry
-    if auth and auth.rotate:
+    found: list[tuple[Literal["kafka", "emit", "registry"], str | None, RotateSection | None, bool]] = []
+    if auth:
         cloud = auth.type == "sasl_plain"
-        if auth.secret:
-            yield _rotation("kafka", auth.secret, auth.rotate, cloud=cloud)
-        if auth.emit_secret:
-            yield _rotation("emit", auth.emit_secret, auth.rotate, cloud=cloud)
-    if registry and registry.rotate and registry.secret:
-        yield _rotation("registry", registry.secret, registry.rotate, cloud=True)
-
-
-def _rotation(
-    of: Literal["kafka", "emit", "registry"], secret: str, section: RotateSection, *, cloud: bool
-) -> KeyRotation:
-    retained = (section.keys_to_retain or KEYS_TO_RETAIN) if cloud else None
-    return KeyRotation(of, secret, section.after_days, section.admin_secret, retained)
+        found += [("kafka", auth.secret, auth.rotate, cloud), ("emit", auth.emit_secret, auth.rotate, cloud)]
+    if registry:
+        found.append(("registry", registry.secret, registry.rotate, True))
+    for of, secret, section, cloud in found:
+        if secret and section:
+            retained = (section.keys_to_retain or KEYS_TO_RETAIN) if cloud else None
+            yield KeyRotation(of, secret, section.after_days, section.admin_secret, retained)
 
 
 def _job(job: Job, section: JobSection) -> JobDeployment:
