@@ -13,11 +13,12 @@ from fastavro import parse_schema, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.decoding.formats import Top
 from calve.registry.registry import NO_ID
 from calve.schema.wire import Schema
 from cli.verify.columns import row_hashes
-from cli.verify.formats.decoding import ChangeWriter, Decoder, Values
-from cli.verify.formats.fields import Spec, Unreadable
+from cli.verify.formats.decoding import Decoder, Values
+from cli.verify.formats.fields import Unreadable
 from cli.verify.keyed.upsert import filled
 from cli.verify.topic import Records
 from tests.change_types import TIME
@@ -61,9 +62,11 @@ def in_avro(schema: str, found: dict[str, Any]) -> bytes:
 
 def read(found: dict[str, Any], encoding: str, order: tuple[str, ...] = ("lsn",)) -> dict[str, Any]:
     schema, value = written(found, encoding)
-    writer = ChangeWriter(Spec(b"", schema, TABLE, {}), order)
-    arrays = writer.project([writer.decode(value)])
-    return dict(pa.record_batch(arrays, TABLE).to_pylist()[0])
+    return dict(pa.record_batch(values_of(schema, order).project(value), TABLE).to_pylist()[0])
+
+
+def values_of(schema: Schema, order: tuple[str, ...], columns: pa.Schema = TABLE) -> Values:
+    return Values(columns, lambda _: None, Top(changes=True, order=order), only=schema)
 
 
 encodings = pytest.mark.parametrize("encoding", ["avro", "json", "connect"])
@@ -112,9 +115,8 @@ def test_an_event_that_is_not_of_its_schema_anywhere_is_malformed(
 
 
 def test_schemas_without_the_field_that_orders_changes_do_not_fit() -> None:
-    schema, _ = written(event("c", after=ROW), "avro")
     with pytest.raises(Unreadable, match="incompatible_schema"):
-        ChangeWriter(Spec(b"", schema, TABLE, {}), ("scn",))
+        read(event("c", after=ROW), "avro", order=("scn",))
 
 
 def test_a_text_that_is_no_moment_makes_only_its_own_record_malformed() -> None:
@@ -123,7 +125,7 @@ def test_a_text_that_is_no_moment_makes_only_its_own_record_malformed() -> None:
     texts = ["2024-01-01T00:00:00Z", "yesterday", "2024-01-02T00:00:00Z"]
     events = [event("c", after={"id": n, "at": text}) for n, text in enumerate(texts)]
     columns = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("_change", CHANGE)])
-    values = Values(columns, lambda _: None, only=schema, changes=("lsn",))
+    values = values_of(schema, ("lsn",), columns)
     kafka = pa.field("_kafka", pa.struct([("offset", pa.int64())]))
     found = Decoder(columns.append(kafka), "t", values).rows(
         Records(

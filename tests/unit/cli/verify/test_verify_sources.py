@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from calve.decoding.formats import Top
 from calve.schema.wire import Schema
 from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
@@ -31,7 +32,8 @@ def decoder(only: Schema, *columns: Any, key: Keys | None = None, own: str | Non
     names = {"_kafka", key.column if key else "_kafka"}
     table = pa.schema([*columns, ("_kafka", KAFKA)])
     data = pa.schema([each for each in table if each.name not in names])
-    return Decoder(table, "t", Values(data, nothing, only=only, own=own), key)
+    top = Top(rest=own) if only.type == "JSON" else Top(own)
+    return Decoder(table, "t", Values(data, nothing, top, only=only), key)
 
 
 def records(*pairs: tuple[bytes | None, bytes | None]) -> Records:
@@ -105,7 +107,7 @@ def test_what_a_schema_does_not_declare_is_one_text(text: str, rest: str | None)
 def test_keys_are_their_column_or_say_why_not(
     schema: Schema, kind: Any, key: bytes | None, expected: Any
 ) -> None:
-    keys = Keys(pa.field("key", kind), Values(pa.schema([("key", kind)]), nothing, only=schema, whole=True))
+    keys = Keys(pa.field("key", kind), Values(pa.schema([("key", kind)]), nothing, Top("key"), only=schema))
     try:
         found = keys.array([keys.read(key)]).to_pylist()[0]
     except Unreadable as verdict:
@@ -115,7 +117,7 @@ def test_keys_are_their_column_or_say_why_not(
 
 def test_a_record_whose_value_and_key_are_bad_is_refused_for_its_value() -> None:
     column = pa.field("key", pa.int64())
-    keys = Keys(column, Values(pa.schema([column]), nothing, only=Schema(0, '"long"'), whole=True))
+    keys = Keys(column, Values(pa.schema([column]), nothing, Top("key"), only=Schema(0, '"long"')))
     made = decoder(AVRO, column, ("a", pa.int32()), key=keys)
     batches, refused = made.rows(records((b"", b""), (b"", b"\x02"), (b"\x04", b"\x02"), (None, b"\x02")))
     assert refused == [(0, "malformed"), (1, "key_malformed")]
