@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cli.kafka import Topic
-from cli.verify.claim import Claim, Span
+from cli.verify.claim import Bounds, Claim
 from cli.verify.columns import RANGE, Digests, Place, numbers, within
 from cli.verify.counts import Key
 from cli.verify.dead_letters import Count, DeadLetters, dead_letters_of
@@ -59,8 +59,8 @@ class Sides:
 
     claim: Claim
     source: Topic
-    claimed: Mapping[int, Span]
-    spans: Mapping[int, Span]
+    claimed: Mapping[int, Bounds]
+    spans: Mapping[int, Bounds]
     main: MainRows
     topic: TopicSide
     table: TableSide
@@ -75,7 +75,7 @@ class Sides:
 
 
 def read_table(
-    main: MainRows, claimed: Mapping[int, Span], spans: Mapping[int, Span], topic: TopicSide, count: Count
+    main: MainRows, claimed: Mapping[int, Bounds], spans: Mapping[int, Bounds], topic: TopicSide, count: Count
 ) -> TableSide:
     """One pass over the table. `claimed`: offsets that it claims; `spans`: those that Kafka still has.
 
@@ -116,7 +116,7 @@ def _folded(rows: Rows, mode: Mode | None) -> Any:
     return within(rows.partitions, rows.offsets, {p: (0, to) for p, to in mode.to.items()})
 
 
-def _note_outside(rows: Rows, claimed: Mapping[int, Span], side: TableSide) -> None:
+def _note_outside(rows: Rows, claimed: Mapping[int, Bounds], side: TableSide) -> None:
     for partition, offset in rows.where(pc.invert(within(rows.partitions, rows.offsets, claimed))).places():
         side.outside.setdefault((rows.file, partition), []).append(offset)
 
@@ -274,7 +274,7 @@ class Explainer:
             if start <= offset < to and not compacted_away:
                 yield key, rows.file, hashes
 
-    def _runs(self, places: list[Place]) -> Iterator[dict[int, Span]]:
+    def _runs(self, places: list[Place]) -> Iterator[dict[int, Bounds]]:
         """Spans to read; neighbouring places of a partition are one."""
         for partition in sorted({place.partition for place in places}):
             numbers = [place.number for place in places if place.partition == partition]

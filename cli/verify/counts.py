@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from calve.schema.columns import UNDELIVERED
-from cli.verify.claim import Round, Rounds, Span
+from cli.verify.claim import Bounds, Round, Rounds
 from cli.verify.findings import Check, Finding
 from cli.verify.formats.fields import CONFLUENT, Framing
 from cli.verify.topic import Records
@@ -73,7 +73,7 @@ class Counted:
         """The fault in words, after the name of the snapshot."""
         raise NotImplementedError
 
-    def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
+    def checks(self, spans: Mapping[int, Bounds], *, compacted: bool, failed: bool) -> Iterator[Check]:
         """The check, if there are such records, and the part that cannot be proved."""
         totals = sum(map(self.ledger_counts, self.rounds), Counter[str]())
         if totals:
@@ -87,7 +87,7 @@ class Counted:
         if gone:
             yield Check(f"{self.check} earlier", "not verifiable", {"records": gone, "why": self.why})
 
-    def findings(self, spans: Mapping[int, Span], *, compacted: bool) -> Iterator[Finding]:
+    def findings(self, spans: Mapping[int, Bounds], *, compacted: bool) -> Iterator[Finding]:
         """Rounds whose ledger has another number of records than the topic."""
         for each in self.rounds:
             expected, found = self.ledger_counts(each), self.counted[each.snapshot]
@@ -180,7 +180,7 @@ class Skips(Counted):
             " and are no dead letters"
         )
 
-    def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
+    def checks(self, spans: Mapping[int, Bounds], *, compacted: bool, failed: bool) -> Iterator[Check]:
         yield from Counted.checks(self, spans, compacted=compacted, failed=failed)
         if self.unknown:
             why = "they cannot be decoded, and the snapshots that said whether they were skipped have expired"
@@ -278,13 +278,13 @@ class Filters(Counted):
         left, these = _words(expected, "of schema "), _words(found, "of schema ")
         return f"it left {left} to other tables; of its offsets these are {these}"
 
-    def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
+    def checks(self, spans: Mapping[int, Bounds], *, compacted: bool, failed: bool) -> Iterator[Check]:
         yield from Counted.checks(self, spans, compacted=compacted, failed=failed)
         if self.unknown:
             why = "the snapshots that said whether they were filtered have expired"
             yield Check("of other tables", "not verifiable", {"records": self.unknown, "why": why})
 
-    def findings(self, spans: Mapping[int, Span], *, compacted: bool) -> Iterator[Finding]:
+    def findings(self, spans: Mapping[int, Bounds], *, compacted: bool) -> Iterator[Finding]:
         """As `Counted.findings`; also rounds that left records of the table's own schemas to others."""
         yield from Counted.findings(self, spans, compacted=compacted)
         for each in self.rounds:

@@ -88,7 +88,7 @@ class DecoderByRound:
     def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> DecoderByRound:
         """A copy that knows redriven records; `redriven`: the redrive's round by place."""
         found = copy(self)
-        found._redrives = {each.round: each.read_with for each in redrives}
+        found._redrives = {each.round or "": each.read_with for each in redrives}
         found._redriven = redriven
         return found
 
@@ -115,13 +115,13 @@ class DecoderByRound:
             partition: offset
             for each in reversed(self._rounds)
             if self._decoder(each.read_with) is None
-            for partition, offset in each.to.get(each.topic, {}).items()
+            for partition, offset in each.to.items()
             if not self._read_again(each, partition, offset)
         }
 
     def _read_again(self, each: Round, partition: int, to: int) -> bool:
         """Whether a backfill that can be decoded read all of the round's partition again."""
-        first = each.start.get(each.topic, {}).get(partition)
+        first = each.start.get(partition)
         backfill = None if first is None else self._backfill(partition, first)
         return (
             backfill is not None

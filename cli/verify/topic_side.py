@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from calve.schema.columns import UNDELIVERED
-from cli.verify.claim import Span
+from cli.verify.claim import Bounds
 from cli.verify.columns import Digests, number
 from cli.verify.counts import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips
 from cli.verify.dead_letters import Count, DeadLetters, dead_letters_of
@@ -77,7 +77,7 @@ class TopicSide:
         )
 
 
-def read_topic(reader: Reader, spans: dict[int, Span], side: TopicSide, *, count: Count) -> None:
+def read_topic(reader: Reader, spans: dict[int, Bounds], side: TopicSide, *, count: Count) -> None:
     """One pass over the topic, into `side`. The rows of an upsert table are in its `fold`, of an aggregate in its `totals`."""
     for records in reader.read(spans):
         side.records.update(records.partitions)

@@ -14,7 +14,7 @@ from calve.schema.columns import UNDELIVERED
 from cli import lake
 from cli.kafka import Cluster, Topic, client_properties
 from cli.verify.checks import checks_of, digests_of, findings_of
-from cli.verify.claim import Claim, Round, Span, read_claim
+from cli.verify.claim import Bounds, Claim, Round, read_claim
 from cli.verify.compare import Explainer, Sides, TableSide, read_table
 from cli.verify.counts import LeftOut, Skips
 from cli.verify.dead_letters import DeadLetterRows, DeadLetters, Encryption, read_dead_letters
@@ -190,7 +190,7 @@ def _firsts(
 
 def _claimed(
     claim: Claim, main: MainRows, dead_letters: DeadLetterRows | None, forgotten: Forgotten
-) -> dict[int, Span]:
+) -> dict[int, Bounds]:
     """The claimed offsets; if the history is cut, from the lowest that the table holds, or from its known beginning."""
     start = dict(claim.start)
     if not claim.known_from_birth:

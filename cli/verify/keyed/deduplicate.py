@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from calve.table.position import Offsets
 from cli.verify.claim import Claim, Round, numbers_of
 from cli.verify.columns import number
 from cli.verify.rows import ByFile, Rows
@@ -31,7 +30,6 @@ class Order:
     """Ascending numbers of the commits that read the records of a topic; a redrive reads its dead letters at its commit."""
 
     def __init__(self, claim: Claim, redriven: Mapping[Key, str]) -> None:
-        self._topic = claim.topic
         self._rounds = [each for each in reversed(claim.rounds) if each.topic == claim.topic]
         numbers = self._of_redrives([each for each in reversed(claim.redrives) if each.topic == claim.topic])
         places = sorted((number(*key), numbers.get(name, UNKNOWN)) for key, name in redriven.items())
@@ -51,13 +49,9 @@ class Order:
         """Each redrive lies between two rounds; several between the same two keep their order."""
         found: dict[str, float] = {}
         for n, each in enumerate(redrives):
-            to = self._to(each)
-            before = sum(all(to.get(p, 0) >= o for p, o in self._to(other).items()) for other in self._rounds)
-            found[each.round] = before - 0.5 + (n + 1) / (2 * len(redrives) + 2)
+            before = sum(all(each.to.get(p, 0) >= o for p, o in other.to.items()) for other in self._rounds)
+            found[each.round or ""] = before - 0.5 + (n + 1) / (2 * len(redrives) + 2)
         return found
-
-    def _to(self, each: Round) -> Offsets:
-        return each.to.get(self._topic, {})
 
 
 class Firsts:

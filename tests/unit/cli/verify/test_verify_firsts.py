@@ -70,7 +70,7 @@ def claim_of(rounds: Rounds, *, known: int) -> Claim:
         start = dict(at)
         for record in each:
             at[record.partition] += 1
-        made.append(Round(number, str(number), TOPIC, {TOPIC: start}, {TOPIC: dict(at)}, Ledger()))
+        made.append(Round(TOPIC, start, dict(at), Ledger(), snapshot=number))
     left = tuple(reversed(made[len(made) - known :]))
     position = Position({TOPIC: at}, "r", "w", "t")
     return Claim(position, TOPIC, {}, at, known == len(made), Ledger(), left)
@@ -145,7 +145,7 @@ def test_a_letter_that_came_back_was_read_when_it_came_back() -> None:
     """Its record lies before one of the same key that a round had read by then."""
     rounds = [[Record(1, 0, 1), Record(1, 0, 2)]]
     claim = claim_of(rounds, known=1)
-    redrive = Round(2, "back", TOPIC, {}, {TOPIC: {0: 2, 1: 0}}, Ledger(), redrive=True)
+    redrive = Round(TOPIC, {}, {0: 2, 1: 0}, Ledger(), round="back", snapshot=2)
     claim = Claim(claim.position, TOPIC, {}, claim.to, True, Ledger(), claim.rounds, (redrive,))
     pairs = [pair for each in placed(rounds) for pair in each]
     for held, wanted in (((0, 1), [True, False]), ((0, 0), [False, False])):

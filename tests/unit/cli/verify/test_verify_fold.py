@@ -76,7 +76,7 @@ def test_the_fold_is_that_of_one_record_after_the_other(
 
 def test_of_several_partitions_the_later_round_counts() -> None:
     def round_of(start: dict[int, int], to: dict[int, int]) -> Round:
-        return Round(1, "r", TOPIC, {TOPIC: start}, {TOPIC: to}, Ledger())
+        return Round(TOPIC, start, to, Ledger(), snapshot=1)
 
     rounds = (round_of({0: 1, 1: 1}, {0: 1, 1: 2}), round_of({0: 0, 1: 0}, {0: 1, 1: 1}))
     records = [(0, 0, (7, None, False)), (1, 0, (7, None, False)), (1, 1, (8, None, False))]
@@ -96,7 +96,7 @@ def test_rounds_that_appended_before_the_table_was_folded_count_as_one() -> None
     def rounds(*modes: str | None) -> tuple[Round, ...]:
         ends = [{0: 9, 1: 0}, {0: 9, 1: 3}, {0: 12, 1: 3}]
         made = [
-            Round(n, "r", TOPIC, {TOPIC: start}, {TOPIC: end}, Ledger(), mode=mode)
+            Round(TOPIC, start, end, Ledger(), mode=mode, snapshot=n)
             for n, (start, end, mode) in enumerate(zip([{0: 0, 1: 0}, *ends], ends, modes, strict=False))
         ]
         return tuple(reversed(made))

@@ -144,15 +144,7 @@ def test_each_round_is_read_with_the_schema_that_it_names() -> None:
         return decoder(only, column) if only else None
 
     def round_(number: int, start: int, to: int, name: str) -> Round:
-        return Round(
-            number,
-            str(number),
-            TOPIC,
-            {TOPIC: {0: start}},
-            {TOPIC: {0: to}},
-            Ledger(),
-            read_with={"value": name},
-        )
+        return Round(TOPIC, {0: start}, {0: to}, Ledger(), read_with={"value": name}, snapshot=number)
 
     rounds = [round_(3, 2, 3, "2"), round_(2, 1, 2, "1"), round_(1, 0, 1, "forgotten")]
     epochs = DecoderByRound(rounds, decoder_for)
@@ -162,8 +154,8 @@ def test_each_round_is_read_with_the_schema_that_it_names() -> None:
     )
     assert refused == []
     assert sorted(value for batch in batches for value in batch.column("a").to_pylist()) == [2, 3]
-    redrive = replace(round_(4, 0, 0, "2"), start={}, to={}, redrive=True)
-    again = epochs.knowing([redrive], {(0, 1): redrive.round})
+    redrive = replace(round_(4, 0, 0, "2"), start={}, to={}, round="back")
+    again = epochs.knowing([redrive], {(0, 1): "back"})
     returned = records((None, b"\x02"), (None, b"\x02y\x08")).select([1])
     assert [batch.column("a").to_pylist() for batch in again.rows(returned)[0]] == [[4]]
     assert epochs.rows(returned).refused == [(0, "trailing_bytes")]
