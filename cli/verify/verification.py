@@ -173,7 +173,7 @@ def _compare(
 
 def _fold(main: MainRows, mode: Mode, rounds: Sequence[Round], forgotten: Forgotten) -> Fold:
     blanks = {} if mode.changes is None else blanks_in(main.columns)
-    return Fold(rounds, mode.order_by is not None, blanks, forgotten.rows)
+    return Fold(rounds, ordered=mode.order_by is not None, blanks=blanks, forgotten=forgotten.rows)
 
 
 def _firsts(

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
-from cli.verify.keyed import upsert
 from cli.verify.keyed.upsert import TRUNCATES, Fold, KeyCheck
 from cli.verify.rows import Rows
 
@@ -52,26 +51,21 @@ def folded(records: list[Record], *, ordered: bool) -> set[int]:
 
 
 def made(*reads: Sequence[tuple[int, int, Record]], ordered: bool, rounds: tuple[Round, ...] = ()) -> Fold:
-    result = Fold(rounds, ordered)
+    result = Fold(rounds, ordered=ordered)
     for each in reads:
         result.add([rows(each, dead=dead, ordered=ordered) for dead in (False, True)])
     return result
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-@pytest.mark.parametrize("at_once", [3, 1_000])
 @given(
     records=st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(0, 4), st.booleans()), max_size=25)
 )
-def test_the_fold_is_that_of_one_record_after_the_other(
-    records: list[Record], at_once: int, *, ordered: bool
-) -> None:
+def test_the_fold_is_that_of_one_record_after_the_other(records: list[Record], *, ordered: bool) -> None:
     numbered = [(0, offset, record) for offset, record in enumerate(records)]
     halves = numbered[: len(numbered) // 2], numbered[len(numbered) // 2 :]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(upsert, "STATES", at_once)
-        found = made(*halves, ordered=ordered)
-        assert found.places() == {(0, offset) for offset in folded(records, ordered=ordered)}
+    found = made(*halves, ordered=ordered)
+    assert found.places() == {(0, offset) for offset in folded(records, ordered=ordered)}
 
 
 def test_of_several_partitions_the_later_round_counts() -> None:
