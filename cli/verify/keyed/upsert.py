@@ -6,14 +6,10 @@ several partitions are folded in the order of the rounds that read them. DuckDB 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
-from uuid import uuid4
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,11 +18,10 @@ from calve.modes.switch import kind_of
 from calve.schema.change_events import UNAVAILABLE
 from cli.verify.claim import Round, numbers_of
 from cli.verify.columns import column_hashes, is_bytes, is_list, is_text, row_hashes
+from cli.verify.keyed.store import Key, Store
 from cli.verify.rows import ByFile, Rows, Spots
 
 TRUNCATES = "t"
-MEMORY = "1GB"
-Key = tuple[int, int]
 Blanks = Mapping[int, int]
 """Index of a column that a database's updates may leave out -> the hash of its placeholder."""
 TABLES = """
@@ -68,7 +63,7 @@ qualify row_number() over (partition by key
 """
 
 
-class Fold:
+class Fold(Store):
     """Add all records of a topic; then it has the rows.
 
     `ordered`: the key has a column that orders records. `blanks`: values that updates may lack. `forgotten`: places whose records
@@ -83,17 +78,11 @@ class Fold:
         blanks: Blanks | None = None,
         forgotten: Spots | None = None,
     ) -> None:
+        super().__init__()
         self.ordered = ordered
         self.forgotten = forgotten or Spots()
         self._rounds, self._blanks = rounds, blanks or {}
         self._overtaken: set[int] = set()
-        # DuckDB makes the folder when it needs it, and removes it.
-        folder = str(Path(gettempdir(), f"calve-verify-{uuid4().hex}"))
-        settings: dict[str, str | bool | int | float | list[str]] = {
-            "temp_directory": folder,
-            "memory_limit": MEMORY,
-        }
-        self._database = duckdb.connect(config=settings)
 
     def add(self, found: Iterable[Rows]) -> None:
         """Add rows and tombstones, with their keys."""
@@ -101,10 +90,10 @@ class Fold:
             if not len(rows.offsets):
                 continue
             if rows.idle is None:
-                self._insert("states", _states(rows, whole=bool(self._blanks)))
+                self.insert("states", _states(rows, whole=bool(self._blanks)))
             elif rows.idle == TRUNCATES:
                 names = ["partition", "offset", "timestamp", "order"]
-                self._insert("truncations", _states(rows, whole=False).select(names))
+                self.insert("truncations", _states(rows, whole=False).select(names))
 
     def newest(self) -> pa.Table:
         """The one record of each key that counts, or its tombstone, with `reset` if a tombstone lies at it or before it."""
@@ -122,19 +111,13 @@ class Fold:
         """The number of keys of several partitions with tombstones, whose order cannot be known afterwards."""
         return (pc.sum(self._newest["unsure"]).as_py() or 0) if self.ordered else 0
 
-    def rows(self) -> tuple[Any, Any, Any]:
-        """Partition, offset and hash of every row that the table must have."""
+    def rows(self) -> Iterator[pa.RecordBatch]:
         alive = self.newest()
         alive = alive.filter(pc.invert(alive["dead"]))
         if self.forgotten.ranges:
             places = alive["partition"].to_numpy(), alive["offset"].to_numpy()
             alive = alive.filter(pa.array(~self.forgotten.masks(*places)))
-        return tuple(alive[name].combine_chunks() for name in ("partition", "offset", "hash"))
-
-    def places(self) -> set[Key]:
-        """The places of these rows."""
-        partitions, offsets, _ = self.rows()
-        return set(zip(partitions.to_pylist(), offsets.to_pylist(), strict=True))
+        yield from alive.select(["partition", "offset", "hash"]).to_batches()
 
     def filled(self) -> dict[Key, tuple[int, ...]]:
         """The places of rows with values from earlier rows, and the hashes of their columns."""
@@ -153,17 +136,15 @@ class Fold:
 
     @cached_property
     def _newest(self) -> pa.Table:
-        self._database.execute(TABLES)
-        whole = "c0" in self._database.table("states").columns
+        self.execute(TABLES)
+        whole = "c0" in self.query("from states limit 0").schema.names
         fill = FILL.format(**self._filling()) if whole else "filled as (from ranked),"
-        found = self._database.sql(FOLD.format(older=OLDER, fill=fill)).to_arrow_table()
+        found = self.query(FOLD.format(older=OLDER, fill=fill))
         if whole and found.num_rows:
             hashes = row_hashes([found[name].combine_chunks() for name in _columns(found)])
             found = found.set_column(found.schema.get_field_index("hash"), "hash", hashes)
         read_by = self._read_by(found["partition"].to_numpy(), found["offset"].to_numpy())
-        given = found.append_column("read_by", pa.array(read_by, pa.int64()))
-        self._database.register("given", given)
-        return self._database.sql(ACROSS).to_arrow_table()
+        return self.query(ACROSS, given=found.append_column("read_by", pa.array(read_by, pa.int64())))
 
     def _filling(self) -> dict[str, str]:
         """The parts of `FILL`: a blank becomes the last value of its column that became part of the row."""
@@ -175,12 +156,6 @@ class Fold:
         changed = [f"coalesce({value}, {name}) <> {name}" for name, value in values.items()]
         lasting = LASTING if self.ordered else "true"
         return {"lasting": lasting, "replaced": ", ".join(replaced), "changed": " or ".join(changed)}
-
-    def _insert(self, table: str, rows: pa.Table) -> None:
-        self._database.register("given", rows)
-        self._database.execute(f"create table if not exists {table} as select * from given limit 0")  # noqa: S608 a name
-        self._database.execute(f"insert into {table} from given")
-        self.__dict__.pop("_newest", None)
 
     def _read_by(self, partitions: Any, offsets: Any) -> Any:
         """The numbers of the rounds that read these records; -1 if the snapshot has expired.

@@ -86,12 +86,11 @@ def asked(
     rows = [pair for pair in everything if pair[0] in held]
     firsts.hold(held_rows(rows), own=True)
     keys, partitions, offsets, moments = _columns(everything)
-    asked_for = Rows("", partitions, offsets, [], keys, timestamps=moments)
-    for _ in range(2):  # the second time in a closer look
-        mask = firsts.duplicates(asked_for).to_pylist()
-    return {
-        place for (place, _), duplicate in zip(everything, mask, strict=True) if duplicate
-    }, firsts.doubled()
+    firsts.add([Rows("", partitions, offsets, [keys], keys, timestamps=moments)])
+    duplicates = {place for place, _ in everything} - firsts.places()
+    assert firsts.duplicates({}) == len(duplicates)
+    assert firsts.places(duplicates) == set()
+    return duplicates, firsts.doubled()
 
 
 def held_rows(pairs: list[tuple[Place, Record]]) -> Rows:
@@ -137,8 +136,8 @@ def test_rows_of_an_earlier_topic_come_before_all() -> None:
     firsts = Firsts(None, Order(claim_of([[Record(1, 0, 5)]], known=1), {}))
     firsts.hold(held_rows([((0, 0), Record(1, 0, 9))]), own=False)
     keys, partitions, offsets, moments = _columns([((0, 0), Record(1, 0, 5)), ((0, 1), Record(2, 0, 5))])
-    found = firsts.duplicates(Rows("", partitions, offsets, [], keys, timestamps=moments))
-    assert found.to_pylist() == [True, False]
+    firsts.add([Rows("", partitions, offsets, [keys], keys, timestamps=moments)])
+    assert firsts.places() == {(0, 1)}
 
 
 def test_a_letter_that_came_back_was_read_when_it_came_back() -> None:
@@ -148,9 +147,10 @@ def test_a_letter_that_came_back_was_read_when_it_came_back() -> None:
     redrive = Round(TOPIC, {}, {0: 2, 1: 0}, Ledger(), round="back", snapshot=2)
     claim = Claim(claim.position, TOPIC, {}, claim.to, True, Ledger(), claim.rounds, (redrive,))
     pairs = [pair for each in placed(rounds) for pair in each]
-    for held, wanted in (((0, 1), [True, False]), ((0, 0), [False, False])):
+    for held, wanted in (((0, 1), {(0, 1)}), ((0, 0), {(0, 0), (0, 1)})):
         firsts = Firsts(None, Order(claim, {(0, 0): "back"}))
         firsts.hold(held_rows([each for each in pairs if each[0] == held]), own=True)
         keys, partitions, offsets, moments = _columns(pairs)
-        found = firsts.duplicates(Rows("", partitions, offsets, [], keys, timestamps=moments))
-        assert found.to_pylist() == wanted
+        firsts.add([Rows("", partitions, offsets, [keys], keys, timestamps=moments)])
+        assert firsts.places() == wanted
+        assert firsts.duplicates({(0, 0): "back"}) == 0
