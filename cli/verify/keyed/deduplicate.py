@@ -31,21 +31,24 @@ PLACED = pa.schema(
     ]
 )
 NEAR = """
+create table if not exists near as select *, unnest({buckets}) as bucket from held;
 create table if not exists judged as
-with near as (select *, unnest({buckets}) as bucket from held), asked as (
+with asked as (
   select *, rowid as n, {bucket} as bucket,
     greatest(max("at") over (partition by key, "partition", number order by "offset" rows unbounded preceding), 0) as come_to
   from records
+), met as (
+  select r.n,
+    bool_or(t.number = r.number and t."partition" = r."partition" and t."offset" = r."offset") as itself,
+    bool_or(case
+      when t.number <> r.number then t.number < r.number
+      when t."partition" = r."partition" then t."offset" < r."offset"
+      when {unprovable} then true
+      else (t."at", t."partition") < (r.come_to, r."partition") end) as later
+  from asked r join near t on t.key = r.key and t.bucket = r.bucket where abs(t."at" - r."at") < {window} group by r.n
 )
-select any_value(r."partition") as "partition", any_value(r."offset") as "offset", any_value(r.hash) as hash,
-  coalesce(bool_or(t.number = r.number and t."partition" = r."partition" and t."offset" = r."offset"), false)
-  or not coalesce(bool_or(case
-    when t.number <> r.number then t.number < r.number
-    when t."partition" = r."partition" then t."offset" < r."offset"
-    when {unprovable} then true
-    else (t."at", t."partition") < (r.come_to, r."partition") end), false) as is_row
-from asked r left join near t on t.key = r.key and t.bucket = r.bucket and abs(t."at" - r."at") < {window}
-group by r.n
+select "partition", "offset", hash, coalesce(itself, false) or not coalesce(later, false) as is_row
+from asked left join met using (n)
 """
 """Whether each record is a row: the table has it, or no earlier row near it.
 

@@ -132,6 +132,12 @@ def test_an_expired_history_makes_no_row_wrong(rounds: Rounds, known: int) -> No
     assert asked(rounds, held, None, known=min(known, len(rounds))) == (places - held, {})
 
 
+@pytest.mark.parametrize("window", [None, 3])
+def test_a_record_without_a_row_near_it_must_be_a_row(window: int | None) -> None:
+    duplicates, _ = asked([[Record(1, 0, 5), Record(1, 0, 6), Record(2, 1, 6)]], {(0, 0)}, window)
+    assert duplicates == {(0, 1)}
+
+
 def test_rows_of_an_earlier_topic_come_before_all() -> None:
     firsts = Firsts(None, Order(claim_of([[Record(1, 0, 5)]], known=1), {}))
     firsts.hold(held_rows([((0, 0), Record(1, 0, 9))]), own=False)
