@@ -23,7 +23,7 @@ from cli.verify.dead_letters import Count, DeadLetters, dead_letters_of
 from cli.verify.findings import Finding, Findings, ranges
 from cli.verify.keyed.deduplicate import Firsts
 from cli.verify.keyed.modes import Mode
-from cli.verify.keyed.upsert import Fold, KeyCheck
+from cli.verify.keyed.upsert import Fold
 from cli.verify.rows import ByFile, MainRows, Rows
 from cli.verify.topic import Reader
 from cli.verify.topic_side import TopicSide, topic_rows
@@ -84,7 +84,7 @@ def read_table(
     that is left.
     """
     side = TableSide()
-    keys = KeyCheck(topic.fold) if isinstance(topic.fold, Fold) else None
+    fold = topic.fold if isinstance(topic.fold, Fold) else None
     held = None if topic.held is None else pa.array(topic.held, pa.int64())
     for task in main.tasks:
         for rows in main.read(task):
@@ -96,14 +96,14 @@ def read_table(
                 side.compacted += provable.true_count - there.true_count
                 provable = there
             inside = rows.where(provable).staying
-            if keys is not None:
+            if fold is not None:
                 folded = _folded(rows, topic.mode)
-                keys.take(rows.where(folded), provable.filter(folded))
+                fold.hold(rows.where(folded), provable.filter(folded))
             found = side.rows.add(inside.partitions, inside.offsets, inside.hashes)
             side.places.setdefault(rows.file, set()).update(found)
             count(side.total)
-    if keys is not None:
-        side.doubled, side.stale = keys.judge()
+    if fold is not None:
+        side.doubled, side.stale = fold.judge()
     elif isinstance(topic.fold, Firsts):
         side.doubled = topic.fold.doubled()
         topic.duplicates = topic.fold.duplicates(topic.dead_letters.redriven)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cli.verify.claim import Claim, Round, numbers_of
 from cli.verify.columns import number
-from cli.verify.keyed.store import Store
+from cli.verify.keyed.store import Store, by_file
 from cli.verify.rows import ByFile, Rows
 
 EVER = np.iinfo(np.int64).max
@@ -128,11 +128,9 @@ class Firsts(Store):
     def doubled(self) -> ByFile:
         """Offsets of rows with another row of their key too near, by file and partition."""
         distinct = 'distinct on (key, "partition", "offset", number)' if self._several else ""
-        found: ByFile = {}
-        text = DOUBLED.format(distinct=distinct, forgotten=FORGOTTEN, window=self._window)
-        for row in self.query(text).to_pylist():
-            found.setdefault((row["file"], row["partition"]), []).append(row["offset"])
-        return found
+        return by_file(
+            self.query(DOUBLED.format(distinct=distinct, forgotten=FORGOTTEN, window=self._window))
+        )
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         self._judge()

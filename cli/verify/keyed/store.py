@@ -11,7 +11,7 @@ from uuid import uuid4
 import duckdb
 import pyarrow as pa
 
-from cli.verify.rows import Rows
+from cli.verify.rows import ByFile, Rows
 
 Key = tuple[int, int]
 MEMORY = "1GB"
@@ -78,3 +78,14 @@ class Store:
     def read(self, text: str) -> Iterator[pa.RecordBatch]:
         """As `query`, batch by batch."""
         yield from self._database.sql(text).to_arrow_reader(BATCH_ROWS)
+
+    def has(self, table: str) -> bool:
+        return bool(self._database.execute("from duckdb_tables() where table_name = ?", [table]).fetchall())
+
+
+def by_file(rows: pa.Table) -> ByFile:
+    """The offsets of rows, by file and partition."""
+    found: ByFile = {}
+    for row in rows.to_pylist():
+        found.setdefault((row["file"], row["partition"]), []).append(row["offset"])
+    return found

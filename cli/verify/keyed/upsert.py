@@ -18,17 +18,22 @@ from calve.modes.switch import kind_of
 from calve.schema.change_events import UNAVAILABLE
 from cli.verify.claim import Round, numbers_of
 from cli.verify.columns import column_hashes, is_bytes, is_list, is_text, row_hashes
-from cli.verify.keyed.store import Key, Store
+from cli.verify.keyed.store import Key, Store, by_file
 from cli.verify.rows import ByFile, Rows, Spots
 
 TRUNCATES = "t"
 Blanks = Mapping[int, int]
 """Index of a column that a database's updates may leave out -> the hash of its placeholder."""
-TABLES = """
-create table if not exists states(key ubigint, "partition" bigint, "offset" bigint, "timestamp" bigint, hash ubigint,
-  "order" integer, dead boolean);
-create table if not exists truncations as select "partition", "offset", "timestamp", "order" from states limit 0;
+TRUNCATIONS = """
+create table if not exists truncations as select "partition", "offset", "timestamp", "order" from states limit 0
 """
+NOTHING = pa.schema(
+    [
+        *((name, pa.uint64()) for name in ("key", "hash")),
+        *((name, pa.int64()) for name in ("partition", "offset")),
+        *((name, pa.bool_()) for name in ("dead", "reset", "unsure", "filled")),
+    ]
+).empty_table()
 OLDER = 't."order" is null or s."order" is null or s."order" < t."order"'
 """Whether a truncation deletes a record, by their order."""
 FOLD = """
@@ -61,6 +66,13 @@ select *, count(*) over keys > 1 and bool_or(reset) over keys as unsure from giv
 qualify row_number() over (partition by key
   order by "order" desc nulls last, read_by desc, "timestamp" desc, "partition" desc) = 1
 """
+DOUBLED = "from held qualify count(*) over (partition by key) > 1 order by rowid"
+KNOWN = """
+select h.key, file, h."partition", h."offset", bool_or({ordered} and not n.reset and h."order" is not null
+  and (n."order" is null or h."order" > n."order")) over (partition by h.key) as greater
+from held h join newest n on h.key = n.key where not provable
+"""
+"""Rows without a record in Kafka whose keys it has; greater: a row of the key stands against all these records."""
 
 
 class Fold(Store):
@@ -102,9 +114,25 @@ class Fold(Store):
             pc.invert(pc.is_in(newest["key"], pa.array(sorted(self._overtaken), pa.uint64())))
         )
 
-    def overtaken(self, keys: set[int]) -> None:
-        """Remove keys whose row has a greater order, and whose record Kafka has deleted."""
-        self._overtaken |= keys
+    def hold(self, rows: Rows, provable: Any) -> None:
+        """Add rows of the table; `provable`: Kafka still has their records."""
+        file = pa.repeat(rows.file, len(rows.offsets)).dictionary_encode()
+        columns = [rows.keys, rows.partitions, rows.offsets, rows.orders, file, provable]
+        names = ["key", "partition", "offset", "order", "file", "provable"]
+        self.insert("held", pa.table(columns, names=names))
+
+    def judge(self) -> tuple[ByFile, ByFile]:
+        """Rows whose key another row has, and rows that later records have changed: by file and partition.
+
+        Keys whose row has a greater order, and whose record Kafka has deleted, are no longer of the fold.
+        """
+        if not self.has("held"):
+            return {}, {}
+        if self._newest is NOTHING:
+            return by_file(self.query(DOUBLED)), {}
+        known = self.query(KNOWN.format(ordered=self.ordered), newest=self._newest)
+        self._overtaken = set(known.filter(known["greater"])["key"].to_pylist())
+        return by_file(self.query(DOUBLED)), by_file(known.filter(pc.invert(known["greater"])))
 
     @property
     def ambiguous(self) -> int:
@@ -136,7 +164,9 @@ class Fold(Store):
 
     @cached_property
     def _newest(self) -> pa.Table:
-        self.execute(TABLES)
+        if not self.has("states"):
+            return NOTHING
+        self.execute(TRUNCATIONS)
         whole = "c0" in self.query("from states limit 0").schema.names
         fill = FILL.format(**self._filling()) if whole else "filled as (from ranked),"
         found = self.query(FOLD.format(older=OLDER, fill=fill))
@@ -206,48 +236,3 @@ def _is_of(value: Any, kind: Any) -> bool:
             return pair and _is_of(value[0][0], kind.key_type) and _is_of(value[0][1], kind.item_type)
         return not pair and is_list(kind) and _is_of(value[0], kind.value_type)
     return is_bytes(kind) if isinstance(value, bytes) else is_text(kind)
-
-
-class KeyCheck:
-    """Compares the keys of the table's rows with the fold: no duplicate keys, and no outdated rows."""
-
-    def __init__(self, fold: Fold) -> None:
-        self._fold = fold
-        self._held: list[pa.Table] = []
-
-    def take(self, rows: Rows, provable: Any) -> None:
-        """Add rows; `provable`: Kafka still has their records."""
-        files = pa.repeat(pa.scalar(rows.file), len(rows.offsets)).dictionary_encode()
-        columns = [rows.keys, rows.partitions, rows.offsets, rows.orders, files, provable]
-        names = ["key", "partition", "offset", "order", "file", "provable"]
-        self._held.append(pa.table(columns, names=names))
-
-    def judge(self) -> tuple[ByFile, ByFile]:
-        """Rows whose key another row has, and rows that later records have changed: by file and partition."""
-        if not self._held:
-            return {}, {}
-        held = pa.concat_tables(self._held)
-        counts = held.group_by("key").aggregate([("key", "count")])
-        doubled = counts.filter(pc.greater(counts["key_count"], 1))["key"]
-        unprovable = held.filter(pc.invert(held["provable"]))
-        stale: ByFile = {}
-        if unprovable.num_rows:
-            newest = self._fold.newest().select(["key", "order", "reset"])
-            known = unprovable.join(newest, "key", join_type="inner", right_suffix="_now").to_pylist()
-            greater = {row["key"] for row in known if self._overtakes(row)}
-            self._fold.overtaken(greater)
-            stale = _by_file([row for row in known if row["key"] not in greater])
-        return _by_file(held.filter(pc.is_in(held["key"], doubled)).to_pylist()), stale
-
-    def _overtakes(self, row: dict[str, Any]) -> bool:
-        """Whether the row stands against all records of its key that Kafka still has."""
-        if not self._fold.ordered or row["reset"] or row["order"] is None:
-            return False
-        return row["order_now"] is None or row["order"] > row["order_now"]
-
-
-def _by_file(rows: list[dict[str, Any]]) -> ByFile:
-    found: ByFile = {}
-    for row in rows:
-        found.setdefault((row["file"], row["partition"]), []).append(row["offset"])
-    return found

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
-from cli.verify.keyed.upsert import TRUNCATES, Fold, KeyCheck
+from cli.verify.keyed.upsert import TRUNCATES, Fold
 from cli.verify.rows import Rows
 
 TOPIC = TopicKey("c", "t")
@@ -113,19 +113,17 @@ def test_the_greatest_order_counts_across_partitions() -> None:
 
 def test_a_table_that_has_a_key_twice_or_a_row_too_old_is_found() -> None:
     topic = made([(0, 8, (7, 3, False)), (0, 9, (8, None, True)), (0, 7, (9, 1, False))], ordered=True)
-    keys = KeyCheck(topic)
     held = rows([(0, 8, (7, 3, False)), (0, 1, (7, 2, False)), (0, 2, (8, 9, False))], dead=False)
-    keys.take(held, pa.array([True, False, False]))
-    doubled, stale = keys.judge()
+    topic.hold(held, pa.array([True, False, False]))
+    doubled, stale = topic.judge()
     assert doubled == {("f", 0): [8, 1]}
     assert sorted(stale["f", 0]) == [1, 2]
 
 
 def test_a_row_of_a_greater_order_than_all_that_kafka_has_stays() -> None:
     topic = made([(0, 8, (7, 3, False))], ordered=True)
-    keys = KeyCheck(topic)
-    keys.take(rows([(0, 1, (7, 4, False))], dead=False), pa.array([False]))
-    assert keys.judge() == ({}, {})
+    topic.hold(rows([(0, 1, (7, 4, False))], dead=False), pa.array([False]))
+    assert topic.judge() == ({}, {})
     assert topic.places() == set()
 
 
@@ -137,3 +135,13 @@ def test_a_truncation_may_leave_nothing() -> None:
     )
     assert state.places() == set()
     assert state.figures() == {"keys": 0, "deleted": 0}
+
+
+def test_rows_whose_keys_kafka_has_no_longer_are_no_fault_unless_they_are_two() -> None:
+    state = Fold((), ordered=True)
+    truncation = rows([(0, 3, (0, None, True))], dead=True)
+    state.add([replace(truncation, idle=TRUNCATES)])
+    held = rows([(0, 1, (7, 2, False)), (0, 2, (7, 3, False)), (0, 0, (8, 1, False))], dead=False)
+    state.hold(held, pa.array([False, False, False]))
+    assert state.judge() == ({("f", 0): [1, 2]}, {})
+    assert (state.places(), state.ambiguous, state.filled()) == (set(), 0, {})
