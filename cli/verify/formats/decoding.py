@@ -17,6 +17,7 @@ from calve.schema import writers
 from calve.schema.change_events import read_as
 from calve.schema.columns import CHANGE, Json
 from calve.schema.evolution import SchemaProblem
+from calve.schema.lineage import Fit
 from calve.schema.wire import Schema
 from cli.verify.columns import arrow_columns, iceberg_columns
 from cli.verify.formats.avro import AvroWriter
@@ -155,6 +156,7 @@ class Values:
     foreign: Callable[[bytes], bool] = lambda _: False
     only: Schema | None = None
     _writers: dict[bytes, Writer | str] = field(default_factory=dict)
+    _fits: dict[int, Fit] = field(default_factory=dict)
 
     def decode(self, value: bytes | None) -> tuple[Writer, Any]:
         """The writer of a value, and its row.
@@ -238,9 +240,12 @@ class Values:
     def _read_as(self, columns: pa.Schema, schema: Schema) -> Json:
         """The columns with the names by which the schema writes them."""
         table = iceberg_columns(columns)
-        listed = any(each.id == schema.id for each in self.versions)
-        versions = self.versions if listed else [*self.versions, schema]
-        fit = next(fit for each, fit in fits(table, versions, self.top) if each.id == schema.id)
+        if schema.id not in self._fits:
+            listed = any(each.id == schema.id for each in self.versions)
+            versions = self.versions if listed else [*self.versions, schema]
+            found = {each.id: fit for each, fit in fits(table, versions, self.top)}
+            self._fits = found | self._fits
+        fit = self._fits[schema.id]
         if fit.named is None:
             raise Unreadable("incompatible_schema")
         return as_written(table, fit.named)
