@@ -80,23 +80,23 @@ def evolution(
 
     Comments come last, on their own: the newest fitting version has them.
     """
-    fits = list(_fits(table, versions, top))
-    found = [(version, list(each.changes)) for version, each in fits if each.changes]
+    every = list(fits(table, versions, top))
+    found = [(version, list(each.changes)) for version, each in every if each.changes]
     if found:
         return found
-    named = [(version, each.named) for version, each in fits if each.named is not None]
+    named = [(version, each.named) for version, each in every if each.named is not None]
     wanted = comments(table, [each for _, each in named])
     return [(named[-1][0], wanted)] if wanted else []
 
 
 def tags(table: Json, versions: Sequence[Schema], top: Top = FIELDS) -> dict[str, tuple[str, ...]]:
     """The tags of a table's fields by path (`calve.schema.columns`): of all fitting versions, with the newest names."""
-    return tags_of(*(each.named for _, each in _fits(table, versions, top) if each.named is not None))
+    return tags_of(*(each.named for _, each in fits(table, versions, top) if each.named is not None))
 
 
 def leaves(table: Json, versions: Sequence[Schema], top: Top = FIELDS) -> dict[str, frozenset[str]]:
     """A table's fields without nested fields, by path, each with all its paths in fitting versions."""
-    named = leaves_of(*(each.named for _, each in _fits(table, versions, top) if each.named is not None))
+    named = leaves_of(*(each.named for _, each in fits(table, versions, top) if each.named is not None))
     return {path: had | named.get(path, had) for path, had in leaves_of(table).items()}
 
 
@@ -121,7 +121,7 @@ def decoding(
     others = [frame for each in strange for frame in wire.frames(each)] if shared else []
     writers: list[Writer] = []
     incompatible = [] if shared else strange
-    for version, each in _fits(table, versions, top):
+    for version, each in fits(table, versions, top):
         if not wire.size and version is not versions[-1]:
             continue
         if each.columns is None:
@@ -145,8 +145,9 @@ def misfit(
     table: Json, versions: Sequence[Schema], schema_id: int, top: Top = FIELDS
 ) -> SchemaProblem | None:
     """Why no value of a version can be a row of the table; None if the schema is not the cause."""
-    fits = _fits(table, versions, top)
-    return next((each.problem for version, each in fits if version.id == schema_id), None)
+    return next(
+        (each.problem for version, each in fits(table, versions, top) if version.id == schema_id), None
+    )
 
 
 def proposal(
@@ -157,7 +158,8 @@ def proposal(
     return propose(struct() if table is None else table, known, new)
 
 
-def _fits(table: Json, versions: Sequence[Schema], top: Top) -> Iterator[tuple[Schema, Fit]]:
+def fits(table: Json, versions: Sequence[Schema], top: Top) -> Iterator[tuple[Schema, Fit]]:
+    """How each version of the subject fits a table."""
     return zip(versions, fit(table, _columns_of_all(versions, top)), strict=True)
 
 

@@ -126,7 +126,7 @@ def earlier(
     spans = list(known.spans) if known else []
     until = known.complete_until if known else None
     for commit in reversed(gone):
-        if (span := _span(commit)) is not None:
+        if (span := span_of(commit)) is not None:
             both = spans[-1].joined(span) if spans else None
             spans[-1:] = [both] if both else [*spans[-1:], span]
         claimed = metrics_of(commit.summary).get("complete_until")
@@ -149,7 +149,8 @@ def _spent(known: Iterable[UsedBudget], gone: Iterable[Commit], budget: Budget) 
     return tuple(each for each in found if found[-1].at - each.at <= budget.within_s)
 
 
-def _span(commit: Commit) -> Span | None:
+def span_of(commit: Commit) -> Span | None:
+    """The span of one round; None: the commit is not a round."""
     summary = commit.summary
     if not is_round(summary):
         return None

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from calve.names import SYSTEM_COLUMN
 from cli.verify.compare import Sides
 from cli.verify.findings import Check, Finding, Findings, PartitionDigest, ranges
+from cli.verify.keyed.deduplicate import Firsts
+from cli.verify.keyed.upsert import Fold
 
 
 def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
@@ -35,8 +37,6 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
         checks.append(check("redriven", back))
     if topic.fold is not None:
         checks.append(check("keys", topic.fold.figures()))
-    if topic.firsts is not None:
-        checks.append(check("keys", {"keys": topic.firsts.keys}))
     if sides.claim.known_from_birth:
         said = sides.claim.totals
         deleted = {"rows_deleted": said.rows_deleted} if said.rows_deleted else {}
@@ -131,7 +131,7 @@ def _unverifiable(sides: Sides) -> list[Check]:
             "several partitions hold them, and tombstones of them",
         ),
         "duplicates": (
-            min(_untold(sides), sides.topic.emptied) if sides.topic.firsts is not None else 0,
+            min(_untold(sides), sides.topic.emptied) if isinstance(sides.topic.fold, Firsts) else 0,
             "records",
             "steps leave out all their rows, so nothing tells whether they are duplicates",
         ),
@@ -206,12 +206,12 @@ def _totals(sides: Sides) -> list[Finding]:
     findings = []
     expected = totals.rows_appended - totals.rows_deleted - (sides.topic.aged.rows if sides.topic.aged else 0)
     # Rounds with a key may have deleted rows of an earlier topic, which do not count here.
-    mixed = sides.topic.fold is not None and sides.claim.mixed
+    mixed = isinstance(sides.topic.fold, Fold) and sides.claim.mixed
     if sides.topic.totals is None and not mixed and sides.table.total != expected:
         text = f"the table has {sides.table.total} rows, its ledgers say {expected}"
         findings.append(Finding("totals", text))
     complete = sides.spans == sides.claimed and not sides.compacted
-    if sides.topic.firsts is not None and complete and not 0 <= _untold(sides) <= sides.topic.emptied:
+    if isinstance(sides.topic.fold, Firsts) and complete and not 0 <= _untold(sides) <= sides.topic.emptied:
         text = f"{sides.topic.duplicates} records are duplicates, the ledgers say {totals.deduplicated}"
         findings.append(Finding("totals", text))
     if sides.topic.aged_dead_letters is not None:

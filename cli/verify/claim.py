@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -12,23 +12,10 @@ import numpy as np
 
 from calve.errors import Suspended
 from calve.modes.switch import kind_of
-from calve.requests.backfill import Range
-from calve.requests.expired_history import ExpiredHistory
+from calve.requests.expired_history import ExpiredHistory, Span, span_of
 from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit
-from calve.table.summary import (
-    MODE,
-    REDRIVE,
-    ROUND,
-    ends_of,
-    has_position,
-    is_round,
-    ledger_of,
-    metrics_of,
-    remade_of,
-    starts_of,
-    topic_of,
-)
+from calve.table.summary import ends_of, has_position, is_round, round_of, starts_of, topic_of
 from cli import lake
 from cli.verify.findings import Check, Finding
 
@@ -36,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 CHECK = "ledgers"
-Span = tuple[int, int]
+Bounds = tuple[int, int]
 """Offsets of a partition: from the first to the one after the last."""
 
 
@@ -71,39 +58,29 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """A data commit, by its snapshot's summary. A redrive reads no offsets; its `topic` is that of its dead letters.
+class Round(Span):
+    """A data commit, or several of them that have expired. snapshot: its id; below 0: it has expired."""
 
-    `read_with`: as `RecordSchemas.read_with`. `mode`: of its position (`calve.modes.mode`). `remade`: offsets whose rows it has
-    replaced.
-    """
+    snapshot: int = 0
 
-    snapshot: int
-    round: str
-    topic: TopicKey
-    start: dict[TopicKey, Offsets]
-    to: dict[TopicKey, Offsets]
-    ledger: Ledger
-    redrive: bool = False
-    read_with: Mapping[str, str] = field(default_factory=dict)
-    mode: str | None = None
-    remade: Range = field(default_factory=dict)
+    @classmethod
+    def of_span(cls, span: Span, snapshot: int) -> Round:
+        return cls(**{each.name: getattr(span, each.name) for each in fields(span)}, snapshot=snapshot)
 
     def remakes(self, partition: int, offset: int) -> bool:
         start, to = self.remade.get(partition, (0, 0))
         return start <= offset < to
 
     def covers(self, partition: int, offset: int) -> bool:
-        first = self.start.get(self.topic, {}).get(partition)
-        return first is not None and first <= offset < self.to.get(self.topic, {}).get(partition, 0)
+        first = self.start.get(partition)
+        return first is not None and first <= offset < self.to.get(partition, 0)
 
-    def held(self, spans: Mapping[int, Span]) -> bool:
+    def held(self, spans: Mapping[int, Bounds]) -> bool:
         """Whether these spans have every offset that the round read."""
-        started = self.start.get(self.topic, {})
         return all(
             spans.get(partition, (0, 0))[0] <= first and to <= spans.get(partition, (0, 0))[1]
-            for partition, to in self.to.get(self.topic, {}).items()
-            if (first := started.get(partition, to)) < to
+            for partition, to in self.to.items()
+            if (first := self.start.get(partition, to)) < to
         )
 
 
@@ -113,8 +90,8 @@ class Rounds:
     def __init__(self, rounds: Iterable[Round]) -> None:
         self._starts: dict[int, list[tuple[int, int, Round]]] = {}
         for each in rounds:
-            for partition, first in each.start.get(each.topic, {}).items():
-                to = each.to.get(each.topic, {}).get(partition, first)
+            for partition, first in each.start.items():
+                to = each.to.get(partition, first)
                 self._starts.setdefault(partition, []).append((first, to, each))
         for starts in self._starts.values():
             starts.sort(key=lambda each: each[:2])
@@ -130,9 +107,9 @@ def numbers_of(rounds: Sequence[Round], partitions: Any, offsets: Any) -> Any:
     """The number of the round, oldest first, that read each record; -1 for none of them. Arrays are numpy's."""
     found = np.full(len(offsets), -1)
     for partition in np.unique(partitions).tolist():
-        starts = (each.start.get(each.topic, {}).get(partition) for each in rounds)
+        starts = (each.start.get(partition) for each in rounds)
         start = next((each for each in starts if each is not None), 0 if rounds else np.inf)
-        ends = [each.to.get(each.topic, {}).get(partition, 0) for each in rounds]
+        ends = [each.to.get(partition, 0) for each in rounds]
         here = partitions == partition
         numbers = np.searchsorted(ends, offsets[here], side="right")
         found[here] = np.where(offsets[here] < start, -1, numbers)
@@ -158,9 +135,10 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
             fix="was it made by calve? A table that was replaced, or whose history was expired, cannot be verified",
         )
     _, position = latest
-    commits = [*rounds_of(history), *(_rounds_before(expired) if expired else ())]
-    rounds = [each for each in commits if not each.redrive]
-    redrives = [each for each in commits if each.redrive]
+    before = [Round.of_span(each, -n) for n, each in enumerate(expired.spans, 1)] if expired else []
+    commits = [*rounds_of(history), *reversed(before)]
+    rounds = [each for each in commits if each.round is None]
+    redrives = [each for each in commits if each.round is not None]
     findings = [finding for each in commits for finding in ledger_problems(each)] + chain_problems(history)
     topic = rounds[0].topic if rounds else next(reversed(position.offsets), TopicKey("", ""))
     first = history[-1].summary
@@ -205,61 +183,20 @@ def _others_to(
     return min((sequence for of, sequence in (*read, *spans) if of == topic), default=1) - 1
 
 
-def _rounds_before(expired: ExpiredHistory) -> list[Round]:
-    """The sums of expired rounds, newest first, as rounds without snapshots."""
-    found = [
-        Round(
-            snapshot=-n,
-            round=each.round or f"expired {n}",
-            topic=each.topic,
-            start={each.topic: each.start},
-            to={each.topic: each.to},
-            ledger=each.ledger,
-            redrive=each.round is not None,
-            read_with=each.read_with,
-            mode=each.mode,
-            remade=each.remade,
-        )
-        for n, each in enumerate(expired.spans, 1)
-    ]
-    return found[::-1]
-
-
 def rounds_of(history: list[Commit]) -> list[Round]:
     """Data commits, newest first; a position that another commit carries forward is not a round."""
-    found: list[Round] = []
-    seen: set[str] = set()
+    found: dict[str, Round] = {}
     for commit in reversed(history):
-        summary = commit.summary
-        if not is_round(summary) or summary[ROUND] in seen:
-            continue
-        seen.add(summary[ROUND])
-        found.append(
-            Round(
-                snapshot=commit.id,
-                round=summary[ROUND],
-                topic=topic_of(summary),
-                start=starts_of(summary),
-                to=ends_of(summary),
-                ledger=ledger_of(summary),
-                redrive=REDRIVE in summary,
-                read_with=metrics_of(summary).get("read_with", {}),
-                mode=summary.get(MODE),
-                remade=remade_of(summary),
-            )
-        )
-    return found[::-1]
+        if (span := span_of(commit)) is not None:
+            found.setdefault(round_of(commit.summary) or "", Round.of_span(span, commit.id))
+    return list(found.values())[::-1]
 
 
 def ledger_problems(each: Round) -> list[Finding]:
     problems = []
     if imbalance := each.ledger.imbalance():
         problems.append(f"the ledger of snapshot {each.snapshot} does not balance: {imbalance}")
-    span = sum(
-        each.to.get(topic, {}).get(partition, first) - first
-        for topic, offsets in each.start.items()
-        for partition, first in offsets.items()
-    )
+    span = sum(each.to.get(partition, first) - first for partition, first in each.start.items())
     if span != each.ledger.span:
         problems.append(
             f"the ledger of snapshot {each.snapshot} explains {each.ledger.span} offsets of {span}"
@@ -301,7 +238,4 @@ def _breaks(
 
 def _start(rounds: list[Round], topic: TopicKey) -> Offsets:
     """The start of the oldest round that is left, by partition."""
-    start: Offsets = {}
-    for each in rounds:
-        start |= each.start.get(topic, {})
-    return start
+    return reduce(lambda found, each: found | each.start, (r for r in rounds if r.topic == topic), Offsets())

@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cli.kafka import Topic
-from cli.verify.claim import Claim, Span
+from cli.verify.claim import Bounds, Claim
 from cli.verify.columns import RANGE, Digests, Place, numbers, within
 from cli.verify.counts import Key
 from cli.verify.dead_letters import Count, DeadLetters, dead_letters_of
 from cli.verify.findings import Finding, Findings, ranges
+from cli.verify.keyed.deduplicate import Firsts
 from cli.verify.keyed.modes import Mode
-from cli.verify.keyed.upsert import KeyCheck
+from cli.verify.keyed.upsert import Fold
 from cli.verify.rows import ByFile, MainRows, Rows
 from cli.verify.topic import Reader
 from cli.verify.topic_side import TopicSide, topic_rows
@@ -59,8 +60,8 @@ class Sides:
 
     claim: Claim
     source: Topic
-    claimed: Mapping[int, Span]
-    spans: Mapping[int, Span]
+    claimed: Mapping[int, Bounds]
+    spans: Mapping[int, Bounds]
     main: MainRows
     topic: TopicSide
     table: TableSide
@@ -75,7 +76,7 @@ class Sides:
 
 
 def read_table(
-    main: MainRows, claimed: Mapping[int, Span], spans: Mapping[int, Span], topic: TopicSide, count: Count
+    main: MainRows, claimed: Mapping[int, Bounds], spans: Mapping[int, Bounds], topic: TopicSide, count: Count
 ) -> TableSide:
     """One pass over the table. `claimed`: offsets that it claims; `spans`: those that Kafka still has.
 
@@ -83,7 +84,7 @@ def read_table(
     that is left.
     """
     side = TableSide()
-    keys = KeyCheck(topic.fold) if topic.fold else None
+    fold = topic.fold if isinstance(topic.fold, Fold) else None
     held = None if topic.held is None else pa.array(topic.held, pa.int64())
     for task in main.tasks:
         for rows in main.read(task):
@@ -95,17 +96,19 @@ def read_table(
                 side.compacted += provable.true_count - there.true_count
                 provable = there
             inside = rows.where(provable).staying
-            if keys is not None:
+            if fold is not None:
                 folded = _folded(rows, topic.mode)
-                keys.take(rows.where(folded), provable.filter(folded))
+                fold.hold(rows.where(folded), provable.filter(folded))
             found = side.rows.add(inside.partitions, inside.offsets, inside.hashes)
             side.places.setdefault(rows.file, set()).update(found)
             count(side.total)
-    if keys is not None and topic.fold is not None:
-        side.doubled, side.stale = keys.judge()
-        topic.rows.add(*topic.fold.rows())
-    if topic.firsts is not None:
-        side.doubled = topic.firsts.doubled()
+    if fold is not None:
+        side.doubled, side.stale = fold.judge()
+    elif isinstance(topic.fold, Firsts):
+        side.doubled = topic.fold.doubled()
+        topic.duplicates = topic.fold.duplicates(topic.dead_letters.redriven)
+    for batch in topic.fold.rows() if topic.fold else ():
+        topic.rows.add(*batch.columns)
     return side
 
 
@@ -116,7 +119,7 @@ def _folded(rows: Rows, mode: Mode | None) -> Any:
     return within(rows.partitions, rows.offsets, {p: (0, to) for p, to in mode.to.items()})
 
 
-def _note_outside(rows: Rows, claimed: Mapping[int, Span], side: TableSide) -> None:
+def _note_outside(rows: Rows, claimed: Mapping[int, Bounds], side: TableSide) -> None:
     for partition, offset in rows.where(pc.invert(within(rows.partitions, rows.offsets, claimed))).places():
         side.outside.setdefault((rows.file, partition), []).append(offset)
 
@@ -140,12 +143,8 @@ class _Look:
 
     def keep(self, newest: set[Key], mode: Mode | None) -> None:
         """Of the rows that keys decide on, keep those of the records that count."""
-        self.replace({key for key in self.rows.keys() - newest if mode is None or mode.covers(*key)})
-
-    def replace(self, replaced: set[Key]) -> None:
-        """Remove the rows of records that do not count."""
-        self.replaced |= replaced
-        for key in replaced:
+        self.replaced = {key for key in self.rows.keys() - newest if mode is None or mode.covers(*key)}
+        for key in self.replaced:
             del self.rows[key]
 
     def why_no_row(self, key: Key) -> str | None:
@@ -243,12 +242,10 @@ class Explainer:
                 for rows in topic_rows(records, topic, left_out=look.left_out):
                     for key, hashes in _expected(rows):
                         look.rows.setdefault(key, []).append(hashes)
-                    if topic.firsts is not None:
-                        look.replace(set(rows.where(topic.firsts.duplicates(rows)).places()))
         if self._topic.fold is not None:
             filled = self._topic.fold.filled()
             look.rows |= {key: [found] for key, found in filled.items() if key in look.rows}
-            look.keep(self._topic.fold.places(), self._topic.mode)
+            look.keep(self._topic.fold.places(look.rows), self._topic.mode)
         self._gather_held(look, wanted)
         return look
 
@@ -274,7 +271,7 @@ class Explainer:
             if start <= offset < to and not compacted_away:
                 yield key, rows.file, hashes
 
-    def _runs(self, places: list[Place]) -> Iterator[dict[int, Span]]:
+    def _runs(self, places: list[Place]) -> Iterator[dict[int, Bounds]]:
         """Spans to read; neighbouring places of a partition are one."""
         for partition in sorted({place.partition for place in places}):
             numbers = [place.number for place in places if place.partition == partition]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from calve.schema.columns import UNDELIVERED
-from cli.verify.claim import Round, Rounds, Span
+from cli.verify.claim import Bounds, Round, Rounds
 from cli.verify.findings import Check, Finding
 from cli.verify.formats.fields import CONFLUENT, Framing
 from cli.verify.topic import Records
@@ -43,37 +43,33 @@ class Counted:
     counted: defaultdict[int | None, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     _reading: Rounds = field(init=False)
 
+    unknown: int = 0
+
     check: ClassVar[str]
     why: ClassVar[str] = "Kafka no longer holds all records of these rounds"
+    if_unknown: ClassVar[tuple[str, str]] = ("", "")
+    """Name and reason of the check for `unknown` records: their rounds have expired."""
 
     def __post_init__(self) -> None:
         self._reading = Rounds(self.rounds)
-
-    def frame(self, name: str) -> bytes:
-        """The frame of a schema that a ledger names."""
-        return self.framing.frame(self.framing.named(name))
-
-    def name(self, frame: bytes) -> str:
-        """The schema's id, as ledgers write it."""
-        return self.framing.name(self.framing.schema_id(frame))
 
     def ledger_counts(self, each: Round) -> Counter[str]:
         """The counts in a round's ledger."""
         raise NotImplementedError
 
+    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
+        """The fault in words, after the name of the snapshot."""
+        raise NotImplementedError
+
     def figures(self, totals: Counter[str]) -> Mapping[str, int]:
         """Figures to show beside the number of records."""
-        raise NotImplementedError
+        return {}
 
     def comparable(self, counts: Counter[str]) -> Counter[str]:
         """The counts, grouped so that both sides must be equal."""
         return counts
 
-    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
-        """The fault in words, after the name of the snapshot."""
-        raise NotImplementedError
-
-    def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
+    def checks(self, spans: Mapping[int, Bounds], *, compacted: bool, failed: bool) -> Iterator[Check]:
         """The check, if there are such records, and the part that cannot be proved."""
         totals = sum(map(self.ledger_counts, self.rounds), Counter[str]())
         if totals:
@@ -86,8 +82,11 @@ class Counted:
         )
         if gone:
             yield Check(f"{self.check} earlier", "not verifiable", {"records": gone, "why": self.why})
+        if self.unknown:
+            name, why = self.if_unknown
+            yield Check(name, "not verifiable", {"records": self.unknown, "why": why})
 
-    def findings(self, spans: Mapping[int, Span], *, compacted: bool) -> Iterator[Finding]:
+    def findings(self, spans: Mapping[int, Bounds], *, compacted: bool) -> Iterator[Finding]:
         """Rounds whose ledger has another number of records than the topic."""
         for each in self.rounds:
             expected, found = self.ledger_counts(each), self.counted[each.snapshot]
@@ -113,9 +112,6 @@ class LeftOut(Counted):
     def ledger_counts(self, each: Round) -> Counter[str]:
         return Counter(records=each.ledger.filtered_by_steps)
 
-    def figures(self, totals: Counter[str]) -> Mapping[str, int]:
-        return {}
-
     def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
         return f"steps left out {expected.total()} records; of its offsets they leave out {found.total()}"
 
@@ -127,18 +123,21 @@ class Skips(Counted):
     A round skipped all records of a schema id together, so the id proves a skip, whatever the registry has today. All else that
     was skipped must be undecodable today as well.
 
-    `found`: records that a round skipped, or may have skipped; `unknown`: those of rounds whose ledgers have expired.
+    `found`: records that a round skipped, or may have skipped.
     """
 
     found: dict[Key, str] = field(default_factory=dict)
-    unknown: set[Key] = field(default_factory=set)
 
     check = "skipped"
+    if_unknown = (
+        "undecodable",
+        "they cannot be decoded, and the snapshots that said whether they were skipped have expired",
+    )
 
     def for_their_schema(self, records: Records) -> set[int]:
         """The places of records that their round skipped because of their schema id."""
         frames = {
-            each.snapshot: set(map(self.frame, each.ledger.skipped_schemas))
+            each.snapshot: {_frame(self.framing, name) for name in each.ledger.skipped_schemas}
             for each in self.rounds
             if each.ledger.skipped_schemas
         }
@@ -155,7 +154,7 @@ class Skips(Counted):
         if self.complete if skipping is None else not skipping.ledger.skipped:
             return False
         if skipping is None:
-            self.unknown.add(key)
+            self.unknown += key not in self.found
         else:
             self.counted[skipping.snapshot][reason] += 1
         self.found[key] = reason
@@ -180,12 +179,6 @@ class Skips(Counted):
             " and are no dead letters"
         )
 
-    def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
-        yield from Counted.checks(self, spans, compacted=compacted, failed=failed)
-        if self.unknown:
-            why = "they cannot be decoded, and the snapshots that said whether they were skipped have expired"
-            yield Check("undecodable", "not verifiable", {"records": len(self.unknown), "why": why})
-
 
 def _nobodys(_frame: bytes) -> list[str] | None:
     return None
@@ -207,16 +200,16 @@ class Filters(Counted):
     ours: Callable[[list[str]], list[str]] = list
     shared: bool = False
     other: Callable[[bytes], bool] | None = None
-    unknown: int = 0
     _foreign: dict[bytes, bool] = field(default_factory=dict)
     _named: set[bytes] = field(init=False)
 
     check = "filtered"
+    if_unknown = "of other tables", "the snapshots that said whether they were filtered have expired"
 
     def __post_init__(self) -> None:
         Counted.__post_init__(self)
         names = {name for each in self.rounds for name in each.ledger.filtered_schemas}
-        self._named = set(map(self.frame, names))
+        self._named = {_frame(self.framing, name) for name in names}
 
     def foreign(self, frame: bytes) -> bool:
         """Whether the registry knows the schema, under subjects of other tables only."""
@@ -241,11 +234,15 @@ class Filters(Counted):
             if each is None:
                 if not self.complete and strange:
                     found[place] = None
-            elif self.name(frame) in each.ledger.filtered_schemas or (
+            elif self._name(frame) in each.ledger.filtered_schemas or (
                 strange and self.ledger_counts(each)[FURTHER] > 0
             ):
                 found[place] = each
         return found
+
+    def _name(self, frame: bytes) -> str:
+        """The schema's id, as ledgers write it."""
+        return self.framing.name(self.framing.schema_id(frame))
 
     def keys(self, records: Records) -> Iterator[Key]:
         """Partition and offset of these records."""
@@ -259,7 +256,7 @@ class Filters(Counted):
             if each is None:
                 self.unknown += 1
                 continue
-            name = self.name(self.framing.start(records.values[place] or b""))
+            name = self._name(self.framing.start(records.values[place] or b""))
             self.counted[each.snapshot][name if name in each.ledger.filtered_schemas else FURTHER] += 1
         if not places:
             return records
@@ -278,24 +275,23 @@ class Filters(Counted):
         left, these = _words(expected, "of schema "), _words(found, "of schema ")
         return f"it left {left} to other tables; of its offsets these are {these}"
 
-    def checks(self, spans: Mapping[int, Span], *, compacted: bool, failed: bool) -> Iterator[Check]:
-        yield from Counted.checks(self, spans, compacted=compacted, failed=failed)
-        if self.unknown:
-            why = "the snapshots that said whether they were filtered have expired"
-            yield Check("of other tables", "not verifiable", {"records": self.unknown, "why": why})
-
-    def findings(self, spans: Mapping[int, Span], *, compacted: bool) -> Iterator[Finding]:
+    def findings(self, spans: Mapping[int, Bounds], *, compacted: bool) -> Iterator[Finding]:
         """As `Counted.findings`; also rounds that left records of the table's own schemas to others."""
         yield from Counted.findings(self, spans, compacted=compacted)
         for each in self.rounds:
             for name, count in each.ledger.filtered_schemas.items():
-                subjects = self.subjects_of(self.frame(name))
+                subjects = self.subjects_of(_frame(self.framing, name))
                 if (own := self.ours(subjects or [])) and self.other is None:
                     text = (
                         f"snapshot {each.snapshot} left {count} records of schema {name} to other tables; the"
                         f" schema is of subject {', '.join(own)}, which is this table's"
                     )
                     yield Finding(self.check, text)
+
+
+def _frame(framing: Framing, name: str) -> bytes:
+    """The frame of a schema that a ledger names."""
+    return framing.frame(framing.named(name))
 
 
 def _words(counts: Mapping[str, int], before: str) -> str:

@@ -19,7 +19,7 @@ from calve.schema.columns import DEAD_LETTERS, LATER, REDRIVEN, SEALED
 from calve.table.position import DeadLetterRound
 from calve.table.summary import round_of
 from cli import lake
-from cli.verify.claim import Claim, Span
+from cli.verify.claim import Bounds, Claim
 from cli.verify.columns import Digests, Place, arrow_columns, column_hashes, within
 from cli.verify.formats.decoding import received
 from cli.verify.rows import Rows, batches_of, lowest_of
@@ -194,7 +194,7 @@ class DeadLetters:
 
 
 def read_dead_letters(
-    rows: DeadLetterRows | None, claimed: dict[int, Span], spans: dict[int, Span]
+    rows: DeadLetterRows | None, claimed: dict[int, Bounds], spans: dict[int, Bounds]
 ) -> DeadLetters:
     """One pass over the dead letters: all claimed ones are counted, those that Kafka still has are compared."""
     dead_letters = DeadLetters(rows)

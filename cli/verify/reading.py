@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -14,7 +12,8 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
 
 from calve.config import job
-from calve.decoding.record_schemas import subjects_of
+from calve.decoding.formats import Top
+from calve.decoding.record_schemas import KEY, subjects_of
 from calve.names import SYSTEM_COLUMN
 from calve.registry.registry import FRAMED, NO_ID, Registry, identity
 from calve.schema.wire import Schema
@@ -22,18 +21,8 @@ from calve.table.position import Offsets
 from cli.verify.claim import Round, Rounds
 from cli.verify.counts import Filters
 from cli.verify.formats.decoding import Decoded, Decoder, Decoding, Keys, Values
-from cli.verify.formats.fields import (
-    CONFLUENT,
-    GLUE,
-    Fields,
-    Framing,
-    Renames,
-    Unreadable,
-    avro_records,
-    json_objects,
-    renames_of,
-)
-from cli.verify.formats.protobuf import message_in, message_named, renames_of_protobuf
+from cli.verify.formats.fields import CONFLUENT, GLUE, Framing, Unreadable
+from cli.verify.formats.protobuf import message_in, message_named
 from cli.verify.formats.protobuf_schema import compiled
 from cli.verify.steps.shape import Shapes
 from cli.verify.topic import Records, Sources
@@ -99,7 +88,7 @@ class DecoderByRound:
     def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> DecoderByRound:
         """A copy that knows redriven records; `redriven`: the redrive's round by place."""
         found = copy(self)
-        found._redrives = {each.round: each.read_with for each in redrives}
+        found._redrives = {each.round or "": each.read_with for each in redrives}
         found._redriven = redriven
         return found
 
@@ -126,13 +115,13 @@ class DecoderByRound:
             partition: offset
             for each in reversed(self._rounds)
             if self._decoder(each.read_with) is None
-            for partition, offset in each.to.get(each.topic, {}).items()
+            for partition, offset in each.to.items()
             if not self._read_again(each, partition, offset)
         }
 
     def _read_again(self, each: Round, partition: int, to: int) -> bool:
         """Whether a backfill that can be decoded read all of the round's partition again."""
-        first = each.start.get(each.topic, {}).get(partition)
+        first = each.start.get(partition)
         backfill = None if first is None else self._backfill(partition, first)
         return (
             backfill is not None
@@ -263,16 +252,17 @@ class _Maker:
         value = self.sources.value
         key = self._keys(self.sources.key, columns, read_with)
         others = {SYSTEM_COLUMN, key.column if key else SYSTEM_COLUMN}
+        top = Top(value.column, value.rest, message=value.message)
+        if self.changes is not None:
+            top = replace(top, changes=True, order=tuple(self.changes))
         values = Values(
             pa.schema([each for each in columns if each.name not in others]),
             self._schema_of,
-            self._renames(value, "value"),
+            top,
+            self._versions(value, "value"),
             framing=self.filters.framing,
             foreign=self.filters.foreign if self.filters.shared else lambda _: False,
             only=self._only(value, "value", read_with),
-            own=value.rest or value.column,
-            message=value.message,
-            changes=self.changes,
         )
         return Decoder(columns, self.topic, values, key)
 
@@ -281,17 +271,16 @@ class _Maker:
             if read_with is not None and "key" in read_with:
                 raise LookupError
             return None
-        if (source.column or "key") not in table.names:
+        name = source.column or KEY
+        if name not in table.names:
             return None
-        column = table.field(source.column or "key")
+        column = table.field(name)
         if read_with is not None and "key" not in read_with:
             return Keys(column, None)
-        only, renames = self._only(source, "key", read_with), self._renames(source, "key")
+        top, versions = Top(name, message=source.message), self._versions(source, "key")
+        only = self._only(source, "key", read_with)
         framing, columns = self.filters.framing, pa.schema([column])
-        values = Values(
-            columns, self._schema_of, renames, framing=framing, only=only, message=source.message, whole=True
-        )
-        return Keys(column, values)
+        return Keys(column, Values(columns, self._schema_of, top, versions, framing=framing, only=only))
 
     def _only(self, source: job.Source, part: job.PartName, read_with: ReadWith) -> Schema | None:
         """The one schema of values without a frame.
@@ -314,26 +303,10 @@ class _Maker:
             raise LookupError
         return found
 
-    def _renames(self, source: job.Source, part: job.PartName) -> Renames:
-        return _all_renames(self._versions(source, part)) if source.registered else {}
-
     def _versions(self, source: job.Source, part: job.PartName) -> list[Schema]:
-        if self.registry is None:
+        if self.registry is None or not source.registered:
             return []
         return subjects_of(self.registry, source, self.topic, part).listed()
 
     def _schema_of(self, schema_id: int) -> Schema | None:
         return self.registry.by_id(schema_id) if self.registry else None
-
-
-def _all_renames(versions: Sequence[Schema]) -> Renames:
-    """Renames that Avro and JSON Schemas declare, and those by Protobuf's numbers."""
-    numbered = renames_of_protobuf(each for each in versions if each.type == "PROTOBUF")
-    return {**renames_of(_declared(versions)), **numbered}
-
-
-def _declared(versions: Iterable[Schema]) -> Iterator[Iterable[Fields]]:
-    """The records of each version that is JSON."""
-    for version in versions:
-        with suppress(ValueError):
-            yield list((json_objects if version.type == "JSON" else avro_records)(json.loads(version.text)))

@@ -19,7 +19,7 @@ from calve.names import SYSTEM_COLUMN
 from calve.requests.forget import Entry, Places, united
 from calve.table.position import Offsets, TopicKey
 from cli import lake
-from cli.verify.claim import Claim, Span
+from cli.verify.claim import Bounds, Claim
 from cli.verify.columns import column_hashes, row_hashes, within
 from cli.verify.findings import Check
 from cli.verify.keyed.modes import Keyed, Mode
@@ -99,7 +99,7 @@ class Spots:
         for partition, (starts, ends) in self.ranges.items():
             yield from ((partition, int(a), int(b)) for a, b in zip(starts, ends, strict=True))
 
-    def within(self, spans: Mapping[int, Span]) -> Iterator[dict[int, Span]]:
+    def within(self, spans: Mapping[int, Bounds]) -> Iterator[dict[int, Bounds]]:
         """The ranges one by one, cut to the spans of their partitions."""
         for partition, start, to in self.spans():
             first, end = spans.get(partition, (0, 0))

@@ -7,18 +7,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow.compute as pc
 
 from calve.schema.columns import UNDELIVERED
-from cli.verify.claim import Span
+from cli.verify.claim import Bounds
 from cli.verify.columns import Digests, number
 from cli.verify.counts import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips
 from cli.verify.dead_letters import Count, DeadLetters, dead_letters_of
 from cli.verify.formats.decoding import Decoding, Refused
 from cli.verify.keyed.aggregate import Totals
-from cli.verify.keyed.deduplicate import Firsts
 from cli.verify.keyed.modes import Mode, keyed_rows
-from cli.verify.keyed.upsert import Fold
+from cli.verify.keyed.store import Store
 from cli.verify.rows import Aged, Forgotten, Rows, rows_of, unhashed
 from cli.verify.steps.chain import EMPTIED, LEFT_OUT
 from cli.verify.topic import Reader, Records
@@ -46,8 +44,7 @@ class TopicSide:
     skips: Skips = field(default_factory=Skips)
     filters: Filters = field(default_factory=Filters)
     mode: Mode | None = None
-    fold: Fold | None = None
-    firsts: Firsts | None = None
+    fold: Store | None = None
     duplicates: int = 0
     left_out: LeftOut = field(default_factory=LeftOut)
     emptied: int = 0
@@ -69,7 +66,7 @@ class TopicSide:
             return records
         partitions, offsets = np.array(records.partitions, np.int64), np.array(records.offsets, np.int64)
         rows = self.forgotten.rows.masks(partitions, offsets)
-        if self.fold is not None and self.mode is not None:
+        if self.mode is not None and self.mode.newest:
             places = zip(records.partitions, records.offsets, strict=True)
             rows &= ~np.array([self.mode.covers(*place) for place in places], bool)
         return records.select(
@@ -77,8 +74,8 @@ class TopicSide:
         )
 
 
-def read_topic(reader: Reader, spans: dict[int, Span], side: TopicSide, *, count: Count) -> None:
-    """One pass over the topic, into `side`. The rows of an upsert table are in its `fold`, of an aggregate in its `totals`."""
+def read_topic(reader: Reader, spans: dict[int, Bounds], side: TopicSide, *, count: Count) -> None:
+    """One pass over the topic, into `side`. Rows that keys decide on are in its `fold`, or in its `totals`."""
     for records in reader.read(spans):
         side.records.update(records.partitions)
         if side.held is not None:
@@ -91,20 +88,11 @@ def read_topic(reader: Reader, spans: dict[int, Span], side: TopicSide, *, count
             for rows in found:
                 side.totals.add(rows.batch)
             found = ()
-        for rows in found if side.firsts is None else _firsts_of(found, side, side.firsts):
+        for rows in found:
             side.rows.add(rows.partitions, rows.offsets, rows.hashes)
         dead = dead_letters_of(records, side.dead_letters)
         side.dead.add(dead.partitions, dead.offsets, dead.hashes)
         count(side.records.total())
-
-
-def _firsts_of(found: Iterable[Rows], side: TopicSide, firsts: Firsts) -> Iterator[Rows]:
-    """The rows without duplicates, which are counted unless they were redriven: a redrive's ledger has those."""
-    for rows in found:
-        duplicates = firsts.duplicates(rows)
-        places = set(rows.where(duplicates).places())
-        side.duplicates += len(places - side.dead_letters.redriven.keys())
-        yield rows.where(pc.invert(duplicates))
 
 
 def topic_rows(records: Records, side: TopicSide, *, left_out: set[Key] | None = None) -> Iterator[Rows]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from calve.schema.columns import UNDELIVERED
 from cli import lake
 from cli.kafka import Cluster, Topic, client_properties
 from cli.verify.checks import checks_of, digests_of, findings_of
-from cli.verify.claim import Claim, Round, Span, read_claim
+from cli.verify.claim import Bounds, Claim, read_claim
 from cli.verify.compare import Explainer, Sides, TableSide, read_table
 from cli.verify.counts import LeftOut, Skips
 from cli.verify.dead_letters import DeadLetterRows, DeadLetters, Encryption, read_dead_letters
@@ -143,18 +142,21 @@ def _compare(
         skips=Skips(rounds, born, reading.filters.framing),
         filters=reading.filters,
         mode=mode,
-        fold=_fold(main, newest, rounds, forgotten) if newest else None,
         left_out=LeftOut(rounds),
         totals=totals,
         forgotten=forgotten,
         aged=aged,
         aged_dead_letters=Aged.of(dead_letters, claim.topic),
     )
-    if mode and mode.first:
-        side.firsts = _firsts(main, mode, claim, dead, shapes(None))
+    if newest:
+        blanks = {} if newest.changes is None else blanks_in(main.columns)
+        ordered = newest.order_by is not None
+        side.fold = Fold(rounds, ordered=ordered, blanks=blanks, forgotten=forgotten.rows)
+    elif mode and mode.first:
+        side.fold = firsts = _firsts(main, mode, claim, dead, shapes(None))
         for span in forgotten.rows.within(readable):
             for records in reader.read(span):
-                side.firsts.remember(made_of(records, side.decoder, mode)[0])
+                firsts.remember(made_of(records, side.decoder, mode)[0])
     total = sum(max(0, to - start) for start, to in readable.values())
     with progress.task("reading the topic", total=total, unit="records") as task:
         read_topic(reader, readable, side, count=task.update)
@@ -171,11 +173,6 @@ def _compare(
     return sides, [*explained, *findings_of(sides), *(totals.findings if totals else ())]
 
 
-def _fold(main: MainRows, mode: Mode, rounds: Sequence[Round], forgotten: Forgotten) -> Fold:
-    blanks = {} if mode.changes is None else blanks_in(main.columns)
-    return Fold(rounds, mode.order_by is not None, blanks, forgotten.rows)
-
-
 def _firsts(
     main: MainRows, mode: Mode, claim: Claim, dead_letters: DeadLetters, shape: Shape | None
 ) -> Firsts:
@@ -190,7 +187,7 @@ def _firsts(
 
 def _claimed(
     claim: Claim, main: MainRows, dead_letters: DeadLetterRows | None, forgotten: Forgotten
-) -> dict[int, Span]:
+) -> dict[int, Bounds]:
     """The claimed offsets; if the history is cut, from the lowest that the table holds, or from its known beginning."""
     start = dict(claim.start)
     if not claim.known_from_birth:

@@ -1,59 +1,58 @@
 """Avro values as Avro's Java library reads them: in some ways stricter, in others more lenient than other readers.
 
-Own rules, not the job's code, turn a value into a value of an Arrow column.
+fastavro would give false faults: it reads an int of more than 32 bits, an index below zero, and a list of the least length.
 """
 
 from __future__ import annotations
 
-import json
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
-from cli.verify.columns import is_bytes, is_list, is_text
+from calve.schema.avro import branch_names, expand, with_definitions
+from calve.schema.change_events import MILLIS, MOMENT, with_logical_types
+from calve.schema.columns import Json, decimal_digits
+from calve.schema.wire import Schema
 from cli.verify.formats.fields import (
     EXACT,
-    MILLIS,
     MISFIT,
-    ZONED,
     Convert,
-    Renames,
-    Spec,
     Unreadable,
     Writer,
     bounded,
-    columns_of,
     database_timestamp_us,
-    filled,
-    with_logical_types,
+    written_in,
 )
 
 LEAST = -(2**63)
-Schema = Any
 
 
 class AvroWriter(Writer):
-    """For records, whose fields are the columns."""
+    """For records whose fields are the columns. `read`: the parts of the record; `whole`: the value is this one column."""
 
-    def __init__(self, spec: Spec) -> None:
-        super().__init__(spec)
-        top: Schema = json.loads(spec.schema.text)
-        if not isinstance(top, dict) or top.get("type") not in ("record", "error"):
-            raise Unreadable("incompatible_schema")
-        names: dict[str, Schema] = {}
-        for each in spec.schema.references.values():
-            resolved(json.loads(each), names, "")
-        found = resolved(top, names, "")
-        self._fields = _fields(
-            with_logical_types(found) if spec.changes else found, spec.columns, spec.renames
-        )
-        self._changes = spec.changes
-        self._read = reader(found)
+    def __init__(
+        self,
+        frame: bytes,
+        columns: pa.Schema,
+        schema: Schema,
+        read: Json,
+        whole: str | None,
+        *,
+        changes: bool,
+    ) -> None:
+        super().__init__(frame, columns)
+        node = expand(with_definitions(schema.text, schema.references) if schema.references else schema.text)
+        if changes:
+            node = with_logical_types(node)
+        if whole:
+            node = {"type": "record", "name": "whole", "fields": [{"name": whole, "type": node}]}
+        self._fields = _fields(node, read)
+        self._changes = changes
+        self._read = reader(node)
 
     def decode(self, value: bytes) -> Any:
         found = Bytes(value, len(self.frame))
@@ -159,11 +158,12 @@ PLAIN: dict[str, Read] = {
 }
 
 
-def reader(node: Schema) -> Read:
-    """A reader for values of a resolved schema, without logical types; a union of several types gives index and value."""
+def reader(node: Json) -> Read:
+    """A reader for values of an expanded schema, without logical types; a union of several types gives index and value."""
     if isinstance(node, list):
-        return _union([reader(each) for each in node], several=len(_others(node)) > 1)
-    match node["type"]:
+        types = [reader(each) for each in node]
+        return _union(types, several=sum(each is not PLAIN["null"] for each in types) > 1)
+    match kind := _kind(node):
         case "record" | "error":
             fields = [(each["name"], reader(each["type"])) for each in node["fields"]]
             return lambda found: {name: read(found) for name, read in fields}
@@ -177,7 +177,11 @@ def reader(node: Schema) -> Read:
         case "map":
             key, values = PLAIN["string"], reader(node["values"])
             return lambda found: {key(found): values(found) for _ in found.blocks()}
-    return PLAIN[node["type"]]
+    return PLAIN[kind]
+
+
+def _kind(node: Json) -> str:
+    return str(node if isinstance(node, str) else node["type"])
 
 
 def _union(types: list[Read], *, several: bool) -> Read:
@@ -199,96 +203,43 @@ def _not_negative(number: int) -> int:
     return number
 
 
-def resolved(node: Schema, names: dict[str, Schema], space: str) -> Schema:
-    """The schema with named types replaced; a type that contains itself cannot be a table."""
+def _fields(record: Json, columns: Json) -> dict[str, tuple[str, Convert]]:
+    """By the name of a column: the field that fills it, and the conversion of its values."""
+    kinds = {each["name"]: each["type"] for each in record["fields"]}
+    return {name: (source, converter(kinds[source], kind)) for name, source, kind in written_in(columns)}
+
+
+def converter(node: Json, column: Json) -> Convert:
+    """Converts a decoded value of an expanded type into a value of a column."""
     if isinstance(node, list):
-        return [resolved(branch, names, space) for branch in node]
-    if isinstance(node, str):
-        if node in PLAIN:
-            return {"type": node}
-        found = names.get(node if "." in node or not space else f"{space}.{node}", names.get(node))
-        if found is None:
-            raise Unreadable("incompatible_schema")
-        return found
-    kind = node["type"]
-    if isinstance(kind, dict | list):
-        return resolved(kind, names, space)
-    if kind in ("record", "error", "enum", "fixed"):
-        space = node["name"].rpartition(".")[0] if "." in node["name"] else node.get("namespace", space)
-        name = node["name"].rpartition(".")[2]
-        full = f"{space}.{name}" if space else name
-        result = node | {"name": full}
-        if "fields" in node:
-            result["fields"] = [
-                each | {"type": resolved(each["type"], names, space)} for each in node["fields"]
-            ]
-        names[full] = result
-        return result
-    if kind == "array":
-        return node | {"items": resolved(node["items"], names, space)}
-    if kind == "map":
-        return node | {"values": resolved(node["values"], names, space)}
-    return node if kind in PLAIN else resolved(kind, names, space)
+        return _of_union(node, column)
+    kind = _kind(node)
+    if decimal_digits(column):
+        return _decimal(node.get("precision", 10), node.get("scale", 0))
+    if isinstance(column, str):
+        return MOMENTS.get((kind, isinstance(node, dict) and node.get("logicalType")), _same)
+    match column["type"]:
+        case "struct":
+            fields = _fields(node, column)
+            return lambda value: {name: convert(value[source]) for name, (source, convert) in fields.items()}
+        case "list":
+            convert = converter(node["items"], column["element"])
+            return convert if convert is _same else lambda value: [convert(item) for item in value]
+    return _entries(node, column)
 
 
-def _others(union: list[Schema]) -> list[Schema]:
-    """The types of a union, without null."""
-    return [branch for branch in union if branch["type"] != "null"]
-
-
-def converter(node: Schema, kind: Any, renames: Renames) -> Convert:
-    """Converts a decoded value into a value of this Arrow type.
-
-    Raises:
-        Unreadable: values of this Avro type do not fit the column.
-    """
-    if isinstance(node, list):
-        return _of_union(node, kind, renames)
-    avro, logical = node["type"], node.get("logicalType")
-    if pa.types.is_struct(kind) and avro in ("record", "error"):
-        return partial(filled, _fields(node, kind, renames))
-    if pa.types.is_map(kind):
-        return _entries(node, kind, renames)
-    if is_list(kind) and avro == "array":
-        convert = converter(node["items"], kind.value_type, renames)
-        return convert if convert is _same else lambda value: [convert(item) for item in value]
-    if pa.types.is_decimal(kind) and logical == "decimal" and avro in ("bytes", "fixed"):
-        if node.get("scale", 0) != kind.scale or node.get("precision", 10) > kind.precision:
-            raise Unreadable("incompatible_schema")
-        return _decimal(node.get("precision", 10), kind.scale)
-    if pa.types.is_temporal(kind):
-        holds, convert = _TEMPORAL.get((avro, logical), (_nothing, _same))
-        if holds(kind):
-            return convert
-    elif any(avro in types and holds(kind) for types, holds in _SAME):
-        return _same
-    raise Unreadable("incompatible_schema")
-
-
-def _fields(record: Schema, columns: Iterable[pa.Field], renames: Renames) -> dict[str, tuple[str, Convert]]:
-    written = {each["name"]: each["type"] for each in record["fields"]}
-    return columns_of(columns, written, renames, partial(converter, renames=renames))
-
-
-def _of_union(union: list[Schema], kind: Any, renames: Renames) -> Convert:
-    """A union of several types is a struct with a field for each, named by its type, in full if two are alike."""
-    others = _others(union)
+def _of_union(union: list[Json], column: Json) -> Convert:
+    """A union of several types is a struct with a field for each."""
+    others = [each for each in union if _kind(each) != "null"]
     if len(others) == 1:
-        only = converter(others[0], kind, renames)
+        only = converter(others[0], column)
         return only if only is _same else lambda value: None if value is None else only(value)
-    if not pa.types.is_struct(kind) or not others:
-        raise Unreadable("incompatible_schema")
-    full = [str(each.get("name", each["type"])) for each in union]
-    short = [name.rpartition(".")[2].lower() for name in full]
-    by_place = {}
-    for place, each in enumerate(union):
-        if each["type"] == "null":
-            continue
-        alone = short.count(short[place]) == 1
-        name = full[place].rpartition(".")[2] if alone else full[place].replace(".", "_")
-        if kind.get_field_index(name) < 0:
-            raise Unreadable("incompatible_schema")
-        by_place[place] = (name, converter(each, kind.field(name).type, renames))
+    wanted = {source: (name, kind) for name, source, kind in written_in(column)}
+    places = [place for place, each in enumerate(union) if _kind(each) != "null"]
+    by_place = {
+        place: (wanted[name][0], converter(union[place], wanted[name][1]))
+        for place, name in zip(places, branch_names(union, ""), strict=True)
+    }
 
     def convert(value: tuple[int, Any] | None) -> dict[str, Any] | None:
         if value is None:
@@ -299,24 +250,18 @@ def _of_union(union: list[Schema], kind: Any, renames: Renames) -> Convert:
     return convert
 
 
-def _entries(node: Schema, kind: Any, renames: Renames) -> Convert:
+def _entries(node: Json, column: Json) -> Convert:
     """A map, or a list of its entries. Of equal keys the last entry counts.
 
     The job reads a list as a map if its first field is a text named key: the bytes are the same. It checks every entry of a list,
     but no value of a map that a later one replaces.
     """
     if node["type"] == "map":
-        item = converter(node["values"], kind.item_type, renames)
+        item = converter(node["values"], column["value"])
         return lambda value: [(key, item(each)) for key, each in value.items()]
-    fields: dict[str, Schema] = {}
-    if node["type"] == "array":
-        fields = {each["name"]: each["type"] for each in node["items"].get("fields", ())}
-    if fields.keys() != {"key", "value"}:
-        raise Unreadable("incompatible_schema")
-    key = converter(fields["key"], kind.key_type, renames)
-    item = converter(fields["value"], kind.item_type, renames)
-    first, named = next(iter(fields.items()))
-    if first == "key" and isinstance(named, dict) and named["type"] == "string" and is_text(kind.key_type):
+    fields = {each["name"]: each["type"] for each in node["items"]["fields"]}
+    key, item = converter(fields["key"], column["key"]), converter(fields["value"], column["value"])
+    if next(iter(fields)) == "key" and _kind(fields["key"]) == "string" and column["key"] == "string":
         return lambda value: [
             (name, item(each)) for name, each in {key(each["key"]): each["value"] for each in value}.items()
         ]
@@ -348,37 +293,10 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _nothing(_: Any) -> bool:
-    return False
-
-
-def _is_moment(kind: Any) -> bool:
-    return bool(pa.types.is_timestamp(kind) and kind.tz)
-
-
-def _is_local(kind: Any) -> bool:
-    return bool(pa.types.is_timestamp(kind) and not kind.tz)
-
-
-_TEMPORAL: dict[tuple[str, Any], tuple[Callable[[Any], bool], Convert]] = {
-    ("int", "date"): (pa.types.is_date, _same),
-    ("long", "timestamp-millis"): (_is_moment, _millis),
-    ("long", "timestamp-micros"): (_is_moment, _same),
-    ("long", "local-timestamp-millis"): (_is_local, _millis),
-    ("long", "local-timestamp-micros"): (_is_local, _same),
-    ("long", MILLIS): (_is_local, lambda value: bounded(value * 1000)),
-    ("string", ZONED): (_is_moment, _zoned),
-    ("int", "time-millis"): (pa.types.is_time, _millis),
-    ("long", "time-micros"): (pa.types.is_time, _same),
+MOMENTS: dict[tuple[str, Any], Convert] = {
+    ("long", "timestamp-millis"): _millis,
+    ("long", "local-timestamp-millis"): _millis,
+    ("long", MILLIS): lambda value: bounded(value * 1000),
+    ("string", MOMENT): _zoned,
 }
-_SAME: list[tuple[tuple[str, ...], Callable[[Any], bool]]] = [
-    (("boolean",), pa.types.is_boolean),
-    (("int",), pa.types.is_int32),
-    (("int", "long"), pa.types.is_int64),
-    (("float",), pa.types.is_float32),
-    (("float", "double"), pa.types.is_float64),
-    (("string", "enum"), is_text),
-    (("bytes",), is_bytes),
-    (("fixed",), pa.types.is_fixed_size_binary),
-]
-"""Avro types -> Arrow columns that hold their values as they are."""
+"""Avro type and logical type -> its conversion to a number of microseconds. All other values stay as they are."""

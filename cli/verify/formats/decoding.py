@@ -1,138 +1,91 @@
-"""Decodes values without the job's code: one writer per format, then a projection by name on the table's columns."""
+"""Decodes values without the job's code. Which field of a version fills which column is `calve.schema.lineage`'s answer."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.decoding.formats import FORMATS, Top
+from calve.decoding.decode_plan import fits
+from calve.decoding.formats import FIELDS, FORMATS, Top
 from calve.names import SYSTEM_COLUMN
-from calve.schema.columns import CHANGE
+from calve.schema import writers
+from calve.schema.change_events import read_as
+from calve.schema.columns import CHANGE, Json
 from calve.schema.evolution import SchemaProblem
+from calve.schema.lineage import Fit
 from calve.schema.wire import Schema
-from cli.verify.columns import arrow_columns, is_text
+from cli.verify.columns import arrow_columns, iceberg_columns
 from cli.verify.formats.avro import AvroWriter
-from cli.verify.formats.fields import (
-    CONFLUENT,
-    FIRST,
-    LAST,
-    MISFIT,
-    Framing,
-    Renames,
-    Spec,
-    Unreadable,
-    Writer,
-)
-from cli.verify.formats.json_schema import JsonWriter, WholeJsonWriter
+from cli.verify.formats.fields import CONFLUENT, FIRST, LAST, MISFIT, Framing, Unreadable, Writer, as_written
+from cli.verify.formats.json_values import JsonWriter
 from cli.verify.formats.protobuf import ProtobufWriter
 from cli.verify.topic import Records, timestamp_us
 
 PLAIN = ("STRING", "BYTES")
-VALUE = "value"
 ROW_OF = {"c": "after", "r": "after", "u": "after", "d": "before", "t": None, "m": None}
 """Operation -> the part of an event that is the row; None: it concerns no single row."""
 DIGITS = re.compile(r"[0-9]{1,20}")
-MICROSECONDS = {"ts_us": 1, "ts_ms": 1000}
+MICROSECONDS = {"ts_us_long": 1, "ts_ms_long": 1000}
 UNFIT = (Unreadable, SchemaProblem, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """Errors for a schema whose values do not fit the table."""
 Refused = list[tuple[int, str]]
 """The places of records that make no row, each with the reason."""
 
 
-def writer_of(spec: Spec) -> Writer:
-    """The writer of a schema whose fields are the columns."""
-    kind = spec.schema.type
-    if spec.message is not None and kind != "PROTOBUF":
-        raise Unreadable("incompatible_schema")
-    if kind in PLAIN:
-        return _PlainWriter(spec)
-    if kind == "JSON":
-        return JsonWriter(spec)
-    return ProtobufWriter(spec) if kind == "PROTOBUF" else AvroWriter(spec)
-
-
-def _whole_writer(spec: Spec) -> Writer:
-    """The writer of a schema whose values are one column, whatever it describes."""
-    [column] = spec.columns
-    kind = spec.schema.type
-    if kind in PLAIN:
-        return _PlainWriter(replace(spec, own=column.name))
-    if kind == "JSON":
-        return WholeJsonWriter(spec)
-    if kind == "PROTOBUF":
-        return ProtobufWriter(spec, whole=True)
-    fields = [{"name": column.name, "type": json.loads(spec.schema.text)}]
-    text = json.dumps({"type": "record", "name": "whole", "fields": fields})
-    return AvroWriter(replace(spec, schema=replace(spec.schema, text=text)))
-
-
 class _PlainWriter(Writer):
-    def __init__(self, spec: Spec) -> None:
-        super().__init__(spec)
-        self.schema_id = None
-        self._name = spec.own or VALUE
-        self._text = spec.schema.type == "STRING"
+    def __init__(self, frame: bytes, columns: pa.Schema, plan: writers.PlainWriter) -> None:
+        super().__init__(frame, columns)
+        self._plan = plan
 
     def decode(self, value: bytes | None) -> Any:
         try:
-            return {self._name: value.decode() if value is not None and self._text else value}
+            text = value.decode() if value is not None and self._plan.text else value
         except UnicodeDecodeError:
             raise Unreadable("malformed") from None
+        return {self._plan.column: text}
 
 
-class ChangeWriter(Writer):
-    """Reads events of a database's changes, ordered by fields of their source. The newest change is a column."""
+class _ChangeWriter(Writer):
+    """Events of a database's changes, ordered by fields of their source. The newest change is a column."""
 
-    def __init__(self, spec: Spec, order: Sequence[str]) -> None:
-        row = pa.struct([each for each in spec.columns if each.name != CHANGE["name"]])
-        parts = arrow_columns(FORMATS[spec.schema.type].columns(spec.schema, Top(changes=True)))
-        read = {each.name: each.type for each in parts} | {"before": row, "after": row}
-        source = _numbers_and_texts(read.get("source"))
-        if any(name not in source for name in order):
-            raise Unreadable("incompatible_schema")
-        known = {name: source[name] for name in (*MICROSECONDS, *order) if name in source}
-        # Of Avro only these fields are read; a JSON value must match its whole schema.
-        if spec.schema.type != "JSON":
-            read = {name: read[name] for name in ("op", "before", "after")} | {"source": pa.struct(known)}
-        self._read = pa.schema([each for each in read.items() if known or each[0] != "source"])
-        self._known = set(known)
-        self._inner = writer_of(replace(spec, columns=self._read, own=None, message=None, changes=True))
-        super().__init__(spec)
-        self._row = row
+    def __init__(self, columns: pa.Schema, events: Writer, order: Sequence[str]) -> None:
+        super().__init__(events.frame, columns)
+        self._events = events
         self._order = order
 
     def decode(self, value: bytes) -> Any:
-        event = self._inner.decode(value)
+        event = self._events.decode(value)
         op = event.get("op")
         if op not in ROW_OF or (ROW_OF[op] == "after" and event.get("after") is None):
             raise Unreadable("bad_change")
         return event
 
     def is_ambiguous(self, value: bytes) -> bool:
-        return self._inner.is_ambiguous(value)
+        return self._events.is_ambiguous(value)
 
     def project(self, rows: list[Any]) -> list[Any]:
         # The inner writer lays out `before` and `after` alike, so the row is put where it looks for the latter.
         with_row = [event | {"after": event.get(ROW_OF[event["op"]] or "")} for event in rows]
-        parts = pa.record_batch(self._inner.project(with_row), self._read)
-        names = (each.name for each in self._row)
-        found = dict(zip(names, map(_within_years, parts["after"].flatten()), strict=True))
-        sources = parts["source"].to_pylist() if self._known else [None] * len(rows)
-        changes = [self._change(*each) for each in zip(parts["op"].to_pylist(), sources, strict=True)]
+        names = [each.name for each in self._events.columns]
+        parts = dict(zip(names, self._events.project(with_row), strict=True))
+        row = zip(parts["after"].type, parts["after"].flatten(), strict=True)
+        found = {each.name: _within_years(array) for each, array in row}
+        ops, sources = parts["op"].to_pylist(), parts["source"].to_pylist()
         kinds = {each.name: each.type for each in self.columns}
+        changes = [self._change(*each) for each in zip(ops, sources, strict=True)]
         found[CHANGE["name"]] = pa.array(changes, kinds[CHANGE["name"]])
         return [found[name] for name in kinds]
 
     def _change(self, op: str, source: Mapping[str, Any] | None) -> dict[str, Any]:
-        known = {name: each for name, each in (source or {}).items() if name in self._known}
+        known = source or {}
         moments = (known[name] * unit for name, unit in MICROSECONDS.items() if known.get(name) is not None)
-        position = [_sortable(known.get(name)) for name in self._order]
+        numbers = ((known.get(f"{name}_long"), known.get(f"{name}_string")) for name in self._order)
+        position = [_sortable(text if number is None else number) for number, text in numbers]
         has_position = any(each is not None for each in position)
         return {
             "op": op,
@@ -168,13 +121,6 @@ def _sortable(value: str | int | None) -> str | None:
     return text.zfill(20) if text is not None and DIGITS.fullmatch(text) else text
 
 
-def _numbers_and_texts(kind: Any) -> dict[str, Any]:
-    """The integers and texts of a struct, with their types."""
-    fields = kind if kind is not None and pa.types.is_struct(kind) else ()
-    texts = {each.name: pa.string() for each in fields if is_text(each.type)}
-    return texts | {each.name: pa.int64() for each in fields if pa.types.is_integer(each.type)}
-
-
 class Decoded(NamedTuple):
     """The rows of records, and the records without rows."""
 
@@ -198,22 +144,19 @@ class Decoding(Protocol):
 class Values:
     """Decodes values into data columns, by their frames.
 
-    `schema_of` finds a registry id; `renames`: declared by the subject's versions. `foreign`: whether a frame's schema is another
-    table's. `only`: values have no frame and this schema. `own`, `message`: as in `Spec`. `changes`: values are events of a
-    database's changes, ordered by these fields of their source. `whole`: a value is the one column.
+    `schema_of` finds a registry id. `versions`: of the subject, oldest first: they say which column has which earlier names.
+    `foreign`: whether a frame's schema is another table's. `only`: values have no frame and this schema.
     """
 
     columns: pa.Schema
     schema_of: Callable[[int], Schema | None]
-    renames: Renames = field(default_factory=dict)
+    top: Top = FIELDS
+    versions: Sequence[Schema] = ()
     framing: Framing = CONFLUENT
     foreign: Callable[[bytes], bool] = lambda _: False
     only: Schema | None = None
-    own: str | None = None
-    message: str | None = None
-    changes: Sequence[str] | None = None
-    whole: bool = False
     _writers: dict[bytes, Writer | str] = field(default_factory=dict)
+    _fits: dict[int, Fit] = field(default_factory=dict)
 
     def decode(self, value: bytes | None) -> tuple[Writer, Any]:
         """The writer of a value, and its row.
@@ -274,13 +217,54 @@ class Values:
             return "unknown_schema_id"
         if self.only is None and self.foreign(frame):
             return "incompatible_schema"
-        spec = Spec(frame, schema, self.columns, self.renames, self.own, self.message)
         try:
-            if self.changes is not None:
-                return ChangeWriter(spec, self.changes)
-            return _whole_writer(spec) if self.whole else writer_of(spec)
+            writer = self._writer_of(frame, schema)
         except UNFIT:
             return "incompatible_schema"
+        writer.schema_id = None if schema.type in PLAIN else schema.number or None
+        return writer
+
+    def _writer_of(self, frame: bytes, schema: Schema) -> Writer:
+        """The writer of a schema; raises one of `UNFIT` if the table cannot hold its values."""
+        top, kind = self.top, FORMATS[schema.type]
+        change = CHANGE["name"] if top.changes else None
+        read = self._read_as(pa.schema([each for each in self.columns if each.name != change]), schema)
+        columns = self.columns
+        if top.changes:
+            read = read_as(kind.columns(schema, top), read, top.order)
+            columns = arrow_columns(read)
+        plan = kind.writer(schema, read, self.framing, top)
+        found = _writer(frame, columns, schema, read, plan, top)
+        return _ChangeWriter(self.columns, found, top.order) if top.changes else found
+
+    def _read_as(self, columns: pa.Schema, schema: Schema) -> Json:
+        """The columns with the names by which the schema writes them."""
+        table = iceberg_columns(columns)
+        if schema.id not in self._fits:
+            listed = any(each.id == schema.id for each in self.versions)
+            versions = self.versions if listed else [*self.versions, schema]
+            found = {each.id: fit for each, fit in fits(table, versions, self.top)}
+            self._fits = found | self._fits
+        fit = self._fits[schema.id]
+        if fit.named is None:
+            raise Unreadable("incompatible_schema")
+        return as_written(table, fit.named)
+
+
+def _writer(
+    frame: bytes, columns: pa.Schema, schema: Schema, read: Json, plan: writers.Writer, top: Top
+) -> Writer:
+    inner = plan.inner if isinstance(plan, writers.WholeWriter) else plan
+    match inner:
+        case writers.AvroWriter():
+            return AvroWriter(frame, columns, schema, read, top.column, changes=top.changes)
+        case writers.JsonWriter():
+            return JsonWriter(frame, columns, inner, top.column)
+        case writers.ProtobufWriter():
+            return ProtobufWriter(frame, columns, schema, read, top.message, top.column)
+        case writers.PlainWriter():
+            return _PlainWriter(frame, columns, inner)
+    raise AssertionError(plan)
 
 
 class Keys:

@@ -1,4 +1,4 @@
-"""JSON text, parsed strictly and exactly, in the normal form that tables keep, and as values of Arrow columns."""
+"""JSON text, parsed strictly and exactly, in the normal form that tables keep, and as values of columns."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from cli.verify.columns import is_bytes, is_text
+from calve.schema import writers
+from calve.schema.columns import Json, decimal_digits
 from cli.verify.formats.fields import (
     EPOCH,
     EXACT,
-    MICROSECONDS,
-    ZONED,
     Convert,
     Unreadable,
+    Writer,
     bounded,
     database_timestamp_us,
     timestamp_us,
+    written_in,
 )
 
 MAX_DEPTH = 998
@@ -35,11 +36,6 @@ MAX_DIGITS = 1_000
 MAX_NAME = 50_000
 DECIMAL_DIGITS = 38
 STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-SEVERAL = "several"
-"""The type of values that may be of several types."""
-DECIMAL = "org.apache.kafka.connect.data.Decimal"
-REAL = ("number", "float32", "float64")
-SMALL = ("int8", "int16", "int32")
 DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 DECIMAL_BYTES = 16
 NOT_FINITE = {text: float(text) for text in ("NaN", "Infinity", "-Infinity")}
@@ -186,60 +182,86 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def converter(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
-    """Converts a JSON value into a value of the Arrow type; `changes`: Debezium's type names keep their meaning.
+class JsonWriter(Writer):
+    """For values of a shape (`calve.schema.json_schema`): objects whose members are the columns, or one column."""
 
-    Raises:
-        Unreadable: values of this schema do not fit the type.
-    """
-    written_as, connect = type_of(facts), facts.get("connect.type")
-    if is_text(kind) and written_as in (None, "null", "object", "array", SEVERAL):
-        return written
-    if written_as in ("integer", "number"):
-        return _of_number(facts, kind, changes=changes)
-    if pa.types.is_date(kind) and written_as == "string":
-        return _day
-    if pa.types.is_timestamp(kind) and written_as == "string":
-        return partial(
-            _moment, read=database_timestamp_us if changes and facts.get("title") == ZONED else timestamp_us
-        )
-    if pa.types.is_boolean(kind) and written_as == "boolean":
-        return lambda value: _instance(value, bool)
-    if changes and pa.types.is_decimal(kind) and (connect, facts.get("title")) == ("bytes", DECIMAL):
-        return lambda value: _decimal(value, kind)
-    if is_bytes(kind) and connect == "bytes":
-        return _bytes
-    if is_text(kind) and written_as == "string":
-        return lambda value: _instance(value, str)
-    raise Unreadable("incompatible_schema")
+    def __init__(self, frame: bytes, columns: pa.Schema, plan: writers.JsonWriter, whole: str | None) -> None:
+        super().__init__(frame, columns)
+        self._member, self._rest = plan.member, plan.rest
+        self._whole = plan.scalar or whole
+        shape, table = plan.shape, plan.table
+        if plan.scalar:
+            shape, table = shape["fields"][0]["type"], table["fields"][0]["type"]
+        self._is_object = plan.scalar is None
+        self._declared = {each["name"] for each in shape["fields"]} if self._is_object else set()
+        self._convert = converter(shape, table)
 
+    def decode(self, value: bytes) -> Any:
+        found = read(value[len(self.frame) :])
+        if self._member is not None:
+            if not isinstance(found, Members) or self._member not in found:
+                raise Unreadable("malformed")
+            found = found[self._member]
+        if self._is_object != isinstance(found, Members):
+            raise Unreadable("malformed")
+        row = self._convert(found)
+        if self._whole:
+            return {self._whole: row}
+        return row | {self._rest: self._undeclared(found)} if self._rest else row
 
-def _of_number(facts: dict[str, Any], kind: Any, *, changes: bool) -> Convert:
-    connect, title = facts.get("connect.type"), facts.get("title")
-    if pa.types.is_decimal(kind) and title == DECIMAL:
-        return lambda value: _decimal(value, kind)
-    if pa.types.is_date(kind):
-        return lambda value: _whole(value, 32)
-    if pa.types.is_timestamp(kind):
-        return _since_1970(title if changes else None, kind)
-    if pa.types.is_integer(kind):
-        return lambda value: _whole(value, 32 if connect in SMALL else 64)
-    if pa.types.is_floating(kind):
-        real = _single if connect == "float32" else _finite
-        by_text = NOT_FINITE if changes and (connect or type_of(facts)) in REAL else {}
-        return lambda value: by_text[value] if type(value) is str and value in by_text else real(value)
-    raise Unreadable("incompatible_schema")
+    def is_ambiguous(self, value: Any) -> bool:
+        return repeats(read(value[len(self.frame) :]))
+
+    def _undeclared(self, found: Members) -> str | None:
+        """The JSON text of undeclared members. No object may have a duplicate member, at any depth."""
+        for each in found.values():
+            written(each)
+        rest = Members({name: each for name, each in found.items() if name not in self._declared})
+        rest.repeated = bool(found.twice - self._declared)
+        return written(rest) if rest else None
 
 
-def type_of(facts: dict[str, Any]) -> str | None:
-    """The named type, or the type of all listed values."""
-    if "type" in facts or not ("enum" in facts or "const" in facts):
-        return facts.get("type")
-    values = [each for each in facts.get("enum", [facts.get("const")]) if each is not None]
-    for name, kinds in (("string", [str]), ("boolean", [bool]), ("integer", [int]), ("number", [int, float])):
-        if values and all(type(each) in kinds for each in values):
-            return name
-    return SEVERAL
+def converter(shape: Json, column: Json) -> Convert:
+    """Converts JSON values of a shape into values of a column (None: there is none; they are only checked)."""
+    convert = _converter(shape, column)
+    return lambda value: None if value is None else convert(value)
+
+
+def _converter(shape: Json, column: Json) -> Convert:
+    if isinstance(shape, str):
+        digits = decimal_digits(column or shape)
+        return partial(_decimal, digits=digits) if digits else LEAVES[shape]
+    match shape["type"]:
+        case "struct":
+            return _struct(shape, column)
+        case "list":
+            items = converter(shape["element"], column and column["element"])
+            return lambda value: [items(each) for each in _instance(value, list)]
+    values = converter(shape["value"], column and column["value"])
+
+    def entries(value: Any) -> list[tuple[str, Any]]:
+        members = _instance(value, Members)
+        if members.repeated:
+            raise Unreadable("malformed")
+        return [(name, values(each)) for name, each in members.items()]
+
+    return entries
+
+
+def _struct(shape: Json, column: Json) -> Convert:
+    columns = {source: (name, kind) for name, source, kind in written_in(column)} if column else {}
+    parts = [
+        (each["name"], name, converter(each["type"], kind))
+        for each in shape["fields"]
+        for name, kind in [columns.get(each["name"], (None, None))]
+    ]
+
+    def members(value: Any) -> dict[str, Any]:
+        found = _instance(value, Members)
+        values = [(name, convert(found.get(source))) for source, name, convert in parts]
+        return {name: value for name, value in values if name is not None}
+
+    return members
 
 
 def _instance(value: Any, kind: type) -> Any:
@@ -255,13 +277,12 @@ def _whole(value: Any, bits: int) -> int:
     return number
 
 
-def _since_1970(title: Any, kind: Any) -> Convert:
-    """Converts Debezium's numbers, which are local times, and Connect's, which are milliseconds in UTC."""
-    if (title in MICROSECONDS) != (kind.tz is None):
-        raise Unreadable("incompatible_schema")
-    if title in MICROSECONDS:
-        return lambda value: bounded(_whole(value, 64) * MICROSECONDS[title])
-    return lambda value: _whole(_whole(value, 64) * 1000, 64)
+def _short(value: Any) -> int:
+    return _whole(value, 32)
+
+
+def _long(value: Any) -> int:
+    return _whole(value, 64)
 
 
 def _finite(value: Any) -> float:
@@ -283,24 +304,26 @@ def _single(value: Any) -> float:
         raise Unreadable("malformed") from None
 
 
-def _decimal(value: Any, kind: Any) -> Decimal:
-    number = _exact(value, kind)
+def _decimal(value: Any, digits: tuple[int, int]) -> Decimal:
+    """digits: precision and scale."""
+    precision, scale = digits
+    number = _exact(value, scale)
     if number is None:
         raise Unreadable("malformed")
-    scaled = number.scaleb(kind.scale, EXACT)
-    if scaled != scaled.to_integral_value() or scaled.copy_abs() >= Decimal(10**kind.precision):
+    scaled = number.scaleb(scale, EXACT)
+    if scaled != scaled.to_integral_value() or scaled.copy_abs() >= Decimal(10**precision):
         raise Unreadable("malformed")
     return number
 
 
-def _exact(value: Any, kind: Any) -> Decimal | None:
+def _exact(value: Any, scale: int) -> Decimal | None:
     """A decimal: from a number's digits, or from its unscaled number in Base64, two's complement."""
     if type(value) is not str:
         return exact(value) if type(value) in (int, Real) else None
     data = _bytes(value)
     if not 1 <= len(data) <= DECIMAL_BYTES:
         return None
-    return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-kind.scale, EXACT)
+    return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, EXACT)
 
 
 def _day(value: Any) -> int:
@@ -312,8 +335,8 @@ def _day(value: Any) -> int:
     raise Unreadable("malformed")
 
 
-def _moment(value: Any, read: Callable[[str], int | None]) -> int:
-    found = read(_instance(value, str))
+def _moment(value: Any, parse: Callable[[str], int | None]) -> int:
+    found = parse(_instance(value, str))
     if found is None:
         raise Unreadable("malformed")
     return found
@@ -324,3 +347,29 @@ def _bytes(value: Any) -> bytes:
         return base64.b64decode(_instance(value, str), validate=True)
     except ValueError:
         raise Unreadable("malformed") from None
+
+
+def _of_database(value: Any, real: Callable[[Any], float]) -> float:
+    return NOT_FINITE[value] if type(value) is str and value in NOT_FINITE else real(value)
+
+
+LEAVES: dict[str, Convert] = {
+    "json": written,
+    "boolean": partial(_instance, kind=bool),
+    "string": partial(_instance, kind=str),
+    "binary": _bytes,
+    "int": _short,
+    "long": _long,
+    "float": _single,
+    "double": _finite,
+    "date": _day,
+    "timestamptz": partial(_moment, parse=timestamp_us),
+    "days": _short,
+    "millis": lambda value: _whole(_long(value) * 1000, 64),
+    "instant": partial(_moment, parse=database_timestamp_us),
+    "local_millis": lambda value: bounded(_long(value) * 1000),
+    "local_micros": lambda value: bounded(_long(value)),
+    "database_float": partial(_of_database, real=_single),
+    "database_double": partial(_of_database, real=_finite),
+}
+"""Leaf of a shape -> how its values are read. Decimals are apart."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from datetime import date
 from decimal import Context, Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +14,8 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from calve.schema.columns import Json, decimal_digits
 from calve.schema.wire import Schema
-from cli.verify.columns import is_list
 from cli.verify.formats.fields import (
     CONFLUENT,
     EPOCH,
@@ -24,37 +23,40 @@ from cli.verify.formats.fields import (
     GLUE,
     Convert,
     Framing,
-    Renames,
-    Spec,
     Unreadable,
     Writer,
     bounded,
-    columns_of,
+    written_in,
 )
 from cli.verify.formats.protobuf_schema import Compiled, compiled
 
 GROUP = 3
-WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
-WRAPPERS = frozenset(f"google.protobuf.{name}Value" for name in WRAPPED)
 UNSIGNED = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
 
 
 class ProtobufWriter(Writer):
-    """For values of one message. `whole`: the message is the one column."""
+    """For values of one message (None: the first). `read`: its columns; `whole`: the message is this one column."""
 
-    def __init__(self, spec: Spec, *, whole: bool = False) -> None:
-        super().__init__(spec)
-        self._framing = GLUE if len(spec.frame) == GLUE.size else CONFLUENT
-        found = compiled(spec.schema)
+    def __init__(
+        self,
+        frame: bytes,
+        columns: pa.Schema,
+        schema: Schema,
+        read: Json,
+        message: str | None,
+        whole: str | None,
+    ) -> None:
+        super().__init__(frame, columns)
+        self._framing = GLUE if len(frame) == GLUE.size else CONFLUENT
+        found = compiled(schema)
         self._messages, self._entries = found.messages, found.entries
-        top = message_named(self._messages, spec.message)
+        top = message_named(self._messages, message)
         if top is None or top.full_name in self._entries:
             raise Unreadable("incompatible_schema")
         self._top = top
         self._class = GetMessageClass(top)
-        self._whole = self.columns[0] if whole else None
-        fields = list(self._whole.type) if self._whole else self.columns
-        self._row = _Layout(found, spec.renames).struct(top, fields)
+        self._whole = whole
+        self._row = _Layout(found).struct(top, read["fields"][0]["type"] if whole else read)
 
     def decode(self, value: bytes) -> Any:
         payload = value[len(self.frame) :]
@@ -68,7 +70,7 @@ class ProtobufWriter(Writer):
             message.ParseFromString(payload)
             if not _is_strange(message, self._entries):
                 row = self._row(message)
-                return {self._whole.name: row} if self._whole else row
+                return {self._whole: row} if self._whole else row
         except DecodeError:
             pass
         raise Unreadable("malformed")
@@ -130,25 +132,25 @@ def _with_nested(messages: Iterable[Descriptor]) -> list[Descriptor]:
 
 
 class _Layout:
-    def __init__(self, schema: Compiled, renames: Renames) -> None:
+    """Functions from messages of a schema, and from their fields, to values of columns."""
+
+    def __init__(self, schema: Compiled) -> None:
         self._symbols, self._entries = schema.symbols, schema.entries
-        self._renames = renames
 
-    def struct(self, message: Descriptor, columns: Iterable[pa.Field]) -> Convert:
-        """A function from a message to a value for each of these Arrow fields."""
-        written: dict[str, Any] = {each.name: each for each in message.fields if not _is_member(each)}
-        written |= {each.name: each for each in message.oneofs if any(map(_is_member, each.fields))}
-        parts = columns_of(columns, written, self._renames, self.part)
-        return lambda found: {name: part(found) for name, (_, part) in parts.items()}
+    def struct(self, message: Descriptor, columns: Json) -> Convert:
+        parts = {
+            name: self.oneof(message.oneofs_by_name[source], kind)
+            if source in message.oneofs_by_name
+            else self.field(message.fields_by_name[source], kind)
+            for name, source, kind in written_in(columns)
+        }
+        return lambda found: {name: part(found) for name, part in parts.items()}
 
-    def part(self, each: FieldDescriptor | OneofDescriptor, kind: Any) -> Convert:
-        return self.oneof(each, kind) if isinstance(each, OneofDescriptor) else self.field(each, kind)
-
-    def oneof(self, oneof: OneofDescriptor, kind: Any) -> Convert:
-        if not pa.types.is_struct(kind):
-            raise Unreadable("incompatible_schema")
-        found = columns_of(kind, {each.name: each for each in oneof.fields}, self._renames, self.value)
-        parts = {source: (name, part) for name, (source, part) in found.items()}
+    def oneof(self, oneof: OneofDescriptor, column: Json) -> Convert:
+        fields = {each.name: each for each in oneof.fields}
+        parts = {
+            source: (name, self.value(fields[source], kind)) for name, source, kind in written_in(column)
+        }
 
         def convert(found: Any) -> dict[str, Any] | None:
             which = found.WhichOneof(oneof.name)
@@ -159,30 +161,26 @@ class _Layout:
 
         return convert
 
-    def field(self, each: FieldDescriptor, kind: Any) -> Convert:
+    def field(self, each: FieldDescriptor, column: Json) -> Convert:
         name, message = each.name, each.message_type
         if message is not None and message.full_name in self._entries:
-            if not pa.types.is_map(kind):
-                raise Unreadable("incompatible_schema")
             entry = message.fields_by_name
-            key, item = self.value(entry["key"], kind.key_type), self.value(entry["value"], kind.item_type)
+            key = self.value(entry["key"], column["key"])
+            item = self.value(entry["value"], column["value"])
             return lambda found: [
                 (key(known), item(one.value)) for known, one in _last(getattr(found, name)).items()
             ]
         if each.is_repeated:
-            if not is_list(kind):
-                raise Unreadable("incompatible_schema")
-            element = self.value(each, kind.value_type)
+            element = self.value(each, column["element"])
             return lambda found: [element(one) for one in getattr(found, name)]
-        alone = self.value(each, kind)
+        alone = self.value(each, column)
         if each.has_presence:
             return lambda found: alone(getattr(found, name)) if found.HasField(name) else None
         return lambda found: alone(getattr(found, name))
 
-    def value(self, each: FieldDescriptor, kind: Any) -> Convert:
-        message = each.message_type
-        if message is not None:
-            return self.message(each, message, kind)
+    def value(self, each: FieldDescriptor, column: Json) -> Convert:
+        if each.message_type is not None:
+            return self.message(each.message_type, column)
         symbols = self._symbols.get(each.full_name)
         if symbols is not None:
             return lambda number: symbols.get(number, str(number))
@@ -192,26 +190,18 @@ class _Layout:
             return _text
         return lambda value: value
 
-    def message(self, each: FieldDescriptor, message: Descriptor, kind: Any) -> Convert:
-        if pa.types.is_struct(kind):
-            return self.struct(message, kind)
+    def message(self, message: Descriptor, column: Json) -> Convert:
+        if isinstance(column, dict):
+            return self.struct(message, column)
         match message.full_name:
             case "google.protobuf.Timestamp":
                 return _moment
             case "google.type.Date":
                 return _day
             case "confluent.type.Decimal":
-                return lambda value: _decimal(value, kind)
-            case name if name in WRAPPERS:
-                inner = self.value(message.fields[0], kind)
-                return lambda wrapper: inner(wrapper.value)
-        raise Unreadable("incompatible_schema")
-
-
-def _is_member(each: FieldDescriptor) -> bool:
-    """Whether a field is of a oneof in the text: `optional` makes one of its own."""
-    oneof = each.containing_oneof
-    return oneof is not None and not (len(oneof.fields) == 1 and oneof.name == f"_{each.name}")
+                return partial(_decimal, digits=decimal_digits(column) or (0, 0))
+        inner = self.value(message.fields[0], column)
+        return lambda wrapper: inner(wrapper.value)
 
 
 def _last(entries: Iterable[Any]) -> dict[Any, Any]:
@@ -267,14 +257,16 @@ def _day(value: Any) -> int:
         raise Unreadable("malformed") from None
 
 
-def _decimal(value: Any, kind: Any) -> Decimal:
+def _decimal(value: Any, digits: tuple[int, int]) -> Decimal:
+    """digits: precision and scale."""
+    precision, places = digits
     unscaled = int.from_bytes(value.value, "big", signed=True)
     scale = value.scale if unscaled else 0  # zero is zero wherever its point is
     if len(value.value) > 16 or not -1000 <= scale <= 1000:
         raise Unreadable("malformed")
     exact = Decimal(unscaled).scaleb(-scale, EXACT)
-    fitted = exact.quantize(Decimal(1).scaleb(-kind.scale), context=Context(prec=2000))
-    if fitted != exact or len(fitted.as_tuple().digits) > kind.precision:
+    fitted = exact.quantize(Decimal(1).scaleb(-places), context=Context(prec=2000))
+    if fitted != exact or len(fitted.as_tuple().digits) > precision:
         raise Unreadable("malformed")
     return fitted
 
@@ -295,23 +287,3 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
             if byte == 0 and shift > 7:
                 raise IndexError
             return value, place
-
-
-def renames_of_protobuf(schemas: Iterable[Schema]) -> Renames:
-    """The earlier names of each field and oneof: those of its number in its message in earlier versions."""
-    names: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
-    for schema in schemas:
-        try:
-            messages = _with_nested(compiled(schema).messages)
-        except Unreadable:
-            continue
-        for message in messages:
-            for each in message.fields:
-                names[message.full_name, each.number].add(each.name)
-                if _is_member(each) and each.containing_oneof is not None:
-                    names[message.full_name, -each.number].add(each.containing_oneof.name)
-    found: dict[str, frozenset[str]] = {}
-    for known in names.values():
-        for name in known if len(known) > 1 else ():
-            found[name] = found.get(name, frozenset()) | known - {name}
-    return found

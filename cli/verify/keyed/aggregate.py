@@ -1,14 +1,12 @@
 """The aggregates of groups, computed record by record without the job's code, and compared with the table's rows.
 
-Python's own parser reads the measures, and Python's own numbers compute them.
+Python's own numbers compute the measures: they know no limit.
 """
 
 from __future__ import annotations
 
-import ast
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from calve.modes.aggregate import WINDOW_START, column_of
+from calve.modes.measure_text import parse
+from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number, Term, columns_in
 from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import decimal_digits
 from cli.verify.claim import Claim, numbers_of
 from cli.verify.dead_letters import Count
 from cli.verify.findings import Check, Finding, Findings
@@ -32,14 +33,7 @@ PLACE = ("timestamp", "partition", "offset")
 Group = tuple[Any, ...]
 EXACT = Context(prec=1000)
 """More digits than any sum needs."""
-EVERY = "count(*)"
-_CAST = re.compile(r"\bas decimal\((\d+), (\d+)\)")
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_MARK = "x"
-"""Prefix of each name: a column may have the name of a Python keyword."""
-_SIGNS = {ast.Add: EXACT.add, ast.Sub: EXACT.subtract, ast.Mult: EXACT.multiply}
-
-Value = Callable[[Mapping[str, Any]], Any]
+_SIGNS = {"+": EXACT.add, "-": EXACT.subtract, "*": EXACT.multiply}
 
 
 @dataclass(slots=True)
@@ -189,22 +183,29 @@ def _plain(column: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """`value`: of a record, from its columns; `added`: to the value so far; either may be None."""
+    """A column of the table. `term`: what is added up; `paths`: the columns of a record that it needs."""
 
     name: str
-    function: str
+    term: Term
     paths: tuple[str, ...]
-    value: Value
 
     @property
     def start(self) -> Any:
         """The value without records."""
-        return 0 if self.function == "count" else None
+        return 0 if self.term.function == "count" else None
+
+    def value(self, record: Mapping[str, Any]) -> Any:
+        """The value of a record, by its columns; may be None."""
+        if self.term.of is None:
+            return True
+        found = _value(self.term.of, record)
+        return Decimal(found) if found is not None and self.term.function == "sum" else found
 
     def added(self, so_far: Any, found: Any) -> Any:
+        """The value so far with that of one more record."""
         if found is None:
             return so_far
-        match self.function:
+        match self.term.function:
             case "count":
                 return so_far + 1
             case "sum":
@@ -216,18 +217,8 @@ class Measure:
 
 def measure(name: str, text: str) -> Measure:
     """The measure in a table's position."""
-    if text == EVERY:
-        return Measure(name, "count", (), lambda _: True)
-    source = _NAME.sub(lambda found: _MARK + found[0], _CAST.sub(r", \1, \2", text))
-    call = ast.parse(source, mode="eval").body
-    if not isinstance(call, ast.Call):
-        raise TypeError(f"{text} is no measure")
-    paths: list[str] = []
-    value = _value(call.args[0], source, paths)
-    function = ast.unparse(call.func).removeprefix(_MARK)
-    return Measure(
-        name, function, tuple(dict.fromkeys(paths)), _number(value) if function == "sum" else value
-    )
+    term = parse(text)
+    return Measure(name, term, tuple(dict.fromkeys(columns_in(term.of) if term.of else ())))
 
 
 def same(one: Any, other: Any) -> bool:
@@ -235,48 +226,25 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other) or (_is_nan(one) and _is_nan(other))
 
 
-def _value(node: ast.expr, source: str, paths: list[str]) -> Value:
+def _value(node: Expression, record: Mapping[str, Any]) -> Any:
     match node:
-        case ast.Constant():
-            number = Decimal(ast.get_source_segment(source, node) or "")
-            return lambda _: number
-        case ast.BinOp(left, sign, right):
-            return _both(
-                _SIGNS[type(sign)], *(_number(_value(each, source, paths)) for each in (left, right))
-            )
-        case ast.Call(args=[of, _, ast.Constant(value=int(scale))]):
-            return _rounded(_value(of, source, paths), int(scale))
-    path = ast.unparse(node).replace(f".{_MARK}", ".").removeprefix(_MARK)
-    paths.append(path)
-    return lambda record: record[path]
+        case ColumnAt(path):
+            return record[path]
+        case Number(text):
+            return Decimal(text)
+        case Cast(of, kind):
+            found, (_, scale) = _value(of, record), decimal_digits(kind) or (0, 0)
+            return None if found is None else _rounded(found, scale)
+        case Arithmetic(sign, left, right):
+            one, other = _value(left, record), _value(right, record)
+            return None if one is None or other is None else _SIGNS[sign](Decimal(one), Decimal(other))
+    raise AssertionError(node)
 
 
-def _both(sign: Callable[[Decimal, Decimal], Decimal], left: Value, right: Value) -> Value:
-    def value(record: Mapping[str, Any]) -> Any:
-        one, other = left(record), right(record)
-        return None if one is None or other is None else sign(one, other)
-
-    return value
-
-
-def _rounded(of: Value, scale: int) -> Value:
-    unit = Decimal(1).scaleb(-scale)
-
-    def value(record: Mapping[str, Any]) -> Any:
-        found = of(record)
-        if found is None:
-            return None
-        return (
-            _nearest(found, scale)
-            if isinstance(found, float)
-            else Decimal(found).quantize(unit, ROUND_HALF_UP, EXACT)
-        )
-
-    return value
-
-
-def _nearest(found: float, scale: int) -> Decimal:
-    """The decimal next to a float, by float arithmetic, which is the same everywhere; a float's text is not."""
+def _rounded(found: float | Decimal, scale: int) -> Decimal:
+    """Halves away from zero. Of a float, the decimal next to it by float arithmetic: a float's text differs between systems."""
+    if not isinstance(found, float):
+        return Decimal(found).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
     scaled = found * 10.0**scale
     if not math.isfinite(scaled):
         return Decimal("nan")
@@ -284,14 +252,6 @@ def _nearest(found: float, scale: int) -> Decimal:
     below = math.floor(size)
     units = Decimal(below + (size - below >= 0.5))
     return units.copy_sign(Decimal(scaled)).scaleb(-scale, EXACT)
-
-
-def _number(of: Value) -> Value:
-    def value(record: Mapping[str, Any]) -> Any:
-        found = of(record)
-        return None if found is None else Decimal(found)
-
-    return value
 
 
 def _order(value: Any) -> tuple[bool, Any]:

@@ -6,16 +6,15 @@ kept one near it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from calve.table.position import Offsets
 from cli.verify.claim import Claim, Round, numbers_of
 from cli.verify.columns import number
+from cli.verify.keyed.store import Store, by_file
 from cli.verify.rows import ByFile, Rows
 
 EVER = np.iinfo(np.int64).max
@@ -25,13 +24,52 @@ OTHER_TOPIC = -2.0
 FORGOTTEN = ""
 """The file of forgotten rows."""
 Key = tuple[int, int]
+PLACED = pa.schema(
+    [
+        *(("key", pa.uint64()), ("at", pa.int64()), ("partition", pa.int64())),
+        *(("offset", pa.int64()), ("number", pa.float64())),
+    ]
+)
+NEAR = """
+create table if not exists near as select *, unnest({buckets}) as bucket from held;
+create table if not exists judged as
+with asked as (
+  select *, rowid as n, {bucket} as bucket,
+    greatest(max("at") over (partition by key, "partition", number order by "offset" rows unbounded preceding), 0) as come_to
+  from records
+), met as (
+  select r.n,
+    bool_or(t.number = r.number and t."partition" = r."partition" and t."offset" = r."offset") as itself,
+    bool_or(case
+      when t.number <> r.number then t.number < r.number
+      when t."partition" = r."partition" then t."offset" < r."offset"
+      when {unprovable} then true
+      else (t."at", t."partition") < (r.come_to, r."partition") end) as later
+  from asked r join near t on t.key = r.key and t.bucket = r.bucket where abs(t."at" - r."at") < {window} group by r.n
+)
+select "partition", "offset", hash, coalesce(itself, false) or not coalesce(later, false) as is_row
+from asked left join met using (n)
+"""
+"""Whether each record is a row: the table has it, or no earlier row near it.
+
+Partitions that one round reads are merged by the latest timestamp that each has reached, among records of the key. Cases that
+cannot be proved count as correct. Rows within a window are in the same bucket of its size, or in the next.
+"""
+DUPLICATES = """
+select count(*) as found from (select distinct "partition", "offset" from judged where not is_row)
+anti join redriven using ("partition", "offset")
+"""
+DOUBLED = """
+with there as (select {distinct} * from held where file <> '{forgotten}')
+select file, "partition", "offset" from there window keys as (partition by key order by "at", "offset")
+qualify "at" - lag("at") over keys < {window} or lead("at") over keys - "at" < {window}
+"""
 
 
 class Order:
     """Ascending numbers of the commits that read the records of a topic; a redrive reads its dead letters at its commit."""
 
     def __init__(self, claim: Claim, redriven: Mapping[Key, str]) -> None:
-        self._topic = claim.topic
         self._rounds = [each for each in reversed(claim.rounds) if each.topic == claim.topic]
         numbers = self._of_redrives([each for each in reversed(claim.redrives) if each.topic == claim.topic])
         places = sorted((number(*key), numbers.get(name, UNKNOWN)) for key, name in redriven.items())
@@ -51,155 +89,82 @@ class Order:
         """Each redrive lies between two rounds; several between the same two keep their order."""
         found: dict[str, float] = {}
         for n, each in enumerate(redrives):
-            to = self._to(each)
-            before = sum(all(to.get(p, 0) >= o for p, o in self._to(other).items()) for other in self._rounds)
-            found[each.round] = before - 0.5 + (n + 1) / (2 * len(redrives) + 2)
+            before = sum(all(each.to.get(p, 0) >= o for p, o in other.to.items()) for other in self._rounds)
+            found[each.round or ""] = before - 0.5 + (n + 1) / (2 * len(redrives) + 2)
         return found
 
-    def _to(self, each: Round) -> Offsets:
-        return each.to.get(self._topic, {})
 
-
-class Firsts:
-    """The rows of a table by key. Call `hold` for all before `duplicates`. `several`: a record may have made several rows."""
+class Firsts(Store):
+    """The rows of a table by key, of which all are held before `rows`. `several`: a record may have made several rows."""
 
     def __init__(self, window_us: int | None, order: Order, *, several: bool = False) -> None:
+        super().__init__()
+        self.insert("held", PLACED.append(pa.field("file", pa.string())).empty_table())
+        self.insert("records", PLACED.append(pa.field("hash", pa.uint64())).empty_table())
         self._several = several
         self._windowed = window_us is not None
         self._window = EVER if window_us is None else window_us
         self._order = order
-        self._files: list[str] = []
-        self._held: list[Any] = []
-        self._rows: Any = None
-        self._come_to: dict[tuple[int, int, float], int] = {}
-        self._judged: dict[Key, bool] = {}
 
     def hold(self, held: Rows, *, own: bool) -> None:
         """Add rows of the table; `own`: of the incarnation that is proved."""
-        if not self._files or self._files[-1] != held.file:
-            self._files.append(held.file)
-        rows = np.empty(len(held.keys), ROW)
-        rows["key"], rows["at"] = _numpy(held.keys), _numpy(held.timestamps)
-        rows["partition"], rows["offset"] = _numpy(held.partitions), _numpy(held.offsets)
-        rows["number"] = OTHER_TOPIC
-        if own:
-            rows["number"] = self._order.numbers(rows["partition"], rows["offset"])
-        rows["file"] = len(self._files) - 1
-        self._held.append(rows)
+        self._keep(
+            "held", held, None if own else OTHER_TOPIC, {"file": pa.repeat(held.file, len(held.offsets))}
+        )
 
     def remember(self, forgotten: Iterable[Rows]) -> None:
         """Add rows that the table had: their duplicates make no rows, either."""
         for rows in (each for each in forgotten if each.keys is not None):
-            self.hold(replace(rows, file=FORGOTTEN), own=True)
+            self._keep("held", rows, None, {"file": pa.repeat(FORGOTTEN, len(rows.offsets))})
 
-    @property
-    def keys(self) -> int:
-        """The number of keys."""
-        return len(np.unique(self._there["key"]))
+    def add(self, found: Iterable[Rows]) -> None:
+        for rows in found:
+            self._keep("records", rows, None, {"hash": rows.hashes})
 
-    @property
-    def _there(self) -> Any:
-        """The rows that the table has."""
-        there = np.array([each != FORGOTTEN for each in self._files], bool)
-        return self._sorted[there[self._sorted["file"]]] if len(self._sorted) else self._sorted
+    def figures(self) -> Mapping[str, int]:
+        [row] = self.query("select count(distinct key) as keys from held where file <> ''").to_pylist()
+        return dict(row)
 
     def doubled(self) -> ByFile:
         """Offsets of rows with another row of their key too near, by file and partition."""
-        rows = self._there
-        near = (np.diff(rows["key"]) == 0) & (np.diff(rows["at"]) < self._window)
-        found: ByFile = {}
-        for row in rows[np.r_[near, False] | np.r_[False, near]] if len(rows) else ():
-            place = self._files[row["file"]], int(row["partition"])
-            found.setdefault(place, []).append(int(row["offset"]))
-        return found
+        distinct = 'distinct on (key, "partition", "offset", number)' if self._several else ""
+        return by_file(
+            self.query(DOUBLED.format(distinct=distinct, forgotten=FORGOTTEN, window=self._window))
+        )
 
-    def duplicates(self, rows: Rows) -> pa.Array:
-        """True for records that make no row. Call it in the order of offsets, partition by partition; then in any order."""
-        wanted = np.empty(len(rows.offsets), ROW)
-        wanted["key"], wanted["at"] = _numpy(rows.keys), _numpy(rows.timestamps)
-        wanted["partition"], wanted["offset"] = _numpy(rows.partitions), _numpy(rows.offsets)
-        wanted["number"] = self._order.numbers(wanted["partition"], wanted["offset"])
-        held, near, open_ = self._against_rows(wanted)
-        found = near & ~held
-        for place in np.flatnonzero(open_):
-            found[place] |= self._in_one_round(wanted[place]) and not held[place]
-        return pa.array(found)
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        self._judge()
+        yield from self.read('select "partition", "offset", hash from judged where is_row')
 
-    def _against_rows(self, wanted: Any) -> tuple[Any, Any, Any]:
-        """For each record: is it a row, is an earlier row near, and is a near row of its round in another partition?"""
-        first, last = self._near(wanted)
-        counts = last - first
-        of = np.repeat(np.arange(len(wanted)), counts)
-        within = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
-        row, record = self._sorted[np.repeat(first, counts) + within], wanted[of]
-        same_number = row["number"] == record["number"]
-        same_partition = row["partition"] == record["partition"]
-        earlier = same_partition & (row["offset"] < record["offset"])
-        # Unprovable cases count as correct.
-        unprovable = ~same_partition & (self._windowed | (record["number"] == UNKNOWN))
-        before = (row["number"] < record["number"]) | (same_number & (earlier | unprovable))
-        itself = same_number & same_partition & (row["offset"] == record["offset"])
-        found = np.zeros((3, len(wanted)), bool)
-        for n, each in enumerate((itself, before, same_number & ~same_partition & ~unprovable)):
-            found[n, of[each]] = True
-        return found[0], found[1], found[2]
+    def duplicates(self, redriven: Collection[Key]) -> int:
+        """The number of records that make no row because of an earlier one, without redriven ones."""
+        self._judge()
+        partitions, offsets = ([each[n] for each in redriven] for n in (0, 1))
+        others = pa.table(
+            {"partition": pa.array(partitions, pa.int64()), "offset": pa.array(offsets, pa.int64())}
+        )
+        [row] = self.query(DUPLICATES, redriven=others).to_pylist()
+        return int(row["found"])
 
-    def _near(self, wanted: Any) -> tuple[Any, Any]:
-        """For each record the rows of its key within the window: the first, and the one after the last."""
-        keys = self._sorted["key"]
-        first, last = (np.searchsorted(keys, wanted["key"], side=side) for side in ("left", "right"))
-        if not self._windowed:
-            return first, last
-        begin, end = wanted["at"] - self._window, wanted["at"] + self._window - 1
-        return self._after(first, last, begin), self._after(first, last, end)
+    def _judge(self) -> None:
+        bucket = f'"at" // {self._window}' if self._windowed else "0"
+        self.execute(
+            NEAR.format(
+                bucket=bucket,
+                buckets=f"[{bucket} - 1, {bucket}, {bucket} + 1]" if self._windowed else "[0]",
+                window=self._window,
+                unprovable="true" if self._windowed else f"r.number = {UNKNOWN}",
+            )
+        )
 
-    def _after(self, first: Any, last: Any, moments: Any) -> Any:
-        """For each record the first row of its key later than a moment."""
-        times, low, high = self._sorted["at"], first.copy(), last.copy()
-        while (open_ := low < high).any():
-            middle = (low + high) // 2
-            over = open_ & (times[np.minimum(middle, len(times) - 1)] <= moments)
-            low, high = np.where(over, middle + 1, low), np.where(open_ & ~over, middle, high)
-        return low
-
-    def _in_one_round(self, record: Any) -> bool:
-        """Whether a row of another partition, read by the same commit, comes before the record.
-
-        Partitions are merged by the latest timestamp that each has reached, among records of the key; a row is the first of its
-        own.
-        """
-        place = int(record["partition"]), int(record["offset"])
-        if place not in self._judged:
-            group = int(record["key"]), place[0], float(record["number"])
-            self._come_to[group] = max(self._come_to.get(group, 0), int(record["at"]))
-            rank = self._come_to[group], place[0]
-            keys = self._sorted["key"]
-            first, last = (np.searchsorted(keys, record["key"], side=side) for side in ("left", "right"))
-            rows = self._sorted[first:last]
-            rivals = rows[(rows["number"] == record["number"]) & (rows["partition"] != place[0])]
-            self._judged[place] = any((int(row["at"]), int(row["partition"])) < rank for row in rivals)
-        return self._judged[place]
-
-    @property
-    def _sorted(self) -> Any:
-        if self._rows is None:
-            rows = np.concatenate(self._held) if self._held else np.empty(0, ROW)
-            if self._several:
-                rows = rows[np.unique(rows[["key", "partition", "offset", "number"]], return_index=True)[1]]
-            self._rows = rows[np.lexsort((rows["offset"], rows["at"], rows["key"]))]
-            self._held = []
-        return self._rows
-
-
-ROW = np.dtype(
-    [
-        *(("key", np.uint64), ("at", np.int64), ("partition", np.int32)),
-        *(("offset", np.int64), ("number", np.float64), ("file", np.int32)),
-    ]
-)
-
-
-def _numpy(column: Any) -> Any:
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
-    return column.to_numpy(zero_copy_only=False)
+    def _keep(self, table: str, rows: Rows, number: float | None, more: dict[str, Any]) -> None:
+        places = rows.partitions.to_numpy(), rows.offsets.to_numpy()
+        numbers = self._order.numbers(*places) if number is None else np.full(len(rows.offsets), number)
+        columns = (
+            rows.keys,
+            rows.timestamps.cast(pa.int64()),
+            rows.partitions,
+            rows.offsets,
+            pa.array(numbers),
+        )
+        self.insert(table, pa.table(dict(zip(PLACED.names, columns, strict=True)) | more))

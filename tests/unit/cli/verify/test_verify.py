@@ -17,7 +17,6 @@ from cli.verify.claim import chain_problems, ledger_problems, rounds_of
 from cli.verify.columns import RANGE, Digests, Place, column_hashes, row_hashes, within
 from cli.verify.findings import Check, Finding, Verification, ranges
 from cli.verify.formats.decoding import Decoder, Values
-from cli.verify.formats.fields import avro_records, renames_of, sources
 from cli.verify.topic import Records
 
 TOPIC = TopicKey("cluster", "topic-1")
@@ -160,7 +159,7 @@ SAMPLES = [
     ({"type": "array", "items": ["null", "int"]}, pa.list_(pa.int64()), [1, None], [1, None]),
     ({"type": "map", "values": "long"}, pa.map_(pa.string(), pa.int64()), {"k": 1}, [("k", 1)]),
     (
-        {"type": "array", "items": record(("key", "int"), ("value", ["null", "long"]), name="Entry")},
+        {"type": "array", "items": record(("key", "int"), ("value", ["null", "long"]), name="MapEntry")},
         pa.map_(pa.int32(), pa.int64()),
         [{"key": 1, "value": 2}, {"key": 3, "value": None}, {"key": 1, "value": 4}],
         [(1, 4), (3, None)],
@@ -216,23 +215,35 @@ def renaming(name, *aliases):
 
 
 A, B, C, BOTH = renaming("a"), renaming("b", "a"), renaming("c", "b"), record(("a", "int"), ("b", "int"))
+WITHIN = [record(("in", each | {"name": "i"})) for each in (A, B)]
 
 
 @pytest.mark.parametrize(
-    ("versions", "columns", "written", "found"),
+    ("versions", "columns", "writer", "found"),
     [
-        ([A, B], ["b"], ["a"], {"b": "a"}),
-        ([A, B], ["b"], ["b"], {"b": "b"}),
-        ([A, B, C], ["c"], ["a"], {"c": "a"}),
-        ([B, A], ["b"], ["a"], {"b": "a"}),
-        ([BOTH, B], ["a", "b"], ["a"], {"a": "a"}),
-        ([A, B, BOTH], ["b", "a"], ["a"], {"b": "a"}),
-        ([A, B, BOTH], ["b", "a"], ["a", "b"], {"a": "a", "b": "b"}),
-        ([record(("in", A | {"name": "i"})), record(("in", B | {"name": "i"}))], ["b"], ["a"], {"b": "a"}),
+        ([A, B], ["b"], 0, {"b": 1}),
+        ([A, B], ["b"], 1, {"b": 1}),
+        ([A, B], ["a"], 0, {"a": 1}),
+        ([A, B, C], ["c"], 0, {"c": 1}),
+        ([B, A], ["b"], 1, {"b": 1}),
+        ([A, BOTH, B], ["a", "b"], 0, {"a": 1, "b": None}),
+        ([A, B, BOTH], ["b", "a"], 0, {"a": None, "b": 1}),
+        ([A, B, BOTH], ["b", "a"], 2, {"a": 1, "b": 2}),
+        (WITHIN, ["in.b"], 0, {"in": {"b": 1}}),
     ],
 )
-def test_an_earlier_name_is_the_column_that_later_versions_made_of_it(versions, columns, written, found):
-    assert sources(columns, written, renames_of(map(avro_records, versions))) == found
+def test_an_earlier_name_is_the_column_that_later_versions_made_of_it(versions, columns, writer, found):
+    names = [name.split(".") for name in columns]
+    table = [
+        (top, pa.struct([(each, pa.int32()) for each in inner]) if inner else pa.int32())
+        for top, *inner in names
+    ]
+    known = [Schema(n, json.dumps(each)) for n, each in enumerate(versions, 1)]
+    values = Values(pa.schema(table), {each.id: each for each in known}.get, versions=known)
+    row = {each["name"]: n for n, each in enumerate(versions[writer]["fields"], 1)}
+    value = {"in": {"a": 1}} if versions is WITHIN else row
+    arrays = values.project(frame(writer + 1, versions[writer], value))
+    assert pa.record_batch(arrays, pa.schema(table)).to_pylist() == [found]
 
 
 def test_several_schema_ids_in_one_chunk_are_told_apart():

@@ -17,8 +17,7 @@ NOW, UNKNOWN = {"steps": "now"}, {"steps": "earlier"}
 def round_(
     start: Offsets, to: Offsets, read_with: dict[str, str], remade: dict[int, tuple[int, int]] | None = None
 ) -> Round:
-    starts = {TOPIC: start} if start else {}
-    return Round(1, "r", TOPIC, starts, {TOPIC: to}, Ledger(), read_with=read_with, remade=remade or {})
+    return Round(TOPIC, start, to, Ledger(), read_with=read_with, remade=remade or {}, snapshot=1)
 
 
 def backfill(first: int, to: int, read_with: dict[str, str]) -> Round:

@@ -10,14 +10,17 @@ import pyarrow as pa
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
+from calve.decoding.formats import Top
 from calve.schema.wire import Schema
-from cli.verify.formats.decoding import writer_of
-from cli.verify.formats.fields import Spec, Unreadable
+from cli.verify.formats.decoding import Values
+from cli.verify.formats.fields import Unreadable
 from tests.change_types import CONNECT, TIME, avro
 from tests.change_types import json as json_type
+from tests.debezium import around, event, json_around
 
 FRAME = b"\0\0\0\0\1"
 MOMENT, LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+CHANGE = pa.struct([("op", pa.string()), ("at", MOMENT), ("position", pa.string()), ("deleted", pa.bool_())])
 DAY_1 = 86_400_000_000
 SAMPLES = [
     ("int32", f"{TIME}Date", pa.date32(), 1, 1),
@@ -31,26 +34,27 @@ SAMPLES = [
 ]
 
 
-def read(writer: Any, value: bytes) -> Any:
-    [array] = writer.project([writer.decode(FRAME + value)])
+def read(schema: Any, column: pa.DataType, value: bytes, kind: str, *, changes: bool) -> Any:
+    columns = [("x", column), *([("_change", CHANGE)] if changes else [])]
+    registered = Schema(1, json.dumps(schema), kind)
+    values = Values(pa.schema(columns), lambda _: registered, Top(changes=changes))
+    array, *_ = values.project(FRAME + value)
     number = pa.int32() if pa.types.is_date(array.type) else pa.int64()
     return array.cast(number)[0].as_py() if pa.types.is_temporal(array.type) else array[0].as_py()
 
 
 def in_avro(kind: Any, column: pa.DataType, written: Any, *, changes: bool = True) -> Any:
-    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": ["null", kind]}]}
+    row = {"type": "record", "name": "R", "fields": [{"name": "x", "type": ["null", kind]}]}
+    schema, found = (around(row), event("c", after={"x": written})) if changes else (row, {"x": written})
     value = BytesIO()
-    schemaless_writer(value, parse_schema(schema), {"x": written})
-    registered = Schema(1, json.dumps(schema))
-    made = writer_of(Spec(FRAME, registered, pa.schema([("x", column)]), {}, changes=changes))
-    return read(made, value.getvalue())
+    schemaless_writer(value, parse_schema(schema), found)
+    return read(schema, column, value.getvalue(), "AVRO", changes=changes)
 
 
 def in_json(kind: Any, column: pa.DataType, written: Any, *, changes: bool = True) -> Any:
-    schema = {"type": "object", "properties": {"x": {"oneOf": [{"type": "null"}, kind]}}}
-    registered = Schema(1, json.dumps(schema), "JSON")
-    made = writer_of(Spec(FRAME, registered, pa.schema([("x", column)]), {}, changes=changes))
-    return read(made, json.dumps({"x": written}).encode())
+    row = {"type": "object", "properties": {"x": {"oneOf": [{"type": "null"}, kind]}}}
+    schema, found = (json_around(row), event("c", after={"x": written})) if changes else (row, {"x": written})
+    return read(schema, column, json.dumps(found).encode(), "JSON", changes=changes)
 
 
 @pytest.mark.parametrize(("kind", "name", "column", "written", "expected"), SAMPLES)

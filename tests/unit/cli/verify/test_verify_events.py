@@ -6,19 +6,20 @@ import json
 from io import BytesIO
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from fastavro import parse_schema, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.decoding.formats import Top
 from calve.registry.registry import NO_ID
 from calve.schema.wire import Schema
 from cli.verify.columns import row_hashes
-from cli.verify.formats.decoding import ChangeWriter, Decoder, Values
-from cli.verify.formats.fields import Spec, Unreadable
-from cli.verify.keyed.upsert import filled
+from cli.verify.formats.decoding import Decoder, Values
+from cli.verify.formats.fields import Unreadable
+from cli.verify.keyed.upsert import Fold
+from cli.verify.rows import Rows
 from cli.verify.topic import Records
 from tests.change_types import TIME
 from tests.debezium import COLUMNS, connect_schema, envelope, event, json_schema
@@ -61,9 +62,11 @@ def in_avro(schema: str, found: dict[str, Any]) -> bytes:
 
 def read(found: dict[str, Any], encoding: str, order: tuple[str, ...] = ("lsn",)) -> dict[str, Any]:
     schema, value = written(found, encoding)
-    writer = ChangeWriter(Spec(b"", schema, TABLE, {}), order)
-    arrays = writer.project([writer.decode(value)])
-    return dict(pa.record_batch(arrays, TABLE).to_pylist()[0])
+    return dict(pa.record_batch(values_of(schema, order).project(value), TABLE).to_pylist()[0])
+
+
+def values_of(schema: Schema, order: tuple[str, ...], columns: pa.Schema = TABLE) -> Values:
+    return Values(columns, lambda _: None, Top(changes=True, order=order), only=schema)
 
 
 encodings = pytest.mark.parametrize("encoding", ["avro", "json", "connect"])
@@ -112,9 +115,8 @@ def test_an_event_that_is_not_of_its_schema_anywhere_is_malformed(
 
 
 def test_schemas_without_the_field_that_orders_changes_do_not_fit() -> None:
-    schema, _ = written(event("c", after=ROW), "avro")
     with pytest.raises(Unreadable, match="incompatible_schema"):
-        ChangeWriter(Spec(b"", schema, TABLE, {}), ("scn",))
+        read(event("c", after=ROW), "avro", order=("scn",))
 
 
 def test_a_text_that_is_no_moment_makes_only_its_own_record_malformed() -> None:
@@ -123,7 +125,7 @@ def test_a_text_that_is_no_moment_makes_only_its_own_record_malformed() -> None:
     texts = ["2024-01-01T00:00:00Z", "yesterday", "2024-01-02T00:00:00Z"]
     events = [event("c", after={"id": n, "at": text}) for n, text in enumerate(texts)]
     columns = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("_change", CHANGE)])
-    values = Values(columns, lambda _: None, only=schema, changes=("lsn",))
+    values = values_of(schema, ("lsn",), columns)
     kafka = pa.field("_kafka", pa.struct([("offset", pa.int64())]))
     found = Decoder(columns.append(kafka), "t", values).rows(
         Records(
@@ -140,6 +142,7 @@ def test_a_text_that_is_no_moment_makes_only_its_own_record_malformed() -> None:
     assert [each.column("id").to_pylist() for each in found.batches] == [[0], [2]]
 
 
+Place = tuple[int, int]
 Record = tuple[int, int, bool, list[int], int | None]
 """Key, partition, whether it deletes, the hashes of two columns, order."""
 records = st.lists(
@@ -154,44 +157,48 @@ records = st.lists(
 )
 
 
-def one_by_one(found: list[Record], *, ordered: bool) -> list[list[int]]:
-    rows: dict[tuple[int, int], tuple[list[int], int]] = {}
-    result = []
-    for key, partition, dead, columns, order in found:
-        row, at = rows.get((key, partition), (None, -1))
+def one_by_one(found: list[Record], *, ordered: bool) -> dict[Place, tuple[list[int], bool]]:
+    """By the place of the newest record of each key and partition: its columns, and whether any was filled in."""
+    rows: dict[tuple[int, int], tuple[list[int], int, Place, bool]] = {}
+    for offset, (key, partition, dead, columns, order) in enumerate(found):
+        row = rows.get((key, partition))
         rank = -1 if order is None else order
         if dead:
             rows.pop((key, partition), None)
-        elif row is None or not ordered or rank >= at:
-            columns = [
-                old if row and new == BLANK else new for old, new in zip(row or columns, columns, strict=True)
-            ]
-            rows[key, partition] = columns, rank
-        result.append(columns)
-    return result
+        elif row is None or not ordered or rank >= row[1]:
+            before = row[0] if row else columns
+            made = [old if new == BLANK else new for old, new in zip(before, columns, strict=True)]
+            rows[key, partition] = made, rank, (partition, offset), made != columns
+    return {place: (columns, changed) for columns, _, place, changed in rows.values()}
+
+
+def rows_of(found: list[tuple[int, Record]], *, dead: bool, ordered: bool) -> Rows:
+    chosen = [each for each in found if each[1][2] is dead]
+    size = len(chosen)
+    orders = pa.array([order for _, (*_, order) in chosen], pa.int64())
+    return Rows(
+        "f",
+        pa.array([partition for _, (_, partition, *_) in chosen], pa.int32()),
+        pa.array([offset for offset, _ in chosen], pa.int64()),
+        [pa.array([columns[n] for _, (*_, columns, _) in chosen], pa.uint64()) for n in (0, 1)],
+        pa.array([2 * key + partition for _, (key, partition, *_) in chosen], pa.uint64()),
+        orders if ordered else pa.nulls(size),
+        pa.array([0] * size, pa.timestamp("us", "UTC")),
+        tombstones=dead,
+    )
 
 
 @given(records, st.booleans())
 def test_values_that_are_lacking_are_those_of_the_row_before(found: list[Record], ordered: bool) -> None:
-    if not found:
-        return
-    keys, partitions, dead, columns, orders = (list(each) for each in zip(*found, strict=True))
-    flat = pa.array([value for each in columns for value in each], pa.uint64())
-    table = pa.table(
-        {
-            "key": pa.array(keys, pa.uint64()),
-            "partition": pa.array(partitions, pa.int64()),
-            "offset": pa.array(range(len(found)), pa.int64()),
-            "dead": dead,
-            "order": pa.array(orders, pa.int64()),
-            "hash": row_hashes([flat.take(pa.array(range(n, len(flat), 2))) for n in (0, 1)]),
-            "columns": pa.FixedSizeListArray.from_arrays(flat, 2),
-            "filled": pa.repeat(pa.scalar(False), len(found)),
-        }
-    )
-    made = filled(table, {0: BLANK, 1: BLANK}, ordered=ordered)
+    fold = Fold((), ordered=ordered, blanks={0: BLANK, 1: BLANK})
+    fold.add(rows_of(list(enumerate(found)), dead=dead, ordered=ordered) for dead in (False, True))
     wanted = one_by_one(found, ordered=ordered)
-    assert made["columns"].to_pylist() == wanted
-    by_column = np.array(wanted, np.uint64).T
-    assert made["hash"].to_pylist() == row_hashes([pa.array(each.copy()) for each in by_column]).to_pylist()
-    assert made["filled"].to_pylist() == [new != old for new, old in zip(wanted, columns, strict=True)]
+    assert fold.places() == wanted.keys()
+    changed = {place: tuple(columns) for place, (columns, changed) in wanted.items() if changed}
+    assert {place: each for place, each in fold.filled().items() if place in wanted} == changed
+    hashes = {
+        (row["partition"], row["offset"]): row["hash"] for each in fold.rows() for row in each.to_pylist()
+    }
+    for place, (columns, _) in wanted.items():
+        [expected] = row_hashes([pa.array([each], pa.uint64()) for each in columns]).to_pylist()
+        assert hashes[place] == expected

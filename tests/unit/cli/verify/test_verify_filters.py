@@ -21,7 +21,7 @@ UUIDS = {number: UUID(int=number) for number in SUBJECTS}
 
 def round_(snapshot: int, start: int, to: int, schemas: dict[str, int], more: int = 0) -> Round:
     ledger = Ledger(filtered=sum(schemas.values()) + more, filtered_schemas=schemas)
-    return Round(snapshot, f"r{snapshot}", TOPIC, {TOPIC: {0: start}}, {TOPIC: {0: to}}, ledger)
+    return Round(TOPIC, {0: start}, {0: to}, ledger, snapshot=snapshot)
 
 
 def filters(

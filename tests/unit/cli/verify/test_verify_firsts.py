@@ -70,7 +70,7 @@ def claim_of(rounds: Rounds, *, known: int) -> Claim:
         start = dict(at)
         for record in each:
             at[record.partition] += 1
-        made.append(Round(number, str(number), TOPIC, {TOPIC: start}, {TOPIC: dict(at)}, Ledger()))
+        made.append(Round(TOPIC, start, dict(at), Ledger(), snapshot=number))
     left = tuple(reversed(made[len(made) - known :]))
     position = Position({TOPIC: at}, "r", "w", "t")
     return Claim(position, TOPIC, {}, at, known == len(made), Ledger(), left)
@@ -86,12 +86,11 @@ def asked(
     rows = [pair for pair in everything if pair[0] in held]
     firsts.hold(held_rows(rows), own=True)
     keys, partitions, offsets, moments = _columns(everything)
-    asked_for = Rows("", partitions, offsets, [], keys, timestamps=moments)
-    for _ in range(2):  # the second time in a closer look
-        mask = firsts.duplicates(asked_for).to_pylist()
-    return {
-        place for (place, _), duplicate in zip(everything, mask, strict=True) if duplicate
-    }, firsts.doubled()
+    firsts.add([Rows("", partitions, offsets, [keys], keys, timestamps=moments)])
+    duplicates = {place for place, _ in everything} - firsts.places()
+    assert firsts.duplicates({}) == len(duplicates)
+    assert firsts.places(duplicates) == set()
+    return duplicates, firsts.doubled()
 
 
 def held_rows(pairs: list[tuple[Place, Record]]) -> Rows:
@@ -133,24 +132,31 @@ def test_an_expired_history_makes_no_row_wrong(rounds: Rounds, known: int) -> No
     assert asked(rounds, held, None, known=min(known, len(rounds))) == (places - held, {})
 
 
+@pytest.mark.parametrize("window", [None, 3])
+def test_a_record_without_a_row_near_it_must_be_a_row(window: int | None) -> None:
+    duplicates, _ = asked([[Record(1, 0, 5), Record(1, 0, 6), Record(2, 1, 6)]], {(0, 0)}, window)
+    assert duplicates == {(0, 1)}
+
+
 def test_rows_of_an_earlier_topic_come_before_all() -> None:
     firsts = Firsts(None, Order(claim_of([[Record(1, 0, 5)]], known=1), {}))
     firsts.hold(held_rows([((0, 0), Record(1, 0, 9))]), own=False)
     keys, partitions, offsets, moments = _columns([((0, 0), Record(1, 0, 5)), ((0, 1), Record(2, 0, 5))])
-    found = firsts.duplicates(Rows("", partitions, offsets, [], keys, timestamps=moments))
-    assert found.to_pylist() == [True, False]
+    firsts.add([Rows("", partitions, offsets, [keys], keys, timestamps=moments)])
+    assert firsts.places() == {(0, 1)}
 
 
 def test_a_letter_that_came_back_was_read_when_it_came_back() -> None:
     """Its record lies before one of the same key that a round had read by then."""
     rounds = [[Record(1, 0, 1), Record(1, 0, 2)]]
     claim = claim_of(rounds, known=1)
-    redrive = Round(2, "back", TOPIC, {}, {TOPIC: {0: 2, 1: 0}}, Ledger(), redrive=True)
+    redrive = Round(TOPIC, {}, {0: 2, 1: 0}, Ledger(), round="back", snapshot=2)
     claim = Claim(claim.position, TOPIC, {}, claim.to, True, Ledger(), claim.rounds, (redrive,))
     pairs = [pair for each in placed(rounds) for pair in each]
-    for held, wanted in (((0, 1), [True, False]), ((0, 0), [False, False])):
+    for held, wanted in (((0, 1), {(0, 1)}), ((0, 0), {(0, 0), (0, 1)})):
         firsts = Firsts(None, Order(claim, {(0, 0): "back"}))
         firsts.hold(held_rows([each for each in pairs if each[0] == held]), own=True)
         keys, partitions, offsets, moments = _columns(pairs)
-        found = firsts.duplicates(Rows("", partitions, offsets, [], keys, timestamps=moments))
-        assert found.to_pylist() == wanted
+        firsts.add([Rows("", partitions, offsets, [keys], keys, timestamps=moments)])
+        assert firsts.places() == wanted
+        assert firsts.duplicates({(0, 0): "back"}) == 0

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
-from cli.verify.keyed import upsert
-from cli.verify.keyed.upsert import TRUNCATES, Fold, KeyCheck
+from cli.verify.keyed.upsert import TRUNCATES, Fold
 from cli.verify.rows import Rows
 
 TOPIC = TopicKey("c", "t")
@@ -52,31 +51,26 @@ def folded(records: list[Record], *, ordered: bool) -> set[int]:
 
 
 def made(*reads: Sequence[tuple[int, int, Record]], ordered: bool, rounds: tuple[Round, ...] = ()) -> Fold:
-    result = Fold(rounds, ordered)
+    result = Fold(rounds, ordered=ordered)
     for each in reads:
         result.add([rows(each, dead=dead, ordered=ordered) for dead in (False, True)])
     return result
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-@pytest.mark.parametrize("at_once", [3, 1_000])
 @given(
     records=st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(0, 4), st.booleans()), max_size=25)
 )
-def test_the_fold_is_that_of_one_record_after_the_other(
-    records: list[Record], at_once: int, *, ordered: bool
-) -> None:
+def test_the_fold_is_that_of_one_record_after_the_other(records: list[Record], *, ordered: bool) -> None:
     numbered = [(0, offset, record) for offset, record in enumerate(records)]
     halves = numbered[: len(numbered) // 2], numbered[len(numbered) // 2 :]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(upsert, "STATES", at_once)
-        found = made(*halves, ordered=ordered)
-        assert found.places() == {(0, offset) for offset in folded(records, ordered=ordered)}
+    found = made(*halves, ordered=ordered)
+    assert found.places() == {(0, offset) for offset in folded(records, ordered=ordered)}
 
 
 def test_of_several_partitions_the_later_round_counts() -> None:
     def round_of(start: dict[int, int], to: dict[int, int]) -> Round:
-        return Round(1, "r", TOPIC, {TOPIC: start}, {TOPIC: to}, Ledger())
+        return Round(TOPIC, start, to, Ledger(), snapshot=1)
 
     rounds = (round_of({0: 1, 1: 1}, {0: 1, 1: 2}), round_of({0: 0, 1: 0}, {0: 1, 1: 1}))
     records = [(0, 0, (7, None, False)), (1, 0, (7, None, False)), (1, 1, (8, None, False))]
@@ -96,7 +90,7 @@ def test_rounds_that_appended_before_the_table_was_folded_count_as_one() -> None
     def rounds(*modes: str | None) -> tuple[Round, ...]:
         ends = [{0: 9, 1: 0}, {0: 9, 1: 3}, {0: 12, 1: 3}]
         made = [
-            Round(n, "r", TOPIC, {TOPIC: start}, {TOPIC: end}, Ledger(), mode=mode)
+            Round(TOPIC, start, end, Ledger(), mode=mode, snapshot=n)
             for n, (start, end, mode) in enumerate(zip([{0: 0, 1: 0}, *ends], ends, modes, strict=False))
         ]
         return tuple(reversed(made))
@@ -119,19 +113,17 @@ def test_the_greatest_order_counts_across_partitions() -> None:
 
 def test_a_table_that_has_a_key_twice_or_a_row_too_old_is_found() -> None:
     topic = made([(0, 8, (7, 3, False)), (0, 9, (8, None, True)), (0, 7, (9, 1, False))], ordered=True)
-    keys = KeyCheck(topic)
     held = rows([(0, 8, (7, 3, False)), (0, 1, (7, 2, False)), (0, 2, (8, 9, False))], dead=False)
-    keys.take(held, pa.array([True, False, False]))
-    doubled, stale = keys.judge()
+    topic.hold(held, pa.array([True, False, False]))
+    doubled, stale = topic.judge()
     assert doubled == {("f", 0): [8, 1]}
     assert sorted(stale["f", 0]) == [1, 2]
 
 
 def test_a_row_of_a_greater_order_than_all_that_kafka_has_stays() -> None:
     topic = made([(0, 8, (7, 3, False))], ordered=True)
-    keys = KeyCheck(topic)
-    keys.take(rows([(0, 1, (7, 4, False))], dead=False), pa.array([False]))
-    assert keys.judge() == ({}, {})
+    topic.hold(rows([(0, 1, (7, 4, False))], dead=False), pa.array([False]))
+    assert topic.judge() == ({}, {})
     assert topic.places() == set()
 
 
@@ -143,3 +135,13 @@ def test_a_truncation_may_leave_nothing() -> None:
     )
     assert state.places() == set()
     assert state.figures() == {"keys": 0, "deleted": 0}
+
+
+def test_rows_whose_keys_kafka_has_no_longer_are_no_fault_unless_they_are_two() -> None:
+    state = Fold((), ordered=True)
+    truncation = rows([(0, 3, (0, None, True))], dead=True)
+    state.add([replace(truncation, idle=TRUNCATES)])
+    held = rows([(0, 1, (7, 2, False)), (0, 2, (7, 3, False)), (0, 0, (8, 1, False))], dead=False)
+    state.hold(held, pa.array([False, False, False]))
+    assert state.judge() == ({("f", 0): [1, 2]}, {})
+    assert (state.places(), state.ambiguous, state.filled()) == (set(), 0, {})

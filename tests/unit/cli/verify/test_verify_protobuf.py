@@ -103,7 +103,11 @@ def test_a_type_of_an_import_that_nobody_gave_is_incompatible() -> None:
     ],
 )
 def test_a_decimal_of_zero_is_zero_wherever_its_point_is(written: bytes, verdict: str | None) -> None:
-    text = 'syntax = "proto3"; import "confluent/type/decimal.proto"; message M { confluent.type.Decimal d = 1; }'
+    text = (
+        'syntax = "proto3"; import "confluent/type/decimal.proto"; import "confluent/meta.proto";'
+        " message M { confluent.type.Decimal d = 1 [(confluent.field_meta) = {params: ["
+        '{key: "precision" value: "38"}, {key: "scale" value: "9"}]}]; }'
+    )
     values = Values(pa.schema([("d", pa.decimal128(38, 9))]), {1: Schema(1, text, "PROTOBUF")}.get)
     payload = b"\0\0\0\0\1\0\x0a" + bytes([len(written)]) + written
     assert values.verdict(payload) == verdict

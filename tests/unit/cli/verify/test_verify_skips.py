@@ -17,7 +17,7 @@ def round_(
     snapshot: int, start: int, to: int, skipped: dict[str, int], schemas: dict[str, int] | None = None
 ) -> Round:
     ledger = Ledger(skipped=skipped, skipped_schemas=schemas or {})
-    return Round(snapshot, f"r{snapshot}", TOPIC, {TOPIC: {0: start}}, {TOPIC: {0: to}}, ledger)
+    return Round(TOPIC, {0: start}, {0: to}, ledger, snapshot=snapshot)
 
 
 def skips(*rounds: Round, complete: bool = True) -> Skips:

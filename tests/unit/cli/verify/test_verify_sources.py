@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from calve.decoding.formats import Top
 from calve.schema.wire import Schema
 from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
@@ -31,7 +32,8 @@ def decoder(only: Schema, *columns: Any, key: Keys | None = None, own: str | Non
     names = {"_kafka", key.column if key else "_kafka"}
     table = pa.schema([*columns, ("_kafka", KAFKA)])
     data = pa.schema([each for each in table if each.name not in names])
-    return Decoder(table, "t", Values(data, nothing, only=only, own=own), key)
+    top = Top(rest=own) if only.type == "JSON" else Top(own)
+    return Decoder(table, "t", Values(data, nothing, top, only=only), key)
 
 
 def records(*pairs: tuple[bytes | None, bytes | None]) -> Records:
@@ -105,7 +107,7 @@ def test_what_a_schema_does_not_declare_is_one_text(text: str, rest: str | None)
 def test_keys_are_their_column_or_say_why_not(
     schema: Schema, kind: Any, key: bytes | None, expected: Any
 ) -> None:
-    keys = Keys(pa.field("key", kind), Values(pa.schema([("key", kind)]), nothing, only=schema, whole=True))
+    keys = Keys(pa.field("key", kind), Values(pa.schema([("key", kind)]), nothing, Top("key"), only=schema))
     try:
         found = keys.array([keys.read(key)]).to_pylist()[0]
     except Unreadable as verdict:
@@ -115,7 +117,7 @@ def test_keys_are_their_column_or_say_why_not(
 
 def test_a_record_whose_value_and_key_are_bad_is_refused_for_its_value() -> None:
     column = pa.field("key", pa.int64())
-    keys = Keys(column, Values(pa.schema([column]), nothing, only=Schema(0, '"long"'), whole=True))
+    keys = Keys(column, Values(pa.schema([column]), nothing, Top("key"), only=Schema(0, '"long"')))
     made = decoder(AVRO, column, ("a", pa.int32()), key=keys)
     batches, refused = made.rows(records((b"", b""), (b"", b"\x02"), (b"\x04", b"\x02"), (None, b"\x02")))
     assert refused == [(0, "malformed"), (1, "key_malformed")]
@@ -142,15 +144,7 @@ def test_each_round_is_read_with_the_schema_that_it_names() -> None:
         return decoder(only, column) if only else None
 
     def round_(number: int, start: int, to: int, name: str) -> Round:
-        return Round(
-            number,
-            str(number),
-            TOPIC,
-            {TOPIC: {0: start}},
-            {TOPIC: {0: to}},
-            Ledger(),
-            read_with={"value": name},
-        )
+        return Round(TOPIC, {0: start}, {0: to}, Ledger(), read_with={"value": name}, snapshot=number)
 
     rounds = [round_(3, 2, 3, "2"), round_(2, 1, 2, "1"), round_(1, 0, 1, "forgotten")]
     epochs = DecoderByRound(rounds, decoder_for)
@@ -160,8 +154,8 @@ def test_each_round_is_read_with_the_schema_that_it_names() -> None:
     )
     assert refused == []
     assert sorted(value for batch in batches for value in batch.column("a").to_pylist()) == [2, 3]
-    redrive = replace(round_(4, 0, 0, "2"), start={}, to={}, redrive=True)
-    again = epochs.knowing([redrive], {(0, 1): redrive.round})
+    redrive = replace(round_(4, 0, 0, "2"), start={}, to={}, round="back")
+    again = epochs.knowing([redrive], {(0, 1): "back"})
     returned = records((None, b"\x02"), (None, b"\x02y\x08")).select([1])
     assert [batch.column("a").to_pylist() for batch in again.rows(returned)[0]] == [[4]]
     assert epochs.rows(returned).refused == [(0, "trailing_bytes")]

@@ -280,7 +280,7 @@ def test_a_digest_is_the_same_for_the_same_steps_in_every_release() -> None:
 
 def round_(snapshot: int, start: int, to: int, said: int) -> Round:
     ledger = Ledger(filtered=said, filtered_by_steps=said)
-    return Round(snapshot, f"r{snapshot}", TOPIC, {TOPIC: {0: start}}, {TOPIC: {0: to}}, ledger)
+    return Round(TOPIC, {0: start}, {0: to}, ledger, snapshot=snapshot)
 
 
 def test_steps_must_leave_out_as_many_records_as_the_rounds_say() -> None:

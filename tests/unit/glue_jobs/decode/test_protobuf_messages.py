@@ -15,8 +15,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from calve.decoding.decode_plan import decoding, first_columns
 from calve.schema.wire import Schema
 from calve.schema.writers import ProtobufWriter
-from cli.verify.formats import protobuf
-from cli.verify.formats.fields import CONFLUENT, Spec, Unreadable
+from cli.verify.formats.decoding import Values
+from cli.verify.formats.fields import Unreadable
 from glue_jobs.decode.protobuf import scan
 from glue_jobs.decode.protobuf.decoder import GOOD, VALUE, Frame, decode
 from glue_jobs.decode.protobuf.values import rescaled
@@ -94,11 +94,12 @@ def agreed(text: str, payloads: list[bytes]) -> list[bool]:
     )
     found.validate(full=True)
     kind = found.type.field(VALUE).type
-    theirs = protobuf.ProtobufWriter(Spec(writer.prefix[: CONFLUENT.size], schema, pa.schema(list(kind)), {}))
+    columns = pa.schema(list(kind))
+    theirs = Values(columns, {7: schema}.get)
     for payload, mine in zip(payloads, found.to_pylist(), strict=True):
         try:
-            row = pa.array([theirs.decode(writer.prefix + payload)], kind)[0].as_py()
-        except (Unreadable, pa.ArrowException):
+            row = pa.record_batch(theirs.project(writer.prefix + payload), columns).to_pylist()[0]
+        except Unreadable:
             row = None
         assert (row is not None) == mine[GOOD], payload.hex()
         if row is not None:

@@ -1,0 +1,91 @@
+"""A database of the records of a topic, in memory, and on disk if they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import pyarrow as pa
+
+from cli.verify.rows import ByFile, Rows
+
+Key = tuple[int, int]
+MEMORY = "1GB"
+BATCH_ROWS = 100_000
+
+
+class Store:
+    """The fold of a mode: add all records of a topic; then it has the rows that the table must have.
+
+    Its tables are DuckDB's, each with the columns of the first rows that are inserted. `ambiguous`: the number of keys whose row
+    cannot be known.
+    """
+
+    @property
+    def ambiguous(self) -> int:
+        return 0
+
+    def add(self, found: Iterable[Rows]) -> None:
+        """Add the rows and tombstones of records, with their keys."""
+        raise NotImplementedError
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Partition, offset and hash of every row that the table must have."""
+        raise NotImplementedError
+
+    def places(self, among: Collection[Key] | None = None) -> set[Key]:
+        """The places of these rows. among: only of these."""
+        places = (
+            place
+            for each in self.rows()
+            for place in zip(
+                each.column("partition").to_pylist(), each.column("offset").to_pylist(), strict=True
+            )
+        )
+        return {place for place in places if among is None or place in among}
+
+    def filled(self) -> dict[Key, tuple[int, ...]]:
+        """The places of rows with values from earlier rows, and the hashes of their columns."""
+        return {}
+
+    def figures(self) -> Mapping[str, int]:
+        """Figures to show."""
+        raise NotImplementedError
+
+    def __init__(self) -> None:
+        # DuckDB makes the folder when it needs it, and removes it.
+        folder = str(Path(gettempdir(), f"calve-verify-{uuid4().hex}"))
+        self._database = duckdb.connect(config={"temp_directory": folder, "memory_limit": MEMORY})
+
+    def insert(self, table: str, rows: pa.Table) -> None:
+        self._database.register("given", rows)
+        self._database.execute(f"create table if not exists {table} as select * from given limit 0")  # noqa: S608 a name
+        self._database.execute(f"insert into {table} from given")
+
+    def execute(self, text: str) -> None:
+        self._database.execute(text)
+
+    def query(self, text: str, **tables: pa.Table) -> Any:
+        """The answer to a query, also of other tables than those of the store."""
+        for name, each in tables.items():
+            self._database.register(name, each)
+        return self._database.sql(text).to_arrow_table()
+
+    def read(self, text: str) -> Iterator[pa.RecordBatch]:
+        """As `query`, batch by batch."""
+        yield from self._database.sql(text).to_arrow_reader(BATCH_ROWS)
+
+    def has(self, table: str) -> bool:
+        return bool(self._database.execute("from duckdb_tables() where table_name = ?", [table]).fetchall())
+
+
+def by_file(rows: pa.Table) -> ByFile:
+    """The offsets of rows, by file and partition."""
+    found: ByFile = {}
+    for row in rows.to_pylist():
+        found.setdefault((row["file"], row["partition"]), []).append(row["offset"])
+    return found
