@@ -68,8 +68,7 @@ class Maintaining:
     def all(self, settings: Job) -> list[str]:
         """Maintain each table in turn; returns the names of the tables that failed.
 
-        Raises:
-            Retryable: the catalog does not answer.
+        Raises Retryable: the catalog does not answer.
         """
         failed = []
         for table, main in tables_of(settings, self._lake):
@@ -86,8 +85,7 @@ class Maintaining:
     def one(self, table: job.Table, main: Table) -> None:
         """Do the work that is due for a table, or the one requested kind. Skip a table while a forget request runs.
 
-        Raises:
-            CalveError: the work is not possible, or not possible now.
+        Raises CalveError: the work is not possible, or not possible now.
         """
         letters = self._lake.load(main.name.dead_letters)
         work = Work(self._lake, table, main, letters)

@@ -94,8 +94,7 @@ class RedrivenMarks:
     def withdraw(self, rounds: AbstractSet[str], summary: dict[str, str], accept: Validator) -> None:
         """Delete the dead letters of these rounds, and remove the marks of the redrives among them.
 
-        Raises:
-            LostRace, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
+        Raises LostRace, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
         """
         marked = F.col(REDRIVEN).isin(*rounds)
         touched = self._rows().where(F.col("round").isin(*rounds) | marked)

@@ -114,9 +114,7 @@ class DeadLetterTable:
 
         `before` was taken before `main` was read. The table is read again here, after it.
         Otherwise a round published between the two reads would look like the remains of a rollback.
-
-        Raises:
-            Suspended: main names dead letters that do not exist (`dead_letters_lost`).
+        Raises Suspended: main names dead letters that do not exist (`dead_letters_lost`).
         """
         table = self.table
         if table is None or before is None:
@@ -144,9 +142,7 @@ class DeadLetterTable:
         """Publish the round that main names, exactly once, and drop its branch.
 
         `staged`: the files, if this process wrote them. They replace a branch that was dropped meanwhile.
-
-        Raises:
-            Retryable: it could not be published now; the next `recover` finds out why.
+        Raises Retryable: it could not be published now; the next `recover` finds out why.
         """
         table, named = self.table, main.dead_letters
         if table is None or named is None:

@@ -55,11 +55,7 @@ class Table:
         self._glue = glue
 
     def refresh(self) -> None:
-        """Load the table's newest metadata.
-
-        Raises:
-            Retryable: the catalog or the object store does not answer.
-        """
+        """Load the table's newest metadata. Raises Retryable: the catalog or the object store does not answer."""
         with catalog_errors(f"table {self.name}"):
             self.java.refresh()
 
@@ -125,9 +121,7 @@ class Table:
         """Set main to an earlier snapshot and change properties, in one commit on the table as loaded here.
 
         Iceberg's own rollback would retry on top of other writers' commits.
-
-        Raises:
-            Retryable: another writer was faster, or the answer was lost.
+        Raises Retryable: another writer was faster, or the answer was lost.
         """
         with catalog_errors(f"table {self.name}"):
             operations = self.java.operations()
@@ -221,11 +215,7 @@ class Lake:
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
     def load(self, name: TableName) -> Table | None:
-        """The table; None if the catalog does not have it.
-
-        Raises:
-            Retryable: the catalog does not answer.
-        """
+        """The table; None if the catalog does not have it. Raises Retryable: the catalog does not answer."""
         with catalog_errors(f"table {name}"):
             try:
                 return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
@@ -237,8 +227,7 @@ class Lake:
     def has(self, name: TableName) -> bool:
         """Whether the catalog has the table. For a missing table this takes a quarter of the time of `load`, else as long.
 
-        Raises:
-            Retryable: the catalog does not answer.
+        Raises Retryable: the catalog does not answer.
         """
         with catalog_errors(f"table {name}"):
             return bool(self._catalog.tableExists(self._identifier(name)))
@@ -281,11 +270,7 @@ class Lake:
             return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
 
     def databases(self) -> list[str]:
-        """The databases created by the owner's jobs.
-
-        Raises:
-            Retryable: the catalog does not answer.
-        """
+        """The databases created by the owner's jobs. Raises Retryable: the catalog does not answer."""
         with catalog_errors("the catalog"):
             found = [
                 (each.level(0), self._catalog.loadNamespaceMetadata(each))
@@ -294,11 +279,7 @@ class Lake:
             return sorted(name for name, properties in found if properties.get(OWNER_TAG) == self.owner)
 
     def tables(self, database: str) -> list[str]:
-        """The names of a database's tables.
-
-        Raises:
-            Retryable: the catalog does not answer.
-        """
+        """The names of a database's tables. Raises Retryable: the catalog does not answer."""
         namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
         with catalog_errors(f"database {database}"):
             return sorted(str(each.name()) for each in self._catalog.listTables(namespace))

@@ -26,11 +26,7 @@ OF_LETTERS = ("key", "value", "headers")
 
 
 def require_own_paths(table: Table) -> None:
-    """Refuse a table whose files would be outside its original location.
-
-    Raises:
-        Suspended: `foreign_path`.
-    """
+    """Refuse a table whose files would be outside its original location. Raises Suspended: `foreign_path`."""
     if moving := sorted(MOVING & table.properties.keys()):
         named = ", ".join(f"'{each}'" for each in moving)
         raise Suspended(
@@ -84,8 +80,7 @@ def hidden_columns(table: job.Table, tags: Mapping[str, Sequence[str]], columns:
 def cover(table: Table, wanted: Mapping[str, str]) -> None:
     """Set the missing properties of `without_bounds`. Existing files keep their statistics.
 
-    Raises:
-        Retryable: the catalog does not answer.
+    Raises Retryable: the catalog does not answer.
     """
     if not wanted.items() <= table.properties.items():
         table.set_properties(wanted)

@@ -41,9 +41,7 @@ def stage_deletes(
     """Write deletes for main's rows whose `columns` match one of the `keys`, as of its last refresh; None if there are none.
 
     `keys` has one column for each of `columns`, in their order. Keys are unique and not null.
-
-    Raises:
-        Suspended: `ledger_imbalance`: Spark's count differs from the rows that the files delete.
+    Raises Suspended: `ledger_imbalance`: Spark's count differs from the rows that the files delete.
     """
     head = table.java.currentSnapshot()
     if head is None or strings(lake.jvm, head.summary()).get("total-data-files") == "0":

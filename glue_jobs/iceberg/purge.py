@@ -80,11 +80,7 @@ def old_metadata(table: Table) -> list[str]:
 
 
 def delete(table: Table, files: Collection[str]) -> None:
-    """Delete files; missing ones are no error.
-
-    Raises:
-        Retryable: the object store failed; some may be gone.
-    """
+    """Delete files; missing ones are no error. Raises Retryable: the object store failed; some may be gone."""
     if not files:
         return
     listed_ = table.jvm.java.util.ArrayList()
@@ -183,11 +179,7 @@ def holding(found: Sequence[Delivery], rows: DataFrame) -> list[Delivery]:
 
 
 def remove(table: Table, manifests: Iterable[str]) -> None:
-    """Delete the files of deliveries, then their manifests.
-
-    Raises:
-        Retryable: the object store failed.
-    """
+    """Delete the files of deliveries, then their manifests. Raises Retryable: the object store failed."""
     for manifest in manifests:
         folder = manifest.removesuffix(MANIFEST) + "/"
         delete(table, [each for each in listed(table, folder) if each != manifest])

@@ -137,10 +137,7 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by:
 def added_rows(lake: Lake, table: Table, snapshot_id: int) -> Iterator[DataFrame | None]:
     """The rows of the data files that a snapshot added, including rows deleted since; None if it added none.
 
-    Read them inside the block.
-
-    Raises:
-        Suspended: `snapshot_lost`: it has expired.
+    Read them inside the block. Raises Suspended: `snapshot_lost`: it has expired.
     """
     snapshot = table.java.snapshot(snapshot_id)
     if snapshot is None:
@@ -242,11 +239,7 @@ def _replacing(table: Table, staged: Staged, deletes: Deletes) -> Any:
 def commit(
     table: Table, update: Any, summary: Mapping[str, str], validator: Validator, *, branch: str | None = None
 ) -> int:
-    """Commit any Iceberg snapshot update in the way of `publish`.
-
-    Raises:
-        LostRace, Ambiguous, Conflict: as `publish`.
-    """
+    """Commit any Iceberg snapshot update in the way of `publish`. Raises LostRace, Ambiguous, Conflict: as `publish`."""
     for key, value in summary.items():
         update = update.set(key, value)
     guard = _Guard(table.jvm, validator)

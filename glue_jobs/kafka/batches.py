@@ -48,8 +48,7 @@ class Batches:
     def of(cls, span: Span, data: bytes, aborted: Sequence[tuple[int, int]]) -> Batches:
         """Parse raw bytes. `aborted`: producer and first offset of transactions, as in the broker's response.
 
-        Raises:
-            Retryable: a checksum is wrong. Suspended: `corrupt_batch`, `message_format`.
+        Raises Retryable: a checksum is wrong. Suspended: `corrupt_batch`, `message_format`.
         """
         rows = np.empty((len(data) // HEADER, COLUMNS), dtype=np.int64)
         view = np.frombuffer(data, dtype=np.uint8)

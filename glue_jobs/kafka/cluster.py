@@ -70,8 +70,7 @@ class Cluster:
     def names(self) -> list[str]:
         """The topics that these credentials may see, in one request, without Kafka's internal ones.
 
-        Raises:
-            Retryable, Fatal: as `state`.
+        Raises Retryable, Fatal: as `state`.
         """
         found: list[str] = self._ask(_names)
         return found
@@ -89,8 +88,7 @@ class Cluster:
     def first_offsets(self, state: TopicState, start: Start) -> Offsets:
         """The start offsets of a topic that was never read.
 
-        Raises:
-            Suspended: `start_invalid`: explicit offsets name a missing partition, or offsets that it does not hold.
+        Raises Suspended: `start_invalid`: explicit offsets name a missing partition, or offsets that it does not hold.
         """
         match start.at:
             case "earliest":
@@ -121,8 +119,7 @@ class Cluster:
     def ensure_topic(self, wanted: Emit) -> None:
         """Create the topic if it is missing. An existing topic is not changed.
 
-        Raises:
-            Suspended: `topic_forbidden`. Retryable: the cluster does not respond.
+        Raises Suspended: `topic_forbidden`. Retryable: the cluster does not respond.
         """
         if wanted.topic not in self._ensured:
             self._ask(_make, wanted, topic=wanted.topic)

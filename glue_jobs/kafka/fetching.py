@@ -130,8 +130,7 @@ class _Reader:
     def _ask(self) -> tuple[Client, Future]:
         """Request data of the next partition, and of all others with the same leader.
 
-        Raises:
-            KafkaError: the leader is unknown. Suspended: `topic_recreated`.
+        Raises KafkaError: the leader is unknown. Suspended: `topic_recreated`.
         """
         topic_id = uuid_of(self.topic_id)
         client = client_of(self.settings)
@@ -165,8 +164,7 @@ class _Reader:
     def _taken(self, answer: Any) -> list[Batches]:
         """The batches that advance a partition. A broker may leave out partitions, or send less than one batch of them.
 
-        Raises:
-            KafkaError: the first error in the response; nothing of it is used. Retryable, Suspended: as `Batches.of`.
+        Raises KafkaError: the first error in the response; nothing of it is used. Retryable, Suspended: as `Batches.of`.
         """
         partitions = [each for topic in answer.responses for each in topic.partitions]
         for code in (answer.error_code, *(each.error_code for each in partitions)):

@@ -207,9 +207,7 @@ def expire(settings: job.Table, main: Table, letters: Table | None, *, said: int
     """Expire snapshots of the table and of its dead letters; returns their number. A waiting request prevents it.
 
     said: the sequence number up to which snapshots have been announced; None if nobody announces them.
-
-    Raises:
-        Retryable: the catalog or the object store failed.
+    Raises Retryable: the catalog or the object store failed.
     """
     main.refresh()
     line = list(main.ancestors())

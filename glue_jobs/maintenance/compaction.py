@@ -74,11 +74,7 @@ def compact(
     stop: Callable[[], bool],
     group_files: int = GROUP_FILES,
 ) -> Compacted:
-    """Rewrite groups, most files first, until the budget is used; at least one.
-
-    Raises:
-        Retryable: as `CarriedCommit.commit`.
-    """
+    """Rewrite groups, most files first, until the budget is used; at least one. Raises Retryable: as `CarriedCommit.commit`."""
     done = Compacted()
     while done.conflicts < CONFLICTS:
         upkept.refresh()
@@ -160,8 +156,7 @@ REFUSED = (".ValidationException", ".CommitFailedException")
 def rewrite_manifests(lake: Lake, upkept: CarriedCommit) -> int:
     """Merge small manifests of data files; returns their number. It never blocks a round: Iceberg appends beside it.
 
-    Raises:
-        Retryable: as `CarriedCommit.commit`.
+    Raises Retryable: as `CarriedCommit.commit`.
     """
     upkept.refresh()
     table, meter = upkept.table, CostMeter(lake)
@@ -191,9 +186,7 @@ def rewrite_deletes(lake: Lake, upkept: CarriedCommit) -> int:
 
     In format 3 each data file has at most one delete vector, and compaction handles it. The action takes no validator.
     So forget requests are held meanwhile, and a second commit repeats the table's position.
-
-    Raises:
-        Retryable: the catalog or the object store failed, or a forget request runs.
+    Raises Retryable: the catalog or the object store failed, or a forget request runs.
     """
     table = upkept.table
     current = table.java.operations().current()

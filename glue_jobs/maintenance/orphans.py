@@ -36,8 +36,7 @@ class Swept:
 def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = AGE_S) -> Swept:
     """Delete the files that the last run found and nothing names. Note the others for the next run.
 
-    Raises:
-        Retryable: the object store failed; some files may be gone.
+    Raises Retryable: the object store failed; some files may be gone.
     """
     table = upkept.table
     upkept.refresh()  # the action takes files newer than its metadata for orphans
@@ -55,11 +54,7 @@ def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = AGE_S) -> Swept:
 
 
 def looked_at(table: Table) -> float | None:
-    """When a run last looked for orphans, in epoch seconds; None if never.
-
-    Raises:
-        Retryable: the object store failed.
-    """
+    """When a run last looked for orphans, in epoch seconds; None if never. Raises Retryable: the object store failed."""
     return _read(table).get("at")
 
 

@@ -28,8 +28,7 @@ from glue_jobs.process.java import elements, strings
 def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Table]]:
     """Tables of calve.yaml that calve has created, including those of patterns.
 
-    Raises:
-        Retryable: the catalog does not answer.
+    Raises Retryable: the catalog does not answer.
     """
     for database in databases(settings, catalog):
         declared = {
@@ -62,8 +61,7 @@ def _of_patterns(settings: job.Job, catalog: Lake, database: str) -> Iterable[jo
 def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Maintenance) -> Figures:
     """The statistics of main as of its last refresh, and of its dead letters.
 
-    Raises:
-        Retryable: the object store does not answer.
+    Raises Retryable: the object store does not answer.
     """
     head, now = table.java.currentSnapshot(), time.time()
     if head is None:

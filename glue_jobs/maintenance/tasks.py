@@ -64,19 +64,14 @@ class Work:
         return CarriedCommit(self.main, self.main).is_forgetting
 
     def has_left(self) -> bool:
-        """Whether a turn would find files to rewrite.
-
-        Raises:
-            Retryable: the object store does not answer.
-        """
+        """Whether a turn would find files to rewrite. Raises Retryable: the object store does not answer."""
         self.main.refresh()
         return bool(groups(self.lake, self.main, self.settings.maintenance.file_bytes, 1))
 
     def run(self, kind: Kind, stop: Stop) -> Found:
         """Do the due work of a kind and log it; returns its counts.
 
-        Raises:
-            CalveError: the work is not possible, or not possible now.
+        Raises CalveError: the work is not possible, or not possible now.
         """
         return self._done(kind, RUN_BYTES, GROUP_FILES, stop)
 
@@ -166,8 +161,7 @@ POLL_S = 2.0
 def asked(table: Table, kind: Kind, wait: Callable[[float], bool]) -> bool:
     """Request one turn of a kind of work and wait until it is done; False if nobody answers or `wait` says to stop.
 
-    Raises:
-        Retryable: the catalog does not answer.
+    Raises Retryable: the catalog does not answer.
     """
     table.set_properties({TURN: kind})
     until = time.monotonic() + ANSWER_S

@@ -51,9 +51,7 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     """Write the good records as data files and count all records; returns also the batch for reading its rejects.
 
     If rows of a record cannot be computed, the row engine reads the batch again and rejects the record.
-
-    Raises:
-        CalveError: as `Engine.stage`. Nothing is committed.
+    Raises CalveError: as `Engine.stage`. Nothing is committed.
     """
     files, seen = engine.stage(batch, stage_id)
     if seen.failed:

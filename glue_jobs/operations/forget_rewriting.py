@@ -72,8 +72,7 @@ class Rewriting:
     def replace(self, tasks: list[Any], said: Said, *, stage_id: str, cores: int) -> None:
         """Replace the files by their remaining rows, in one commit.
 
-        Raises:
-            LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
+        Raises LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
         """
         table = self._table
         size = sum(each.file().fileSizeInBytes() for each in tasks)
@@ -96,8 +95,7 @@ class Rewriting:
 def fence(table: Table, summary: Mapping[str, str], accept: Accept) -> None:
     """Commit again with manifests that have no entries for removed files: their bounds are values of rows.
 
-    Raises:
-        LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
+    Raises LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
     """
     head, here = table.java.currentSnapshot(), unmoved(table.head, accept)
     stale = table.jvm.java.util.ArrayList()
@@ -146,8 +144,7 @@ class Gone:
 def gone_rows(opened: OpenTable, person: Person) -> Gone:
     """The person's rows in main. If one of several rows of a record matches, all of them are removed.
 
-    Raises:
-        CalveError: there are too many.
+    Raises CalveError: there are too many.
     """
     told_by = {"partition": at(PARTITION), "offset": at(OFFSET), "timestamp_us": F.unix_micros(at(TIMESTAMP))}
     found = _gone(opened, opened.main, person.rows, person.others, told_by)
@@ -197,9 +194,7 @@ def purge(opened: OpenTable, table: Table, gone: Gone, said: Said, require_alone
     """Rewrite the files that hold rows to remove, and delete every file that becomes unreachable; returns their number.
 
     `require_alone` refuses if another job may be writing files that its own later commit needs.
-
-    Raises:
-        LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
+    Raises LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
     """
     name = opened.config.name
     if gone.tasks:

@@ -54,9 +54,7 @@ def handle(operation: Operation[R, A]) -> bool:
     """Run the request that waits, if any, and answer it; True if main may have changed.
 
     An error before main may have changed becomes the answer: an impossible request must not block the topic.
-
-    Raises:
-        LostRace, Retryable: as a round.
+    Raises LostRace, Retryable: as a round.
     """
     try:
         request = operation.pending()

@@ -93,8 +93,7 @@ class Person:
 def person_of(table: OpenTable, request: Request) -> Person:
     """The person of a request, with decrypted values.
 
-    Raises:
-        CalveError: the secret lacks the key, or the values cannot be decrypted.
+    Raises CalveError: the secret lacks the key, or the values cannot be decrypted.
     """
     where = request.where if request.sealed is None else _opened(table, request, request.sealed)
     return Person(table.services.lake, where, table.services.masking_keys)

@@ -72,8 +72,7 @@ def _since(main: Table, base: Position) -> Iterator[Commit]:
 def require_allowed(batch: Batch, seen: Counts, staged: Staged) -> None:
     """Check the table's policy and budget. On refusal, delete the staged rows, because the round is retried.
 
-    Raises:
-        Suspended: as `calve.rounds.dead_letter_policy.check_rejects`.
+    Raises Suspended: as `calve.rounds.dead_letter_policy.check_rejects`.
     """
     table = batch.table
     line = list(table.main.ancestors())

@@ -29,9 +29,7 @@ def relayout(opened: OpenTable, memory: TableMemory) -> None:
     """Change partition spec and sort order in one commit if calve.yaml has others.
 
     A bucketed upsert table keeps its partition spec: buckets are fixed at creation (ADR 18).
-
-    Raises:
-        Retryable: the catalog does not answer, or another writer was faster.
+    Raises Retryable: the catalog does not answer, or another writer was faster.
     """
     table, main = opened.config, opened.main
     held = layout_of(main)

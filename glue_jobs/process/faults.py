@@ -117,8 +117,7 @@ class _Fault:
 def arm(setting: str) -> None:
     """Install the faults that `CALVE_FAULT` names: `point[:N][@table]`, separated by commas.
 
-    Raises:
-        ConfigError: there is no such point.
+    Raises ConfigError: there is no such point.
     """
     waiting = [_fault(each) for each in setting.split(",")]
     lock = threading.Lock()

@@ -36,11 +36,7 @@ def use() -> None:
 
 @contextmanager
 def brought() -> Iterator[None]:
-    """Name the missing package if an import inside fails.
-
-    Raises:
-        Fatal: a package cannot be imported.
-    """
+    """Name the missing package if an import inside fails. Raises Fatal: a package cannot be imported."""
     try:
         yield
     except ImportError as error:

@@ -68,8 +68,7 @@ class Services:
     def masking_keys(self) -> tuple[Key, ...]:
         """The keys that hash personal data and encrypt dead letters; empty if nothing is masked.
 
-        Raises:
-            ConfigError, Retryable: as `calve.config.masking_keys.read_keys`.
+        Raises ConfigError, Retryable: as `calve.config.masking_keys.read_keys`.
         """
         return self.masking.keys if self.masking else ()
 
@@ -146,8 +145,7 @@ def position_of(
 ) -> tuple[Position, int | None]:
     """The committed offsets, as main's history proves them now, and their snapshot's sequence number; None: a tag proves them.
 
-    Raises:
-        Suspended: the history does not prove a position (`position_lost`).
+    Raises Suspended: the history does not prove a position (`position_lost`).
     """
     main.refresh()
     ancestors: list[Commit] = []

@@ -146,10 +146,7 @@ class Opener:
     def foresee(self) -> TablePlan:
         """How records would become rows of a table that does not exist yet.
 
-        Reads no masking key. Reads the table only for its quarantined fields.
-
-        Raises:
-            Retryable, Suspended: as `open`.
+        Reads no masking key. Reads the table only for its quarantined fields. Raises Retryable, Suspended: as `open`.
         """
         versions = self.schemas.versions()
         every = self.schemas.first_columns(versions)

@@ -76,8 +76,7 @@ KINDS: dict[type[DataType], type[Value]] = {StringType: str, IntegralType: int, 
 def run_route(frame: DataFrame, step: Route) -> DataFrame:
     """Filter the records of other tables. A record that no table names is filtered, kept, or rejected.
 
-    Raises:
-        Suspended: `step_unusable`: the column is missing or cannot hold the values.
+    Raises Suspended: `step_unusable`: the column is missing or cannot hold the values.
     """
     _require_fit(frame, step)
     live, value = is_live(frame), F.col(quote_path(step.column))
@@ -154,8 +153,7 @@ class Chain:
     def require_lasting(self, key: Iterable[str]) -> None:
         """Refuse keys that are hashed: a value's token changes when the masking key is replaced.
 
-        Raises:
-            Suspended: `key_unusable`.
+        Raises Suspended: `key_unusable`.
         """
         hashed = {
             _plain(each) for step in self.steps if isinstance(step, Mask) for each in self._hashed(step)
@@ -179,8 +177,7 @@ class Chain:
     def columns(self, spark: SparkSession, source: Json) -> Json:
         """The final data columns of rows made from records that are decoded to `source`.
 
-        Raises:
-            Suspended: `step_unusable`: a step does not fit its columns, or makes a type that no table can hold.
+        Raises Suspended: `step_unusable`: a step does not fit its columns, or makes a type that no table can hold.
         """
         records = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
         chain = self.with_any_keys(spark)

@@ -69,11 +69,7 @@ def exploded(frame: DataFrame, step: Flatten) -> DataFrame:
 
 
 def exploded_column(frame: DataFrame, step: Flatten) -> str:
-    """The column of the list to explode.
-
-    Raises:
-        Suspended: it does not exist.
-    """
+    """The column of the list to explode. Raises Suspended: it does not exist."""
     path = str(step.explode)
     name = _column(path, step)
     kinds = {each.name: each.dataType for each in frame.schema.fields if each.name in data(frame)}

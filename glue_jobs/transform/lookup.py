@@ -43,9 +43,7 @@ def run_lookup(frame: DataFrame, step: Lookup, table: DataFrame) -> DataFrame:
     """Add the columns after the others. They are null if the table has no such key, or if a part of the key is null.
 
     With `missing: reject` such records are rejected. Keys in `table` are unique, see `require_unique`.
-
-    Raises:
-        Suspended: `step_unusable`: columns are missing, cannot be compared, or exist already.
+    Raises Suspended: `step_unusable`: columns are missing, cannot be compared, or exist already.
     """
     _require_fit(frame, step, table.schema)
     keys = [f"calve:other:{n}" for n in range(len(step.on))]
@@ -70,8 +68,7 @@ def run_lookup(frame: DataFrame, step: Lookup, table: DataFrame) -> DataFrame:
 def require_unique(table: DataFrame, columns: Sequence[str]) -> None:
     """Refuse a table with duplicate keys: a record would become two rows. Keys with a null match nothing.
 
-    Raises:
-        Suspended: `lookup_ambiguous`.
+    Raises Suspended: `lookup_ambiguous`.
     """
     keys = [F.col(quote(column)).alias(f"calve:other:{n}") for n, column in enumerate(columns)]
     each = table.select(*keys).dropna()

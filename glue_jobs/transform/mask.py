@@ -49,8 +49,7 @@ LONGS = 2.0**63
 def masked(value: Column, kind: DataType, rule: Rule, path: str) -> Column:
     """Mask a value that is not a struct, list or map, by a rule other than `drop` and `null`.
 
-    Raises:
-        Suspended: the rule cannot mask values of this type.
+    Raises Suspended: the rule cannot mask values of this type.
     """
     match rule.how:
         case "hash":
@@ -152,9 +151,7 @@ def rules(step: Mask, tags: Mapping[str, tuple[str, ...]], columns: StructType) 
     """The rule of each masked field. Rules inside a masked field are also returned, but have no effect.
 
     tags: the schema's tags by field path. For a field with several tags, the first in `step.tags` applies.
-
-    Raises:
-        Suspended: a field does not exist. Also a tagged field, because it may exist under another name.
+    Raises Suspended: a field does not exist. Also a tagged field, because it may exist under another name.
     """
     known = list(paths(columns))
     tagged = {path: rule for path, own in tags.items() if (rule := _first(step, own)) is not None}
@@ -218,9 +215,7 @@ def run_mask(
 
     keys: returns `tokens.key_frame`, used only for hashing. tags: the schema's tags by field path.
     A struct without remaining fields is dropped. Map keys stay unchanged.
-
-    Raises:
-        Suspended: a field does not exist, or the rule cannot mask its type.
+    Raises Suspended: a field does not exist, or the rule cannot mask its type.
     """
     names = data(frame)
     columns = StructType([each for each in frame.schema.fields if each.name in names])

@@ -76,11 +76,7 @@ class Query:
 
 
 def understand(frame: DataFrame, text: str) -> Query:
-    """Resolve a query on the columns of a frame.
-
-    Raises:
-        Suspended: `step_unusable`, with the problem and its place.
-    """
+    """Resolve a query on the columns of a frame. Raises Suspended: `step_unusable`, with the problem and its place."""
     names = data(frame)
     with _ansi_rules(frame.sparkSession) as ansi:
         with query_errors(names):
@@ -236,8 +232,7 @@ PLAIN = (
 def require_columns(row: StructType, *, from_stars: bool) -> None:
     """Refuse names and types that no table has. `from_stars`: `_kafka` occurs once and is ignored.
 
-    Raises:
-        Suspended: `step_unusable`.
+    Raises Suspended: `step_unusable`.
     """
     named = [field for field in row if not (from_stars and field.name == SYSTEM_COLUMN)]
     if not named:
@@ -290,8 +285,7 @@ COMPUTED = "calve:computed"
 def run_sql(frame: DataFrame, step: Sql) -> DataFrame:
     """Compute the select list. Filter rows for which WHERE is not true; reject rows for which either fails.
 
-    Raises:
-        Suspended: `step_unusable`.
+    Raises Suspended: `step_unusable`.
     """
     query = understand(frame, step.query)
     names = [name for name in beside(frame) if name not in (REJECT, FILTERED)]
@@ -310,11 +304,7 @@ def run_sql(frame: DataFrame, step: Sql) -> DataFrame:
 
 
 def run_filter(frame: DataFrame, step: Filter) -> DataFrame:
-    """Filter rows for which the condition is not true; reject rows for which it fails.
-
-    Raises:
-        Suspended: `step_unusable`.
-    """
+    """Filter rows for which the condition is not true; reject rows for which it fails. Raises Suspended: `step_unusable`."""
     names = [name for name in beside(frame) if name not in (REJECT, FILTERED)]
     judged, _, marks = _judged(frame, understand_condition(frame, step.condition))
     return judged.select(*data(frame), *names, *(mark.alias(name) for name, mark in marks.items()))

@@ -76,11 +76,7 @@ COSTLY = {
 
 
 def require_bounded_cost(expression: Any) -> None:
-    """Refuse one expression. Its children are not checked.
-
-    Raises:
-        Suspended: `step_unusable`.
-    """
+    """Refuse one expression. Its children are not checked. Raises Suspended: `step_unusable`."""
     name, arguments = _name(expression), list(elements(expression.children()))
     for power in _powers(expression, name, arguments):
         _require_length(expression, arguments[0], power)
@@ -257,8 +253,7 @@ class _Rest:
 def growth(pattern: str) -> int:
     """The power of the text's length by which the time grows: 1 linear, 2 quadratic, and so on.
 
-    Raises:
-        NotJudged: it may be worse, or is unknown.
+    Raises NotJudged: it may be worse, or is unknown.
     """
     if GROUP_WITHOUT_END.search(TOKEN.sub("x", pattern)):
         raise NotJudged("it repeats a group without end; repeat a single character or class instead")

@@ -42,11 +42,7 @@ def unusable(why: str) -> Suspended:
 
 
 def type_at(record: StructType, path: str) -> DataType:
-    """The type at a path of structs.
-
-    Raises:
-        Suspended: `step_unusable`, with a suggestion.
-    """
+    """The type at a path of structs. Raises Suspended: `step_unusable`, with a suggestion."""
     found: DataType = record
     for depth, name in enumerate(path.split(".")):
         if not isinstance(found, StructType):
@@ -58,8 +54,7 @@ def type_at(record: StructType, path: str) -> DataType:
 def type_of(columns: StructType, name: str, what: str) -> DataType:
     """The type of a column, matched case-insensitively. what: its description for the error.
 
-    Raises:
-        Suspended: `step_unusable`, with a suggestion.
+    Raises Suspended: `step_unusable`, with a suggestion.
     """
     by_lower = {field.name.lower(): field for field in columns}
     if name.lower() in by_lower:

@@ -58,8 +58,7 @@ def _spark(kind: Json) -> T.DataType:
 def iceberg_columns(schema: T.StructType) -> Json:
     """Table columns for rows of a Spark schema; all are optional.
 
-    Raises:
-        Suspended: `step_unusable`: no table can hold a name or a type.
+    Raises Suspended: `step_unusable`: no table can hold a name or a type.
     """
     return struct(*_fields(schema, ""))
 
