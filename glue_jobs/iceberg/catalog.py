@@ -46,7 +46,7 @@ def settings(file_bytes: int) -> dict[str, str]:
 
 
 class Table:
-    """An Iceberg table. Every method sees the state of the last `refresh`."""
+    """An Iceberg table, as of the last `refresh`. Methods raise Retryable if catalog or object store do not answer."""
 
     def __init__(self, jvm: Any, java: Any, name: TableName, glue: GlueColumns) -> None:
         self.jvm = jvm
@@ -55,7 +55,7 @@ class Table:
         self._glue = glue
 
     def refresh(self) -> None:
-        """Load the table's newest metadata. Raises Retryable: the catalog or the object store does not answer."""
+        """Load the table's newest metadata."""
         with catalog_errors(f"table {self.name}"):
             self.java.refresh()
 
@@ -126,15 +126,9 @@ class Table:
         with catalog_errors(f"table {self.name}"):
             operations = self.java.operations()
             base = operations.current()
-            given = self.jvm.java.util.HashMap()
-            for name, value in values.items():
-                given.put(name, value)
-            taken = self.jvm.java.util.HashSet()
-            for name in remove:
-                taken.add(name)
             update = self.jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
-            update = update.setBranchSnapshot(snapshot_id, "main").setProperties(given)
-            operations.commit(base, update.removeProperties(taken).build())
+            update = update.setBranchSnapshot(snapshot_id, "main").setProperties(dict(values))
+            operations.commit(base, update.removeProperties({*remove}).build())
             self.java.refresh()
             self.committed()
 
@@ -194,7 +188,7 @@ class Table:
 class Lake:
     """The catalog of one job: one Java catalog, shared by all tables and threads.
 
-    Databases that it creates carry the deployment's name, `owner`.
+    Databases that it creates carry the deployment's name, `owner`. Methods raise Retryable if the catalog does not answer.
     """
 
     def __init__(self, spark: SparkSession, owner: str) -> None:
@@ -215,7 +209,7 @@ class Lake:
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
     def load(self, name: TableName) -> Table | None:
-        """The table; None if the catalog does not have it. Raises Retryable: the catalog does not answer."""
+        """The table; None if the catalog does not have it."""
         with catalog_errors(f"table {name}"):
             try:
                 return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
@@ -225,10 +219,7 @@ class Lake:
                 raise
 
     def has(self, name: TableName) -> bool:
-        """Whether the catalog has the table. For a missing table this takes a quarter of the time of `load`, else as long.
-
-        Raises Retryable: the catalog does not answer.
-        """
+        """Whether the catalog has the table. For a missing table this takes a quarter of the time of `load`, else as long."""
         with catalog_errors(f"table {name}"):
             return bool(self._catalog.tableExists(self._identifier(name)))
 
@@ -270,7 +261,7 @@ class Lake:
             return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
 
     def databases(self) -> list[str]:
-        """The databases created by the owner's jobs. Raises Retryable: the catalog does not answer."""
+        """The databases created by the owner's jobs."""
         with catalog_errors("the catalog"):
             found = [
                 (each.level(0), self._catalog.loadNamespaceMetadata(each))
@@ -279,14 +270,16 @@ class Lake:
             return sorted(name for name, properties in found if properties.get(OWNER_TAG) == self.owner)
 
     def tables(self, database: str) -> list[str]:
-        """The names of a database's tables. Raises Retryable: the catalog does not answer."""
-        namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
+        """The names of a database's tables."""
         with catalog_errors(f"database {database}"):
-            return sorted(str(each.name()) for each in self._catalog.listTables(namespace))
+            return sorted(str(each.name()) for each in self._catalog.listTables(self._namespace(database)))
+
+    def _namespace(self, database: str) -> Any:
+        return self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
 
     def _create_database(self, database: str) -> None:
         """Create the database if it is missing. Its tables are in the warehouse folder of its name."""
-        namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
+        namespace = self._namespace(database)
         if self._catalog.namespaceExists(namespace):
             return
         warehouse = self.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")

@@ -97,11 +97,8 @@ class _Copies:
         require_own_paths(table)
         with self._lock:
             self._prepare(table)
-        properties = self._lake.jvm.java.util.HashMap()
-        for key, value in FOR_COPIES.items():
-            properties.put(key, value)
         builder = self._iceberg.TableMetadata.buildFrom(table.java.operations().current())
-        metadata = builder.setProperties(properties).discardChanges().build()
+        metadata = builder.setProperties(FOR_COPIES).discardChanges().build()
         file = table.java.io().newOutputFile(f"{table.java.location()}/metadata/{name}.metadata.json")
         self._iceberg.TableMetadataParser.write(metadata, file)
         return self._catalog.registerTable(self._identifier(name), file.location())

@@ -83,11 +83,8 @@ def delete(table: Table, files: Collection[str]) -> None:
     """Delete files; missing ones are no error. Raises Retryable: the object store failed; some may be gone."""
     if not files:
         return
-    listed_ = table.jvm.java.util.ArrayList()
-    for each in files:
-        listed_.add(each)
     try:
-        table.java.io().deleteFiles(listed_)
+        table.java.io().deleteFiles(list(files))
     except Py4JJavaError as error:
         raise Retryable(f"table {table.name}: files could not be deleted: {java_cause(error)}") from None
 

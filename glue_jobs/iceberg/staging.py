@@ -170,10 +170,8 @@ def rows_of(
 
     split_bytes: file bytes per Spark task.
     """
-    tasks = lake.jvm.java.util.ArrayList()
-    for each in scan_tasks:
-        tasks.add(each)
-    if tasks.isEmpty():
+    tasks = list(scan_tasks)
+    if not tasks:
         yield None
         return
     group, iceberg = uuid.uuid4().hex, lake.jvm.org.apache.iceberg.spark
@@ -222,11 +220,9 @@ def publish(
 
 def _replacing(table: Table, staged: Staged, deletes: Deletes) -> Any:
     """Rows and deletes as one update. It is valid only if nobody else has changed the same data files."""
-    paths = table.jvm.java.util.ArrayList()
-    for path in deletes.touched:
-        paths.add(path)
     update = table.java.newRowDelta().validateFromSnapshot(deletes.base)
-    update = update.validateDataFilesExist(paths).validateDeletedFiles().validateNoConflictingDeleteFiles()
+    update = update.validateDataFilesExist([*deletes.touched]).validateDeletedFiles()
+    update = update.validateNoConflictingDeleteFiles()
     for each in staged.files:
         update = update.addRows(each)
     for each in deletes.files:

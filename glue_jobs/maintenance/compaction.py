@@ -23,10 +23,17 @@ from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, sort_columns
-from glue_jobs.iceberg.rewriting import planned, replacement, write_anew
+from glue_jobs.iceberg.rewriting import (
+    Group,
+    data_manifests,
+    merging_manifests,
+    planned,
+    replacement,
+    write_rest,
+)
 from glue_jobs.iceberg.staging import Conflict, discard
 from glue_jobs.process import faults
-from glue_jobs.process.java import elements, java_class
+from glue_jobs.process.java import java_class
 
 GROUP_FILES = 4
 """The most files of target size per group, so that a group takes seconds."""
@@ -35,16 +42,6 @@ PLAN_S = 60.0
 CONFLICTS = 2
 OPTIONS = {"delete-ratio-threshold": "0.1", "delete-file-threshold": "5"}
 """Files are rewritten at any size if a tenth of their rows is deleted, or if they have five delete files."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Files of one partition to rewrite together. `outputs`: the expected number of new files."""
-
-    tasks: tuple[Any, ...]
-    outputs: int
-    split_bytes: int
-    size_bytes: int
 
 
 @dataclass(slots=True)
@@ -78,14 +75,11 @@ def compact(
     done = Compacted()
     while done.conflicts < CONFLICTS:
         upkept.refresh()
-        until = time.monotonic() + PLAN_S
-        head, planned = (
-            upkept.table.java.currentSnapshot(),
-            groups(lake, upkept.table, file_bytes, group_files),
-        )
-        if not planned:
+        until, head = time.monotonic() + PLAN_S, upkept.table.java.currentSnapshot()
+        chosen = groups(lake, upkept.table, file_bytes, group_files)
+        if not chosen:
             break
-        for group in planned:
+        for group in chosen:
             if stop() or (done.size_bytes and done.size_bytes + group.size_bytes > budget_bytes):
                 return done
             _rewrite(lake, upkept, head, group, done)
@@ -104,22 +98,13 @@ def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_F
         return []
     sizes = {"target-file-size-bytes": file_bytes, "max-file-group-size-bytes": group_files * file_bytes}
     options = OPTIONS | {name: str(size) for name, size in sizes.items()}
-    found = [
-        Group(
-            tuple(elements(each.fileScanTasks())),
-            int(each.expectedOutputFiles()),
-            int(each.inputSplitSize()),
-            int(each.inputFilesSizeInBytes()),
-        )
-        for each in planned(lake, table, options)
-    ]
-    return sorted(found, key=lambda each: -len(each.tasks))
+    return sorted(planned(lake, table, options), key=lambda each: -len(each.tasks))
 
 
 def _rewrite(lake: Lake, upkept: CarriedCommit, head: Any, group: Group, done: Compacted) -> None:
     """`head`: the snapshot at which the group was planned. Deletes from its files since then are a conflict."""
     table, meter = upkept.table, CostMeter(lake)
-    staged = write_anew(
+    staged = write_rest(
         lake, table, group.tasks, lambda rows: _laid_out(rows, table, group), split_bytes=group.split_bytes
     )
     faults.point("compact.staged", table.name.table)
@@ -160,21 +145,11 @@ def rewrite_manifests(lake: Lake, upkept: CarriedCommit) -> int:
     """
     upkept.refresh()
     table, meter = upkept.table, CostMeter(lake)
-    head, small = table.java.currentSnapshot(), table.jvm.java.util.ArrayList()
-    for each in elements(head.dataManifests(table.java.io())) if head is not None else ():
-        if int(each.length()) < MANIFEST_BYTES // 2:
-            small.add(each)
+    small = [each for each in data_manifests(table) if int(each.length()) < MANIFEST_BYTES // 2]
     if len(small) < 2:
         return 0
-    # Guava's predicate: Iceberg calls it in its own threads, where py4j cannot call back.
-    guava = table.jvm.com.google.common.base
-
-    def update() -> Any:
-        made = table.java.rewriteManifests().clusterBy(guava.Functions.constant(""))
-        return made.rewriteIf(getattr(guava.Predicates, "in")(small))
-
     try:
-        upkept.commit("manifests", update, meter.of_work(table))
+        upkept.commit("manifests", lambda: merging_manifests(table, small), meter.of_work(table))
     except Conflict:
         return 0
     faults.point("metadata.committed", table.name.table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +13,6 @@ from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from calve.config.maintenance import Kind, after, retained
 from calve.config.spark_conf import CATALOG
-from calve.errors import CalveError
 from calve.rounds.column_rules import require_age
 from calve.table.protocol import Commit
 from calve.table.summary import RETAINED
@@ -23,8 +21,8 @@ from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import BYTES_PER_TASK, clustered
-from glue_jobs.iceberg.rewriting import sets_of
-from glue_jobs.iceberg.staging import NOTHING, Conflict, Staged, discard, rows_of, stage
+from glue_jobs.iceberg.rewriting import overwriting, write_rest
+from glue_jobs.iceberg.staging import Conflict, Staged, discard
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
 
@@ -62,12 +60,9 @@ def retain(
     rows = sum(held[str(each.file().location())] for each in tasks)
     left = _rest(lake, table, tasks, held, old.is_old)
     faults.point("retention.staged", table.name.table)
-    files, deletes = sets_of(lake, tasks)
 
     def update() -> Any:
-        made = table.java.newOverwrite().deleteFiles(files, deletes)
-        for each in left.files:
-            made = made.addFile(each)
+        made = overwriting(lake, table, tasks, left)
         return made.validateFromSnapshot(start.snapshotId()).validateNoConflictingDeletes()
 
     def also(stood: Commit) -> dict[str, str]:
@@ -124,16 +119,14 @@ def _rest(lake: Lake, table: Table, tasks: list[Any], held: Mapping[str, int], i
     """The remaining rows of the files, as files that no snapshot contains."""
     mixed = [each for each in tasks if held[str(each.file().location())] < each.file().recordCount()]
     size = sum(int(each.file().fileSizeInBytes()) for each in mixed)
-    with rows_of(lake, table, mixed) as rows:
-        if rows is None:
-            return NOTHING
-        rest = rows.where(F.coalesce(~is_old, F.lit(True)))  # noqa: FBT003
-        staged = stage(lake, table, clustered(rest, table, -(-size // BYTES_PER_TASK)), uuid.uuid4().hex)
-    expected = sum(int(each.file().recordCount()) - held[str(each.file().location())] for each in mixed)
-    if staged.rows > expected or (staged.rows < expected and all(each.deletes().isEmpty() for each in mixed)):
-        discard(table, staged)
-        raise CalveError(f"table {table.name}: {staged.rows} rows would be left of its files, not {expected}")
-    return staged
+    is_kept = F.coalesce(~is_old, F.lit(True))  # noqa: FBT003
+    return write_rest(
+        lake,
+        table,
+        mixed,
+        lambda rows: clustered(rows.where(is_kept), table, -(-size // BYTES_PER_TASK)),
+        gone=sum(held[str(each.file().location())] for each in mixed),
+    )
 
 
 def _note(upkept: CarriedCommit) -> None:

@@ -17,14 +17,13 @@ from pyspark.sql import functions as F
 
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable, Suspended
-from calve.log import event
 from calve.modes.mode import Mode
 from calve.modes.switch import folded_to, kind_of, opened
 from calve.modes.switch import switch as change_of
 from calve.requests.redrive import Request, is_level, position_after
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import ancestry_is_cut, check_ledger
-from calve.table.summary import REDRIVE, encode, ledger_of
+from calve.table.summary import REDRIVE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, keys_of
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, as_records
@@ -32,7 +31,7 @@ from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import NOTHING, Staged
 from glue_jobs.modes.upsert import newest_of_each_key, without_overtaken
-from glue_jobs.operations.publishing import publish_round
+from glue_jobs.operations.publishing import publish_work
 from glue_jobs.operations.redrive import stage_marks
 from glue_jobs.process import faults
 from glue_jobs.table.open_table import OpenTable
@@ -190,16 +189,11 @@ def _after(table: OpenTable, base: Position, mode: str | None) -> Position:
 
 def _commit(table: OpenTable, base: Position, position: Position, staged: Staged, ledger: Ledger) -> None:
     check_ledger(ledger, staged_rows=0)
-    topic = next(reversed(base.offsets))
-    summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=table.carried())
-    if ledger.selected:
-        summary[REDRIVE] = position.round
-    publish_round(table.main, staged, summary, base=base, round_id=position.round)
+    entries = {REDRIVE: position.round} if ledger.selected else {}
+    publish_work(table, base, position, staged, ledger, entries=entries)
     faults.point("switch.committed", table.config.name)
-    event(
+    table.event(
         "table.switched",
-        table=str(table.name),
-        topic=table.config.topic,
         mode=kind_of(position.mode),
         rows_deleted=ledger.rows_deleted,
         tombstones=ledger.redriven,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.requests.expired_history import ExpiredHistory
 from calve.rounds.dead_letter_policy import RejectCounts, check_rejects
-from calve.table.position import Position
+from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import (
     Commit,
     TopicState,
@@ -17,10 +18,12 @@ from calve.table.protocol import (
     may_publish,
     nearest_position,
 )
+from calve.table.summary import encode
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.staging import Ambiguous, Conflict, Staged, discard, publish
 from glue_jobs.table.counts import Counts
+from glue_jobs.table.open_table import OpenTable
 
 COMMIT_ATTEMPTS = 3
 
@@ -49,6 +52,35 @@ def publish_round(
                 raise _refused(main, base, error) from None
             failure = error
     raise Retryable(failure.message)
+
+
+def publish_work(
+    table: OpenTable,
+    base: Position,
+    position: Position,
+    staged: Staged,
+    ledger: Ledger,
+    *,
+    topic: TopicKey | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    entries: Mapping[str, str] | None = None,
+) -> int:
+    """As `publish_round`, for a commit that reads no offsets: the time of completeness stays.
+
+    topic: of the rows; None: the newest of `base`. entries: further entries of the summary.
+    """
+    if metrics is not None:
+        metrics = {**metrics, "files": len(staged.files), "file_bytes": staged.size_bytes}
+    summary = encode(
+        position=position,
+        topic=topic or next(reversed(base.offsets)),
+        start={},
+        ledger=ledger,
+        metrics={**(metrics or {}), **table.carried()},
+    )
+    return publish_round(
+        table.main, staged, summary | dict(entries or {}), base=base, round_id=position.round
+    )
 
 
 def _refused(main: Table, base: Position, error: CalveError) -> CalveError:

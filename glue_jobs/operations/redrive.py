@@ -10,52 +10,43 @@ import os
 import uuid
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
-from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable, Suspended
-from calve.log import event
 from calve.names import SYSTEM_COLUMN
 from calve.requests.redrive import Request, Result, done_before, is_level, position_after
 from calve.schema.columns import REDRIVEN
 from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import check_ledger
-from calve.table.summary import COUNTS, REDRIVE, REDRIVE_RESULT, encode
+from calve.table.summary import COUNTS, REDRIVE, REDRIVE_RESULT
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.helpers import FILTERED, OTHER, REJECT, SIZE
 from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, as_records
 from glue_jobs.dead_letters.redriven import RECORD, by_record, records_in
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, tasks_for
 from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.modes.staging import without_held
-from glue_jobs.operations.operation import RAISED, now
-from glue_jobs.operations.publishing import publish_round
+from glue_jobs.operations.operation import Operation, now
+from glue_jobs.operations.publishing import publish_work
 from glue_jobs.process import faults
 from glue_jobs.table.counts import Counts, unknown_ids, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
 
 
-class Redrive:
-    """As `Operation`. base: the position; the dead letters are level with it."""
+class Redrive(Operation[Request, Result]):
+    """The dead letters are level with `base`."""
 
-    raised: ClassVar[tuple[type[Exception], ...]] = RAISED
+    kind = Request
 
     def __init__(self, table: OpenTable, base: Position) -> None:
-        self.table = table
-        self.base = base
-        self.changed = False
-        self.meter = CostMeter(table.services.lake)
+        super().__init__(table, base)
         self.mark = os.urandom(8)
-
-    def pending(self) -> Request | None:
-        return Request.pending(self.table.main.properties)
 
     def refuse(self, request: Request) -> str | None:
         if why := self.table.mode.cannot_redrive:
@@ -73,13 +64,8 @@ class Redrive:
         table.main.set_properties({REDRIVE_RESULT: answer.to_json()}, remove=[REDRIVE])
         faults.point("redrive.answered", table.config.name)
         table.main.refresh()
-        event(
-            "redrive.answered",
-            table=str(table.name),
-            topic=table.config.topic,
-            request=answer.id,
-            **{name: value for name, value in asdict(answer).items() if name not in ("id", "at")},
-        )
+        told = {name: value for name, value in asdict(answer).items() if name not in ("id", "at")}
+        table.event("redrive.answered", request=answer.id, **told)
 
     def run(self, request: Request) -> Result:
         """Redrive all possible dead letters, with one commit for each incarnation of the topic.
@@ -170,28 +156,22 @@ class Redrive:
         check_ledger(ledger, staged_rows=staged.rows)
         position = position_after(self.base, round_id=round_id, writer=table.services.writer, held=held)
         self.changed = True
-        snapshot = publish_round(
-            table.main,
+        metrics = self.meter.of_round(table.main, table.mode, staged, marked, had_letters=True)
+        if staged.counts:
+            metrics[COUNTS] = staged.counts
+        snapshot = publish_work(
+            table,
+            self.base,
+            position,
             staged,
-            self._summary(position, share.topic, ledger, staged, marked),
-            base=self.base,
-            round_id=round_id,
+            ledger,
+            topic=share.topic,
+            metrics=metrics,
+            entries={REDRIVE: self.request.id},
         )
         faults.point("redrive.committed", table.config.name)
         table.dead_letters.publish(position, marked)
         self.base = replace(position, snapshot=snapshot)
-
-    def _summary(
-        self, position: Position, topic: TopicKey, ledger: Ledger, staged: Staged, marked: Staged
-    ) -> dict[str, str]:
-        """The commit's summary: the position and the completeness time stay as they were."""
-        table = self.table
-        metrics = self.meter.of_round(table.main, table.mode, staged, marked, had_letters=True)
-        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | table.carried()
-        if staged.counts:
-            metrics[COUNTS] = staged.counts
-        summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=metrics)
-        return summary | {REDRIVE: self.request.id}
 
     def _stage_rows(self, good: DataFrame, share: Share, round_id: str) -> Staged:
         table = self.table

@@ -10,7 +10,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 
 from calve.errors import CalveError, Retryable
-from calve.log import event
 from calve.requests.requests import Entry, outdated
 from calve.rounds.column_rules import layout_problems
 from calve.schema.columns import Transform
@@ -48,11 +47,11 @@ def relayout(opened: OpenTable, memory: TableMemory) -> None:
     except CalveError as error:
         memory.layout_refused = wanted
         fix = f"in calve.yaml, change partition_by or sort_by of table {table.name}"
-        event("layout.refused", table=str(opened.name), topic=table.topic, why=error.message, fix=fix)
+        opened.event("layout.refused", why=error.message, fix=fix)
         return
     faults.point("layout.changed", table.name)
     main.refresh()
-    event("layout.changed", table=str(opened.name), topic=table.topic, told=told)
+    opened.event("layout.changed", told=told)
 
 
 def layout_of(table: Table) -> Layout:

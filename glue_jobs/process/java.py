@@ -1,5 +1,6 @@
 """Java over py4j, where every call, and every part of a name, is a request to the JVM.
 
+py4j converts lists, dictionaries and sets that are arguments: PySpark's gateway has `auto_convert`.
 Texts about Java exceptions, for logs or a table's state, never quote a record.
 """
 
@@ -13,7 +14,9 @@ from typing import Any
 
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
+from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
 
 
@@ -43,6 +46,13 @@ def elements(iterable: Any) -> Iterator[Any]:
 def strings(jvm: Any, mapping: Any) -> dict[str, str]:
     """A Java map of strings, over JSON: py4j would send several requests for each entry."""
     return dict(json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(mapping)))
+
+
+def catalog_settings(spark: SparkSession) -> dict[str, str]:
+    """The settings of the job's Iceberg catalog."""
+    prefix = f"spark.sql.catalog.{CATALOG}."
+    every = spark.sparkContext.getConf().getAll()
+    return {key.removeprefix(prefix): value for key, value in every if key.startswith(prefix)}
 
 
 TELLING = ("org.apache.iceberg.", "org.apache.kafka.", "software.amazon.awssdk.", "java.io.", "java.net.")

@@ -15,6 +15,7 @@ from calve.config.masking_keys import Key
 from calve.config.spark_conf import CATALOG
 from calve.decoding.decode_plan import DecodePlan
 from calve.decoding.record_schemas import RecordSchemas
+from calve.log import event
 from calve.modes.mode import Mode
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.registry.registry import Registry
@@ -96,6 +97,10 @@ class TablePlan:
     def misfit(self, name: str) -> str:
         """Why records of a schema (`Wire.name`) cannot become rows of the table, if known: subject, path and rule."""
         return self.schemas.misfit(self.columns, name)
+
+    def event(self, name: str, **facts: object) -> None:
+        """Log an event of this table."""
+        event(name, table=str(self.name), topic=self.config.topic, **facts)
 
 
 @dataclass(frozen=True, slots=True)
