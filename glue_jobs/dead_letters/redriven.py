@@ -103,7 +103,6 @@ class RedrivenMarks:
         summary: dict[str, str],
         accept: Validator,
     ) -> None:
-        """Replace the files of `touched` rows by the rows that `left` keeps, and by the `added` files."""
         table, head = self._table, self._table.head
         paths = {row[FILE] for row in touched.select(FILE).distinct().collect()}
         files = elements(table.java.newScan().useSnapshot(head).planFiles())

@@ -220,7 +220,6 @@ class DeadLetterTable:
             publish(table, NOTHING, summary, unchanged)
 
     def _search(self, table: Table, main: Position, newest: str | None) -> Leftover:
-        """Find in the rows what the history does not show."""
         rows = self._lake.spark.table(table.name.quoted(CATALOG))
         stored = {row["round"]: row["count"] for row in rows.groupBy("round").count().collect()}
         beyond = {row["round"] for row in rows.where(_beyond(main)).select("round").distinct().collect()}

@@ -55,7 +55,6 @@ class Table:
         self._glue = glue
 
     def refresh(self) -> None:
-        """Load the table's newest metadata."""
         with catalog_errors(f"table {self.name}"):
             self.java.refresh()
 
@@ -69,7 +68,6 @@ class Table:
 
     @property
     def head(self) -> int | None:
-        """The id of main's snapshot."""
         current = self.java.currentSnapshot()
         return None if current is None else int(current.snapshotId())
 
@@ -80,7 +78,6 @@ class Table:
 
     @property
     def found(self) -> Found:
-        """The table's UUID and current metadata file."""
         return Found(str(self.java.uuid()), str(self.java.operations().current().metadataFileLocation()))
 
     def ancestors(self, head: int | None = None) -> Iterator[Commit]:
@@ -92,7 +89,6 @@ class Table:
             current = None if parent is None else self.java.snapshot(parent)
 
     def refs(self) -> dict[str, int]:
-        """Branches and tags -> snapshot id."""
         refs = self.java.refs()
         return {str(name): int(refs.get(name).snapshotId()) for name in elements(refs.keySet())}
 
@@ -133,7 +129,6 @@ class Table:
             self.committed()
 
     def set_tag(self, name: str, snapshot_id: int) -> None:
-        """Create the tag or move it to a snapshot."""
         with catalog_errors(f"table {self.name}"):
             manage = self.java.manageSnapshots()
             known = name in self.refs()
@@ -209,7 +204,6 @@ class Lake:
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
     def load(self, name: TableName) -> Table | None:
-        """The table; None if the catalog does not have it."""
         with catalog_errors(f"table {name}"):
             try:
                 return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
@@ -270,7 +264,6 @@ class Lake:
             return sorted(name for name, properties in found if properties.get(OWNER_TAG) == self.owner)
 
     def tables(self, database: str) -> list[str]:
-        """The names of a database's tables."""
         with catalog_errors(f"database {database}"):
             return sorted(str(each.name()) for each in self._catalog.listTables(self._namespace(database)))
 
@@ -294,7 +287,6 @@ class Lake:
         return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(self.strings(name.database, name.table))
 
     def strings(self, *values: str) -> Any:
-        """A Java array of strings."""
         gateway: Any = self.spark.sparkContext._gateway
         array = gateway.new_array(gateway.jvm.java.lang.String, len(values))
         for index, value in enumerate(values):
@@ -316,7 +308,6 @@ class catalog_errors:
 
 
 def commit_of(jvm: Any, snapshot: Any) -> Commit:
-    """A Java snapshot as the protocol's type."""
     parent = snapshot.parentId()
     return Commit(
         int(snapshot.snapshotId()),

@@ -64,7 +64,6 @@ class CostMeter:
         return asked.metrics() | {"bytes_written": sum(_sizes(*staged)), "cpu_s": round(cpu_s, 3)}
 
     def _threads_s(self) -> float:
-        """CPU seconds of this Python thread and of its JVM thread."""
         return time.thread_time() + float(_java_clock(self._context._gateway)()) / 1e9
 
     def _tasks_s(self) -> float:

@@ -48,12 +48,10 @@ def rewritten_by_others(table: Table, since_ms: int) -> bool:
 
 
 def listed(table: Table, prefix: str) -> list[str]:
-    """The paths of all files below a prefix of the lake bucket."""
     return [str(each.location()) for each in elements(table.java.io().listPrefix(prefix))]
 
 
 def expire(table: Table) -> None:
-    """Expire every snapshot except main's head."""
     update = table.java.expireSnapshots().cleanExpiredFiles(False)  # noqa: FBT003 Java knows no names
     older = [int(each.snapshotId()) for each in elements(table.java.snapshots())]
     older = [each for each in older if each != table.head]
@@ -154,7 +152,6 @@ class Delivery:
 
 
 def deliveries(lake: Lake, table: Table) -> list[Delivery]:
-    """All stored deliveries of the table's exports."""
     warehouse = lake.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
     manifests = (each for each in listed(table, f"{warehouse}/{EXPORTS}") if each.endswith(MANIFEST))
     found = (_delivery(path, read_json(table.java.io(), path), table.name) for path in manifests)

@@ -38,7 +38,6 @@ class Group:
         return self.size_bytes + OPEN_BYTES * len(self.tasks)
 
     def part(self, cost: int, *, least: int) -> Group:
-        """As many files as `cost` allows, but at least `least`."""
         chosen: list[Any] = []
         size = 0
         for task in self.tasks:
@@ -121,7 +120,6 @@ def _sets_of(lake: Lake, tasks: Iterable[Any]) -> tuple[Any, Any]:
 
 
 def merging_manifests(table: Table, chosen: Sequence[Any]) -> Any:
-    """An Iceberg update that merges manifests."""
     # Guava's predicate: Iceberg calls it in its own threads, where py4j cannot call back.
     guava = table.jvm.com.google.common.base
     update = table.java.rewriteManifests().clusterBy(guava.Functions.constant(""))
@@ -129,7 +127,6 @@ def merging_manifests(table: Table, chosen: Sequence[Any]) -> Any:
 
 
 def data_manifests(table: Table) -> list[Any]:
-    """The manifests of data files at the table's head."""
     head = table.java.currentSnapshot()
     return [] if head is None else list(elements(head.dataManifests(table.java.io())))
 

@@ -232,7 +232,6 @@ _lock = threading.Lock()
 
 
 def client_of(settings: Settings) -> Client:
-    """The client of this process with these settings."""
     with _lock:
         if settings.key not in _clients:
             _clients[settings.key] = Client(settings)

@@ -113,7 +113,6 @@ class Cluster:
                 return state.log_start | start.offsets
 
     def largest_record(self, topic: str) -> int:
-        """The maximum size of a compressed record batch of this topic, in bytes."""
         return int(self._ask(_largest_record, topic, topic=topic))
 
     def ensure_topic(self, wanted: Emit) -> None:
@@ -302,7 +301,6 @@ async def _make(client: Client, wanted: Emit) -> None:
 
 
 def _require(code: int, text: str) -> None:
-    """Raises: KafkaError: the error of the code, unless the code means no error."""
     if code != NoError.errno:
         raise for_code(code)(text)
 

@@ -119,7 +119,6 @@ class _Reader:
             time.sleep(PAUSE_S)
 
     def ask_ahead(self) -> None:
-        """Request the next response in advance."""
         with suppress(KafkaError):  # asked again once it is needed
             self.asked = self._ask() if self.ahead else None
 

@@ -23,12 +23,11 @@ from glue_jobs.kafka.batch_kernels import (
     OLD,
     WELL,
     parse,
-    varint,
     varlong,
     whole,
 )
 from glue_jobs.kafka.inflating import Inflating
-from glue_jobs.kafka.records import CORRUPT_BATCH, NO_TIME, RECORD_TOO_LARGE, Records
+from glue_jobs.kafka.records import CORRUPT_BATCH, NO_TIME, RECORD_TOO_LARGE, Records, varint
 
 MOST_RECORDS = 1 << 16
 """The most records per chunk, unless a batch no larger than a chunk has more."""

@@ -59,7 +59,6 @@ def looked_at(table: Table) -> float | None:
 
 
 def _orphans(lake: Lake, table: Table, age_s: float) -> set[str]:
-    """The paths of old unnamed files, without the note itself."""
     actions = lake.jvm.org.apache.iceberg.spark.actions.SparkActions.get(lake.spark._jsparkSession)
     action = actions.deleteOrphanFiles(table.java).usePrefixListing(True)  # noqa: FBT003 Java knows no names
     action = action.olderThan(int((time.time() - age_s) * 1000))

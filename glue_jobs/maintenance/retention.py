@@ -97,7 +97,6 @@ class _Old:
         self.is_old = at(column) < limits[type(kind_at(self._held.schema, column))]
 
     def by_file(self) -> dict[str, int]:
-        """The number of old rows of each data file that has any."""
         counted = self._held.where(self.is_old).groupBy(FILE).count().collect()
         return {each[FILE]: each["count"] for each in counted}
 
@@ -116,7 +115,6 @@ def _within(held: Mapping[str, int], tasks: Iterable[Any], budget_bytes: int) ->
 
 
 def _rest(lake: Lake, table: Table, tasks: list[Any], held: Mapping[str, int], is_old: Column) -> Staged:
-    """The remaining rows of the files, as files that no snapshot contains."""
     mixed = [each for each in tasks if held[str(each.file().location())] < each.file().recordCount()]
     size = sum(int(each.file().fileSizeInBytes()) for each in mixed)
     is_kept = F.coalesce(~is_old, F.lit(True))  # noqa: FBT003

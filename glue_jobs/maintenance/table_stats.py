@@ -93,7 +93,6 @@ def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Mainte
 
 
 def _files(lake: Lake, table: Table) -> DataFrame:
-    """Iceberg's list of a table's data files."""
     return lake.spark.table(f"{table.name.quoted(CATALOG)}.data_files")
 
 

@@ -56,7 +56,6 @@ class Work:
 
     @property
     def who(self) -> dict[str, str]:
-        """The table, as events name it."""
         return {"table": str(self.main.name), "topic": self.settings.topic}
 
     @property

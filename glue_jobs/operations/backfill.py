@@ -142,7 +142,6 @@ def _offsets(table: OpenTable, topic: TopicState, end: Start) -> Offsets:
 
 
 def _within(rows: DataFrame, chosen: Range) -> DataFrame:
-    """The places of the rows whose records are in the range."""
     inside = [
         (at(PARTITION) == partition) & (at(OFFSET) >= start) & (at(OFFSET) < to)
         for partition, (start, to) in chosen.items()

@@ -307,7 +307,6 @@ class Gone:
         return len(left_behind)
 
     def _replace(self, said: Said) -> None:
-        """Replace the files by their remaining rows, in one commit."""
         table, cores = self._table, self._opened.services.cores
         tasks = tasks_for(sum(each.file().fileSizeInBytes() for each in self.tasks), cores, cores)
         columns = [each["name"] for each in table.schema["fields"]]
@@ -346,7 +345,6 @@ def _gone_rows(opened: OpenTable, person: Person) -> Gone:
 
 
 def _gone_letters(opened: OpenTable, letters: Table, places: Sequence[Place]) -> Gone:
-    """The dead letters at these places."""
     told_by = {name: F.col(name) for name in LETTER}
     return Gone(opened, letters, _at(opened, places, OF_LETTERS, told_by), told_by)
 

@@ -255,7 +255,6 @@ def counted(judged: DataFrame) -> list[Share]:
 
 
 def _merged(share: Share) -> Share:
-    """Merge equal reasons of dead letters with and without a row in main."""
     refused: Counter[str] = Counter()
     for reason, count in share.refused:
         refused[reason] += count

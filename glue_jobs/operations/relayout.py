@@ -55,7 +55,6 @@ def relayout(opened: OpenTable, memory: TableMemory) -> None:
 
 
 def layout_of(table: Table) -> Layout:
-    """The layout of the table's new files."""
     schema, java = table.java.schema(), table.java
     spec = [_transform(schema, each) for each in elements(java.spec().fields())]
     order = [

@@ -50,7 +50,6 @@ class EventBus:
         return [each for each, said in zip(batch, answer["Entries"], strict=True) if said.get("ErrorCode")]
 
     def _opened(self) -> Any:
-        """Used by one thread only."""
         import boto3
         from botocore.config import Config
 

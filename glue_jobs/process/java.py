@@ -49,7 +49,6 @@ def strings(jvm: Any, mapping: Any) -> dict[str, str]:
 
 
 def catalog_settings(spark: SparkSession) -> dict[str, str]:
-    """The settings of the job's Iceberg catalog."""
     prefix = f"spark.sql.catalog.{CATALOG}."
     every = spark.sparkContext.getConf().getAll()
     return {key.removeprefix(prefix): value for key, value in every if key.startswith(prefix)}
@@ -67,7 +66,6 @@ def java_class(error: Py4JJavaError) -> str:
 
 
 def java_classes(error: Py4JJavaError) -> list[str]:
-    """The classes of the exception and of its causes."""
     return [str(each.getClass().getName()) for each in _chain(error)]
 
 
@@ -120,6 +118,5 @@ def read_json(io: Any, path: str) -> Any:
 
 
 def write_text(io: Any, path: str, text: str) -> None:
-    """Write or replace a file."""
     with closing(io.newOutputFile(path).createOrOverwrite()) as stream:
         stream.write(bytearray(text.encode()))

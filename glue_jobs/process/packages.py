@@ -20,7 +20,6 @@ FOLDER = "calve-packages"
 
 
 def ship(context: SparkContext, archive: Path) -> None:
-    """Let Spark ship the archive to all machines."""
     context.addArchive(f"{archive.resolve()}#{FOLDER}")
 
 

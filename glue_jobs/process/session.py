@@ -87,7 +87,6 @@ A definition's own script and files cannot be distinguished here. So nobody may 
 
 
 def job_parser(name: str, told: str | None) -> argparse.ArgumentParser:
-    """A parser with the arguments for the settings and the warehouse."""
     parser = argparse.ArgumentParser(prog=name, description=told, allow_abbrev=False)
     settings = parser.add_mutually_exclusive_group(required=True)
     settings.add_argument("--settings", help="resolved settings, as JSON")

@@ -40,7 +40,6 @@ class Loops:
     _errors: list[CalveError] = field(default_factory=list)
 
     def start(self, loop: TableLoop) -> None:
-        """Start the loop of a table."""
         self.tables.append(loop)
         self.run(loop.run, f"table {loop.opener.name}", name=loop.opener.name.table)
 

@@ -131,11 +131,9 @@ class Round:
         return at
 
     def redrive(self, at: Standing) -> Standing:
-        """Handle a redrive request: decode dead letters again."""
         return self._standing() if handle(Redrive(at.table, at.base)) else at
 
     def forget(self, at: Standing) -> Standing:
-        """Handle a request to forget a person."""
         return self._standing() if handle(Forget(at.table, at.base)) else at
 
     def travel(self, at: Standing) -> Standing:
@@ -302,7 +300,6 @@ class Round:
         return committed
 
     def release(self, committed: Committed) -> None:
-        """Publish the dead letters that main's commit now names."""
         judged = committed.audited.judged
         if judged.rejects.rows:
             judged.written.plan.at.table.dead_letters.publish(committed.position, judged.rejects)
@@ -415,7 +412,6 @@ def _pause(at: Standing) -> Pause | None:
 
 
 def _records(size_bytes: int, bytes_per_record: float) -> int:
-    """The number of records in about `size_bytes`."""
     return max(1, int(size_bytes / max(bytes_per_record, 1.0)))
 
 

@@ -66,7 +66,6 @@ class Counts:
 
     @property
     def rows(self) -> int:
-        """Rows made by the good records."""
         if self.changes is not None:
             return self.changes
         return self.applied if self.made is None else self.made - self.cut
@@ -83,7 +82,6 @@ class Counts:
 
     @property
     def own(self) -> int:
-        """Records that belong to this table."""
         return self.records - sum(self.others.values())
 
 
@@ -117,7 +115,6 @@ def observe_records(
 
 
 def counted_records(observation: Observation) -> Counts:
-    """The observation's counts, once the action has run."""
     got: dict[str, Any] = observation.get
     median, late = got["aged"] or (None, None)
     return Counts(
@@ -144,7 +141,6 @@ def observe_rows(made: DataFrame) -> tuple[DataFrame, Observation]:
 
 
 def with_counted_rows(seen: Counts, observation: Observation) -> Counts:
-    """Add the counts of `observe_rows`."""
     found = observation.get
     return replace(seen, made=int(found["made"]), failed=int(found["failed"]), cut=int(found["cut"]))
 

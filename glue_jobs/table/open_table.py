@@ -99,7 +99,6 @@ class TablePlan:
         return self.schemas.misfit(self.columns, name)
 
     def event(self, name: str, **facts: object) -> None:
-        """Log an event of this table."""
         event(name, table=str(self.name), topic=self.config.topic, **facts)
 
 
@@ -123,7 +122,6 @@ class OpenTable(TablePlan):
         return TopicKey.parse(said) if said else None
 
     def position(self) -> Position:
-        """As `position_of`."""
         return position_of(self.main, self.dead_letters, self.services)[0]
 
     def mark_idle(self) -> None:

@@ -106,7 +106,6 @@ class Opener:
 
     @property
     def opened(self) -> OpenTable:
-        """The table as last opened."""
         if self._opened is None:
             raise AssertionError(f"table {self.name} was not opened")
         return self._opened
@@ -165,7 +164,6 @@ class Opener:
         return not REQUESTS.isdisjoint(properties) or properties.get(PAUSED) != known.get(PAUSED)
 
     def _learn(self, values: Sequence[int], keys: Sequence[int]) -> OpenTable | None:
-        """As `OpenTable.learn`."""
         if not self.schemas.learn(values, keys):
             return None
         return self._fit(self.opened.main, self.schemas.versions())

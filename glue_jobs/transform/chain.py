@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, StructType
+from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType
 
 from calve.config.job import Table
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value
@@ -22,14 +22,13 @@ from calve.errors import Suspended
 from calve.names import SYSTEM_COLUMN, quote, quote_path
 from calve.schema.columns import KAFKA, Json, struct
 from glue_jobs.columns.expressions import false
-from glue_jobs.columns.helpers import FILTERED, REJECT
 from glue_jobs.columns.tokens import MaskingKeys, any_keys
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.transform.flatten import exploded, run_flatten
 from glue_jobs.transform.lookup import Lookups, run_lookup
 from glue_jobs.transform.mask import run_mask
 from glue_jobs.transform.query import run_filter, run_sql
-from glue_jobs.transform.row_columns import beside, data, is_live, type_at, unusable
+from glue_jobs.transform.row_columns import data, is_live, record, remade, type_at, unusable
 from glue_jobs.transform.types import iceberg_columns, spark_schema
 
 
@@ -88,24 +87,16 @@ def run_route(frame: DataFrame, step: Route) -> DataFrame:
             left_out, lost = named, false()
         case "reject":
             left_out, lost = named & ~own, ~named
-    reject = F.col(REJECT) if REJECT in frame.columns else F.lit(None).cast("string")
-    filtered = F.col(FILTERED) if FILTERED in frame.columns else false()
-    return frame.select(
-        *data(frame),
-        *(name for name in beside(frame) if name not in (REJECT, FILTERED)),
-        F.coalesce(reject, F.when(live & lost, F.lit(NO_ROUTE))).alias(REJECT),
-        (filtered | (live & left_out)).alias(FILTERED),
-    )
+    reject = F.when(live & lost, F.lit(NO_ROUTE))
+    return remade(frame, frame, data(frame), reject=reject, filtered=live & left_out)
 
 
 def _is_one(value: Column, values: Sequence[Value]) -> Column:
-    """Never null: a null value is none of them."""
     return F.coalesce(value.isin(*values), false()) if values else false()
 
 
 def _require_fit(frame: DataFrame, step: Route) -> None:
-    record = StructType([field for field in frame.schema if field.name in data(frame)])
-    found = type_at(record, step.column)
+    found = type_at(record(frame), step.column)
     kind = next((kind for each, kind in KINDS.items() if isinstance(found, each)), None)
     if kind is None:
         raise unusable(
@@ -131,7 +122,6 @@ class Chain:
 
     @property
     def explodes(self) -> bool:
-        """Whether a record may make several rows."""
         return self._first_explosion < len(self.steps)
 
     def of_records(self, frame: DataFrame) -> DataFrame:
@@ -185,7 +175,6 @@ class Chain:
         return iceberg_columns(made.select(*map(quote, data(made))).schema)
 
     def with_any_keys(self, spark: SparkSession) -> Chain:
-        """The same chain with a random masking key, for rows that are not kept."""
         return replace(self, means=replace(self.means, keys=lambda: any_keys(spark)))
 
     @property
@@ -212,7 +201,6 @@ class Chain:
 
     @contextmanager
     def naming(self, number: int, step: Step) -> Iterator[None]:
-        """Add the step's place to its problems."""
         try:
             yield
         except Suspended as problem:

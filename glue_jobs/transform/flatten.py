@@ -21,12 +21,10 @@ def run_flatten(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> 
 
 
 def leaves(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> list[Leaf]:
-    """The columns that `run_flatten` makes."""
     return _found(frame, step.separator, _maps(step, in_items=False), stay)
 
 
 def leaves_of_items(frame: DataFrame, step: Flatten, name: str) -> list[Leaf]:
-    """The columns that `exploded` makes from rows with an item in this column."""
     return _found(frame, step.separator, _maps(step, in_items=True), {*data(frame)} - {name})
 
 

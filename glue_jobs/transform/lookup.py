@@ -28,9 +28,8 @@ from calve.config.spark_conf import CATALOG
 from calve.config.steps import LOOKED_UP, Lookup
 from calve.errors import Retryable, Suspended
 from calve.names import TableName, field_problem, quote, quote_path
-from glue_jobs.columns.helpers import REJECT
 from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.transform.row_columns import beside, data, is_live, type_at, type_of, unusable
+from glue_jobs.transform.row_columns import data, is_live, record, remade, type_at, type_of, unusable
 
 MISSING = "lookup_missing"
 FOUND = "calve:found"
@@ -53,16 +52,9 @@ def run_lookup(frame: DataFrame, step: Lookup, table: DataFrame) -> DataFrame:
     )
     same = [F.col(quote_path(path)) == F.col(key) for path, key in zip(step.on, keys, strict=True)]
     joined = frame.join(F.broadcast(others), on=reduce(Column.__and__, same), how="left")
-    own = {name: F.col(name) for name in beside(frame)}
-    if step.missing == "reject":
-        reject = F.col(REJECT) if REJECT in frame.columns else F.lit(None).cast("string")
-        lost = is_live(joined) & F.col(FOUND).isNull()
-        own[REJECT] = F.coalesce(reject, F.when(lost, F.lit(MISSING)))
-    return joined.select(
-        *data(frame),
-        *(F.col(FOUND)[new].alias(new) for new in step.columns),
-        *(column.alias(name) for name, column in own.items()),
-    )
+    lost = F.when(is_live(joined) & F.col(FOUND).isNull(), F.lit(MISSING))
+    columns = [*map(F.col, data(frame)), *(F.col(FOUND)[new].alias(new) for new in step.columns)]
+    return remade(frame, joined, columns, reject=lost if step.missing == "reject" else None)
 
 
 def require_unique(table: DataFrame, columns: Sequence[str]) -> None:
@@ -88,15 +80,15 @@ def require_columns(table: StructType, step: Lookup) -> None:
 
 def _require_fit(frame: DataFrame, step: Lookup, table: StructType) -> None:
     require_columns(table, step)
-    record = StructType([field for field in frame.schema if field.name in data(frame)])
+    own = record(frame)
     for path, other in step.on.items():
-        ours, theirs = type_at(record, path), type_of(table, other, f"column of {step.table}")
+        ours, theirs = type_at(own, path), type_of(table, other, f"column of {step.table}")
         if not _comparable(ours, theirs):
             raise unusable(
                 f'"{path}" is {ours.simpleString()} and "{other}" of {step.table} {theirs.simpleString()}: '
                 "keys are compared with their own kind alone, and only plain values are keys"
             )
-    taken = {name.lower() for name in record.names}
+    taken = {name.lower() for name in own.names}
     for new in step.columns:
         if problem := field_problem(new):
             raise unusable(problem)
@@ -174,7 +166,6 @@ class Lookups:
         return held
 
     def _table(self, name: str) -> Table:
-        """The table at the time of this round's first use."""
         if name not in self._tables:
             found = self._lake.load(TableName(*name.split(".")))
             if found is None:

@@ -33,7 +33,7 @@ from calve.config.masking_keys import FIRST_YEAR_DAY, FIRST_YEAR_US
 from calve.config.steps import Mask, Rule
 from calve.names import SYSTEM_COLUMN, nearest, quote
 from glue_jobs.columns.tokens import token, with_key
-from glue_jobs.transform.row_columns import beside, data, unusable
+from glue_jobs.transform.row_columns import beside, record, unusable
 
 INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 FLOATS = (FloatType, DoubleType)
@@ -187,7 +187,6 @@ def is_dropped(kind: DataType, found: Mapping[Path, Rule]) -> bool:
 
 
 def paths(kind: DataType, prefix: str = "") -> Iterator[str]:
-    """The path of every field of a type, at any depth."""
     match kind:
         case StructType():
             for each in kind.fields:
@@ -217,8 +216,7 @@ def run_mask(
     A struct without remaining fields is dropped. Map keys stay unchanged.
     Raises Suspended: a field does not exist, or the rule cannot mask its type.
     """
-    names = data(frame)
-    columns = StructType([each for each in frame.schema.fields if each.name in names])
+    columns = record(frame)
     found = rules(step, tags, columns)
     kept = [
         _field(F.col(quote(each.name)), each.dataType, inside(found, each.name), each.name).alias(each.name)
@@ -233,7 +231,6 @@ def run_mask(
 
 
 def _field(value: Column, kind: DataType, found: Mapping[Path, Rule], path: str) -> Column:
-    """A field that is not dropped, masked by its rules and those of its nested fields."""
     if not found:
         return value
     rule = found.get(())

@@ -106,7 +106,6 @@ def nodes(tree: Any) -> list[Node]:
 
 
 def kind(node: Node) -> str:
-    """The simple name of the node's class."""
     return str(node["class"]).rsplit(".", 1)[-1]
 
 
@@ -120,21 +119,3 @@ def everywhere(part: Any) -> Iterator[Node]:
     elif isinstance(part, list):
         for value in part:
             yield from everywhere(value)
-
-
-def children(flat: list[Node], at: int = 0) -> list[int]:
-    """The places of a node's children."""
-    places, place = [], at + 1
-    for _ in range(flat[at]["num-children"]):
-        places.append(place)
-        place = _after(flat, place)
-    return places
-
-
-def _after(flat: list[Node], at: int) -> int:
-    """The place after a node and its descendants."""
-    open_nodes = 1
-    while open_nodes:
-        open_nodes += flat[at]["num-children"] - 1
-        at += 1
-    return at
