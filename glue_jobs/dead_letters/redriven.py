@@ -19,7 +19,7 @@ from calve.schema.evolution import column_at
 from calve.table.position import DeadLetterRound
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.rewriting import overwriting, unmoved, write_rest
-from glue_jobs.iceberg.staging import NOTHING, Staged, Validator, commit
+from glue_jobs.iceberg.staging import FILE, NOTHING, Staged, Validator, commit
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
 
@@ -32,7 +32,6 @@ TOLD_WITHOUT_KEY = RECORD[:-1]
 
 A record of another incarnation matches only with the same partition, offset and timestamp.
 """
-FILE = "_file"
 
 
 class RedrivenMarks:

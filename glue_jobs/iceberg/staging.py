@@ -26,6 +26,8 @@ from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors, commit_of
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.process.java import elements, java_class, java_message
 
+FILE = "_file"
+"""Iceberg's column with the path of a row's data file."""
 MOST_VALUES = 50
 LONGEST = 64
 """The most characters of a reported value."""

@@ -84,7 +84,7 @@ class LoopMaintenance:
         except Exception as error:  # noqa: BLE001 failed maintenance must not stop the table
             if not self._failed:
                 self._failed = True
-                event("upkeep.postponed", **self._who(), why=problem(error))
+                self.opened.event("upkeep.postponed", why=problem(error))
         return None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
 
     def _turn(self, outcome: Outcome, spare_s: float) -> None:
@@ -136,9 +136,8 @@ class LoopMaintenance:
             self.unmerged = MERGED_AT_ONCE // 2  # otherwise ever more files would stay unaffordable
         took_s = time.monotonic() - began
         self.rate = (self.rate + sum(each.cost for each in chosen) / took_s) / 2
-        event(
+        opened.event(
             "table.merged",
-            **self._who(),
             snapshot_id=snapshot,
             files=len(tasks),
             into=len(staged.files),
@@ -189,9 +188,6 @@ class LoopMaintenance:
             letters,
             said=None if announcer.outbox is None else announcer.sent_to or 0,
         )
-
-    def _who(self) -> dict[str, str]:
-        return {"table": str(self.opened.name), "topic": self.opened.config.topic}
 
 
 def _files(of: Iterable[Group]) -> int:

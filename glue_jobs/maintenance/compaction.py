@@ -8,8 +8,8 @@ Actions of Iceberg merge small manifests and position deletes. These do not chan
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -44,24 +44,6 @@ OPTIONS = {"delete-ratio-threshold": "0.1", "delete-file-threshold": "5"}
 """Files are rewritten at any size if a tenth of their rows is deleted, or if they have five delete files."""
 
 
-@dataclass(slots=True)
-class Compacted:
-    """Files removed and added, and the bytes removed. `conflicts`: groups that others changed meanwhile."""
-
-    files: int = 0
-    made: int = 0
-    size_bytes: int = 0
-    conflicts: int = 0
-
-    def __add__(self, other: Compacted) -> Compacted:
-        return Compacted(
-            self.files + other.files,
-            self.made + other.made,
-            self.size_bytes + other.size_bytes,
-            self.conflicts + other.conflicts,
-        )
-
-
 def compact(
     lake: Lake,
     upkept: CarriedCommit,
@@ -70,20 +52,23 @@ def compact(
     budget_bytes: int,
     stop: Callable[[], bool],
     group_files: int = GROUP_FILES,
-) -> Compacted:
-    """Rewrite groups, most files first, until the budget is used; at least one. Raises Retryable: as `CarriedCommit.commit`."""
-    done = Compacted()
-    while done.conflicts < CONFLICTS:
+) -> Counter[str]:
+    """Rewrite groups, most files first, until the budget is used; at least one. Raises Retryable: as `CarriedCommit.commit`.
+
+    Returns the numbers of `files` removed, `bytes` in them, files added (`into`), and groups that others changed (`conflicts`).
+    """
+    done = Counter(dict.fromkeys(("files", "into", "bytes", "conflicts"), 0))
+    while done["conflicts"] < CONFLICTS:
         upkept.refresh()
         until, head = time.monotonic() + PLAN_S, upkept.table.java.currentSnapshot()
         chosen = groups(lake, upkept.table, file_bytes, group_files)
         if not chosen:
             break
         for group in chosen:
-            if stop() or (done.size_bytes and done.size_bytes + group.size_bytes > budget_bytes):
+            if stop() or (done["bytes"] and done["bytes"] + group.size_bytes > budget_bytes):
                 return done
-            _rewrite(lake, upkept, head, group, done)
-            if time.monotonic() > until or done.conflicts >= CONFLICTS:
+            done.update(_rewrite(lake, upkept, head, group))
+            if time.monotonic() > until or done["conflicts"] >= CONFLICTS:
                 break
     return done
 
@@ -101,7 +86,7 @@ def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_F
     return sorted(planned(lake, table, options), key=lambda each: -len(each.tasks))
 
 
-def _rewrite(lake: Lake, upkept: CarriedCommit, head: Any, group: Group, done: Compacted) -> None:
+def _rewrite(lake: Lake, upkept: CarriedCommit, head: Any, group: Group) -> dict[str, int]:
     """`head`: the snapshot at which the group was planned. Deletes from its files since then are a conflict."""
     table, meter = upkept.table, CostMeter(lake)
     staged = write_rest(
@@ -116,12 +101,9 @@ def _rewrite(lake: Lake, upkept: CarriedCommit, head: Any, group: Group, done: C
         )
     except Conflict:
         discard(table, staged)
-        done.conflicts += 1
-        return
+        return {"conflicts": 1}
     faults.point("compact.committed", table.name.table)
-    done.files += len(group.tasks)
-    done.made += len(staged.files)
-    done.size_bytes += group.size_bytes
+    return {"files": len(group.tasks), "into": len(staged.files), "bytes": group.size_bytes}
 
 
 def _laid_out(rows: DataFrame, table: Table, group: Group) -> DataFrame:

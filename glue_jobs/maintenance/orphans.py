@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from calve.config.maintenance import ORPHANS_NOTE
@@ -25,16 +24,10 @@ MOST = 100_000
 """The most files that a run notes and the next run deletes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """found: unnamed files that the next run may delete. deleted: unnamed files that an earlier run had found."""
-
-    found: int = 0
-    deleted: int = 0
-
-
-def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = AGE_S) -> Swept:
+def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = AGE_S) -> dict[str, int]:
     """Delete the files that the last run found and nothing names. Note the others for the next run.
+
+    Returns the number of unnamed files `found` that the next run may delete, and of those `deleted`.
 
     Raises Retryable: the object store failed; some files may be gone.
     """
@@ -44,13 +37,13 @@ def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = AGE_S) -> Swept:
     gone = sorted(noted & found)
     upkept.refresh()
     if upkept.is_forgetting:
-        return Swept()
+        return {"found": 0, "deleted": 0}
     delete(table, gone)
     faults.point("orphans.deleted", table.name.table)
     left = sorted(found - noted)[:MOST]
     _note(table, left)
     faults.point("orphans.noted", table.name.table)
-    return Swept(len(left), len(gone))
+    return {"found": len(left), "deleted": len(gone)}
 
 
 def looked_at(table: Table) -> float | None:

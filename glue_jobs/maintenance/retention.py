@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
@@ -22,26 +21,17 @@ from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import BYTES_PER_TASK, clustered
 from glue_jobs.iceberg.rewriting import overwriting, write_rest
-from glue_jobs.iceberg.staging import Conflict, Staged, discard
+from glue_jobs.iceberg.staging import FILE, Conflict, Staged, discard
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
-
-FILE = "_file"
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """Deleted rows and their files. `conflict`: others changed these files, and nothing was done."""
-
-    rows: int = 0
-    files: int = 0
-    conflict: bool = False
 
 
 def retain(
     lake: Lake, upkept: CarriedCommit, kind: Kind, column: str, before: datetime, *, budget_bytes: int
-) -> Gone:
+) -> dict[str, int]:
     """Delete the rows whose `column` is before a time, in one commit. Files beyond the budget wait.
+
+    Returns the number of deleted `rows` and of their `files`; `conflicts`: 1 if others changed these files; nothing was done.
 
     Raises:
         Suspended: the column is not a time.
@@ -50,15 +40,20 @@ def retain(
     upkept.refresh()
     table, meter = upkept.table, CostMeter(lake)
     _note(upkept)
+    nothing = {"rows": 0, "files": 0, "conflicts": 0}
     if table.head is None:
-        return Gone()
-    start, old = table.java.currentSnapshot(), _Old(lake, table, column, before)
-    held = old.by_file()
+        return nothing
+    start = table.java.currentSnapshot()
+    every = lake.spark.read.option("versionAsOf", table.head).table(table.name.quoted(CATALOG))
+    require_age(str(table.name), column, table.schema)
+    is_old = _is_old(every, column, before)
+    counted = every.select("*", FILE).where(is_old).groupBy(FILE).count().collect()
+    held: dict[str, int] = {each[FILE]: each["count"] for each in counted}
     tasks = _within(held, elements(table.java.newScan().planFiles()), budget_bytes)
     if not tasks:
-        return Gone()
+        return nothing
     rows = sum(held[str(each.file().location())] for each in tasks)
-    left = _rest(lake, table, tasks, held, old.is_old)
+    left = _rest(lake, table, tasks, held, is_old)
     faults.point("retention.staged", table.name.table)
 
     def update() -> Any:
@@ -73,32 +68,19 @@ def retain(
         upkept.commit(kind, update, meter.of_work(table, left, read=len(tasks), all_read=True), also)
     except Conflict:
         discard(table, left)
-        return Gone(conflict=True)
+        return nothing | {"conflicts": 1}
     faults.point("retention.committed", table.name.table)
     _note(upkept)
-    return Gone(rows, len(tasks))
+    return {"rows": rows, "files": len(tasks), "conflicts": 0}
 
 
-class _Old:
-    """The old rows of a table, at its current head."""
-
-    def __init__(self, lake: Lake, table: Table, column: str, before: datetime) -> None:
-        self._held = (
-            lake.spark.read.option("versionAsOf", table.head)
-            .table(table.name.quoted(CATALOG))
-            .select("*", FILE)
-        )
-        require_age(str(table.name), column, table.schema)
-        limits: dict[Any, Column] = {
-            TimestampType: F.lit(before),
-            TimestampNTZType: F.lit(before).cast("timestamp_ntz"),
-            DateType: F.lit(before.date()),  # a date is before a time if the whole day is
-        }
-        self.is_old = at(column) < limits[type(kind_at(self._held.schema, column))]
-
-    def by_file(self) -> dict[str, int]:
-        counted = self._held.where(self.is_old).groupBy(FILE).count().collect()
-        return {each[FILE]: each["count"] for each in counted}
+def _is_old(rows: DataFrame, column: str, before: datetime) -> Column:
+    limits: dict[Any, Column] = {
+        TimestampType: F.lit(before),
+        TimestampNTZType: F.lit(before).cast("timestamp_ntz"),
+        DateType: F.lit(before.date()),  # a date is before a time if the whole day is
+    }
+    return at(column) < limits[type(kind_at(rows.schema, column))]
 
 
 def _within(held: Mapping[str, int], tasks: Iterable[Any], budget_bytes: int) -> list[Any]:

@@ -48,12 +48,13 @@ from calve.table.summary import (
     root,
 )
 from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, at
-from glue_jobs.dead_letters.redriven import FILE, LETTER
+from glue_jobs.dead_letters.redriven import LETTER
 from glue_jobs.iceberg import purge
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.layout import clustered, tasks_for
 from glue_jobs.iceberg.rewriting import data_manifests, merging_manifests, overwriting, unmoved, write_rest
 from glue_jobs.iceberg.staging import (
+    FILE,
     NOTHING,
     Ambiguous,
     Conflict,
