@@ -1,6 +1,6 @@
 """Delete files below a table's location that its metadata does not reach: those of old snapshots and of crashed jobs (ADR 24).
 
-Files of a commit in progress must stay. So the files are listed first. Then `operations.forget_rewriting.fence` commits.
+Files of a commit in progress must stay. So the files are listed first. Then `operations.forget` commits.
 Every commit that started before it is refused. Only then the unreachable files of the list are deleted.
 A metadata file belongs to a commit in progress only if its number is greater than the current one's.
 """

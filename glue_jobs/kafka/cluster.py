@@ -177,29 +177,24 @@ class _Topic:
             led[each.leader_id].append(each.partition_index)
         return cls(client, name, TopicKey(cluster_id, _text(found.topic_id or NO_ID)), led)
 
+    def of_leaders(self, request: Callable[[list[int]], Any]) -> list[Future]:
+        """The responses of all leaders. request: makes it for the partitions of one leader."""
+        return [self.client.send(node, request(partitions)) for node, partitions in self.led.items()]
+
     def listed(self, timestamp: int, isolation: IsolationLevel) -> list[Future]:
         """Responses of all leaders with the first offsets at or after a time, or those of an `OffsetSpec`."""
         kind = ListOffsetsRequest.ListOffsetsTopic
-        return [
-            self.client.send(
-                node,
-                ListOffsetsRequest(
-                    replica_id=-1,
-                    isolation_level=isolation,
-                    topics=[
-                        kind(
-                            name=self.name,
-                            partitions=[
-                                kind.ListOffsetsPartition(partition_index=each, timestamp=timestamp)
-                                for each in partitions
-                            ],
-                        )
-                    ],
-                    min_version=KNOWS_COMMITTED,
-                ),
+
+        def request(partitions: list[int]) -> ListOffsetsRequest:
+            wanted = [
+                kind.ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in partitions
+            ]
+            topics = [kind(name=self.name, partitions=wanted)]
+            return ListOffsetsRequest(
+                replica_id=-1, isolation_level=isolation, topics=topics, min_version=KNOWS_COMMITTED
             )
-            for node, partitions in self.led.items()
-        ]
+
+        return self.of_leaders(request)
 
     def configs(self, *names: str) -> Future:
         resource = DescribeConfigsRequest.DescribeConfigsResource
@@ -208,12 +203,11 @@ class _Topic:
 
     def producers(self) -> list[Future]:
         topic = DescribeProducersRequest.TopicRequest
-        return [
-            self.client.send(
-                node, DescribeProducersRequest(topics=[topic(name=self.name, partition_indexes=partitions)])
+        return self.of_leaders(
+            lambda partitions: DescribeProducersRequest(
+                topics=[topic(name=self.name, partition_indexes=partitions)]
             )
-            for node, partitions in self.led.items()
-        ]
+        )
 
     async def partitions(self, asked: Sequence[Future]) -> list[Any]:
         """The leaders' responses, by partition. Raises: KafkaError: the first error of a partition."""

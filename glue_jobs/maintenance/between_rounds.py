@@ -30,9 +30,8 @@ from glue_jobs.iceberg.rewriting import Group, planned, replacement, write_rest
 from glue_jobs.iceberg.staging import commit
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
-from glue_jobs.table.open_table import REQUESTS, OpenTable
+from glue_jobs.table.open_table import REQUESTS, OpenTable, Outcome
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome
 
 MERGED_AT_ONCE = 32
 """Files of about the same size per merge. A row is rewritten two or three times until its file has full size."""

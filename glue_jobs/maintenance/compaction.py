@@ -19,11 +19,11 @@ from calve.config.maintenance import HOLD_S, MANIFEST_BYTES
 from calve.errors import Retryable
 from calve.table.protocol import nearest_position
 from calve.table.summary import HOLD, MAINTENANCE, has_position
-from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, sort_columns
 from glue_jobs.iceberg.rewriting import (
+    CarriedCommit,
     Group,
     data_manifests,
     merging_manifests,

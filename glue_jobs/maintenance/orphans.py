@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from calve.config.maintenance import ORPHANS_NOTE
-from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
 from glue_jobs.iceberg.purge import delete
+from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, read_json, write_text
 

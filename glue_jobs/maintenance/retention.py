@@ -16,11 +16,10 @@ from calve.rounds.column_rules import require_age
 from calve.table.protocol import Commit
 from calve.table.summary import RETAINED
 from glue_jobs.columns.expressions import at, kind_at
-from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import BYTES_PER_TASK, clustered
-from glue_jobs.iceberg.rewriting import overwriting, write_rest
+from glue_jobs.iceberg.rewriting import CarriedCommit, overwriting, write_rest
 from glue_jobs.iceberg.staging import FILE, Conflict, Staged, discard
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements

@@ -22,8 +22,8 @@ from calve.log import event
 from calve.outputs.announcement import sent_to
 from calve.schema.columns import REJECTED_AT
 from calve.table.summary import REDRIVE, TURN
-from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.maintenance.between_rounds import expire
 from glue_jobs.maintenance.compaction import (
     GROUP_FILES,

@@ -130,20 +130,8 @@ class Forget(Operation[Request, Entry]):
             removed += self._purge_letters(places)
         purge.remove(opened.main, found.exports)
         faults.point("forget.exported", opened.config.name)
-        return Entry(
-            self.request.id,
-            self.request.at,
-            now(),
-            rows=found.rows,
-            letters=found.letters,
-            files=found.files,
-            removed=removed,
-            exports=len(found.exports),
-            unopened=unopened,
-            row_places=found.row_places,
-            letter_places=found.letter_places,
-            since=found.since,
-        )
+        done = {"requested": request.at, "done": now(), "removed": removed, "unopened": unopened}
+        return Entry(**(asdict(found) | done | {"exports": len(found.exports)}))
 
     def _require_possible(self, letters: Table | None) -> None:
         """Refuse impossible requests with an answer. Retry later if another writer is moving the dead letters."""

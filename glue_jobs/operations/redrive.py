@@ -242,20 +242,13 @@ def counted(judged: DataFrame) -> list[Share]:
     sums = judged.groupBy(*keys).agg(F.count(F.lit(1)).alias("letters"), F.sum(SIZE).alias("size"))
     shares: dict[TopicKey, Share] = {}
     for row in sums.collect():
-        topic = TopicKey(row["cluster"], row["topic"])
-        share = shares.setdefault(topic, Share(topic))
-        if row[REJECT] is not None:
-            found = replace(share, refused=(*share.refused, (row[REJECT], row["letters"])))
+        topic, letters = TopicKey(row["cluster"], row["topic"]), row["letters"]
+        share = shares.get(topic, Share(topic))
+        if row[REJECT] is not None:  # once for dead letters with a row in main, and once for others
+            refused = Counter(dict(share.refused)) + Counter({row[REJECT]: letters})
+            shares[topic] = replace(share, refused=tuple(sorted(refused.items())))
         elif row[PRESENT]:
-            found = replace(share, present=row["letters"])
+            shares[topic] = replace(share, present=letters)
         else:
-            found = replace(share, fresh=row["letters"], size_bytes=int(row["size"] or 0))
-        shares[topic] = found
-    return [_merged(share) for share in shares.values()]
-
-
-def _merged(share: Share) -> Share:
-    refused: Counter[str] = Counter()
-    for reason, count in share.refused:
-        refused[reason] += count
-    return replace(share, refused=tuple(sorted(refused.items())))
+            shares[topic] = replace(share, fresh=letters, size_bytes=int(row["size"] or 0))
+    return list(shares.values())

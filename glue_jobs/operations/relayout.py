@@ -17,8 +17,7 @@ from glue_jobs.iceberg.catalog import Table, catalog_errors, ordered, term
 from glue_jobs.operations.operation import now
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, problem
-from glue_jobs.table.open_table import OpenTable
-from glue_jobs.table.outcome import TableMemory
+from glue_jobs.table.open_table import OpenTable, TableMemory
 
 Layout = tuple[tuple[Transform, ...], tuple[Transform, ...]]
 """Partition fields and sort fields."""

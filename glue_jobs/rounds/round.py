@@ -48,9 +48,8 @@ from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
 from glue_jobs.rounds.steps import Audited, Committed, Judged, Planned, Standing, Written
 from glue_jobs.table.counts import Counts
-from glue_jobs.table.open_table import OpenTable, position_of
+from glue_jobs.table.open_table import OpenTable, Outcome, TableMemory, position_of
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome, TableMemory
 
 PERSIST_AFTER_S = 3600
 LOOKS = 5

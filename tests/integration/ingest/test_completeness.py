@@ -16,8 +16,8 @@ from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import NOTE_EVERY_S, TableLoop
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.open_table import TableMemory
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import TableMemory
 from tests.integration.support.engine import DATABASE, Engine, at, everything, trades
 
 

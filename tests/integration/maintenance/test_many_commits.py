@@ -25,8 +25,8 @@ from glue_jobs.iceberg.staging import Staged, stage
 from glue_jobs.maintenance.between_rounds import MERGED_AT_ONCE, LoopMaintenance
 from glue_jobs.operations.publishing import publish_round
 from glue_jobs.process.java import elements
+from glue_jobs.table.open_table import Outcome
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome
 from tests.integration.support.engine import DATABASE, Engine
 from tests.integration.support.proofs import assert_proved, proof
 

@@ -19,8 +19,8 @@ from glue_jobs.maintenance import between_rounds
 from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.process.java import elements
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.open_table import Outcome, TableMemory
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome, TableMemory
 from tests.integration.support.crashing import OF_UPKEEP, Died, dying, open_catalog
 from tests.integration.support.engine import DATABASE, Engine, at, everything, trades
 from tests.integration.support.proofs import assert_proved, proof

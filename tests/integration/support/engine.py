@@ -40,8 +40,8 @@ from glue_jobs.ingest import openers_of
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.process import faults
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.open_table import Outcome, TableMemory
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome, TableMemory
 
 TRADE = json.dumps(
     {
