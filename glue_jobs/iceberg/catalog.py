@@ -238,7 +238,7 @@ class Lake:
             builder = (
                 self._catalog.buildTable(self._identifier(name), schema)
                 .withPartitionSpec(partition_spec(iceberg, schema, partition_by))
-                .withSortOrder(sort_order(iceberg, schema, sort_by))
+                .withSortOrder(ordered(iceberg, iceberg.SortOrder.builderFor(schema), sort_by).build())
             )
             for key, value in properties.items():
                 builder.withProperty(key, value)
@@ -325,10 +325,6 @@ def partition_spec(iceberg: Any, schema: Any, transforms: tuple[Transform, ...])
         method = getattr(builder, each.name)
         builder = method(each.column) if each.argument is None else method(each.column, each.argument)
     return builder.build()
-
-
-def sort_order(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:
-    return ordered(iceberg, iceberg.SortOrder.builderFor(schema), transforms).build()
 
 
 def ordered(iceberg: Any, builder: Any, transforms: tuple[Transform, ...]) -> Any:

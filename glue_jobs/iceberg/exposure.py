@@ -50,8 +50,11 @@ def without_bounds(columns: Json, hidden: Iterable[str]) -> dict[str, str]:
     columns: of a table. hidden: paths of fields, which include their nested fields.
     """
     covered = tuple(hidden)
-    found = {name: path for name, path in leaf_names(columns) if any(_is_in(path, each) for each in covered)}
-    return {f"{COUNTED}{name}": "counts" for name in found}
+    below = tuple(f"{each}." for each in covered)
+    leaves = leaf_names(columns)
+    return {
+        f"{COUNTED}{name}": "counts" for name, path in leaves if path in covered or path.startswith(below)
+    }
 
 
 def hidden_columns(table: job.Table, tags: Mapping[str, Sequence[str]], columns: Json) -> set[str]:
@@ -84,7 +87,3 @@ def cover(table: Table, wanted: Mapping[str, str]) -> None:
     """
     if not wanted.items() <= table.properties.items():
         table.set_properties(wanted)
-
-
-def _is_in(path: str, field: str) -> bool:
-    return path == field or path.startswith(f"{field}.")

@@ -50,17 +50,14 @@ def stage_deletes(
     copy = copies.make(table, stage_id)
     try:
         name = ".".join(quote(part) for part in (COPIES, NAMESPACE, stage_id))
-        pairs = zip(columns, keys.columns, strict=True)
-        same = reduce(Column.__and__, (_of_copy(stage_id, path) == F.col(quote(key)) for path, key in pairs))
+        held = [F.col(f"{quote(stage_id)}.{quote_path(path)}") for path in columns]
+        pairs = zip(held, keys.columns, strict=True)
+        same = reduce(Column.__and__, (column == F.col(quote(key)) for column, key in pairs))
         keys.mergeInto(name, same).whenMatched().delete().merge()
         copy.refresh()
         return _harvested(lake, table, copy, int(head.snapshotId()))
     finally:
         copies.forget(copy, stage_id)
-
-
-def _of_copy(name: str, path: str) -> Column:
-    return F.col(f"{quote(name)}.{quote_path(path)}")
 
 
 def _harvested(lake: Lake, table: Table, copy: Any, base: int) -> Deletes | None:

@@ -294,11 +294,8 @@ class _Guard:
 def _singleton(lake: Lake, package: Any, name: str) -> Any:
     """Call `SparkTableCache.get()` by reflection: the overload `get(String)` hides it from py4j."""
     gateway: Any = lake.spark.sparkContext._gateway
-    kind = gateway.jvm.java.lang.Class.forName(f"org.apache.iceberg.spark.{name}", True, _loader(lake))  # noqa: FBT003
+    loader = lake.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    kind = gateway.jvm.java.lang.Class.forName(f"org.apache.iceberg.spark.{name}", True, loader)  # noqa: FBT003
     none = gateway.new_array(gateway.jvm.java.lang.Class, 0)
     arguments = gateway.new_array(gateway.jvm.java.lang.Object, 0)
     return kind.getMethod("get", none).invoke(None, arguments)
-
-
-def _loader(lake: Lake) -> Any:
-    return lake.jvm.java.lang.Thread.currentThread().getContextClassLoader()

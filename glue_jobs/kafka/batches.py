@@ -29,7 +29,7 @@ from glue_jobs.kafka.batch_kernels import (
 )
 from glue_jobs.kafka.inflating import Inflating, inflate
 from glue_jobs.kafka.records import Records
-from glue_jobs.kafka.slices import MOST_RECORDS, Row, Rows, Span, frozen, parsed, slices
+from glue_jobs.kafka.slices import MOST_RECORDS, Rows, Span, frozen, parsed, slices
 
 SPARE = 1 << 20
 """Extra room of a chunk for the batch that completes it."""
@@ -81,11 +81,10 @@ class Batches:
             if found is None:
                 count = max(count, 1)
                 for row in self.rows[at : at + count]:
-                    yield from slices(self.span, row.copy(), self._inflating(row), chunk_bytes)
+                    packed = memoryview(self.data)[row[AT] + HEADER : row[END]]
+                    inflating = Inflating(int(row[ATTRIBUTES]) & CODEC, packed)
+                    yield from slices(self.span, row.copy(), inflating, chunk_bytes)
             at += count
-
-    def _inflating(self, row: Row) -> Inflating:
-        return Inflating(int(row[ATTRIBUTES]) & CODEC, memoryview(self.data)[row[AT] + HEADER : row[END]])
 
     def _plain(self, rows: Rows, chunk_bytes: int) -> tuple[NDArray[np.uint8], int]:
         """A chunk of the first uncompressed batches, and their number. Places become those of their records."""

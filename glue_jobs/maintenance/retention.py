@@ -61,7 +61,8 @@ def retain(
 
     def also(stood: Commit) -> dict[str, str]:
         known = retained(table.ancestors(), table.properties)
-        return {RETAINED: after(known, column, _micros(before), rows, stood.summary).to_json()}
+        micros = int(before.timestamp()) * 1_000_000 + before.microsecond
+        return {RETAINED: after(known, column, micros, rows, stood.summary).to_json()}
 
     try:
         upkept.commit(kind, update, meter.of_work(table, left, read=len(tasks), all_read=True), also)
@@ -116,7 +117,3 @@ def _note(upkept: CarriedCommit) -> None:
         table.set_properties({RETAINED: found.to_json()})
         faults.point("retention.noted", table.name.table)
         table.refresh()
-
-
-def _micros(moment: datetime) -> int:
-    return int(moment.timestamp()) * 1_000_000 + moment.microsecond

@@ -11,7 +11,7 @@ import uuid
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from calve.config.spark_conf import CATALOG
@@ -140,7 +140,9 @@ class Redrive(Operation[Request, Result]):
     def _bring_back(self, share: Share) -> None:
         table, round_id = self.table, uuid.uuid4().hex
         letters = table.dead_letters.ensure()
-        good = self._judged().where(F.col(REJECT).isNull() & _of(share.topic))
+        letter, topic = F.col(LETTER), share.topic
+        mine = (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
+        good = self._judged().where(F.col(REJECT).isNull() & mine)
         staged = self._stage_rows(good.where(~F.col(PRESENT)), share, round_id)
         faults.point("redrive.staged", table.config.name)
         marked = stage_marks(table, letters, good, round_id)
@@ -202,11 +204,6 @@ def stage_marks(table: OpenTable, letters: Table, chosen: DataFrame, round_id: s
     kept = chosen.select(f"{LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
     columns = [each["name"] for each in letters.schema["fields"]]
     return stage(table.services.lake, letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
-
-
-def _of(topic: TopicKey) -> Column:
-    letter = F.col(LETTER)
-    return (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
 
 
 PRESENT = "calve:present"

@@ -33,7 +33,8 @@ def relayout(opened: OpenTable, memory: TableMemory) -> None:
     held = layout_of(main)
     bucketed = table.mode.bucketed
     wanted = held[0] if bucketed else table.partition_by, table.sort_by
-    if _same(held, wanted) or wanted == memory.layout_refused:
+    same = set(held[0]) == set(wanted[0]) and held[1] == wanted[1]  # partition fields have no order
+    if same or wanted == memory.layout_refused:
         return
     asked = replace(table, partition_by=wanted[0], sort_by=wanted[1])
     try:
@@ -70,11 +71,6 @@ def _transform(schema: Any, field: Any, *, descending: bool = False) -> Transfor
     if name == "void":
         return None
     return Transform(column, name, int(argument) if argument else None, descending)  # type: ignore[arg-type]
-
-
-def _same(held: Layout, wanted: Layout) -> bool:
-    """Compare layouts. The order of partition fields does not matter."""
-    return set(held[0]) == set(wanted[0]) and held[1] == wanted[1]
 
 
 def _words(transforms: tuple[Transform, ...]) -> str:

@@ -226,7 +226,12 @@ class Opener:
             chain = self._chain(source, versions)
             made = self._made(chain, source)
             if self.config.aggregate is None:
-                self._evolve(main, lambda table: self._added(table, made))
+                self._evolve(
+                    main,
+                    lambda table: [
+                        (None, found) for found in [step_changes(str(self.name), table, made)] if found
+                    ],
+                )
         plan = self._plan(source, made, chain, versions, main.schema, every)
         self._pinned = data_columns(main.schema), versions
         self._opened = OpenTable(
@@ -270,11 +275,6 @@ class Opener:
     def _made(self, chain: Chain, source: Json) -> Json:
         """The data columns of rows made from records that are decoded to `source`."""
         return chain.columns(self.services.lake.spark, source) if chain.steps else source
-
-    def _added(self, table: Json, made: Json) -> list[tuple[Schema | None, list[Change]]]:
-        """The columns that the steps make and the table lacks. Raises: as `step_changes`."""
-        found = step_changes(str(self.name), table, made)
-        return [(None, found)] if found else []
 
     def _evolve(
         self, main: Table, wanted: Callable[[Json], Sequence[tuple[Schema | None, list[Change]]]]

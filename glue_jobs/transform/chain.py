@@ -57,15 +57,15 @@ class ResourceSupply:
         self.lookups = Lookups(self.lake)
 
     def means(self, tags: Mapping[str, tuple[str, ...]]) -> StepResources:
-        return StepResources(self._keys, self._table, tags)
+        def table(step: Lookup) -> DataFrame:
+            return self.lookups.table(replace(step, table=step.full_name(self.database)))
+
+        return StepResources(self._keys, table, tags)
 
     def _keys(self) -> DataFrame:
         if self.masking is None:
             raise AssertionError("a table that masks was opened without its keys")
         return self.masking.frame
-
-    def _table(self, step: Lookup) -> DataFrame:
-        return self.lookups.table(replace(step, table=step.full_name(self.database)))
 
 
 NO_ROUTE = "no_route"

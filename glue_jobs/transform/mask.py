@@ -154,7 +154,8 @@ def rules(step: Mask, tags: Mapping[str, tuple[str, ...]], columns: StructType) 
     Raises Suspended: a field does not exist. Also a tagged field, because it may exist under another name.
     """
     known = list(paths(columns))
-    tagged = {path: rule for path, own in tags.items() if (rule := _first(step, own)) is not None}
+    firsts = ((path, [step.tags[tag] for tag in step.tags if tag in own]) for path, own in tags.items())
+    tagged = {path: found[0] for path, found in firsts if found}
     missing = [_missing(path, known) for path in step.fields if path not in known]
     missing += [
         f"{path}, which the schema tags, is no column any more; mask it before other steps change it"
@@ -196,10 +197,6 @@ def paths(kind: DataType, prefix: str = "") -> Iterator[str]:
             yield from paths(kind.elementType, prefix)
         case MapType():
             yield from paths(kind.valueType, prefix)
-
-
-def _first(step: Mask, own: tuple[str, ...]) -> Rule | None:
-    return next((rule for tag, rule in step.tags.items() if tag in own), None)
 
 
 def _missing(path: str, known: list[str]) -> str:

@@ -71,7 +71,8 @@ def understand(frame: DataFrame, text: str) -> Query:
         select = plan[0]["projectList"]
         named = _named(select)
         filtered = kind(plan[1]) == "Filter"
-        source = _source(frame, _alias(plan))
+        aliased = kind(plan[-2]) == "SubqueryAlias"
+        source = _source(frame, str(plan[-2]["identifier"]["name"]) if aliased else SOURCE)
         if filtered:
             source = _catalyst(frame).plans.logical.Filter(parsed.child().condition(), source)
         with query_errors(names, [column[0]["name"] for column in select if kind(column[0]) == "Alias"]):
@@ -160,10 +161,6 @@ def _analysed(frame: DataFrame, ansi: Any, plan: Any) -> Any:
 def _column(frame: DataFrame, expression: Any) -> Column:
     expressions: Any = frame.sparkSession._jvm.org.apache.spark.sql.classic.ExpressionUtils  # type: ignore[union-attr]
     return Column(expressions.column(expression))
-
-
-def _alias(plan: list[Node]) -> str:
-    return str(plan[-2]["identifier"]["name"]) if kind(plan[-2]) == "SubqueryAlias" else SOURCE
 
 
 def _named(select: list[list[Node]]) -> int:

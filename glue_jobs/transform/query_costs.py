@@ -262,7 +262,8 @@ def growth(pattern: str) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            parsed = _parser.parse(TOKEN.sub(_without_properties, pattern))
+            plain = TOKEN.sub(lambda token: r"[\w\W]" if PROPERTY.search(token[0]) else token[0], pattern)
+            parsed = _parser.parse(plain)
     except (re.error, Warning, OverflowError, RecursionError) as error:
         raise NotJudged(f"it is not read ({error})") from None
     flags = re.RegexFlag(parsed.state.flags)
@@ -277,10 +278,6 @@ def like_growth(pattern: str, escape: str) -> int:
     """The same for a LIKE pattern. Each `%` but a trailing one can end in several places."""
     plain = re.sub(re.escape(escape) + ".", "x", pattern, flags=re.DOTALL)
     return max(1, len(re.findall("%+", plain.rstrip("%"))))
-
-
-def _without_properties(token: re.Match[str]) -> str:
-    return r"[\w\W]" if PROPERTY.search(token[0]) else token[0]
 
 
 def _begins_at_the_start(items: list[Any]) -> bool:
@@ -359,19 +356,15 @@ class _Judge:
                 case "RANGE":
                     found |= self._any_case(set(range(each[0], min(each[1], 128) + 1)) | {each[1]})
                 case "CATEGORY":
-                    found |= _category(str(each))
+                    kind = str(each)
+                    held = CATEGORIES[kind.replace("_NOT_", "_")]
+                    found |= EVERY - held if "_NOT_" in kind else held
         return (EVERY - found) | {ELSE} if str(value[0][0]) == "NEGATE" else found
 
     def _any_case(self, codes: set[int]) -> frozenset[int]:
         if self._flags & re.IGNORECASE:
             codes = codes | {ord(each) for code in codes for each in chr(code).swapcase()}
         return frozenset(code if code < 128 else ELSE for code in codes)
-
-
-def _category(name: str) -> frozenset[int]:
-    if "_NOT_" in name:
-        return EVERY - CATEGORIES[name.replace("_NOT_", "_")]
-    return CATEGORIES[name]
 
 
 def _either(ways: list[_Rest]) -> _Rest:
