@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -294,17 +295,13 @@ class Lake:
         return array
 
 
-class catalog_errors:
+@contextmanager
+def catalog_errors(what: str) -> Iterator[None]:
     """Turn Java exceptions of the catalog or object store into `Retryable`, without any secrets in them."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Py4JJavaError):
-            raise Retryable(f"{self._what}: {java_cause(error)}") from None
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise Retryable(f"{what}: {java_cause(error)}") from None
 
 
 def commit_of(jvm: Any, snapshot: Any) -> Commit:

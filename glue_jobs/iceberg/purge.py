@@ -26,7 +26,7 @@ from glue_jobs.columns.expressions import at, kind_at
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.process.java import elements, java_cause, read_json, strings
 
-METADATA = re.compile(r"(?:(\d+)-)?[^/]*\.metadata\.json")
+METADATA = re.compile(r"(?:.*/)?(?:(\d+)-)?[^/]*\.metadata\.json")
 
 
 def files_of(lake: Lake, table: Table) -> set[str]:
@@ -72,8 +72,7 @@ def unreachable(lake: Lake, table: Table, files: Iterable[str]) -> list[str]:
 def old_metadata(table: Table) -> list[str]:
     """Metadata files that are not the current one and never will be."""
     current = _current(table)
-    below = (each for each in _below(table) if METADATA.fullmatch(_name(each)))
-    files = {*below, *_earlier_metadata(table)}
+    files = {*filter(METADATA.fullmatch, _below(table)), *_earlier_metadata(table)}
     return [each for each in files if each != current and not _is_later(table, each)]
 
 
@@ -92,7 +91,7 @@ def _below(table: Table) -> list[str]:
 
 
 def _earlier_metadata(table: Table) -> set[str]:
-    return {str(each.file()) for each in elements(_metadata(table).previousFiles())}
+    return {str(each.file()) for each in elements(table.java.operations().current().previousFiles())}
 
 
 def _reached(lake: Lake, table: Table) -> set[str]:
@@ -108,11 +107,7 @@ def _reached(lake: Lake, table: Table) -> set[str]:
 
 
 def _current(table: Table) -> str:
-    return str(_metadata(table).metadataFileLocation())
-
-
-def _metadata(table: Table) -> Any:
-    return table.java.operations().current()
+    return str(table.java.operations().current().metadataFileLocation())
 
 
 def _is_later(table: Table, file: str) -> bool:
@@ -124,12 +119,8 @@ def _is_later(table: Table, file: str) -> bool:
 
 def _number(file: str) -> int | None:
     """The number of a metadata file; -1 if it has none; None for other files."""
-    found = METADATA.fullmatch(_name(file))
+    found = METADATA.fullmatch(file)
     return None if found is None else int(found[1] or -1)
-
-
-def _name(file: str) -> str:
-    return file.rpartition("/")[2]
 
 
 MANIFEST = "/manifest.json"

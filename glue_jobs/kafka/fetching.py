@@ -22,11 +22,10 @@ from kafka.protocol.consumer import FetchRequest
 
 from calve.errors import Retryable
 from calve.table.position import Offsets
-from glue_jobs.kafka.batches import Batches
+from glue_jobs.kafka.batches import Batches, Span
 from glue_jobs.kafka.client import Client, Settings, client_of, drop_client
 from glue_jobs.kafka.connection import TIMEOUT_MS, offset_lost, told, topic_recreated
 from glue_jobs.kafka.records import Records
-from glue_jobs.kafka.slices import Span
 
 CHUNK_BYTES = 4_000_000
 """The default size of a chunk."""

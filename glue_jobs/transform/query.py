@@ -29,9 +29,12 @@ from calve.names import SYSTEM_COLUMN
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.process.java import elements
-from glue_jobs.transform.query_errors import Node, kind, nodes, query_errors
 from glue_jobs.transform.query_rules import (
     SOURCE,
+    Node,
+    kind,
+    nodes,
+    query_errors,
     require_own,
     require_same_always,
     require_select,
