@@ -96,7 +96,7 @@ class Maintaining:
             each.kind: each.why
             for each in due(figures(self._lake, main, letters, table.maintenance), table.maintenance)
         }
-        wanted = {self._only: found.get(self._only, "asked for")} if self._only else found
+        wanted = {self._only: found.get(self._only, "requested")} if self._only else found
         for kind, why in wanted.items():
             event("maintenance.due", **work.who, kind=kind, why=why)
             if not self._dry and not self._over():
@@ -118,8 +118,8 @@ class Maintaining:
 
 def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
     parser = job_parser("maintain", __doc__)
-    flag(parser, "--dry-run", "tell what is due, and do nothing")
-    parser.add_argument("--only", choices=get_args(Kind), help="do this alone, due or not")
+    flag(parser, "--dry-run", "report what is due, and change nothing")
+    parser.add_argument("--only", choices=get_args(Kind), help="do only this kind, due or not")
     options = parsed(parser, arguments)
     return job_of(options), options
 

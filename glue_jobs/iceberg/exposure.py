@@ -31,7 +31,7 @@ def require_own_paths(table: Table) -> None:
         named = ", ".join(f"'{each}'" for each in moving)
         raise Suspended(
             "foreign_path",
-            f"table {table.name} has the property {named}, which moves its files to where other people may read them",
+            f"table {table.name} has the property {named}, which moves its files to a place that other people may read",
             fix=f"remove it: ALTER TABLE {table.name} UNSET TBLPROPERTIES ({named})",
         )
     location = str(table.java.location()).rstrip("/")
@@ -39,8 +39,8 @@ def require_own_paths(table: Table) -> None:
     if METADATA in folders or (last == METADATA and table.name.table != METADATA):
         raise Suspended(
             "foreign_path",
-            f"table {table.name} lies in {location}, among metadata, which other people may read",
-            fix="give the table back the location that it was made with",
+            f"table {table.name} is in {location}, a folder of metadata that other people may read",
+            fix="set the table's location to the original one",
         )
 
 

@@ -195,7 +195,7 @@ class CarriedCommit:
                 return
             stood = standing(self.table.ancestors())
             if stood is None or self.is_forgetting:
-                why = "a person is being forgotten" if stood else "its history does not say where it stands"
+                why = "a person is being forgotten" if stood else "its history has no position"
                 raise Retryable(f"table {self.table.name}: {why}")
             summary = restated(stood.summary, receipt) | {MAINTENANCE: kind, WORK: work} | dict(said(stood))
             try:

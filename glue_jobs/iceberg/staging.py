@@ -285,7 +285,7 @@ class _Guard:
         return not self.refused
 
     def errorMessage(self) -> str:
-        return "calve: the table no longer stands where this round began"
+        return "calve: the table has moved on since this round began"
 
     class Java:
         implements = ("org.apache.iceberg.SnapshotAncestryValidator",)

@@ -151,8 +151,8 @@ class Forget(Operation[Request, Entry]):
         for table in tables:
             if purge.rewritten_by_others(table, int((time.time() - QUIET_S) * 1000)):
                 raise CalveError(
-                    f"another engine has compacted {table.name} within the last hour: if it does so again now, "
-                    "its new files are taken for left-overs. Stop that, and ask an hour later"
+                    f"another engine has compacted {table.name} within the last hour, and this job would delete its "
+                    "next files. Stop that engine, and request again an hour later"
                 )
         if letters is not None and not is_level(self.base, letters.ancestors()):
             raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
@@ -255,7 +255,7 @@ class Gone:
         counted = self.rows.groupBy(F.col(FILE).alias("file"), place.alias("place"))
         found = counted.agg(F.count("*").alias("rows")).limit(MOST + 1).collect()
         if len(found) > MOST:
-            raise CalveError(f"more than {MOST:,} records are told by that: it is no person's key")
+            raise CalveError(f"more than {MOST:,} records match: the column is no key of a person")
         self.places: Sequence[Place] = sorted({tuple(each["place"]) for each in found})
         self.count = sum(each["rows"] for each in found)
         self.tasks = self._files({each["file"] for each in found})

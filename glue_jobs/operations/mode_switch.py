@@ -39,7 +39,7 @@ from glue_jobs.table.open_table import OpenTable
 PLACE = (PARTITION, OFFSET)
 TOMBSTONES = "null_value"
 """The reject reason of an append table for records that are tombstones in an upsert table."""
-UNKNOWN = "what they delete is not known"
+UNKNOWN = "nobody knows which rows they delete"
 
 
 def fresh(table: OpenTable, base: Position) -> Position:
@@ -113,8 +113,8 @@ class _Fold:
     def _unable(self, why: str) -> Suspended:
         return Suspended(
             "mode_changed",
-            f"table {self.table.name} cannot become one of upserts: {why}",
-            fix=f"take back `upsert` at table {self.table.config.name} in calve.yaml, or name another table",
+            f"table {self.table.name} cannot change to the mode upsert: {why}",
+            fix=f"in calve.yaml, remove `upsert` from table {self.table.config.name}, or name another table",
         )
 
     def _require_keys(self, batch: DataFrame) -> None:
@@ -140,7 +140,7 @@ class _Fold:
         chosen = chosen.where(self._beyond(F.col("partition"), F.col("offset")))
         if unopened := chosen.where(F.col(UNDECRYPTED)).count():
             raise self._unable(
-                f"{unopened} dead letters without a value are sealed by keys that the secret lacks: {UNKNOWN}"
+                f"{unopened} dead letters without a value are encrypted by keys that the secret lacks: {UNKNOWN}"
             )
         decoded = decode(chosen, table.decode_plan, os.urandom(8), self.upsert)
         records = table.row_plan.records(decoded.where(F.col(TOMBSTONE)), LETTER)

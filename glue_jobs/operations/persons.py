@@ -105,7 +105,7 @@ def person_of(table: OpenTable, request: Request) -> Person:
 def _opened(table: OpenTable, request: Request, key_id: str) -> tuple[Condition, ...]:
     key = next((each for each in table.services.masking_keys if each.id == key_id), None)
     if key is None:
-        raise CalveError(f"the request is sealed by the masking key {key_id}, which the secret lacks")
+        raise CalveError(f"the secret lacks the masking key {key_id}, which encrypts the request")
     sealed = [
         [n, seal_key(key, request.id), base64.b64decode(each.value), bound_to(request.id, n)]
         for n, each in enumerate(request.where)
@@ -114,7 +114,7 @@ def _opened(table: OpenTable, request: Request, key_id: str) -> tuple[Condition,
     clear = F.try_aes_decrypt("data", "round_key", F.lit("GCM"), F.lit("DEFAULT"), "bound").cast("string")
     found = {row["n"]: row["clear"] for row in frame.select("n", clear.alias("clear")).collect()}
     if None in found.values():
-        raise CalveError("the request is not sealed as it should be")
+        raise CalveError("the values of the request cannot be decrypted")
     return tuple(Condition(each.column, found[n]) for n, each in enumerate(request.where))
 
 

@@ -188,9 +188,7 @@ class Redrive(Operation[Request, Result]):
         )
         if several and with_counted_rows(Counts(), several).failed:
             discard(table.main, staged)
-            raise Suspended(
-                "step_failed", "rows of these letters cannot be computed by the steps of the table"
-            )
+            raise Suspended("step_failed", "the table's steps cannot compute the rows of these dead letters")
         return staged
 
 

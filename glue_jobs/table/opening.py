@@ -129,7 +129,7 @@ class Opener:
         if INITIALISED not in found.properties:
             raise Suspended(
                 "not_ours",
-                f"table {self.name} exists, but calve did not make it",
+                f"table {self.name} exists, but calve did not create it",
                 fix="drop it, or name another table",
             )
         require_own_paths(found)
@@ -205,7 +205,7 @@ class Opener:
         if self.config.pattern is not None and made_for != self.config.topic:
             raise Suspended(
                 "other_topic",
-                f"table {self.name} was made for topic {made_for}, and topic {self.config.topic} would be named so, too",
+                f"table {self.name} was created for topic {made_for}; topic {self.config.topic} maps to the same name",
                 fix=f"in calve.yaml, give it a table of its own: `NAME: {{topic: {self.config.topic}}}`",
             )
 

@@ -152,7 +152,7 @@ class Chain:
             if _plain(path) in hashed:
                 raise Suspended(
                     "key_unusable",
-                    f"{path} is hashed, and its hashes change when the masking key does: rows would not be told apart by it",
+                    f"{path} is hashed, and its hashes change with the masking key: they cannot identify rows",
                     fix="choose another key for the mode, or mask the column another way; `key: keep` leaves _kafka.key as it is",
                 )
 

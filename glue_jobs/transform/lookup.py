@@ -67,8 +67,8 @@ def require_unique(table: DataFrame, columns: Sequence[str]) -> None:
     if each.groupBy(*each.columns).count().where(F.col("count") > 1).limit(1).collect():
         raise Suspended(
             "lookup_ambiguous",
-            f"several rows of the other table have the same {' and '.join(columns)}, so none of them can be told by it",
-            fix="look up by columns that tell its rows apart, or remove the others",
+            f"several rows of the other table have the same {' and '.join(columns)}, so the step cannot choose one",
+            fix="look up by columns that identify its rows, or remove the duplicates",
         )
 
 

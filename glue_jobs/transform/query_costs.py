@@ -193,7 +193,7 @@ def _unbounded(
     expression: Any, text: Any, most: int, why: str = "for it multiplies the time or the result"
 ) -> Exception:
     return unusable(
-        f"{_said(expression)}: the length of {text.sql()} must stand in the query, {why}: "
+        f"{_said(expression)}: the query must limit the length of {text.sql()}, {why}: "
         f"write left({text.sql()}, {most}), or less, in its place"
     )
 

@@ -206,8 +206,8 @@ def _require_bounded(expression: Any) -> None:
         arguments = list(elements(expression.children()))
         if not all(each.foldable() for at, each in enumerate(arguments) if at in CONSTANT[name]):
             raise unusable(
-                f"{expression.prettyName()}: how much it makes, and by which pattern or format, must stand in the query; "
-                "a value of a record could take all memory or all time"
+                f"{expression.prettyName()}: how much it makes, and by which pattern or format, must be a constant of the query; "
+                "a value of a record could use all memory or time"
             )
     elif name in TO_MOMENT and expression.children().size() == 1:
         _require_absolute(expression.children().head(), str(expression.dataType().json()))
