@@ -128,9 +128,6 @@ class OpenTable(TablePlan):
         said = self.main.properties.get(TOPIC_KEY)
         return TopicKey.parse(said) if said else None
 
-    def position(self) -> Position:
-        return position_of(self.main, self.dead_letters, self.services)[0]
-
     def mark_idle(self) -> None:
         """Tag the snapshot of the position, so that it survives expiry by others."""
         stood = standing(self.main.ancestors())

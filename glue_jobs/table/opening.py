@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from pyspark import Accumulator
+from pyspark.sql import DataFrame
 
 from calve.config import job
 from calve.config.steps import Lookup, masked_columns, noted
@@ -29,7 +30,8 @@ from glue_jobs.process import faults
 from glue_jobs.table.announcements import Announcer
 from glue_jobs.table.open_table import REQUESTS, OpenTable, Services, TablePlan, position_of
 from glue_jobs.table.row_plan import RowPlan
-from glue_jobs.transform.chain import Chain, ResourceSupply, chain_of
+from glue_jobs.transform.chain import Chain, StepResources, chain_of
+from glue_jobs.transform.lookup import Lookups
 
 
 @dataclass(slots=True)
@@ -86,7 +88,7 @@ class Opener:
     services: Services
     announcer: Announcer
     schemas: RecordSchemas = field(init=False)
-    supply: ResourceSupply = field(init=False)
+    lookups: Lookups = field(init=False)
     _quarantine: FieldQuarantine = field(init=False)
     _dead_letters: DeadLetterTable = field(init=False)
     _worker_s: Accumulator[float] = field(init=False)
@@ -102,7 +104,7 @@ class Opener:
         self.schemas = record_schemas_of(self.config, self.services.registry)
         self._quarantine = FieldQuarantine(self.config, self.name, self.schemas)
         self._dead_letters = DeadLetterTable(lake, self.name, self.config.maintenance.file_bytes)
-        self.supply = ResourceSupply(lake, self.name.database, self.services.masking)
+        self.lookups = Lookups(lake)
 
     @property
     def opened(self) -> OpenTable:
@@ -120,7 +122,7 @@ class Opener:
                 `measure_unusable`: the key or measures of its mode do not fit. `mode_changed`: the table was created as an
                 aggregate table and the mode is another, or the reverse.
         """
-        self.supply.lookups.renew()
+        self.lookups.renew()
         versions = self.schemas.versions()
         found = self.services.lake.load(self.name)
         if found is None:
@@ -251,7 +253,7 @@ class Opener:
         if config.count_by is not None:
             personal = masked_columns(config.steps, chain.means.tags)
             require_countable(str(self.name), config.count_by, data_columns(schema), personal)
-        steps = noted(config.steps, source, chain.means.tags) | self.supply.lookups.noted()
+        steps = noted(config.steps, source, chain.means.tags) | self.lookups.noted()
         return TablePlan(
             config,
             self.name,
@@ -269,7 +271,15 @@ class Opener:
         return without_bounds(columns, hidden_columns(self.config, chain.means.tags, columns))
 
     def _chain(self, source: Json, versions: Versions) -> Chain:
-        means = self.supply.means(self.schemas.tags(source, versions))
+        def keys() -> DataFrame:
+            if self.services.masking is None:
+                raise AssertionError("a table that masks was opened without its keys")
+            return self.services.masking.frame
+
+        def table(step: Lookup) -> DataFrame:
+            return self.lookups.table(replace(step, table=step.full_name(self.name.database)))
+
+        means = StepResources(keys, table, self.schemas.tags(source, versions))
         return chain_of(self.config, means, self.schemas.key_column)
 
     def _made(self, chain: Chain, source: Json) -> Json:

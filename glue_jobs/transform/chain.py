@@ -22,10 +22,9 @@ from calve.errors import Suspended
 from calve.names import SYSTEM_COLUMN, quote, quote_path
 from calve.schema.columns import KAFKA, Json, struct
 from glue_jobs.columns.expressions import false
-from glue_jobs.columns.tokens import MaskingKeys, any_keys
-from glue_jobs.iceberg.catalog import Lake
+from glue_jobs.columns.tokens import any_keys
 from glue_jobs.transform.flatten import exploded, run_flatten
-from glue_jobs.transform.lookup import Lookups, run_lookup
+from glue_jobs.transform.lookup import run_lookup
 from glue_jobs.transform.mask import run_mask
 from glue_jobs.transform.query import run_filter, run_sql
 from glue_jobs.transform.row_columns import data, is_live, record, remade, type_at, unusable
@@ -42,30 +41,6 @@ class StepResources:
     keys: Callable[[], DataFrame]
     tables: Callable[[Lookup], DataFrame]
     tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class ResourceSupply:
-    """The step resources of one table. database: the default database of lookup tables. masking: None if nothing is masked."""
-
-    lake: Lake
-    database: str
-    masking: MaskingKeys | None
-    lookups: Lookups = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lookups = Lookups(self.lake)
-
-    def means(self, tags: Mapping[str, tuple[str, ...]]) -> StepResources:
-        def table(step: Lookup) -> DataFrame:
-            return self.lookups.table(replace(step, table=step.full_name(self.database)))
-
-        return StepResources(self._keys, table, tags)
-
-    def _keys(self) -> DataFrame:
-        if self.masking is None:
-            raise AssertionError("a table that masks was opened without its keys")
-        return self.masking.frame
 
 
 NO_ROUTE = "no_route"

@@ -157,13 +157,20 @@ class Lookups:
         return self._held[place].rows
 
     def _hold(self, table: Table, step: Lookup, place: Place) -> Held:
-        held = self._read(table, step, place[-1])
+        name, head, spark = table.name.quoted(CATALOG), table.head, self._lake.spark
+        if head is None:
+            every = spark.table(name).limit(0)
+        else:
+            _require_small(table, head)
+            every = spark.sql(f"SELECT * FROM {name} VERSION AS OF {head}")  # noqa: S608 checked, quoted; a number
+        require_columns(every.schema, step)
+        rows = every.select(*map(quote, place[-1])).persist()
         try:
-            require_unique(held.rows, place[1])
+            require_unique(rows, place[1])
         except BaseException:
-            held.rows.unpersist()
+            rows.unpersist()
             raise
-        return held
+        return Held(head, rows)
 
     def _table(self, name: str) -> Table:
         if name not in self._tables:
@@ -172,17 +179,6 @@ class Lookups:
                 raise Retryable(f"there is no table {name}, in which a step looks up")
             self._tables[name] = found
         return self._tables[name]
-
-    def _read(self, table: Table, step: Lookup, columns: tuple[str, ...]) -> Held:
-        name, spark = table.name.quoted(CATALOG), self._lake.spark
-        head = table.head
-        if head is None:
-            rows = spark.table(name).limit(0)
-        else:
-            _require_small(table, head)
-            rows = spark.sql(f"SELECT * FROM {name} VERSION AS OF {head}")  # noqa: S608 checked, quoted; a number
-        require_columns(rows.schema, step)
-        return Held(head, rows.select(*map(quote, columns)).persist())
 
 
 def _require_small(table: Table, head: int) -> None:
