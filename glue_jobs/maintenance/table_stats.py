@@ -21,7 +21,7 @@ from calve.schema.columns import REJECTED_AT
 from calve.table.summary import INITIALISED, TOPIC
 from glue_jobs.columns.expressions import at
 from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.maintenance.orphans import looked_at
+from glue_jobs.iceberg.purge import looked_at
 from glue_jobs.process.java import elements, strings
 
 

@@ -23,6 +23,7 @@ from calve.outputs.announcement import sent_to
 from calve.schema.columns import REJECTED_AT
 from calve.table.summary import REDRIVE, TURN
 from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.purge import ORPHAN_AGE_S, sweep
 from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.maintenance.between_rounds import expire
 from glue_jobs.maintenance.compaction import (
@@ -32,7 +33,6 @@ from glue_jobs.maintenance.compaction import (
     rewrite_deletes,
     rewrite_manifests,
 )
-from glue_jobs.maintenance.orphans import AGE_S, sweep
 from glue_jobs.maintenance.retention import retain
 from glue_jobs.process.java import problem
 from glue_jobs.table.open_table import OpenTable
@@ -46,13 +46,13 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work for one table. `settings`: from calve.yaml. age_s: see `glue_jobs.maintenance.orphans`."""
+    """The work for one table. `settings`: from calve.yaml. age_s: see `glue_jobs.iceberg.purge`."""
 
     lake: Lake
     settings: job.Table
     main: Table
     letters: Table | None
-    age_s: float = AGE_S
+    age_s: float = ORPHAN_AGE_S
 
     @property
     def who(self) -> dict[str, str]:

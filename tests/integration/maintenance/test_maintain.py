@@ -18,10 +18,10 @@ from calve.errors import Retryable
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.schema.columns import Transform
 from calve.table.summary import HOLD, MAINTENANCE, REDRIVE
+from glue_jobs.iceberg.purge import sweep
 from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.maintain import Maintaining
 from glue_jobs.maintenance import tasks
-from glue_jobs.maintenance.orphans import sweep
 from glue_jobs.maintenance.retention import retain
 from glue_jobs.maintenance.tasks import Work
 from tests.integration.support.crashing import OF_MAINTENANCE, Died, dying
