@@ -11,18 +11,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    IntegralType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from calve.config.spark_conf import CATALOG
 from calve.config.steps import LOOKED_UP, Lookup
@@ -33,7 +22,15 @@ from glue_jobs.transform.row_columns import data, is_live, record, remade, type_
 
 MISSING = "lookup_missing"
 FOUND = "calve:found"
-COMPARABLE = (IntegralType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
+COMPARABLE = (
+    T.IntegralType,
+    T.StringType,
+    T.BinaryType,
+    T.BooleanType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
 """Key types. A key compares only with its own kind; decimals only where no digit is lost."""
 MOST_DIGITS = 38
 
@@ -72,13 +69,13 @@ def require_unique(table: DataFrame, columns: Sequence[str]) -> None:
         )
 
 
-def require_columns(table: StructType, step: Lookup) -> None:
+def require_columns(table: T.StructType, step: Lookup) -> None:
     """Refuse a step with columns that the other table lacks. Raises Suspended `step_unusable`."""
     for other in (*step.on.values(), *step.columns.values()):
         type_of(table, other, f"column of {step.table}")
 
 
-def _require_fit(frame: DataFrame, step: Lookup, table: StructType) -> None:
+def _require_fit(frame: DataFrame, step: Lookup, table: T.StructType) -> None:
     require_columns(table, step)
     own = record(frame)
     for path, other in step.on.items():
@@ -97,8 +94,8 @@ def _require_fit(frame: DataFrame, step: Lookup, table: StructType) -> None:
         taken.add(new.lower())
 
 
-def _comparable(ours: DataType, theirs: DataType) -> bool:
-    if isinstance(ours, DecimalType) and isinstance(theirs, DecimalType):
+def _comparable(ours: T.DataType, theirs: T.DataType) -> bool:
+    if isinstance(ours, T.DecimalType) and isinstance(theirs, T.DecimalType):
         whole = max(each.precision - each.scale for each in (ours, theirs))
         return whole + max(ours.scale, theirs.scale) <= MOST_DIGITS
     return any(isinstance(ours, kind) and isinstance(theirs, kind) for kind in COMPARABLE)
