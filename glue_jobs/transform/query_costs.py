@@ -75,26 +75,25 @@ COSTLY = {
 }
 
 
-def require_bounded_cost(expression: Any) -> None:
-    """Refuse one expression. Its children are not checked. Raises Suspended: `step_unusable`."""
-    name, arguments = _name(expression), list(elements(expression.children()))
+def require_bounded_cost(expression: Any, name: str, arguments: list[Any]) -> None:
+    """Refuse one expression. Its arguments are not checked. Raises Suspended: `step_unusable`."""
     for power in _powers(expression, name, arguments):
-        _require_length(expression, arguments[0], power)
+        if power > 1:
+            _require_length(expression, arguments[0], power)
     for at in LITTLE.get(name, ()):
-        if at < len(arguments) and not _is_short(arguments[at], SHORT):
-            raise _unbounded(expression, arguments[at], SHORT)
+        if at < len(arguments):
+            _require_short(expression, arguments[at])
     _require_more(expression, name, arguments)
 
 
 def _require_more(expression: Any, name: str, arguments: list[Any]) -> None:
     match name:
         case "Levenshtein":
-            _require_one_short(expression, arguments)
+            limited = any(each.foldable() for each in arguments[2:])
+            if not limited and not _is_short(arguments[0], SHORT):
+                _require_short(expression, arguments[1])
         case "Cast" | "CsvToStructs" if '"decimal(' in expression.dataType().json():
-            if not _is_short(arguments[0], SHORT):
-                raise _unbounded(
-                    expression, arguments[0], SHORT, "as the time grows as the square of the digits"
-                )
+            _require_short(expression, arguments[0], why="as the time grows as the square of the digits")
         case "ParseUrl" if len(arguments) > 2:
             _growth(expression, f"(&|^){_text(arguments[2])}=([^&]*)")
         case "ArrayAggregate" if not _is_small(arguments[1]):
@@ -112,15 +111,12 @@ def _require_more(expression: Any, name: str, arguments: list[Any]) -> None:
 
 
 def _require_length(expression: Any, text: Any, power: int) -> None:
-    if power == 1:
-        return
     most = LENGTHS.get(power)
     if most is None:
         raise unusable(
             f"{_said(expression)}: the pattern has too many * and + that can end in several places"
         )
-    if not _is_short(text, most):
-        raise _unbounded(expression, text, most, "for its time grows faster than the text")
+    _require_short(expression, text, most, "for its time grows faster than the text")
 
 
 def _growth(expression: Any, pattern: str) -> int:
@@ -141,17 +137,9 @@ def _powers(expression: Any, name: str, arguments: list[Any]) -> Iterator[int]:
             yield like_growth(str(pattern), ESCAPE)
 
 
-def _require_one_short(expression: Any, arguments: list[Any]) -> None:
-    compared, threshold = arguments[:2], arguments[2:]
-    if not any(each.foldable() for each in threshold) and not any(
-        _is_short(each, SHORT) for each in compared
-    ):
-        raise _unbounded(expression, compared[1], SHORT)
-
-
 def _others(body: Any, own: set[int]) -> Iterator[Any]:
     """Long values of the record in a lambda's body: the number of items would multiply their cost."""
-    name = _name(body)
+    name = name_of(body)
     if name in CUT and _is_short(body, SHORT):
         return
     if name == "GetStructField" and _is_small(body):
@@ -167,7 +155,7 @@ def _others(body: Any, own: set[int]) -> Iterator[Any]:
 
 
 def _is_short(expression: Any, most: int) -> bool:
-    name = _name(expression)
+    name = name_of(expression)
     if expression.foldable() or _is_small(expression):
         return True
     arguments = list(elements(expression.children()))
@@ -189,13 +177,14 @@ def _is_hashed(collection: Any) -> bool:
     return isinstance(item, str) and not item.startswith("binary")
 
 
-def _unbounded(
-    expression: Any, text: Any, most: int, why: str = "for it multiplies the time or the result"
-) -> Exception:
-    return unusable(
-        f"{_said(expression)}: the query must limit the length of {text.sql()}, {why}: "
-        f"write left({text.sql()}, {most}), or less, in its place"
-    )
+def _require_short(
+    expression: Any, text: Any, most: int = SHORT, why: str = "for it multiplies the time or the result"
+) -> None:
+    if not _is_short(text, most):
+        raise unusable(
+            f"{_said(expression)}: the query must limit the length of {text.sql()}, {why}: "
+            f"write left({text.sql()}, {most}), or less, in its place"
+        )
 
 
 def _text(pattern: Any) -> str:
@@ -203,14 +192,14 @@ def _text(pattern: Any) -> str:
 
 
 def _said(expression: Any) -> str:
-    return "like" if _name(expression) in LIKES else str(expression.prettyName())
+    return "like" if name_of(expression) in LIKES else str(expression.prettyName())
 
 
 def _id(variable: Any) -> int:
     return int(variable.exprId().id())
 
 
-def _name(expression: Any) -> str:
+def name_of(expression: Any) -> str:
     return str(expression.getClass().getSimpleName())
 
 

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -18,7 +19,7 @@ from pyspark.errors import ParseException, PySparkException
 
 from calve.errors import Suspended
 from glue_jobs.process.java import elements, java_class
-from glue_jobs.transform.query_costs import COSTLY, PATTERNS, require_bounded_cost
+from glue_jobs.transform.query_costs import COSTLY, PATTERNS, name_of, require_bounded_cost
 from glue_jobs.transform.row_columns import unusable
 
 LONGEST = 300
@@ -192,25 +193,21 @@ def require_same_always(analysed: list[Node], expressions: list[Any]) -> None:
         if words in PARSED_AS and TIMESTAMP.search(json.dumps({"type": node[PARSED_AS[words]]})):
             raise unusable(f"{_snake(words)}: a timestamp {OF_THE_DAY}, on a field that is a string")
     if any(kind(node) in CONSTANT.keys() | TO_MOMENT | COSTLY for node in found):
-        for expression in expressions:
-            for each in _below(expression):
-                _require_bounded(each)
-                require_bounded_cost(each)
+        for each in chain.from_iterable(map(_below, expressions)):
+            _require_bounded(*each)
+            require_bounded_cost(*each)
     if not all(each.deterministic() for each in expressions):
         raise unusable("the query gives something else each time")
 
 
-def _require_bounded(expression: Any) -> None:
-    name = str(expression.getClass().getSimpleName())
-    if name in CONSTANT:
-        arguments = list(elements(expression.children()))
-        if not all(each.foldable() for at, each in enumerate(arguments) if at in CONSTANT[name]):
-            raise unusable(
-                f"{expression.prettyName()}: how much it makes, and by which pattern or format, must be a constant of the query; "
-                "a value of a record could use all memory or time"
-            )
-    elif name in TO_MOMENT and expression.children().size() == 1:
-        _require_absolute(expression.children().head(), str(expression.dataType().json()))
+def _require_bounded(expression: Any, name: str, arguments: list[Any]) -> None:
+    if not all(each.foldable() for at, each in enumerate(arguments) if at in CONSTANT.get(name, ())):
+        raise unusable(
+            f"{expression.prettyName()}: how much it makes, and by which pattern or format, must be a constant of the query; "
+            "a value of a record could use all memory or time"
+        )
+    if name in TO_MOMENT and len(arguments) == 1:
+        _require_absolute(arguments[0], str(expression.dataType().json()))
 
 
 def _require_absolute(text: Any, moment: str) -> None:
@@ -225,10 +222,12 @@ def _require_absolute(text: Any, moment: str) -> None:
         raise unusable(f"{text.sql()}: a text as timestamp {OF_THE_DAY}")
 
 
-def _below(expression: Any) -> Iterator[Any]:
-    yield expression
-    for child in elements(expression.children()):
-        yield from _below(child)
+def _below(expression: Any) -> Iterator[tuple[Any, str, list[Any]]]:
+    """An expression with the name of its class and its arguments, then those below it."""
+    arguments = list(elements(expression.children()))
+    yield expression, name_of(expression), arguments
+    for each in arguments:
+        yield from _below(each)
 
 
 def _snake(name: str) -> str:
