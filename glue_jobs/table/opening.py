@@ -28,8 +28,7 @@ from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
 from glue_jobs.process import faults
 from glue_jobs.table.announcements import Announcer
-from glue_jobs.table.open_table import REQUESTS, OpenTable, Services, TablePlan, position_of
-from glue_jobs.table.row_plan import RowPlan
+from glue_jobs.table.open_table import REQUESTS, OpenTable, RowPlan, Services, TablePlan, position_of
 from glue_jobs.transform.chain import Chain, StepResources, chain_of
 from glue_jobs.transform.lookup import Lookups
 
