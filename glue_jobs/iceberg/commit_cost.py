@@ -31,8 +31,12 @@ class CostMeter:
     def __init__(self, lake: Lake) -> None:
         self._context: Any = lake.spark.sparkContext
         self._group = uuid.uuid4().hex
-        self._context.setLocalProperty(GROUP, self._group)
+        self.resume()
         self._told = self._threads_s()
+
+    def resume(self) -> None:
+        """Count the Spark jobs that this thread starts from now on, after another meter has counted them."""
+        self._context.setLocalProperty(GROUP, self._group)
 
     def of_round(
         self, main: Table, mode: Mode, staged: Staged, letters: Staged, *, had_letters: bool

@@ -25,18 +25,18 @@ RAISED: tuple[type[Exception], ...] = (LostRace, Fatal, Py4JNetworkError, Connec
 class Operation(ABC, Generic[R, A]):
     """One class in one file, for one table at one position.
 
-    kind: the request. changed: main may have changed, so every error is raised.
+    kind: the request. changed: main may have changed, so every error is raised. meter: measures `run`.
     raised: errors of `run` that are no answer: the round ends by them, and the next one starts again.
     """
 
     kind: type[R]
+    meter: CostMeter
     raised: ClassVar[tuple[type[Exception], ...]] = RAISED
 
     def __init__(self, table: OpenTable, base: Position) -> None:
         self.table = table
         self.base = base
         self.changed = False
-        self.meter = CostMeter(table.services.lake)
 
     def pending(self) -> R | None:
         """The request that waits. Raises ValueError: it cannot be read."""
@@ -74,6 +74,7 @@ def handle(operation: Operation[R, A]) -> bool:
     if why := operation.refuse(request):
         operation.answer(operation.refused(request, why))
         return False
+    operation.meter = CostMeter(operation.table.services.lake)
     try:
         answer = operation.run(request)
     except operation.raised:

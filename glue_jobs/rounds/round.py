@@ -147,6 +147,7 @@ class Round:
     def plan(self, at: Standing) -> Planned | Outcome:
         """Choose the offsets to read. The round ends here if the table is paused or the topic has no new offsets."""
         table, config = at.table, self.opener.config
+        self.meter.resume()
         if pause := _pause(at):
             return Outcome(at.base, {}, paused=pause)
         topic = table.services.cluster.state(config.topic)
