@@ -33,8 +33,8 @@ def _written_by(write: Write, batch: Batch, stage_id: str) -> tuple[Staged, Coun
     observed, observation = observe_records(batch.records())
     good, several = table.row_plan.rows(observed)
     staged, changed = write(table, good, batch.tasks, stage_id)
-    seen = replace(counted_records(observation), changes=changed)
-    return staged, with_counted_rows(seen, several) if several else seen
+    counts = replace(counted_records(observation), changes=changed)
+    return staged, with_counted_rows(counts, several) if several else counts
 
 
 def _append(table: OpenTable, good: DataFrame, tasks: int, stage_id: str) -> tuple[Staged, None]:
@@ -53,12 +53,12 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     If rows of a record cannot be computed, the row engine reads the batch again and rejects the record.
     Raises CalveError: as `Engine.stage`. Nothing is committed.
     """
-    files, seen = engine.stage(batch, stage_id)
-    if seen.failed:
+    files, counts = engine.stage(batch, stage_id)
+    if counts.failed:
         discard(batch.table.main, files)
         batch = batch.with_failing()
-        files, seen = RowEngine(fold_of(batch.table.mode)).stage(batch, stage_id)
-    return files, seen, batch
+        files, counts = RowEngine(fold_of(batch.table.mode)).stage(batch, stage_id)
+    return files, counts, batch
 
 
 def fold_of(mode: Mode) -> Fold:

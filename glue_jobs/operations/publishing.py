@@ -101,7 +101,7 @@ def _since(main: Table, base: Position) -> Iterator[Commit]:
         yield commit
 
 
-def require_allowed(batch: Batch, seen: Counts, staged: Staged) -> None:
+def require_allowed(batch: Batch, counts: Counts, staged: Staged) -> None:
     """Check the table's policy and budget. On refusal, delete the staged rows, because the round is retried.
 
     Raises Suspended: as `calve.rounds.dead_letter_policy.check_rejects`.
@@ -114,8 +114,8 @@ def require_allowed(batch: Batch, seen: Counts, staged: Staged) -> None:
             table.config,
             known.rest(line) if known else line,
             now=time.time(),
-            read=RejectCounts(seen.own, seen.rejects),
-            found=lambda: batch.count_rejects(seen),
+            read=RejectCounts(counts.own, counts.rejects),
+            found=lambda: batch.count_rejects(counts),
             misfit=table.misfit,
             expired=known.spent if known else (),
         )
@@ -124,16 +124,16 @@ def require_allowed(batch: Batch, seen: Counts, staged: Staged) -> None:
         raise
 
 
-def require_same(topic: TopicState, seen: Counts, again: int) -> None:
+def require_same(topic: TopicState, counts: Counts, again: int) -> None:
     """Compare the number of rejects of both reads.
 
     Raises:
         Retryable: the topic was compacted in between.
         Suspended: `rejects_differ`.
     """
-    if topic.compacted and again < seen.rejects:
+    if topic.compacted and again < counts.rejects:
         raise Retryable(f"topic {topic.name} was compacted while its rejects were read again")
-    if again != seen.rejects:
+    if again != counts.rejects:
         raise Suspended(
-            "rejects_differ", f"{seen.rejects} records were rejected, {again} when they were read again"
+            "rejects_differ", f"{counts.rejects} records were rejected, {again} when they were read again"
         )

@@ -137,9 +137,9 @@ def observe_rows(made: DataFrame) -> tuple[DataFrame, Observation]:
     return _observe(made, found | {"cut": cut})
 
 
-def with_counted_rows(seen: Counts, observation: Observation) -> Counts:
+def with_counted_rows(counts: Counts, observation: Observation) -> Counts:
     found = observation.get
-    return replace(seen, made=int(found["made"]), failed=int(found["failed"]), cut=int(found["cut"]))
+    return replace(counts, made=int(found["made"]), failed=int(found["failed"]), cut=int(found["cut"]))
 
 
 def _counts(bins: Iterable[Any]) -> dict[int, int]:
