@@ -22,7 +22,7 @@ from calve.table.summary import INITIALISED, TOPIC
 from glue_jobs.columns.expressions import at
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.purge import looked_at
-from glue_jobs.process.java import elements, strings
+from glue_jobs.process.java import elements
 
 
 def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Table]]:
@@ -66,19 +66,14 @@ def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Mainte
     head, now = table.java.currentSnapshot(), time.time()
     if head is None:
         return Figures()
-    totals = strings(lake.jvm, head.summary())
-    data_files, delete_files, rows, deleted = (
-        int(totals.get(f"total-{name}", 0))
-        for name in ("data-files", "delete-files", "records", "position-deletes")
-    )
+    names = ("data-files", "delete-files", "records", "position-deletes")
+    data_files, delete_files, rows, deleted = map(table.total, names)
     manifests = [int(each.length()) for each in elements(head.allManifests(table.java.io()))]
     taken = [each.timestampMillis() / 1000 for each in elements(table.java.snapshots())]
     timed, aging = maintenance.rows, maintenance.dead_letters_s is not None
     return Figures(
         data_files=data_files,
-        surplus_files=_surplus(_files(lake, table), maintenance.file_bytes)
-        if data_files >= SURPLUS_FILES
-        else 0,
+        surplus_files=_surplus(lake, table, maintenance.file_bytes) if data_files >= SURPLUS_FILES else 0,
         delete_files=delete_files,
         rows=rows,
         deleted_rows=deleted,
@@ -96,8 +91,9 @@ def _files(lake: Lake, table: Table) -> DataFrame:
     return lake.spark.table(f"{table.name.quoted(CATALOG)}.data_files")
 
 
-def _surplus(files: DataFrame, file_bytes: int) -> int:
+def _surplus(lake: Lake, table: Table, file_bytes: int) -> int:
     """How many files fewer there would be if each partition's small ones were merged (`calve.config.maintenance.surplus`)."""
+    files = _files(lake, table)
     small = files.where(F.col("file_size_in_bytes") < SMALL * file_bytes)
     place = [name for name in ("spec_id", "partition") if name in files.columns]
     merged = F.ceil(F.sum("file_size_in_bytes") / file_bytes)
