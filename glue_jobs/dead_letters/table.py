@@ -220,11 +220,11 @@ class DeadLetterTable:
             publish(table, NOTHING, summary, unchanged)
 
     def _search(self, table: Table, main: Position, newest: str | None) -> Leftover:
-        rows = self._lake.spark.table(table.name.quoted(CATALOG))
+        rows = self._lake.rows(table.name)
         stored = {row["round"]: row["count"] for row in rows.groupBy("round").count().collect()}
         beyond = {row["round"] for row in rows.where(_beyond(main)).select("round").distinct().collect()}
         marks = self._marks(table)
-        main_rows = self._lake.spark.table(self._main.quoted(CATALOG))
+        main_rows = self._lake.rows(self._main)
         return leftover_by_offsets(
             main,
             newest=newest,

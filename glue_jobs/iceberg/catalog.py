@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
@@ -254,6 +254,10 @@ class Lake:
                 if not java_class(error).endswith("AlreadyExistsException"):
                     raise
             return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
+
+    def rows(self, name: TableName) -> DataFrame:
+        """The rows of a table's newest snapshot."""
+        return self.spark.table(name.quoted(CATALOG))
 
     def databases(self) -> list[str]:
         """The databases created by the owner's jobs."""

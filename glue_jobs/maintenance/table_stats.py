@@ -106,7 +106,7 @@ def _age(lake: Lake, now: float, table: Table, column: str) -> float | None:
     known = F.col("readable_metrics")[column]["lower_bound"]
     oldest = _oldest(_files(lake, table), known)
     if oldest is None:
-        oldest = _oldest(lake.spark.table(table.name.quoted(CATALOG)), at(column))
+        oldest = _oldest(lake.rows(table.name), at(column))
     return None if oldest is None else now - oldest
 
 

@@ -15,8 +15,7 @@ from calve.modes.mode import Mode
 from calve.modes.upsert import ChangeData, Upsert
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.choice import Engine, Fold, RowEngine, choose_engine
-from glue_jobs.iceberg.layout import clustered
-from glue_jobs.iceberg.staging import Staged, discard, stage
+from glue_jobs.iceberg.staging import Staged, discard
 from glue_jobs.modes.aggregate import stage_totals
 from glue_jobs.modes.deduplicate import stage_firsts, without_duplicates
 from glue_jobs.modes.upsert import stage_change_data, stage_changes
@@ -38,8 +37,7 @@ def _written_by(write: Write, batch: Batch, stage_id: str) -> tuple[Staged, Coun
 
 
 def _append(table: OpenTable, good: DataFrame, tasks: int, stage_id: str) -> tuple[Staged, None]:
-    rows = clustered(good, table.main, tasks)
-    return stage(table.services.lake, table.main, rows, stage_id, count_by=table.config.count_by), None
+    return table.stage(good, tasks, stage_id), None
 
 
 def engine_of(table: OpenTable) -> tuple[Engine, Chosen]:

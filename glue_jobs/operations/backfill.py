@@ -9,7 +9,6 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 
 from calve.config.job import Start
-from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
 from calve.modes.switch import kind_of
 from calve.requests.backfill import Range, Request, done_before, range_of, remade_json
@@ -20,7 +19,6 @@ from calve.table.protocol import TopicState, check_ledger, recheck
 from calve.table.summary import BACKFILL, REMADE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
 from glue_jobs.engines.batch import PLACE, Batch, errors_of_source
-from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, rows_of, whole
 from glue_jobs.modes.staging import engine_of, stage_batch
 from glue_jobs.operations.operation import Operation, now
@@ -71,11 +69,7 @@ class Backfill(Operation[Request, Entry]):
         batch = Batch(table, start, to, topic.key, self.bytes_per_record)
         staged, _, _ = stage_batch(engine, batch, uuid.uuid4().hex)
         try:
-            old = (
-                _within(table.services.lake.spark.table(table.name.quoted(CATALOG)), chosen)
-                .distinct()
-                .persist()
-            )
+            old = _within(table.rows, chosen).distinct().persist()
             try:
                 self._require_same(staged, old)
                 recheck(topic, table.services.cluster.state(topic.name), start)
@@ -118,7 +112,7 @@ class Backfill(Operation[Request, Entry]):
 
     def _replace(self, staged: Staged, old: DataFrame, chosen: Range) -> str:
         table, round_id = self.table, uuid.uuid4().hex
-        deletes = stage_deletes(table.services.lake, table.main, old, PLACE, round_id)
+        deletes = table.stage_deletes(old, PLACE, round_id)
         faults.point("backfill.staged", table.config.name)
         staged = replace(staged, deletes=deletes)
         ledger = Ledger(rows_appended=staged.rows, rows_deleted=deletes.rows if deletes else 0)

@@ -18,7 +18,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from calve.config.maintenance import is_held
-from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError, LostRace, Retryable
 from calve.names import BRANCH_PREFIX
 from calve.requests.expired_history import ExpiredHistory
@@ -249,7 +248,7 @@ class Gone:
     ) -> None:
         self._opened, self._table, self._select, self._head = opened, table, select, table.head
         self._lake, self._name = opened.services.lake, opened.config.name
-        every = self._lake.spark.table(table.name.quoted(CATALOG)).select("*", F.col(FILE))
+        every = self._lake.rows(table.name).select("*", F.col(FILE))
         self.rows = select(every, GONE)
         place = F.struct(*(column.alias(name) for name, column in told_by.items()))
         counted = self.rows.groupBy(F.col(FILE).alias("file"), place.alias("place"))

@@ -15,7 +15,6 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable, Suspended
 from calve.modes.mode import Mode
 from calve.modes.switch import folded_to, kind_of, opened
@@ -28,7 +27,6 @@ from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, keys_of
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, as_records
 from glue_jobs.decode.decode import decode
-from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import NOTHING, Staged
 from glue_jobs.modes.upsert import newest_of_each_key, without_overtaken
 from glue_jobs.operations.publishing import publish_work
@@ -77,11 +75,10 @@ class _Fold:
     def run(self, wanted: str | None) -> None:
         table, position = self.table, _after(self.table, self.base, wanted)
         self._require_whole()
-        rows_ = table.services.lake.spark.table(table.name.quoted(CATALOG))
-        batch = rows_.where(self._beyond(at(PARTITION), at(OFFSET)))
+        batch = table.rows.where(self._beyond(at(PARTITION), at(OFFSET)))
         self._require_keys(batch)
         dead = self._tombstones()
-        staged = self._stage_deletes(rows_, batch, dead, position.round)
+        staged = self._stage_deletes(batch, dead, position.round)
         faults.point("switch.staged", table.config.name)
         ledger = Ledger(rows_deleted=staged.deletes.rows if staged.deletes else 0)
         if dead is None:
@@ -147,9 +144,7 @@ class _Fold:
         dead, _ = table.row_plan.rows(records)
         return dead if dead.limit(1).collect() else None
 
-    def _stage_deletes(
-        self, rows_: DataFrame, batch: DataFrame, dead: DataFrame | None, round_id: str
-    ) -> Staged:
+    def _stage_deletes(self, batch: DataFrame, dead: DataFrame | None, round_id: str) -> Staged:
         """Deletes of the batch's outdated rows, and of earlier rows that the batch replaces."""
         table, upsert = self.table, self.upsert
         changes = batch.withColumn(TOMBSTONE, false())
@@ -163,13 +158,11 @@ class _Fold:
             kept = keys_of(newest.where(~F.col(TOMBSTONE)), PLACE)
             gone = keys_of(batch, PLACE).join(kept, kept.columns, "left_anti")
             if folded_to(self.base.mode):
-                earlier = rows_.where(~self._beyond(at(PARTITION), at(OFFSET)))
+                earlier = table.rows.where(~self._beyond(at(PARTITION), at(OFFSET)))
                 keys = keys_of(newest, upsert.key)
                 same = [at(path) == F.col(name) for path, name in zip(upsert.key, keys.columns, strict=True)]
                 gone = gone.unionByName(keys_of(earlier.join(keys, same, "left_semi"), PLACE))
-            return replace(
-                NOTHING, deletes=stage_deletes(table.services.lake, table.main, gone, PLACE, round_id)
-            )
+            return replace(NOTHING, deletes=table.stage_deletes(gone, PLACE, round_id))
         finally:
             newest.unpersist()
 

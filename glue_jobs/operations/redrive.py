@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable, Suspended
 from calve.names import SYSTEM_COLUMN
 from calve.requests.redrive import Request, Result, done_before, is_level, position_after
@@ -28,7 +27,7 @@ from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, as_records
 from glue_jobs.dead_letters.redriven import RECORD, by_record, records_in
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.iceberg.layout import clustered, tasks_for
+from glue_jobs.iceberg.layout import tasks_for
 from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.modes.staging import without_held
 from glue_jobs.operations.operation import Operation, now
@@ -108,8 +107,7 @@ class Redrive(Operation[Request, Result]):
         if (fresh := without_held(self.table, rows(good))) is not None:
             found = by_record(_places(good), _places(fresh), "left_anti")
         else:
-            main = self.table.services.lake.spark.table(self.table.name.quoted(CATALOG))
-            found = records_in(main, _places(good))
+            found = records_in(self.table.rows, _places(good))
         return found if found.limit(1).collect() else None
 
     def _records(self) -> DataFrame:
@@ -179,13 +177,7 @@ class Redrive(Operation[Request, Result]):
         table = self.table
         tasks = tasks_for(share.size_bytes, table.services.cores, table.services.cores)
         made, several = table.row_plan.rows(good.drop(LETTER, PRESENT))
-        staged = stage(
-            table.services.lake,
-            table.main,
-            clustered(made, table.main, tasks),
-            round_id,
-            count_by=table.config.count_by,
-        )
+        staged = table.stage(made, tasks, round_id)
         if several and with_counted_rows(Counts(), several).failed:
             discard(table.main, staged)
             raise Suspended("step_failed", "the table's steps cannot compute the rows of these dead letters")

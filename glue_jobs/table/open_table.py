@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from calve.config import job
 from calve.config.engine_choice import Chosen
 from calve.config.masking_keys import Key
-from calve.config.spark_conf import CATALOG
 from calve.decoding.decode_plan import DecodePlan
 from calve.decoding.record_schemas import RecordSchemas
 from calve.log import event
@@ -47,7 +46,9 @@ from calve.table.summary import (
 from glue_jobs.columns.tokens import MaskingKeys
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.iceberg.staging import NOTHING, publish
+from glue_jobs.iceberg.layout import clustered
+from glue_jobs.iceberg.position_deletes import stage_deletes
+from glue_jobs.iceberg.staging import NOTHING, Deletes, Staged, publish, stage
 from glue_jobs.process import faults
 from glue_jobs.table.counts import observe_rows
 from glue_jobs.table.records import flattened, rows, with_keys
@@ -168,6 +169,20 @@ class OpenTable(TablePlan):
     learn: Callable[[Sequence[int], Sequence[int]], OpenTable | None]
 
     @property
+    def rows(self) -> DataFrame:
+        """The rows of the newest snapshot. If another round commits before they are used, this one is refused."""
+        return self.services.lake.rows(self.name)
+
+    def stage(self, rows: DataFrame, tasks: int, stage_id: str) -> Staged:
+        """Write rows in the table's layout as data files that no snapshot contains, in at most `tasks` tasks."""
+        laid_out = clustered(rows, self.main, tasks)
+        return stage(self.services.lake, self.main, laid_out, stage_id, count_by=self.config.count_by)
+
+    def stage_deletes(self, keys: DataFrame, columns: Sequence[str], stage_id: str) -> Deletes | None:
+        """As `glue_jobs.iceberg.position_deletes.stage_deletes`."""
+        return stage_deletes(self.services.lake, self.main, keys, columns, stage_id)
+
+    @property
     def made_for(self) -> TopicKey | None:
         """The topic at the time the table was created; None if an earlier release created it."""
         said = self.main.properties.get(TOPIC_KEY)
@@ -219,16 +234,15 @@ def position_of(
 def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, lake: Lake) -> dict[TopicKey, Offsets]:
     """The greatest offset held, by topic and partition. Rows of main are counted for the topic of the tagged position."""
     held: dict[TopicKey, Offsets] = {}
-    spark = lake.spark
     tagged = main.snapshot(main.refs()[POSITION_TAG])
     position = nearest_position([tagged]) if tagged else None
     offset, partition = f"{SYSTEM_COLUMN}.offset", f"{SYSTEM_COLUMN}.partition"
-    rows = spark.table(main.name.quoted(CATALOG)).groupBy(partition).agg(F.max(offset)).collect()
+    rows = lake.rows(main.name).groupBy(partition).agg(F.max(offset)).collect()
     for key in position.offsets if position else ():
         held[key] = {row[0]: row[1] for row in rows}
     table = dead_letters.table
     if table is not None:
-        letters = spark.table(table.name.quoted(CATALOG)).groupBy("cluster_id", "topic_id", "partition")
+        letters = lake.rows(table.name).groupBy("cluster_id", "topic_id", "partition")
         for row in letters.agg(F.max("offset")).collect():
             key = TopicKey(row[0], row[1])
             held.setdefault(key, {})[row[2]] = max(row[3], held.get(key, {}).get(row[2], -1))
