@@ -75,10 +75,11 @@ class _Fold:
     def run(self, wanted: str | None) -> None:
         table, position = self.table, _after(self.table, self.base, wanted)
         self._require_whole()
-        batch = table.rows.where(self._beyond(at(PARTITION), at(OFFSET)))
+        rows = table.rows
+        batch = rows.where(self._beyond(at(PARTITION), at(OFFSET)))
         self._require_keys(batch)
         dead = self._tombstones()
-        staged = self._stage_deletes(batch, dead, position.round)
+        staged = self._stage_deletes(rows, batch, dead, position.round)
         faults.point("switch.staged", table.config.name)
         ledger = Ledger(rows_deleted=staged.deletes.rows if staged.deletes else 0)
         if dead is None:
@@ -144,7 +145,9 @@ class _Fold:
         dead, _ = table.row_plan.rows(records)
         return dead if dead.limit(1).collect() else None
 
-    def _stage_deletes(self, batch: DataFrame, dead: DataFrame | None, round_id: str) -> Staged:
+    def _stage_deletes(
+        self, rows: DataFrame, batch: DataFrame, dead: DataFrame | None, round_id: str
+    ) -> Staged:
         """Deletes of the batch's outdated rows, and of earlier rows that the batch replaces."""
         table, upsert = self.table, self.upsert
         changes = batch.withColumn(TOMBSTONE, false())
@@ -158,7 +161,7 @@ class _Fold:
             kept = keys_of(newest.where(~F.col(TOMBSTONE)), PLACE)
             gone = keys_of(batch, PLACE).join(kept, kept.columns, "left_anti")
             if folded_to(self.base.mode):
-                earlier = table.rows.where(~self._beyond(at(PARTITION), at(OFFSET)))
+                earlier = rows.where(~self._beyond(at(PARTITION), at(OFFSET)))
                 keys = keys_of(newest, upsert.key)
                 same = [at(path) == F.col(name) for path, name in zip(upsert.key, keys.columns, strict=True)]
                 gone = gone.unionByName(keys_of(earlier.join(keys, same, "left_semi"), PLACE))
