@@ -79,8 +79,7 @@ def main(arguments: list[str]) -> int:
 def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False) -> dict[str, State]:
     """Run the loops of all tables until they end; returns the state of each table.
 
-    Raises:
-        Fatal: the Avro guard is not active, a package is missing, or Kafka or the registry refused the credentials.
+    Raises Fatal: the Avro guard is not active, a package is missing, or Kafka or the registry refused the credentials.
     """
     spark = spark_session(job)
     require_avro_guard(spark)
@@ -124,8 +123,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
 def require_packages() -> None:
     """Import the record source. This compiles its kernels, unless a process on this machine has compiled them before.
 
-    Raises:
-        Fatal: a package cannot be imported.
+    Raises Fatal: a package cannot be imported.
     """
     with brought():
         from glue_jobs.kafka import source  # noqa: F401 the import is the proof

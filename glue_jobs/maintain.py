@@ -68,8 +68,7 @@ class Maintaining:
     def all(self, settings: Job) -> list[str]:
         """Maintain each table in turn; returns the names of the tables that failed.
 
-        Raises:
-            Retryable: the catalog does not answer.
+        Raises Retryable: the catalog does not answer.
         """
         failed = []
         for table, main in tables_of(settings, self._lake):
@@ -86,8 +85,7 @@ class Maintaining:
     def one(self, table: job.Table, main: Table) -> None:
         """Do the work that is due for a table, or the one requested kind. Skip a table while a forget request runs.
 
-        Raises:
-            CalveError: the work is not possible, or not possible now.
+        Raises CalveError: the work is not possible, or not possible now.
         """
         letters = self._lake.load(main.name.dead_letters)
         work = Work(self._lake, table, main, letters)
@@ -98,7 +96,7 @@ class Maintaining:
             each.kind: each.why
             for each in due(figures(self._lake, main, letters, table.maintenance), table.maintenance)
         }
-        wanted = {self._only: found.get(self._only, "asked for")} if self._only else found
+        wanted = {self._only: found.get(self._only, "requested")} if self._only else found
         for kind, why in wanted.items():
             event("maintenance.due", **work.who, kind=kind, why=why)
             if not self._dry and not self._over():
@@ -120,8 +118,8 @@ class Maintaining:
 
 def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
     parser = job_parser("maintain", __doc__)
-    flag(parser, "--dry-run", "tell what is due, and do nothing")
-    parser.add_argument("--only", choices=get_args(Kind), help="do this alone, due or not")
+    flag(parser, "--dry-run", "report what is due, and change nothing")
+    parser.add_argument("--only", choices=get_args(Kind), help="do only this kind, due or not")
     options = parsed(parser, arguments)
     return job_of(options), options
 

@@ -27,8 +27,8 @@ from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.process.java import elements
 from glue_jobs.process.session import spark_session
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.open_table import TableMemory
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import TableMemory
 
 ROWS = 5
 WINDOW = 10

@@ -26,11 +26,11 @@ from glue_jobs.engines.columnar.parquet import Files
 from glue_jobs.engines.columnar.storage import Storage
 from glue_jobs.engines.columnar.tasks import kafka_column
 from glue_jobs.iceberg.catalog import PROPERTIES
+from glue_jobs.kafka.batches import Span
 from glue_jobs.kafka.client import Settings, settings_of
 from glue_jobs.kafka.connection import Connection
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, _Reader, fetch
 from glue_jobs.kafka.records import Records
-from glue_jobs.kafka.slices import Span
 
 
 @dataclass(frozen=True, slots=True)

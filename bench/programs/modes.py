@@ -30,8 +30,8 @@ from glue_jobs.ingest import openers_of
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.process.session import spark_session
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.open_table import TableMemory
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import TableMemory
 
 PARTITIONS = 4
 VALUE_BYTES = 100

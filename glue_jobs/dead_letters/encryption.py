@@ -90,7 +90,6 @@ def _with_round_key(keyed: DataFrame) -> DataFrame:
 
 
 def _seals(spark: SparkSession, keys: Sequence[Key]) -> DataFrame:
-    """A row with `SEAL` for each key."""
     made = [struct_of(spark, [each.id, *pads(each.seal)]) for each in keys]
     return frame_of(spark, f"`{SEAL}` {SEAL_TYPE}", [[each] for each in made])
 
@@ -111,7 +110,6 @@ def as_records(lake: Lake, table: Table, request: Request, keys: Sequence[Key]) 
 
 
 def records_of(letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
-    """As `as_records`, for these dead letters."""
     names = [each["name"] for each in DEAD_LETTERS["fields"]]
     found = decrypted(letters.withColumn(LETTER, F.struct(*names)), keys)
     return found.select(

@@ -5,9 +5,8 @@ Whole files are replaced. Position deletes would need their own writer, and not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -18,9 +17,9 @@ from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import LATER, REDRIVEN
 from calve.schema.evolution import column_at
 from calve.table.position import DeadLetterRound
-from calve.table.protocol import Commit
 from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.iceberg.staging import NOTHING, Staged, commit, stage
+from glue_jobs.iceberg.rewriting import overwriting, unmoved, write_rest
+from glue_jobs.iceberg.staging import FILE, NOTHING, Staged, Validator, commit
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
 
@@ -33,9 +32,6 @@ TOLD_WITHOUT_KEY = RECORD[:-1]
 
 A record of another incarnation matches only with the same partition, offset and timestamp.
 """
-FILE = "_file"
-
-Validator = Callable[[Iterator[Commit]], bool]
 
 
 class RedrivenMarks:
@@ -82,20 +78,12 @@ class RedrivenMarks:
         keys = self._rows(named.snapshot).where(F.col(REDRIVEN) == named.round).select(*LETTER)
         rows = self._rows()
         touched = rows.join(keys, [*LETTER], "left_semi")
-        self._rewrite(
-            touched,
-            lambda kept: kept.join(keys, [*LETTER], "left_anti"),
-            marked,
-            summary,
-            accept,
-            named.round,
-        )
+        self._rewrite(touched, lambda kept: kept.join(keys, [*LETTER], "left_anti"), marked, summary, accept)
 
     def withdraw(self, rounds: AbstractSet[str], summary: dict[str, str], accept: Validator) -> None:
         """Delete the dead letters of these rounds, and remove the marks of the redrives among them.
 
-        Raises:
-            LostRace, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
+        Raises LostRace, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
         """
         marked = F.col(REDRIVEN).isin(*rounds)
         touched = self._rows().where(F.col("round").isin(*rounds) | marked)
@@ -104,7 +92,7 @@ class RedrivenMarks:
         def left(rows: DataFrame) -> DataFrame:
             return rows.where(~F.col("round").isin(*rounds)).withColumn(REDRIVEN, opened)
 
-        self._rewrite(touched, left, NOTHING, summary, accept, f"{min(rounds)}-withdrawn")
+        self._rewrite(touched, left, NOTHING, summary, accept)
 
     def _rewrite(
         self,
@@ -113,27 +101,18 @@ class RedrivenMarks:
         added: Staged,
         summary: dict[str, str],
         accept: Validator,
-        stage_id: str,
     ) -> None:
-        """Replace the files of `touched` rows by the rows that `left` keeps, and by the `added` files."""
         table, head = self._table, self._table.head
         paths = {row[FILE] for row in touched.select(FILE).distinct().collect()}
-        rows = self._rows().where(F.col(FILE).isin(*paths))
+        files = elements(table.java.newScan().useSnapshot(head).planFiles())
+        tasks = [each for each in files if str(each.file().location()) in paths]
         columns = [each["name"] for each in table.schema["fields"]]
-        staged = stage(self._lake, table, left(rows).select(*columns).coalesce(1), f"{stage_id}-rest")
+        rest = write_rest(
+            self._lake, table, tasks, lambda rows: left(rows).select(*columns).coalesce(1), gone=None
+        )
         faults.point("letters.rewritten", self._main)
-        update = table.java.newOverwrite()
-        for task in elements(table.java.newScan().useSnapshot(head).planFiles()):
-            if str(task.file().location()) in paths:
-                update = update.deleteFile(task.file())
-        for each in (*added.files, *staged.files):
-            update = update.addFile(each)
-
-        def unmoved(ancestors: Iterator[Commit]) -> bool:
-            first = next(ancestors, None)
-            return first is not None and first.id == head and accept(chain([first], ancestors))
-
-        commit(table, update, summary, unmoved)
+        update = overwriting(self._lake, table, tasks, added, rest)
+        commit(table, update, summary, unmoved(head, accept))
 
     @property
     def _known(self) -> bool:

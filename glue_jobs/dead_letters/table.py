@@ -114,9 +114,7 @@ class DeadLetterTable:
 
         `before` was taken before `main` was read. The table is read again here, after it.
         Otherwise a round published between the two reads would look like the remains of a rollback.
-
-        Raises:
-            Suspended: main names dead letters that do not exist (`dead_letters_lost`).
+        Raises Suspended: main names dead letters that do not exist (`dead_letters_lost`).
         """
         table = self.table
         if table is None or before is None:
@@ -144,9 +142,7 @@ class DeadLetterTable:
         """Publish the round that main names, exactly once, and drop its branch.
 
         `staged`: the files, if this process wrote them. They replace a branch that was dropped meanwhile.
-
-        Raises:
-            Retryable: it could not be published now; the next `recover` finds out why.
+        Raises Retryable: it could not be published now; the next `recover` finds out why.
         """
         table, named = self.table, main.dead_letters
         if table is None or named is None:
@@ -224,12 +220,11 @@ class DeadLetterTable:
             publish(table, NOTHING, summary, unchanged)
 
     def _search(self, table: Table, main: Position, newest: str | None) -> Leftover:
-        """Find in the rows what the history does not show."""
-        rows = self._lake.spark.table(table.name.quoted(CATALOG))
+        rows = self._lake.rows(table.name)
         stored = {row["round"]: row["count"] for row in rows.groupBy("round").count().collect()}
         beyond = {row["round"] for row in rows.where(_beyond(main)).select("round").distinct().collect()}
         marks = self._marks(table)
-        main_rows = self._lake.spark.table(self._main.quoted(CATALOG))
+        main_rows = self._lake.rows(self._main)
         return leftover_by_offsets(
             main,
             newest=newest,

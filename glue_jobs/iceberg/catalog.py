@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
@@ -46,7 +47,7 @@ def settings(file_bytes: int) -> dict[str, str]:
 
 
 class Table:
-    """An Iceberg table. Every method sees the state of the last `refresh`."""
+    """An Iceberg table, as of the last `refresh`. Methods raise Retryable if catalog or object store do not answer."""
 
     def __init__(self, jvm: Any, java: Any, name: TableName, glue: GlueColumns) -> None:
         self.jvm = jvm
@@ -55,11 +56,6 @@ class Table:
         self._glue = glue
 
     def refresh(self) -> None:
-        """Load the table's newest metadata.
-
-        Raises:
-            Retryable: the catalog or the object store does not answer.
-        """
         with catalog_errors(f"table {self.name}"):
             self.java.refresh()
 
@@ -73,7 +69,6 @@ class Table:
 
     @property
     def head(self) -> int | None:
-        """The id of main's snapshot."""
         current = self.java.currentSnapshot()
         return None if current is None else int(current.snapshotId())
 
@@ -84,7 +79,6 @@ class Table:
 
     @property
     def found(self) -> Found:
-        """The table's UUID and current metadata file."""
         return Found(str(self.java.uuid()), str(self.java.operations().current().metadataFileLocation()))
 
     def ancestors(self, head: int | None = None) -> Iterator[Commit]:
@@ -96,7 +90,6 @@ class Table:
             current = None if parent is None else self.java.snapshot(parent)
 
     def refs(self) -> dict[str, int]:
-        """Branches and tags -> snapshot id."""
         refs = self.java.refs()
         return {str(name): int(refs.get(name).snapshotId()) for name in elements(refs.keySet())}
 
@@ -125,27 +118,18 @@ class Table:
         """Set main to an earlier snapshot and change properties, in one commit on the table as loaded here.
 
         Iceberg's own rollback would retry on top of other writers' commits.
-
-        Raises:
-            Retryable: another writer was faster, or the answer was lost.
+        Raises Retryable: another writer was faster, or the answer was lost.
         """
         with catalog_errors(f"table {self.name}"):
             operations = self.java.operations()
             base = operations.current()
-            given = self.jvm.java.util.HashMap()
-            for name, value in values.items():
-                given.put(name, value)
-            taken = self.jvm.java.util.HashSet()
-            for name in remove:
-                taken.add(name)
             update = self.jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
-            update = update.setBranchSnapshot(snapshot_id, "main").setProperties(given)
-            operations.commit(base, update.removeProperties(taken).build())
+            update = update.setBranchSnapshot(snapshot_id, "main").setProperties(dict(values))
+            operations.commit(base, update.removeProperties({*remove}).build())
             self.java.refresh()
             self.committed()
 
     def set_tag(self, name: str, snapshot_id: int) -> None:
-        """Create the tag or move it to a snapshot."""
         with catalog_errors(f"table {self.name}"):
             manage = self.java.manageSnapshots()
             known = name in self.refs()
@@ -200,7 +184,7 @@ class Table:
 class Lake:
     """The catalog of one job: one Java catalog, shared by all tables and threads.
 
-    Databases that it creates carry the deployment's name, `owner`.
+    Databases that it creates carry the deployment's name, `owner`. Methods raise Retryable if the catalog does not answer.
     """
 
     def __init__(self, spark: SparkSession, owner: str) -> None:
@@ -221,11 +205,6 @@ class Lake:
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
     def load(self, name: TableName) -> Table | None:
-        """The table; None if the catalog does not have it.
-
-        Raises:
-            Retryable: the catalog does not answer.
-        """
         with catalog_errors(f"table {name}"):
             try:
                 return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
@@ -235,11 +214,7 @@ class Lake:
                 raise
 
     def has(self, name: TableName) -> bool:
-        """Whether the catalog has the table. For a missing table this takes a quarter of the time of `load`, else as long.
-
-        Raises:
-            Retryable: the catalog does not answer.
-        """
+        """Whether the catalog has the table. For a missing table this takes a quarter of the time of `load`, else as long."""
         with catalog_errors(f"table {name}"):
             return bool(self._catalog.tableExists(self._identifier(name)))
 
@@ -264,7 +239,7 @@ class Lake:
             builder = (
                 self._catalog.buildTable(self._identifier(name), schema)
                 .withPartitionSpec(partition_spec(iceberg, schema, partition_by))
-                .withSortOrder(sort_order(iceberg, schema, sort_by))
+                .withSortOrder(ordered(iceberg, iceberg.SortOrder.builderFor(schema), sort_by).build())
             )
             for key, value in properties.items():
                 builder.withProperty(key, value)
@@ -280,12 +255,12 @@ class Lake:
                     raise
             return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
 
-    def databases(self) -> list[str]:
-        """The databases created by the owner's jobs.
+    def rows(self, name: TableName) -> DataFrame:
+        """The rows of a table's newest snapshot."""
+        return self.spark.table(name.quoted(CATALOG))
 
-        Raises:
-            Retryable: the catalog does not answer.
-        """
+    def databases(self) -> list[str]:
+        """The databases created by the owner's jobs."""
         with catalog_errors("the catalog"):
             found = [
                 (each.level(0), self._catalog.loadNamespaceMetadata(each))
@@ -294,18 +269,15 @@ class Lake:
             return sorted(name for name, properties in found if properties.get(OWNER_TAG) == self.owner)
 
     def tables(self, database: str) -> list[str]:
-        """The names of a database's tables.
-
-        Raises:
-            Retryable: the catalog does not answer.
-        """
-        namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
         with catalog_errors(f"database {database}"):
-            return sorted(str(each.name()) for each in self._catalog.listTables(namespace))
+            return sorted(str(each.name()) for each in self._catalog.listTables(self._namespace(database)))
+
+    def _namespace(self, database: str) -> Any:
+        return self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
 
     def _create_database(self, database: str) -> None:
         """Create the database if it is missing. Its tables are in the warehouse folder of its name."""
-        namespace = self.jvm.org.apache.iceberg.catalog.Namespace.of(self.strings(database))
+        namespace = self._namespace(database)
         if self._catalog.namespaceExists(namespace):
             return
         warehouse = self.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
@@ -320,7 +292,6 @@ class Lake:
         return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(self.strings(name.database, name.table))
 
     def strings(self, *values: str) -> Any:
-        """A Java array of strings."""
         gateway: Any = self.spark.sparkContext._gateway
         array = gateway.new_array(gateway.jvm.java.lang.String, len(values))
         for index, value in enumerate(values):
@@ -328,21 +299,16 @@ class Lake:
         return array
 
 
-class catalog_errors:
+@contextmanager
+def catalog_errors(what: str) -> Iterator[None]:
     """Turn Java exceptions of the catalog or object store into `Retryable`, without any secrets in them."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Py4JJavaError):
-            raise Retryable(f"{self._what}: {java_cause(error)}") from None
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise Retryable(f"{what}: {java_cause(error)}") from None
 
 
 def commit_of(jvm: Any, snapshot: Any) -> Commit:
-    """A Java snapshot as the protocol's type."""
     parent = snapshot.parentId()
     return Commit(
         int(snapshot.snapshotId()),
@@ -360,10 +326,6 @@ def partition_spec(iceberg: Any, schema: Any, transforms: tuple[Transform, ...])
         method = getattr(builder, each.name)
         builder = method(each.column) if each.argument is None else method(each.column, each.argument)
     return builder.build()
-
-
-def sort_order(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:
-    return ordered(iceberg, iceberg.SortOrder.builderFor(schema), transforms).build()
 
 
 def ordered(iceberg: Any, builder: Any, transforms: tuple[Transform, ...]) -> Any:

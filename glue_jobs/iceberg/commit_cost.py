@@ -31,8 +31,12 @@ class CostMeter:
     def __init__(self, lake: Lake) -> None:
         self._context: Any = lake.spark.sparkContext
         self._group = uuid.uuid4().hex
-        self._context.setLocalProperty(GROUP, self._group)
+        self.resume()
         self._told = self._threads_s()
+
+    def resume(self) -> None:
+        """Count the Spark jobs that this thread starts from now on, after another meter has counted them."""
+        self._context.setLocalProperty(GROUP, self._group)
 
     def of_round(
         self, main: Table, mode: Mode, staged: Staged, letters: Staged, *, had_letters: bool
@@ -64,7 +68,6 @@ class CostMeter:
         return asked.metrics() | {"bytes_written": sum(_sizes(*staged)), "cpu_s": round(cpu_s, 3)}
 
     def _threads_s(self) -> float:
-        """CPU seconds of this Python thread and of its JVM thread."""
         return time.thread_time() + float(_java_clock(self._context._gateway)()) / 1e9
 
     def _tasks_s(self) -> float:

@@ -26,16 +26,12 @@ OF_LETTERS = ("key", "value", "headers")
 
 
 def require_own_paths(table: Table) -> None:
-    """Refuse a table whose files would be outside its original location.
-
-    Raises:
-        Suspended: `foreign_path`.
-    """
+    """Refuse a table whose files would be outside its original location. Raises Suspended: `foreign_path`."""
     if moving := sorted(MOVING & table.properties.keys()):
         named = ", ".join(f"'{each}'" for each in moving)
         raise Suspended(
             "foreign_path",
-            f"table {table.name} has the property {named}, which moves its files to where other people may read them",
+            f"table {table.name} has the property {named}, which moves its files to a place that other people may read",
             fix=f"remove it: ALTER TABLE {table.name} UNSET TBLPROPERTIES ({named})",
         )
     location = str(table.java.location()).rstrip("/")
@@ -43,8 +39,8 @@ def require_own_paths(table: Table) -> None:
     if METADATA in folders or (last == METADATA and table.name.table != METADATA):
         raise Suspended(
             "foreign_path",
-            f"table {table.name} lies in {location}, among metadata, which other people may read",
-            fix="give the table back the location that it was made with",
+            f"table {table.name} is in {location}, a folder of metadata that other people may read",
+            fix="set the table's location to the original one",
         )
 
 
@@ -54,8 +50,11 @@ def without_bounds(columns: Json, hidden: Iterable[str]) -> dict[str, str]:
     columns: of a table. hidden: paths of fields, which include their nested fields.
     """
     covered = tuple(hidden)
-    found = {name: path for name, path in leaf_names(columns) if any(_is_in(path, each) for each in covered)}
-    return {f"{COUNTED}{name}": "counts" for name in found}
+    below = tuple(f"{each}." for each in covered)
+    leaves = leaf_names(columns)
+    return {
+        f"{COUNTED}{name}": "counts" for name, path in leaves if path in covered or path.startswith(below)
+    }
 
 
 def hidden_columns(table: job.Table, tags: Mapping[str, Sequence[str]], columns: Json) -> set[str]:
@@ -84,12 +83,7 @@ def hidden_columns(table: job.Table, tags: Mapping[str, Sequence[str]], columns:
 def cover(table: Table, wanted: Mapping[str, str]) -> None:
     """Set the missing properties of `without_bounds`. Existing files keep their statistics.
 
-    Raises:
-        Retryable: the catalog does not answer.
+    Raises Retryable: the catalog does not answer.
     """
     if not wanted.items() <= table.properties.items():
         table.set_properties(wanted)
-
-
-def _is_in(path: str, field: str) -> bool:
-    return path == field or path.startswith(f"{field}.")

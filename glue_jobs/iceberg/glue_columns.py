@@ -13,9 +13,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from calve.config.spark_conf import CATALOG
 from calve.names import TableName
-from glue_jobs.process.java import Packages, elements
+from glue_jobs.process.java import Packages, catalog_settings, elements
 
 CURRENT = "iceberg.field.current"
 
@@ -46,11 +45,9 @@ class GlueColumns:
             location = table.operations().current().metadataFileLocation()
             if found.parameters().get("metadata_location") != location:
                 return
-            columns = self._jvm.java.util.ArrayList()
-            for each in elements(found.storageDescriptor().columns()):
-                if each.parameters().get(CURRENT) != "false":
-                    columns.add(each)
-            if len(columns) == len(found.storageDescriptor().columns()):
+            listed = list(elements(found.storageDescriptor().columns()))
+            columns = [each for each in listed if each.parameters().get(CURRENT) != "false"]
+            if len(columns) == len(listed):
                 return
             client.updateTable(
                 model.UpdateTableRequest.builder()
@@ -80,13 +77,8 @@ class GlueColumns:
         """A client with the catalog's settings, created on first use."""
         with self._lock:
             if self._made is None:
-                prefix = f"spark.sql.catalog.{CATALOG}."
-                settings = self._jvm.java.util.HashMap()
-                for key, value in self._spark.sparkContext.getConf().getAll():
-                    if key.startswith(prefix):
-                        settings.put(key.removeprefix(prefix), value)
                 factories = self._jvm.org.apache.iceberg.aws.AwsClientFactories
-                self._made = getattr(factories, "from")(settings).glue()
+                self._made = getattr(factories, "from")(catalog_settings(self._spark)).glue()
         return self._made
 
 

@@ -46,7 +46,6 @@ def _partition_columns(table: Table) -> list[Column]:
 
 
 def sort_columns(table: Table) -> list[Column]:
-    """The table's sort order, for Spark."""
     order, schema = table.java.sortOrder(), table.java.schema()
     found = []
     for each in elements(order.fields()):

@@ -41,9 +41,7 @@ def stage_deletes(
     """Write deletes for main's rows whose `columns` match one of the `keys`, as of its last refresh; None if there are none.
 
     `keys` has one column for each of `columns`, in their order. Keys are unique and not null.
-
-    Raises:
-        Suspended: `ledger_imbalance`: Spark's count differs from the rows that the files delete.
+    Raises Suspended: `ledger_imbalance`: Spark's count differs from the rows that the files delete.
     """
     head = table.java.currentSnapshot()
     if head is None or strings(lake.jvm, head.summary()).get("total-data-files") == "0":
@@ -52,17 +50,14 @@ def stage_deletes(
     copy = copies.make(table, stage_id)
     try:
         name = ".".join(quote(part) for part in (COPIES, NAMESPACE, stage_id))
-        pairs = zip(columns, keys.columns, strict=True)
-        same = reduce(Column.__and__, (_of_copy(stage_id, path) == F.col(quote(key)) for path, key in pairs))
+        held = [F.col(f"{quote(stage_id)}.{quote_path(path)}") for path in columns]
+        pairs = zip(held, keys.columns, strict=True)
+        same = reduce(Column.__and__, (column == F.col(quote(key)) for column, key in pairs))
         keys.mergeInto(name, same).whenMatched().delete().merge()
         copy.refresh()
         return _harvested(lake, table, copy, int(head.snapshotId()))
     finally:
         copies.forget(copy, stage_id)
-
-
-def _of_copy(name: str, path: str) -> Column:
-    return F.col(f"{quote(name)}.{quote_path(path)}")
 
 
 def _harvested(lake: Lake, table: Table, copy: Any, base: int) -> Deletes | None:
@@ -99,11 +94,8 @@ class _Copies:
         require_own_paths(table)
         with self._lock:
             self._prepare(table)
-        properties = self._lake.jvm.java.util.HashMap()
-        for key, value in FOR_COPIES.items():
-            properties.put(key, value)
         builder = self._iceberg.TableMetadata.buildFrom(table.java.operations().current())
-        metadata = builder.setProperties(properties).discardChanges().build()
+        metadata = builder.setProperties(FOR_COPIES).discardChanges().build()
         file = table.java.io().newOutputFile(f"{table.java.location()}/metadata/{name}.metadata.json")
         self._iceberg.TableMetadataParser.write(metadata, file)
         return self._catalog.registerTable(self._identifier(name), file.location())

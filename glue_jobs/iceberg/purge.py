@@ -1,13 +1,19 @@
 """Delete files below a table's location that its metadata does not reach: those of old snapshots and of crashed jobs (ADR 24).
 
-Files of a commit in progress must stay. So the files are listed first. Then `operations.forget_rewriting.fence` commits.
+Files of a commit in progress must stay. So the files are listed first. Then `operations.forget` commits.
 Every commit that started before it is refused. Only then the unreachable files of the list are deleted.
 A metadata file belongs to a commit in progress only if its number is greater than the current one's.
+
+Maintenance deletes such files in the second run that finds them (ADR 31). Iceberg's action lists them. It looks only below
+the table's folder, and only at files older than `ORPHAN_AGE_S`. Uncommitted files of a job are younger. The first run notes
+its findings in a file beside the table's metadata. The next run deletes the noted files that are still unnamed.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,15 +24,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
+from calve.config.maintenance import ORPHANS_NOTE
 from calve.config.publishing import EXPORTS
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from calve.names import TableName
 from glue_jobs.columns.expressions import at, kind_at
-from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.process.java import elements, java_cause, read_json, strings
+from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
+from glue_jobs.iceberg.rewriting import CarriedCommit
+from glue_jobs.process import faults
+from glue_jobs.process.java import elements, java_cause, read_json, strings, write_text
 
-METADATA = re.compile(r"(?:(\d+)-)?[^/]*\.metadata\.json")
+METADATA = re.compile(r"(?:.*/)?(?:(\d+)-)?[^/]*\.metadata\.json")
 
 
 def files_of(lake: Lake, table: Table) -> set[str]:
@@ -48,12 +57,10 @@ def rewritten_by_others(table: Table, since_ms: int) -> bool:
 
 
 def listed(table: Table, prefix: str) -> list[str]:
-    """The paths of all files below a prefix of the lake bucket."""
     return [str(each.location()) for each in elements(table.java.io().listPrefix(prefix))]
 
 
 def expire(table: Table) -> None:
-    """Expire every snapshot except main's head."""
     update = table.java.expireSnapshots().cleanExpiredFiles(False)  # noqa: FBT003 Java knows no names
     older = [int(each.snapshotId()) for each in elements(table.java.snapshots())]
     older = [each for each in older if each != table.head]
@@ -74,24 +81,16 @@ def unreachable(lake: Lake, table: Table, files: Iterable[str]) -> list[str]:
 def old_metadata(table: Table) -> list[str]:
     """Metadata files that are not the current one and never will be."""
     current = _current(table)
-    below = (each for each in _below(table) if METADATA.fullmatch(_name(each)))
-    files = {*below, *_earlier_metadata(table)}
+    files = {*filter(METADATA.fullmatch, _below(table)), *_earlier_metadata(table)}
     return [each for each in files if each != current and not _is_later(table, each)]
 
 
 def delete(table: Table, files: Collection[str]) -> None:
-    """Delete files; missing ones are no error.
-
-    Raises:
-        Retryable: the object store failed; some may be gone.
-    """
+    """Delete files; missing ones are no error. Raises Retryable: the object store failed; some may be gone."""
     if not files:
         return
-    listed_ = table.jvm.java.util.ArrayList()
-    for each in files:
-        listed_.add(each)
     try:
-        table.java.io().deleteFiles(listed_)
+        table.java.io().deleteFiles(list(files))
     except Py4JJavaError as error:
         raise Retryable(f"table {table.name}: files could not be deleted: {java_cause(error)}") from None
 
@@ -101,7 +100,7 @@ def _below(table: Table) -> list[str]:
 
 
 def _earlier_metadata(table: Table) -> set[str]:
-    return {str(each.file()) for each in elements(_metadata(table).previousFiles())}
+    return {str(each.file()) for each in elements(table.java.operations().current().previousFiles())}
 
 
 def _reached(lake: Lake, table: Table) -> set[str]:
@@ -117,11 +116,7 @@ def _reached(lake: Lake, table: Table) -> set[str]:
 
 
 def _current(table: Table) -> str:
-    return str(_metadata(table).metadataFileLocation())
-
-
-def _metadata(table: Table) -> Any:
-    return table.java.operations().current()
+    return str(table.java.operations().current().metadataFileLocation())
 
 
 def _is_later(table: Table, file: str) -> bool:
@@ -133,12 +128,8 @@ def _is_later(table: Table, file: str) -> bool:
 
 def _number(file: str) -> int | None:
     """The number of a metadata file; -1 if it has none; None for other files."""
-    found = METADATA.fullmatch(_name(file))
+    found = METADATA.fullmatch(file)
     return None if found is None else int(found[1] or -1)
-
-
-def _name(file: str) -> str:
-    return file.rpartition("/")[2]
 
 
 MANIFEST = "/manifest.json"
@@ -161,7 +152,6 @@ class Delivery:
 
 
 def deliveries(lake: Lake, table: Table) -> list[Delivery]:
-    """All stored deliveries of the table's exports."""
     warehouse = lake.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
     manifests = (each for each in listed(table, f"{warehouse}/{EXPORTS}") if each.endswith(MANIFEST))
     found = (_delivery(path, read_json(table.java.io(), path), table.name) for path in manifests)
@@ -183,11 +173,7 @@ def holding(found: Sequence[Delivery], rows: DataFrame) -> list[Delivery]:
 
 
 def remove(table: Table, manifests: Iterable[str]) -> None:
-    """Delete the files of deliveries, then their manifests.
-
-    Raises:
-        Retryable: the object store failed.
-    """
+    """Delete the files of deliveries, then their manifests. Raises Retryable: the object store failed."""
     for manifest in manifests:
         folder = manifest.removesuffix(MANIFEST) + "/"
         delete(table, [each for each in listed(table, folder) if each != manifest])
@@ -205,3 +191,62 @@ def _delivery(path: str, manifest: Any, name: TableName) -> Delivery | None:
         return None
     start, end = (datetime.fromisoformat(window[key]) for key in ("from", "to"))
     return Delivery(path, export["time_column"], start, end)
+
+
+ORPHAN_AGE_S = 3 * 86_400.0
+MOST_ORPHANS = 100_000
+"""The most files that a run notes and the next run deletes."""
+
+
+def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = ORPHAN_AGE_S) -> dict[str, int]:
+    """Delete the files that the last run found and nothing names. Note the others for the next run.
+
+    Returns the number of unnamed files `found` that the next run may delete, and of those `deleted`.
+
+    Raises Retryable: the object store failed; some files may be gone.
+    """
+    table = upkept.table
+    upkept.refresh()  # the action takes files newer than its metadata for orphans
+    noted, found = set(_noted(table).get("files", ())), _orphans(lake, table, age_s)
+    gone = sorted(noted & found)
+    upkept.refresh()
+    if upkept.is_forgetting:
+        return {"found": 0, "deleted": 0}
+    delete(table, gone)
+    faults.point("orphans.deleted", table.name.table)
+    left = sorted(found - noted)[:MOST_ORPHANS]
+    _note(table, left)
+    faults.point("orphans.noted", table.name.table)
+    return {"found": len(left), "deleted": len(gone)}
+
+
+def looked_at(table: Table) -> float | None:
+    """When a run last looked for orphans, in epoch seconds; None if never. Raises Retryable: the object store failed."""
+    return _noted(table).get("at")
+
+
+def _orphans(lake: Lake, table: Table, age_s: float) -> set[str]:
+    actions = lake.jvm.org.apache.iceberg.spark.actions.SparkActions.get(lake.spark._jsparkSession)
+    action = actions.deleteOrphanFiles(table.java).usePrefixListing(True)  # noqa: FBT003 Java knows no names
+    action = action.olderThan(int((time.time() - age_s) * 1000))
+    with catalog_errors(f"table {table.name}, orphans"):
+        # Iceberg passes each file to a delete function. This one only collects the paths.
+        result = action.deleteWith(lake.jvm.java.util.stream.Stream.builder()).execute()
+    return {str(each) for each in elements(result.orphanFileLocations())} - {_note_of(table)}
+
+
+def _note_of(table: Table) -> str:
+    return f"{str(table.java.location()).rstrip('/')}/metadata/{ORPHANS_NOTE}"
+
+
+def _noted(table: Table) -> dict[str, Any]:
+    """The note of the last run; empty if there is none."""
+    io, place = table.java.io(), _note_of(table)
+    with catalog_errors(f"table {table.name}, orphans"):
+        return dict(read_json(io, place)) if io.newInputFile(place).exists() else {}
+
+
+def _note(table: Table, files: Sequence[str]) -> None:
+    said = json.dumps({"at": int(time.time()), "files": list(files)})
+    with catalog_errors(f"table {table.name}, orphans"):
+        write_text(table.java.io(), _note_of(table), said)

@@ -1,7 +1,8 @@
-"""Rewrite data files as fewer, larger ones, in one commit that moves no offset (ADR 30). Every caller uses this code.
+"""Rewrite data files and manifests, in commits that are not rounds (ADR 30, ADR 31). Every caller uses this code.
 
 Iceberg's planner chooses the files. calve makes the commit, because it must be refused if another round committed meanwhile.
-A replaced file may hold rows that this commit does not know. Its summary repeats the table's position.
+A replaced file may hold rows that this commit does not know. Each summary repeats the table's position, so that no round
+loses against the commit.
 """
 
 from __future__ import annotations
@@ -9,39 +10,37 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from calve.errors import Suspended
-from calve.table.protocol import Commit
+from calve.config.maintenance import Kind
+from calve.errors import LostRace, Retryable, Suspended
+from calve.table.protocol import Commit, standing
+from calve.table.summary import FORGET, FORGET_LEFT, FORGOTTEN, MAINTENANCE, ROUND, WORK, restated, round_of
 from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.iceberg.layout import clustered, tasks_for
-from glue_jobs.iceberg.staging import Staged, commit, discard, rows_of, stage
-from glue_jobs.process import faults
+from glue_jobs.iceberg.staging import NOTHING, Ambiguous, Staged, Validator, commit, discard, rows_of, stage
 from glue_jobs.process.java import elements
-
-Accept = Callable[[Iterator[Commit]], bool]
 
 OPEN_BYTES = 256_000
 """The cost of opening a file, in bytes to read and write."""
-CHOSEN_FOR_SIZE = {"delete-ratio-threshold": "1.0", "max-file-size-bytes": str(2**62)}
-"""Planner options: choose files only because they are small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files of one partition to merge, as Iceberg scan tasks."""
+    """Files of one partition to rewrite together, as Iceberg scan tasks. outputs: the expected number of new files."""
 
     tasks: tuple[Any, ...]
     size_bytes: int
+    outputs: int = 1
+    split_bytes: int | None = None
 
     @property
     def cost(self) -> int:
         return self.size_bytes + OPEN_BYTES * len(self.tasks)
 
     def part(self, cost: int, *, least: int) -> Group:
-        """As many files as `cost` allows, but at least `least`."""
         chosen: list[Any] = []
         size = 0
         for task in self.tasks:
@@ -53,99 +52,53 @@ class Group:
         return Group(tuple(chosen), size)
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """The result of a rewrite."""
-
-    snapshot: int
-    before: int
-    after: int
-    bytes_before: int
-    bytes_after: int
-
-
-def groups(lake: Lake, table: Table, options: Mapping[str, str]) -> Iterator[Group]:
-    """The groups that Iceberg's planner would merge at the table's head, by its bin-pack options; most files first.
-
-    Files with deletes are not merged: a running round may be about to delete more of their rows.
-    """
-    for group in planned(lake, table, CHOSEN_FOR_SIZE | {"rewrite-job-order": "files-desc"} | dict(options)):
-        tasks = tuple(each for each in elements(group.fileScanTasks()) if each.deletes().isEmpty())
-        if len(tasks) > 1:
-            yield Group(tasks, sum(each.file().fileSizeInBytes() for each in tasks))
-
-
-def planned(lake: Lake, table: Table, options: Mapping[str, str]) -> Iterator[Any]:
+def planned(lake: Lake, table: Table, options: Mapping[str, str]) -> Iterator[Group]:
     """The groups that Iceberg's planner makes at the table's head, by its bin-pack options."""
     planner = lake.jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table.java)
-    chosen = lake.jvm.java.util.HashMap()
-    for key, value in options.items():
-        chosen.put(key, value)
-    planner.init(chosen)
-    return elements(planner.plan().groups())
+    planner.init(dict(options))
+    for each in elements(planner.plan().groups()):
+        yield Group(
+            tuple(elements(each.fileScanTasks())),
+            int(each.inputFilesSizeInBytes()),
+            int(each.expectedOutputFiles()),
+            int(each.inputSplitSize()),
+        )
 
 
-def rewrite(
-    lake: Lake,
-    table: Table,
-    chosen: list[Group],
-    said: Callable[[Staged], Mapping[str, str]],
-    accept: Accept,
-    *,
-    cores: int,
-    name: str,
-) -> Rewritten:
-    """Rewrite the rows of all files of the groups as fewer files. said: the commit's summary, given the new files.
-
-    The groups are of the table's last refresh. Row ids of format 3 stay.
-
-    Raises:
-        LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`; the new files may be left behind.
-        Retryable: the object store failed.
-        Suspended: `ledger_imbalance`: the number of rows would change; nothing was committed.
-    """
-    tasks = [task for group in chosen for task in group.tasks]
-    size, head = sum(group.size_bytes for group in chosen), table.java.currentSnapshot()
-    staged = write_anew(
-        lake, table, tasks, lambda rows: clustered(rows, table, tasks_for(size, cores, cores))
-    )
-    faults.point("merge.staged", name)
-    snapshot = commit(table, replacement(lake, table, head, tasks, staged), said(staged), accept)
-    faults.point("merge.committed", name)
-    return Rewritten(snapshot, len(tasks), len(staged.files), size, staged.size_bytes)
-
-
-def write_anew(
+def write_rest(
     lake: Lake,
     table: Table,
     tasks: Sequence[Any],
-    laid_out: Callable[[DataFrame], DataFrame],
+    rest: Callable[[DataFrame], DataFrame],
     *,
+    gone: int | None = 0,
     split_bytes: int | None = None,
 ) -> Staged:
-    """Write the remaining rows of the files; split_bytes: as in `rows_of`.
+    """Write what `rest` keeps of the rows of scan tasks, laid out: all but `gone` rows (None: unknown).
+
+    split_bytes: as in `rows_of`.
 
     Raises:
         Retryable: the object store failed.
-        Suspended: `ledger_imbalance`: the number of rows would change.
+        Suspended: `ledger_imbalance`: the number of rows would change; nothing is left behind.
     """
     with rows_of(lake, table, tasks, split_bytes=split_bytes) as rows:
-        if rows is None:
-            raise ValueError("there is nothing to rewrite")
-        staged = stage(lake, table, laid_out(rows), uuid.uuid4().hex)
-    held = sum(int(each.file().recordCount()) for each in tasks)
+        staged = NOTHING if rows is None else stage(lake, table, rest(rows), uuid.uuid4().hex)
+    if gone is None:
+        return staged
+    expected = sum(int(each.file().recordCount()) for each in tasks) - gone
     deleted = any(not each.deletes().isEmpty() for each in tasks)
-    if staged.rows > held or (staged.rows < held and not deleted):
+    if staged.rows > expected or (staged.rows < expected and not deleted):
         discard(table, staged)
-        text = f"{held} rows were to be written anew, {staged.rows} were"
-        raise Suspended("ledger_imbalance", f"table {table.name} was left as it was: {text}")
+        text = f"{expected} rows had to be rewritten, but {staged.rows} were"
+        raise Suspended("ledger_imbalance", f"table {table.name} is unchanged: {text}")
     return staged
 
 
 def replacement(lake: Lake, table: Table, head: Any, tasks: Iterable[Any], staged: Staged) -> Any:
-    """An Iceberg update that replaces the files of the scan tasks, as of `head`, by staged files."""
+    """An Iceberg update that replaces the files of the scan tasks, as of `head`, by staged files with the same rows."""
     update = table.java.newRewrite().validateFromSnapshot(int(head.snapshotId()))
-    for files in sets_of(lake, tasks):
+    for files in _sets_of(lake, tasks):
         for each in elements(files):
             update = update.deleteFile(each)
     for each in staged.files:
@@ -153,13 +106,111 @@ def replacement(lake: Lake, table: Table, head: Any, tasks: Iterable[Any], stage
     return update.dataSequenceNumber(int(head.sequenceNumber()))
 
 
-def sets_of(lake: Lake, tasks: Iterable[Any]) -> tuple[Any, Any]:
+def overwriting(lake: Lake, table: Table, tasks: Iterable[Any], *staged: Staged) -> Any:
+    """An Iceberg update that replaces the files of the scan tasks by staged files with other rows."""
+    update = table.java.newOverwrite().deleteFiles(*_sets_of(lake, tasks))
+    for each in chain.from_iterable(made.files for made in staged):
+        update = update.addFile(each)
+    return update
+
+
+def _sets_of(lake: Lake, tasks: Iterable[Any]) -> tuple[Any, Any]:
     """The data files of scan tasks, and the delete files that apply to only one of them."""
-    util = lake.jvm.org.apache.iceberg.util
-    files, deletes = util.DataFileSet.create(), util.DeleteFileSet.create()
-    for task in tasks:
-        files.add(task.file())
-        for each in elements(task.deletes()):
-            if util.ContentFileUtil.isFileScoped(each):
-                deletes.add(each)
-    return files, deletes
+    util, tasks = lake.jvm.org.apache.iceberg.util, list(tasks)
+    deletes = (each for task in tasks for each in elements(task.deletes()))
+    scoped = [each for each in deletes if util.ContentFileUtil.isFileScoped(each)]
+    return util.DataFileSet.of([task.file() for task in tasks]), util.DeleteFileSet.of(scoped)
+
+
+def merging_manifests(table: Table, chosen: Sequence[Any]) -> Any:
+    # Guava's predicate: Iceberg calls it in its own threads, where py4j cannot call back.
+    guava = table.jvm.com.google.common.base
+    update = table.java.rewriteManifests().clusterBy(guava.Functions.constant(""))
+    return update.rewriteIf(getattr(guava.Predicates, "in")(list(chosen)))
+
+
+def data_manifests(table: Table) -> list[Any]:
+    head = table.java.currentSnapshot()
+    return [] if head is None else list(elements(head.dataManifests(table.java.io())))
+
+
+def unmoved(head: int | None, accept: Validator) -> Validator:
+    """Refuse if anybody has committed since `head`, or if `accept` refuses."""
+
+    def here(ancestors: Iterator[Commit]) -> bool:
+        first = next(ancestors, None)
+        return first is not None and first.id == head and accept(chain([first], ancestors))
+
+    return here
+
+
+ATTEMPTS = 10
+"""More than the rounds that can commit in the milliseconds between a look at the table and this commit."""
+
+
+class CarriedCommit:
+    """A table under maintenance: `main` itself or its dead letters. Maintenance skips it during a forget request.
+
+    A forget request deletes every file that no snapshot names (`glue_jobs.iceberg.purge`).
+    So files written before it must not be committed after it: the table's forget audit must not change during the work.
+    """
+
+    def __init__(self, table: Table, main: Table) -> None:
+        self.table = table
+        self._main = main
+        self._audit = main.properties.get(FORGOTTEN)
+
+    @property
+    def is_forgetting(self) -> bool:
+        """Whether a forget request runs, or has run since the work began, as of the last refresh."""
+        found = self._main.properties
+        asked = not found.keys().isdisjoint((FORGET, FORGET_LEFT))
+        return asked or found.get(FORGOTTEN) != self._audit
+
+    def refresh(self) -> None:
+        self.table.refresh()
+        if self._main is not self.table:
+            self._main.refresh()
+
+    def commit(
+        self,
+        kind: Kind,
+        update: Callable[[], Any],
+        receipt: Mapping[str, Any],
+        said: Callable[[Commit], Mapping[str, str]] = lambda _: {},
+    ) -> None:
+        """Commit `update`, which is built again for each attempt. receipt: the cost of the work.
+
+        said: more summary entries, given the commit with the table's position.
+
+        Raises:
+            Conflict: the files have changed; nothing was committed.
+            Retryable: the history has no position, a forget request runs, or the commit's result is unknown.
+        """
+        work = uuid.uuid4().hex
+        failure = ""
+        for _ in range(ATTEMPTS):
+            self.refresh()
+            if any(each.summary.get(WORK) == work for each in self.table.ancestors()):
+                return
+            stood = standing(self.table.ancestors())
+            if stood is None or self.is_forgetting:
+                why = "a person is being forgotten" if stood else "its history has no position"
+                raise Retryable(f"table {self.table.name}: {why}")
+            summary = restated(stood.summary, receipt) | {MAINTENANCE: kind, WORK: work} | dict(said(stood))
+            try:
+                commit(self.table, update(), summary, self._unmoved(summary[ROUND]))
+            except (LostRace, Ambiguous) as error:
+                failure = error.message
+            else:
+                return
+        raise Retryable(failure)
+
+    def _unmoved(self, round_id: str) -> Validator:
+        def accept(ancestors: Iterator[Commit]) -> bool:
+            if self._main is not self.table:
+                self._main.refresh()
+            stood = standing(ancestors)
+            return stood is not None and round_of(stood.summary) == round_id and not self.is_forgetting
+
+        return accept

@@ -26,6 +26,8 @@ from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors, commit_of
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.process.java import elements, java_class, java_message
 
+FILE = "_file"
+"""Iceberg's column with the path of a row's data file."""
 MOST_VALUES = 50
 LONGEST = 64
 """The most characters of a reported value."""
@@ -137,10 +139,7 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by:
 def added_rows(lake: Lake, table: Table, snapshot_id: int) -> Iterator[DataFrame | None]:
     """The rows of the data files that a snapshot added, including rows deleted since; None if it added none.
 
-    Read them inside the block.
-
-    Raises:
-        Suspended: `snapshot_lost`: it has expired.
+    Read them inside the block. Raises Suspended: `snapshot_lost`: it has expired.
     """
     snapshot = table.java.snapshot(snapshot_id)
     if snapshot is None:
@@ -173,10 +172,8 @@ def rows_of(
 
     split_bytes: file bytes per Spark task.
     """
-    tasks = lake.jvm.java.util.ArrayList()
-    for each in scan_tasks:
-        tasks.add(each)
-    if tasks.isEmpty():
+    tasks = list(scan_tasks)
+    if not tasks:
         yield None
         return
     group, iceberg = uuid.uuid4().hex, lake.jvm.org.apache.iceberg.spark
@@ -225,11 +222,9 @@ def publish(
 
 def _replacing(table: Table, staged: Staged, deletes: Deletes) -> Any:
     """Rows and deletes as one update. It is valid only if nobody else has changed the same data files."""
-    paths = table.jvm.java.util.ArrayList()
-    for path in deletes.touched:
-        paths.add(path)
     update = table.java.newRowDelta().validateFromSnapshot(deletes.base)
-    update = update.validateDataFilesExist(paths).validateDeletedFiles().validateNoConflictingDeleteFiles()
+    update = update.validateDataFilesExist([*deletes.touched]).validateDeletedFiles()
+    update = update.validateNoConflictingDeleteFiles()
     for each in staged.files:
         update = update.addRows(each)
     for each in deletes.files:
@@ -242,11 +237,7 @@ def _replacing(table: Table, staged: Staged, deletes: Deletes) -> Any:
 def commit(
     table: Table, update: Any, summary: Mapping[str, str], validator: Validator, *, branch: str | None = None
 ) -> int:
-    """Commit any Iceberg snapshot update in the way of `publish`.
-
-    Raises:
-        LostRace, Ambiguous, Conflict: as `publish`.
-    """
+    """Commit any Iceberg snapshot update in the way of `publish`. Raises LostRace, Ambiguous, Conflict: as `publish`."""
     for key, value in summary.items():
         update = update.set(key, value)
     guard = _Guard(table.jvm, validator)
@@ -294,7 +285,7 @@ class _Guard:
         return not self.refused
 
     def errorMessage(self) -> str:
-        return "calve: the table no longer stands where this round began"
+        return "calve: the table has moved on since this round began"
 
     class Java:
         implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
@@ -303,11 +294,8 @@ class _Guard:
 def _singleton(lake: Lake, package: Any, name: str) -> Any:
     """Call `SparkTableCache.get()` by reflection: the overload `get(String)` hides it from py4j."""
     gateway: Any = lake.spark.sparkContext._gateway
-    kind = gateway.jvm.java.lang.Class.forName(f"org.apache.iceberg.spark.{name}", True, _loader(lake))  # noqa: FBT003
+    loader = lake.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    kind = gateway.jvm.java.lang.Class.forName(f"org.apache.iceberg.spark.{name}", True, loader)  # noqa: FBT003
     none = gateway.new_array(gateway.jvm.java.lang.Class, 0)
     arguments = gateway.new_array(gateway.jvm.java.lang.Object, 0)
     return kind.getMethod("get", none).invoke(None, arguments)
-
-
-def _loader(lake: Lake) -> Any:
-    return lake.jvm.java.lang.Thread.currentThread().getContextClassLoader()

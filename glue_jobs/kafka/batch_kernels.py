@@ -13,7 +13,7 @@ from numba import types
 
 from calve.schema.columns import KEPT_OF_LARGE, LARGEST_RECORD, MOST_MILLIS
 from glue_jobs.columns.kernels import BYTES, LONGS_OUT, kernel
-from glue_jobs.kafka.records import BAD_TIMESTAMP, RECORD_TOO_LARGE
+from glue_jobs.kafka.records import BAD_TIMESTAMP, PAIR, RECORD_TOO_LARGE, varint
 
 AT, END, BASE, LAST, COUNT, ATTRIBUTES, FIRST_TIME, MAX_TIME, PRODUCER, CRC, BEFORE = range(11)
 """The columns that `scan` fills per batch: its place, first and last offset, record count and header fields.
@@ -32,7 +32,6 @@ WELL, CORRUPT, OLD = 0, 1, 2
 """Results of kernels. OLD: a message format before 2."""
 
 _ROWS = types.Array(types.int64, 2, "C")
-_PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 _INT8 = types.Array(types.int8, 1, "C")
 _PLACES = types.Array(types.int32, 2, "C")
 
@@ -46,7 +45,7 @@ def big_endian(data: Any, at: Any, size: Any) -> Any:
     return value
 
 
-@kernel(_PAIR(BYTES, _ROWS))
+@kernel(PAIR(BYTES, _ROWS))
 def scan(data: Any, batches: Any) -> Any:
     """Fill a row per whole batch from its header, in offset order; returns their number, and `WELL` or the error.
 
@@ -80,27 +79,9 @@ def scan(data: Any, batches: Any) -> Any:
     return count, WELL
 
 
-@kernel(_PAIR(BYTES, types.int64, types.int64), inline=True)
-def varint(data: Any, at: Any, end: Any) -> Any:
-    """A 32-bit zigzag number at `at`, and the place after it; -1 if it does not end before `end`, or if `at` is -1."""
-    if at >= 0 and at < end and data[at] < 0x80:
-        value = np.int64(data[at])
-        return (value >> 1) ^ -(value & 1), at + 1
-    value, shift = np.int64(0), 0
-    while at >= 0 and at < end and shift < 35:
-        byte = np.int64(data[at])
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            value &= 0xFFFFFFFF
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-    return np.int64(0), np.int64(-1)
-
-
-@kernel(_PAIR(BYTES, types.int64, types.int64), inline=True)
+@kernel(PAIR(BYTES, types.int64, types.int64), inline=True)
 def varlong(data: Any, at: Any, end: Any) -> Any:
-    """The same for 64 bits."""
+    """As `varint`, for 64 bits."""
     value, shift = np.uint64(0), np.uint64(0)
     while at >= 0 and at < end and shift < np.uint64(70):
         byte = np.uint64(data[at])
@@ -166,7 +147,7 @@ def refusal(time: Any, size: Any) -> Any:
     return 0 if time >= -MOST_MILLIS and time <= MOST_MILLIS else BAD_TIMESTAMP
 
 
-@kernel(_PAIR(BYTES, types.int64, types.int64))
+@kernel(PAIR(BYTES, types.int64, types.int64))
 def whole(data: Any, end: Any, most: Any) -> Any:
     """The number of whole records before `end`, at most `most`, and the place after them."""
     at, count = np.int64(0), 0
@@ -178,7 +159,7 @@ def whole(data: Any, end: Any, most: Any) -> Any:
     return count, at
 
 
-@kernel(_PAIR(BYTES, _ROWS, types.int64, types.int64, LONGS_OUT, LONGS_OUT, _INT8, _INT8, _PLACES))
+@kernel(PAIR(BYTES, _ROWS, types.int64, types.int64, LONGS_OUT, LONGS_OUT, _INT8, _INT8, _PLACES))
 def parse(
     data: Any,
     batches: Any,

@@ -95,11 +95,7 @@ Settings = Access
 
 
 def settings_of(connection: Connection) -> Settings:
-    """Client settings for the driver's cluster.
-
-    Raises:
-        ConfigError, Retryable: as `Connection.access`.
-    """
+    """Client settings for the driver's cluster. Raises ConfigError, Retryable: as `Connection.access`."""
     return connection.access(kafka_python_properties)
 
 
@@ -120,8 +116,7 @@ class Leaders:
 class Client:
     """Connections to the brokers of one cluster, with their own thread. Thread-safe.
 
-    Raises:
-        ConfigError: the certificates or the key are unusable.
+    Raises ConfigError: the certificates or the key are unusable.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -139,19 +134,11 @@ class Client:
         self._net.start()
 
     def ask(self, node: int, request: Any) -> Future:
-        """Send a request. Its response is received even if nobody waits for it.
-
-        Raises:
-            KafkaError: the client was dropped.
-        """
+        """Send a request. Its response is received even if nobody waits for it. Raises KafkaError: the client was dropped."""
         return self._soon(self.send, node, request)
 
     def answer(self, future: Future) -> Any:
-        """Wait for a response.
-
-        Raises:
-            KafkaError: there is none, and why.
-        """
+        """Wait for a response. Raises KafkaError: there is none, and why."""
         over = threading.Event()
         future.add_both(lambda _: over.set())
         if not over.wait(TIMEOUT_MS / 1000):
@@ -161,18 +148,13 @@ class Client:
         return future.value
 
     def run(self, question: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a coroutine function in the client's thread; returns its result.
-
-        Raises:
-            KafkaError: as `answer`.
-        """
+        """Run a coroutine function in the client's thread; returns its result. Raises KafkaError: as `answer`."""
         return self.answer(self._soon(question, *arguments))
 
     def leaders(self, topic: str, topic_id: UUID) -> Leaders:
         """The leaders of a topic's partitions, cached. They may belong to another topic with the same name.
 
-        Raises:
-            KafkaError: the topic's error, or no response.
+        Raises KafkaError: the topic's error, or no response.
         """
         known = self._leaders.get(topic)
         if known is None or not known.are_of(topic_id):
@@ -202,8 +184,7 @@ class Client:
     async def metadata(self, topics: Sequence[str] | None) -> Any:
         """Metadata of topics (None: all), the cluster and the brokers, from the first broker that responds.
 
-        Raises:
-            KafkaError: no broker responds.
+        Raises KafkaError: no broker responds.
         """
         cluster = self._manager.cluster
         known = [each.node_id for each in cluster.brokers()]
@@ -231,8 +212,7 @@ class Client:
     async def described(self, topic: str) -> tuple[str, Any]:
         """The cluster id, and a broker's description of a topic.
 
-        Raises:
-            KafkaError: the topic's error, or no broker responds.
+        Raises KafkaError: the topic's error, or no broker responds.
         """
         answer = await self.metadata([topic])
         (found,) = answer.topics
@@ -252,7 +232,6 @@ _lock = threading.Lock()
 
 
 def client_of(settings: Settings) -> Client:
-    """The client of this process with these settings."""
     with _lock:
         if settings.key not in _clients:
             _clients[settings.key] = Client(settings)

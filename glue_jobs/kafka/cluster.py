@@ -70,8 +70,7 @@ class Cluster:
     def names(self) -> list[str]:
         """The topics that these credentials may see, in one request, without Kafka's internal ones.
 
-        Raises:
-            Retryable, Fatal: as `state`.
+        Raises Retryable, Fatal: as `state`.
         """
         found: list[str] = self._ask(_names)
         return found
@@ -89,8 +88,7 @@ class Cluster:
     def first_offsets(self, state: TopicState, start: Start) -> Offsets:
         """The start offsets of a topic that was never read.
 
-        Raises:
-            Suspended: `start_invalid`: explicit offsets name a missing partition, or offsets that it does not hold.
+        Raises Suspended: `start_invalid`: explicit offsets name a missing partition, or offsets that it does not hold.
         """
         match start.at:
             case "earliest":
@@ -115,14 +113,12 @@ class Cluster:
                 return state.log_start | start.offsets
 
     def largest_record(self, topic: str) -> int:
-        """The maximum size of a compressed record batch of this topic, in bytes."""
         return int(self._ask(_largest_record, topic, topic=topic))
 
     def ensure_topic(self, wanted: Emit) -> None:
         """Create the topic if it is missing. An existing topic is not changed.
 
-        Raises:
-            Suspended: `topic_forbidden`. Retryable: the cluster does not respond.
+        Raises Suspended: `topic_forbidden`. Retryable: the cluster does not respond.
         """
         if wanted.topic not in self._ensured:
             self._ask(_make, wanted, topic=wanted.topic)
@@ -181,29 +177,24 @@ class _Topic:
             led[each.leader_id].append(each.partition_index)
         return cls(client, name, TopicKey(cluster_id, _text(found.topic_id or NO_ID)), led)
 
+    def of_leaders(self, request: Callable[[list[int]], Any]) -> list[Future]:
+        """The responses of all leaders. request: makes it for the partitions of one leader."""
+        return [self.client.send(node, request(partitions)) for node, partitions in self.led.items()]
+
     def listed(self, timestamp: int, isolation: IsolationLevel) -> list[Future]:
         """Responses of all leaders with the first offsets at or after a time, or those of an `OffsetSpec`."""
         kind = ListOffsetsRequest.ListOffsetsTopic
-        return [
-            self.client.send(
-                node,
-                ListOffsetsRequest(
-                    replica_id=-1,
-                    isolation_level=isolation,
-                    topics=[
-                        kind(
-                            name=self.name,
-                            partitions=[
-                                kind.ListOffsetsPartition(partition_index=each, timestamp=timestamp)
-                                for each in partitions
-                            ],
-                        )
-                    ],
-                    min_version=KNOWS_COMMITTED,
-                ),
+
+        def request(partitions: list[int]) -> ListOffsetsRequest:
+            wanted = [
+                kind.ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in partitions
+            ]
+            topics = [kind(name=self.name, partitions=wanted)]
+            return ListOffsetsRequest(
+                replica_id=-1, isolation_level=isolation, topics=topics, min_version=KNOWS_COMMITTED
             )
-            for node, partitions in self.led.items()
-        ]
+
+        return self.of_leaders(request)
 
     def configs(self, *names: str) -> Future:
         resource = DescribeConfigsRequest.DescribeConfigsResource
@@ -212,12 +203,11 @@ class _Topic:
 
     def producers(self) -> list[Future]:
         topic = DescribeProducersRequest.TopicRequest
-        return [
-            self.client.send(
-                node, DescribeProducersRequest(topics=[topic(name=self.name, partition_indexes=partitions)])
+        return self.of_leaders(
+            lambda partitions: DescribeProducersRequest(
+                topics=[topic(name=self.name, partition_indexes=partitions)]
             )
-            for node, partitions in self.led.items()
-        ]
+        )
 
     async def partitions(self, asked: Sequence[Future]) -> list[Any]:
         """The leaders' responses, by partition. Raises: KafkaError: the first error of a partition."""
@@ -305,7 +295,6 @@ async def _make(client: Client, wanted: Emit) -> None:
 
 
 def _require(code: int, text: str) -> None:
-    """Raises: KafkaError: the error of the code, unless the code means no error."""
     if code != NoError.errno:
         raise for_code(code)(text)
 

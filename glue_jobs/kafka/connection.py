@@ -50,8 +50,7 @@ class Connection:
     def access(self, dialect: Dialect = java_properties) -> Access:
         """The current client settings, in a dialect of `calve.config.kafka_auth`; each kind of client has one.
 
-        Raises:
-            ConfigError, Retryable: as `java_properties` and `read_secret`.
+        Raises ConfigError, Retryable: as `java_properties` and `read_secret`.
         """
         if self._secret is None:
             return Access(dialect(self._kafka, None), self._name)
@@ -81,10 +80,7 @@ def told(
     """The text of a transient error.
 
     may_pass: whether a refusal of the credentials may be transient. A worker cannot know whether the secret has changed; the
-    driver can.
-
-    Raises:
-        Retryable, Suspended, Fatal: a retry of the request is useless.
+    driver can. Raises Retryable, Suspended, Fatal: a retry of the request is useless.
     """
     text = _text(error)
     refused = isinstance(error, SaslAuthenticationFailedError) or BAD_CERTIFICATE.search(text)

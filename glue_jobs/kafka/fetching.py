@@ -22,11 +22,10 @@ from kafka.protocol.consumer import FetchRequest
 
 from calve.errors import Retryable
 from calve.table.position import Offsets
-from glue_jobs.kafka.batches import Batches
+from glue_jobs.kafka.batches import Batches, Span
 from glue_jobs.kafka.client import Client, Settings, client_of, drop_client
 from glue_jobs.kafka.connection import TIMEOUT_MS, offset_lost, told, topic_recreated
 from glue_jobs.kafka.records import Records
-from glue_jobs.kafka.slices import Span
 
 CHUNK_BYTES = 4_000_000
 """The default size of a chunk."""
@@ -119,7 +118,6 @@ class _Reader:
             time.sleep(PAUSE_S)
 
     def ask_ahead(self) -> None:
-        """Request the next response in advance."""
         with suppress(KafkaError):  # asked again once it is needed
             self.asked = self._ask() if self.ahead else None
 
@@ -130,8 +128,7 @@ class _Reader:
     def _ask(self) -> tuple[Client, Future]:
         """Request data of the next partition, and of all others with the same leader.
 
-        Raises:
-            KafkaError: the leader is unknown. Suspended: `topic_recreated`.
+        Raises KafkaError: the leader is unknown. Suspended: `topic_recreated`.
         """
         topic_id = uuid_of(self.topic_id)
         client = client_of(self.settings)
@@ -165,8 +162,7 @@ class _Reader:
     def _taken(self, answer: Any) -> list[Batches]:
         """The batches that advance a partition. A broker may leave out partitions, or send less than one batch of them.
 
-        Raises:
-            KafkaError: the first error in the response; nothing of it is used. Retryable, Suspended: as `Batches.of`.
+        Raises KafkaError: the first error in the response; nothing of it is used. Retryable, Suspended: as `Batches.of`.
         """
         partitions = [each for topic in answer.responses for each in topic.partitions]
         for code in (answer.error_code, *(each.error_code for each in partitions)):

@@ -61,7 +61,6 @@ class Inflating:
             self._piece, size = self._piece[taken:], size - taken
 
     def back(self, content: bytes | memoryview) -> None:
-        """Put bytes back at the front."""
         self._held.append(self._piece)
         self._piece = memoryview(content)
 
@@ -99,7 +98,6 @@ def _pieces(codec: int, packed: memoryview) -> Iterator[bytes | memoryview]:
 
 
 def _blocks(packed: memoryview) -> Iterator[memoryview]:
-    """The blocks of snappy."""
     if packed[:8] != _XERIAL:
         yield packed
         return

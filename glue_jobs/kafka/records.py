@@ -66,18 +66,22 @@ PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 KIND = arrow_type(KAFKA["type"])
 
 
-@kernel(PAIR(BYTES, types.int64))
-def _varint(data: Any, at: Any) -> Any:
-    """A number and the place after it; the place is -1 if it is invalid."""
-    value, shift = np.int64(0), np.int64(0)
-    while at < data.size and shift < 35:
+@kernel(PAIR(BYTES, types.int64, types.int64), inline=True)
+def varint(data: Any, at: Any, end: Any) -> Any:
+    """A 32-bit zigzag number at `at`, and the place after it; -1 if it does not end before `end`, or if `at` is -1."""
+    if at >= 0 and at < end and data[at] < 0x80:
+        value = np.int64(data[at])
+        return (value >> 1) ^ -(value & 1), at + 1
+    value, shift = np.int64(0), 0
+    while at >= 0 and at < end and shift < 35:
         byte = np.int64(data[at])
-        at += 1
         value |= (byte & 0x7F) << shift
+        at += 1
         if byte < 0x80:
+            value &= 0xFFFFFFFF
             return (value >> 1) ^ -(value & 1), at
         shift += 7
-    return value, np.int64(-1)
+    return np.int64(0), np.int64(-1)
 
 
 @kernel(types.boolean(BYTES, PLACES, PLACES, LONGS, LONGS_OUT, LONGS_OUT))
@@ -87,11 +91,11 @@ def _headers(data: Any, places: Any, counts: Any, chosen: Any, names: Any, value
     for record in chosen:
         at = np.int64(places[record])
         for _ in range(counts[record]):
-            size, at = _varint(data, at)
+            size, at = varint(data, at, data.size)
             if at < 0 or size < 0 or size > data.size - at or number == names.size:
                 return False
             names[number], at = at << 32 | size, at + size
-            size, at = _varint(data, at)
+            size, at = varint(data, at, data.size)
             if at < 0 or size > data.size - at:
                 return False
             values[number] = -1 if size < 0 else at << 32 | size

@@ -79,8 +79,7 @@ def read_few(
 ) -> DataFrame:
     """As `read`, but this process fetches the records, once. For a few records, a worker takes longer to start than to read.
 
-    Raises:
-        As `fetch`.
+    Raises: as `fetch`.
     """
     found = [
         _batch(each)

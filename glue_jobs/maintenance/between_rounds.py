@@ -7,8 +7,9 @@ table. A failure is retried later. Work that is too long for the wait between ro
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from py4j.protocol import Py4JNetworkError
 
@@ -24,18 +25,24 @@ from calve.table.protocol import Commit, may_publish, nearest_position, standing
 from calve.table.summary import EARLIER, POSITION_TAG, SETTINGS, has_position, restated, round_of
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.commit_cost import CostMeter
-from glue_jobs.iceberg.rewriting import Group, groups, rewrite
-from glue_jobs.iceberg.staging import Staged
+from glue_jobs.iceberg.layout import clustered, tasks_for
+from glue_jobs.iceberg.rewriting import Group, planned, replacement, write_rest
+from glue_jobs.iceberg.staging import commit
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
-from glue_jobs.table.open_table import REQUESTS, OpenTable
+from glue_jobs.table.open_table import REQUESTS, OpenTable, Outcome
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome
 
 MERGED_AT_ONCE = 32
 """Files of about the same size per merge. A row is rewritten two or three times until its file has full size."""
 TIERS = (1024, 32)
 """Fractions of the target size. Files below one are merged with each other."""
+CHOSEN_FOR_SIZE = {
+    "delete-ratio-threshold": "1.0",
+    "max-file-size-bytes": str(2**62),
+    "rewrite-job-order": "files-desc",
+}
+"""Options of Iceberg's planner: choose files only because they are small."""
 LEAST_COST = 12_000_000
 """The minimum budget of a turn, however short the wait: as many of the smallest files as one merge takes."""
 FIRST_RATE = 4_000_000.0
@@ -76,7 +83,7 @@ class LoopMaintenance:
         except Exception as error:  # noqa: BLE001 failed maintenance must not stop the table
             if not self._failed:
                 self._failed = True
-                event("upkeep.postponed", **self._who(), why=problem(error))
+                self.opened.event("upkeep.postponed", why=problem(error))
         return None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
 
     def _turn(self, outcome: Outcome, spare_s: float) -> None:
@@ -113,51 +120,55 @@ class LoopMaintenance:
         if stood is None or not may_publish([stood], base):
             return
 
-        def said(staged: Staged) -> dict[str, str]:
-            receipt = meter.of_work(main, staged, read=_files(chosen))
-            return restated(stood.summary, receipt | opened.carried())
-
-        done = rewrite(
-            opened.services.lake,
-            main,
-            chosen,
-            said,
-            lambda ancestors: may_publish(ancestors, base),
-            cores=opened.services.cores,
-            name=opened.config.name,
-        )
+        lake, head, cores = opened.services.lake, main.java.currentSnapshot(), opened.services.cores
+        tasks = [task for group in chosen for task in group.tasks]
+        size = sum(group.size_bytes for group in chosen)
+        laid_out = partial(clustered, table=main, tasks=tasks_for(size, cores, cores))
+        staged = write_rest(lake, main, tasks, laid_out)
+        faults.point("merge.staged", opened.config.name)
+        receipt = meter.of_work(main, staged, read=len(tasks)) | opened.carried()
+        summary, update = restated(stood.summary, receipt), replacement(lake, main, head, tasks, staged)
+        snapshot = commit(main, update, summary, lambda ancestors: may_publish(ancestors, base))
+        faults.point("merge.committed", opened.config.name)
         self.unexpired += 1
         if left >= MERGED_AT_ONCE:
             self.unmerged = MERGED_AT_ONCE // 2  # otherwise ever more files would stay unaffordable
         took_s = time.monotonic() - began
         self.rate = (self.rate + sum(each.cost for each in chosen) / took_s) / 2
-        event(
+        opened.event(
             "table.merged",
-            **self._who(),
-            snapshot_id=done.snapshot,
-            files=done.before,
-            into=done.after,
-            bytes=done.bytes_before,
-            bytes_written=done.bytes_after,
+            snapshot_id=snapshot,
+            files=len(tasks),
+            into=len(staged.files),
+            bytes=size,
+            bytes_written=staged.size_bytes,
             ms=int(took_s * 1000),
         )
 
     def _chosen(self, budget: int) -> tuple[list[Group], int]:
         """The affordable groups of the smallest size class with enough files, and the number of files left."""
         for share in TIERS:
-            found = list(groups(self.opened.services.lake, self.opened.main, self._options(share)))
+            found = list(self._groups(share))
             if chosen := affordable(found, budget):
                 return chosen, _files(found) - _files(chosen)
         return [], 0
 
-    def _options(self, share: int) -> dict[str, str]:
+    def _groups(self, share: int) -> Iterator[Group]:
+        """The groups of files below a fraction of the target size, most files first.
+
+        Files with deletes are not merged: a running round may be about to delete more of their rows.
+        """
         size = self.opened.config.maintenance.file_bytes
-        return {
+        options = CHOSEN_FOR_SIZE | {
             "target-file-size-bytes": str(size),
             "min-file-size-bytes": str(size // share),
             "max-file-group-size-bytes": str(size),
             "min-input-files": str(MERGED_AT_ONCE),
         }
+        for group in planned(self.opened.services.lake, self.opened.main, options):
+            tasks = tuple(each for each in group.tasks if each.deletes().isEmpty())
+            if len(tasks) > 1:
+                yield Group(tasks, sum(each.file().fileSizeInBytes() for each in tasks))
 
     def _is_time_to_expire(self) -> bool:
         if self.looked_at is None or time.monotonic() - self.looked_at >= LOOK_EVERY_S:
@@ -176,9 +187,6 @@ class LoopMaintenance:
             letters,
             said=None if announcer.outbox is None else announcer.sent_to or 0,
         )
-
-    def _who(self) -> dict[str, str]:
-        return {"table": str(self.opened.name), "topic": self.opened.config.topic}
 
 
 def _files(of: Iterable[Group]) -> int:
@@ -207,9 +215,7 @@ def expire(settings: job.Table, main: Table, letters: Table | None, *, said: int
     """Expire snapshots of the table and of its dead letters; returns their number. A waiting request prevents it.
 
     said: the sequence number up to which snapshots have been announced; None if nobody announces them.
-
-    Raises:
-        Retryable: the catalog or the object store failed.
+    Raises Retryable: the catalog or the object store failed.
     """
     main.refresh()
     line = list(main.ancestors())

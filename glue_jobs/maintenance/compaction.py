@@ -8,8 +8,8 @@ Actions of Iceberg merge small manifests and position deletes. These do not chan
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -19,14 +19,21 @@ from calve.config.maintenance import HOLD_S, MANIFEST_BYTES
 from calve.errors import Retryable
 from calve.table.protocol import nearest_position
 from calve.table.summary import HOLD, MAINTENANCE, has_position
-from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, sort_columns
-from glue_jobs.iceberg.rewriting import planned, replacement, write_anew
+from glue_jobs.iceberg.rewriting import (
+    CarriedCommit,
+    Group,
+    data_manifests,
+    merging_manifests,
+    planned,
+    replacement,
+    write_rest,
+)
 from glue_jobs.iceberg.staging import Conflict, discard
 from glue_jobs.process import faults
-from glue_jobs.process.java import elements, java_class
+from glue_jobs.process.java import java_class
 
 GROUP_FILES = 4
 """The most files of target size per group, so that a group takes seconds."""
@@ -37,34 +44,6 @@ OPTIONS = {"delete-ratio-threshold": "0.1", "delete-file-threshold": "5"}
 """Files are rewritten at any size if a tenth of their rows is deleted, or if they have five delete files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Files of one partition to rewrite together. `outputs`: the expected number of new files."""
-
-    tasks: tuple[Any, ...]
-    outputs: int
-    split_bytes: int
-    size_bytes: int
-
-
-@dataclass(slots=True)
-class Compacted:
-    """Files removed and added, and the bytes removed. `conflicts`: groups that others changed meanwhile."""
-
-    files: int = 0
-    made: int = 0
-    size_bytes: int = 0
-    conflicts: int = 0
-
-    def __add__(self, other: Compacted) -> Compacted:
-        return Compacted(
-            self.files + other.files,
-            self.made + other.made,
-            self.size_bytes + other.size_bytes,
-            self.conflicts + other.conflicts,
-        )
-
-
 def compact(
     lake: Lake,
     upkept: CarriedCommit,
@@ -73,27 +52,23 @@ def compact(
     budget_bytes: int,
     stop: Callable[[], bool],
     group_files: int = GROUP_FILES,
-) -> Compacted:
-    """Rewrite groups, most files first, until the budget is used; at least one.
+) -> Counter[str]:
+    """Rewrite groups, most files first, until the budget is used; at least one. Raises Retryable: as `CarriedCommit.commit`.
 
-    Raises:
-        Retryable: as `CarriedCommit.commit`.
+    Returns the numbers of `files` removed, `bytes` in them, files added (`into`), and groups that others changed (`conflicts`).
     """
-    done = Compacted()
-    while done.conflicts < CONFLICTS:
+    done = Counter(dict.fromkeys(("files", "into", "bytes", "conflicts"), 0))
+    while done["conflicts"] < CONFLICTS:
         upkept.refresh()
-        until = time.monotonic() + PLAN_S
-        head, planned = (
-            upkept.table.java.currentSnapshot(),
-            groups(lake, upkept.table, file_bytes, group_files),
-        )
-        if not planned:
+        until, head = time.monotonic() + PLAN_S, upkept.table.java.currentSnapshot()
+        chosen = groups(lake, upkept.table, file_bytes, group_files)
+        if not chosen:
             break
-        for group in planned:
-            if stop() or (done.size_bytes and done.size_bytes + group.size_bytes > budget_bytes):
+        for group in chosen:
+            if stop() or (done["bytes"] and done["bytes"] + group.size_bytes > budget_bytes):
                 return done
-            _rewrite(lake, upkept, head, group, done)
-            if time.monotonic() > until or done.conflicts >= CONFLICTS:
+            done.update(_rewrite(lake, upkept, head, group))
+            if time.monotonic() > until or done["conflicts"] >= CONFLICTS:
                 break
     return done
 
@@ -108,22 +83,13 @@ def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_F
         return []
     sizes = {"target-file-size-bytes": file_bytes, "max-file-group-size-bytes": group_files * file_bytes}
     options = OPTIONS | {name: str(size) for name, size in sizes.items()}
-    found = [
-        Group(
-            tuple(elements(each.fileScanTasks())),
-            int(each.expectedOutputFiles()),
-            int(each.inputSplitSize()),
-            int(each.inputFilesSizeInBytes()),
-        )
-        for each in planned(lake, table, options)
-    ]
-    return sorted(found, key=lambda each: -len(each.tasks))
+    return sorted(planned(lake, table, options), key=lambda each: -len(each.tasks))
 
 
-def _rewrite(lake: Lake, upkept: CarriedCommit, head: Any, group: Group, done: Compacted) -> None:
+def _rewrite(lake: Lake, upkept: CarriedCommit, head: Any, group: Group) -> dict[str, int]:
     """`head`: the snapshot at which the group was planned. Deletes from its files since then are a conflict."""
     table, meter = upkept.table, CostMeter(lake)
-    staged = write_anew(
+    staged = write_rest(
         lake, table, group.tasks, lambda rows: _laid_out(rows, table, group), split_bytes=group.split_bytes
     )
     faults.point("compact.staged", table.name.table)
@@ -135,12 +101,9 @@ def _rewrite(lake: Lake, upkept: CarriedCommit, head: Any, group: Group, done: C
         )
     except Conflict:
         discard(table, staged)
-        done.conflicts += 1
-        return
+        return {"conflicts": 1}
     faults.point("compact.committed", table.name.table)
-    done.files += len(group.tasks)
-    done.made += len(staged.files)
-    done.size_bytes += group.size_bytes
+    return {"files": len(group.tasks), "into": len(staged.files), "bytes": group.size_bytes}
 
 
 def _laid_out(rows: DataFrame, table: Table, group: Group) -> DataFrame:
@@ -160,26 +123,15 @@ REFUSED = (".ValidationException", ".CommitFailedException")
 def rewrite_manifests(lake: Lake, upkept: CarriedCommit) -> int:
     """Merge small manifests of data files; returns their number. It never blocks a round: Iceberg appends beside it.
 
-    Raises:
-        Retryable: as `CarriedCommit.commit`.
+    Raises Retryable: as `CarriedCommit.commit`.
     """
     upkept.refresh()
     table, meter = upkept.table, CostMeter(lake)
-    head, small = table.java.currentSnapshot(), table.jvm.java.util.ArrayList()
-    for each in elements(head.dataManifests(table.java.io())) if head is not None else ():
-        if int(each.length()) < MANIFEST_BYTES // 2:
-            small.add(each)
+    small = [each for each in data_manifests(table) if int(each.length()) < MANIFEST_BYTES // 2]
     if len(small) < 2:
         return 0
-    # Guava's predicate: Iceberg calls it in its own threads, where py4j cannot call back.
-    guava = table.jvm.com.google.common.base
-
-    def update() -> Any:
-        made = table.java.rewriteManifests().clusterBy(guava.Functions.constant(""))
-        return made.rewriteIf(getattr(guava.Predicates, "in")(small))
-
     try:
-        upkept.commit("manifests", update, meter.of_work(table))
+        upkept.commit("manifests", lambda: merging_manifests(table, small), meter.of_work(table))
     except Conflict:
         return 0
     faults.point("metadata.committed", table.name.table)
@@ -191,9 +143,7 @@ def rewrite_deletes(lake: Lake, upkept: CarriedCommit) -> int:
 
     In format 3 each data file has at most one delete vector, and compaction handles it. The action takes no validator.
     So forget requests are held meanwhile, and a second commit repeats the table's position.
-
-    Raises:
-        Retryable: the catalog or the object store failed, or a forget request runs.
+    Raises Retryable: the catalog or the object store failed, or a forget request runs.
     """
     table = upkept.table
     current = table.java.operations().current()

@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from calve.config.maintenance import Kind, after, retained
 from calve.config.spark_conf import CATALOG
-from calve.errors import CalveError
 from calve.rounds.column_rules import require_age
 from calve.table.protocol import Commit
 from calve.table.summary import RETAINED
 from glue_jobs.columns.expressions import at, kind_at
-from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import BYTES_PER_TASK, clustered
-from glue_jobs.iceberg.rewriting import sets_of
-from glue_jobs.iceberg.staging import NOTHING, Conflict, Staged, discard, rows_of, stage
+from glue_jobs.iceberg.rewriting import CarriedCommit, overwriting, write_rest
+from glue_jobs.iceberg.staging import FILE, Conflict, Staged, discard
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
-
-FILE = "_file"
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """Deleted rows and their files. `conflict`: others changed these files, and nothing was done."""
-
-    rows: int = 0
-    files: int = 0
-    conflict: bool = False
 
 
 def retain(
     lake: Lake, upkept: CarriedCommit, kind: Kind, column: str, before: datetime, *, budget_bytes: int
-) -> Gone:
+) -> dict[str, int]:
     """Delete the rows whose `column` is before a time, in one commit. Files beyond the budget wait.
+
+    Returns the number of deleted `rows` and of their `files`; `conflicts`: 1 if others changed these files; nothing was done.
 
     Raises:
         Suspended: the column is not a time.
@@ -52,59 +39,48 @@ def retain(
     upkept.refresh()
     table, meter = upkept.table, CostMeter(lake)
     _note(upkept)
+    nothing = {"rows": 0, "files": 0, "conflicts": 0}
     if table.head is None:
-        return Gone()
-    start, old = table.java.currentSnapshot(), _Old(lake, table, column, before)
-    held = old.by_file()
+        return nothing
+    start = table.java.currentSnapshot()
+    every = lake.spark.read.option("versionAsOf", table.head).table(table.name.quoted(CATALOG))
+    require_age(str(table.name), column, table.schema)
+    is_old = _is_old(every, column, before)
+    counted = every.select("*", FILE).where(is_old).groupBy(FILE).count().collect()
+    held: dict[str, int] = {each[FILE]: each["count"] for each in counted}
     tasks = _within(held, elements(table.java.newScan().planFiles()), budget_bytes)
     if not tasks:
-        return Gone()
+        return nothing
     rows = sum(held[str(each.file().location())] for each in tasks)
-    left = _rest(lake, table, tasks, held, old.is_old)
+    left = _rest(lake, table, tasks, held, is_old)
     faults.point("retention.staged", table.name.table)
-    files, deletes = sets_of(lake, tasks)
 
     def update() -> Any:
-        made = table.java.newOverwrite().deleteFiles(files, deletes)
-        for each in left.files:
-            made = made.addFile(each)
+        made = overwriting(lake, table, tasks, left)
         return made.validateFromSnapshot(start.snapshotId()).validateNoConflictingDeletes()
 
     def also(stood: Commit) -> dict[str, str]:
         known = retained(table.ancestors(), table.properties)
-        return {RETAINED: after(known, column, _micros(before), rows, stood.summary).to_json()}
+        micros = int(before.timestamp()) * 1_000_000 + before.microsecond
+        return {RETAINED: after(known, column, micros, rows, stood.summary).to_json()}
 
     try:
         upkept.commit(kind, update, meter.of_work(table, left, read=len(tasks), all_read=True), also)
     except Conflict:
         discard(table, left)
-        return Gone(conflict=True)
+        return nothing | {"conflicts": 1}
     faults.point("retention.committed", table.name.table)
     _note(upkept)
-    return Gone(rows, len(tasks))
+    return {"rows": rows, "files": len(tasks), "conflicts": 0}
 
 
-class _Old:
-    """The old rows of a table, at its current head."""
-
-    def __init__(self, lake: Lake, table: Table, column: str, before: datetime) -> None:
-        self._held = (
-            lake.spark.read.option("versionAsOf", table.head)
-            .table(table.name.quoted(CATALOG))
-            .select("*", FILE)
-        )
-        require_age(str(table.name), column, table.schema)
-        limits: dict[Any, Column] = {
-            TimestampType: F.lit(before),
-            TimestampNTZType: F.lit(before).cast("timestamp_ntz"),
-            DateType: F.lit(before.date()),  # a date is before a time if the whole day is
-        }
-        self.is_old = at(column) < limits[type(kind_at(self._held.schema, column))]
-
-    def by_file(self) -> dict[str, int]:
-        """The number of old rows of each data file that has any."""
-        counted = self._held.where(self.is_old).groupBy(FILE).count().collect()
-        return {each[FILE]: each["count"] for each in counted}
+def _is_old(rows: DataFrame, column: str, before: datetime) -> Column:
+    limits: dict[Any, Column] = {
+        TimestampType: F.lit(before),
+        TimestampNTZType: F.lit(before).cast("timestamp_ntz"),
+        DateType: F.lit(before.date()),  # a date is before a time if the whole day is
+    }
+    return at(column) < limits[type(kind_at(rows.schema, column))]
 
 
 def _within(held: Mapping[str, int], tasks: Iterable[Any], budget_bytes: int) -> list[Any]:
@@ -121,19 +97,16 @@ def _within(held: Mapping[str, int], tasks: Iterable[Any], budget_bytes: int) ->
 
 
 def _rest(lake: Lake, table: Table, tasks: list[Any], held: Mapping[str, int], is_old: Column) -> Staged:
-    """The remaining rows of the files, as files that no snapshot contains."""
     mixed = [each for each in tasks if held[str(each.file().location())] < each.file().recordCount()]
     size = sum(int(each.file().fileSizeInBytes()) for each in mixed)
-    with rows_of(lake, table, mixed) as rows:
-        if rows is None:
-            return NOTHING
-        rest = rows.where(F.coalesce(~is_old, F.lit(True)))  # noqa: FBT003
-        staged = stage(lake, table, clustered(rest, table, -(-size // BYTES_PER_TASK)), uuid.uuid4().hex)
-    expected = sum(int(each.file().recordCount()) - held[str(each.file().location())] for each in mixed)
-    if staged.rows > expected or (staged.rows < expected and all(each.deletes().isEmpty() for each in mixed)):
-        discard(table, staged)
-        raise CalveError(f"table {table.name}: {staged.rows} rows would be left of its files, not {expected}")
-    return staged
+    is_kept = F.coalesce(~is_old, F.lit(True))  # noqa: FBT003
+    return write_rest(
+        lake,
+        table,
+        mixed,
+        lambda rows: clustered(rows.where(is_kept), table, -(-size // BYTES_PER_TASK)),
+        gone=sum(held[str(each.file().location())] for each in mixed),
+    )
 
 
 def _note(upkept: CarriedCommit) -> None:
@@ -144,7 +117,3 @@ def _note(upkept: CarriedCommit) -> None:
         table.set_properties({RETAINED: found.to_json()})
         faults.point("retention.noted", table.name.table)
         table.refresh()
-
-
-def _micros(moment: datetime) -> int:
-    return int(moment.timestamp()) * 1_000_000 + moment.microsecond

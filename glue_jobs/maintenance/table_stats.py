@@ -21,15 +21,14 @@ from calve.schema.columns import REJECTED_AT
 from calve.table.summary import INITIALISED, TOPIC
 from glue_jobs.columns.expressions import at
 from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.maintenance.orphans import looked_at
-from glue_jobs.process.java import elements, strings
+from glue_jobs.iceberg.purge import looked_at
+from glue_jobs.process.java import elements
 
 
 def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Table]]:
     """Tables of calve.yaml that calve has created, including those of patterns.
 
-    Raises:
-        Retryable: the catalog does not answer.
+    Raises Retryable: the catalog does not answer.
     """
     for database in databases(settings, catalog):
         declared = {
@@ -62,25 +61,19 @@ def _of_patterns(settings: job.Job, catalog: Lake, database: str) -> Iterable[jo
 def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Maintenance) -> Figures:
     """The statistics of main as of its last refresh, and of its dead letters.
 
-    Raises:
-        Retryable: the object store does not answer.
+    Raises Retryable: the object store does not answer.
     """
     head, now = table.java.currentSnapshot(), time.time()
     if head is None:
         return Figures()
-    totals = strings(lake.jvm, head.summary())
-    data_files, delete_files, rows, deleted = (
-        int(totals.get(f"total-{name}", 0))
-        for name in ("data-files", "delete-files", "records", "position-deletes")
-    )
+    names = ("data-files", "delete-files", "records", "position-deletes")
+    data_files, delete_files, rows, deleted = map(table.total, names)
     manifests = [int(each.length()) for each in elements(head.allManifests(table.java.io()))]
     taken = [each.timestampMillis() / 1000 for each in elements(table.java.snapshots())]
     timed, aging = maintenance.rows, maintenance.dead_letters_s is not None
     return Figures(
         data_files=data_files,
-        surplus_files=_surplus(_files(lake, table), maintenance.file_bytes)
-        if data_files >= SURPLUS_FILES
-        else 0,
+        surplus_files=_surplus(lake, table, maintenance.file_bytes) if data_files >= SURPLUS_FILES else 0,
         delete_files=delete_files,
         rows=rows,
         deleted_rows=deleted,
@@ -95,12 +88,12 @@ def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Mainte
 
 
 def _files(lake: Lake, table: Table) -> DataFrame:
-    """Iceberg's list of a table's data files."""
     return lake.spark.table(f"{table.name.quoted(CATALOG)}.data_files")
 
 
-def _surplus(files: DataFrame, file_bytes: int) -> int:
+def _surplus(lake: Lake, table: Table, file_bytes: int) -> int:
     """How many files fewer there would be if each partition's small ones were merged (`calve.config.maintenance.surplus`)."""
+    files = _files(lake, table)
     small = files.where(F.col("file_size_in_bytes") < SMALL * file_bytes)
     place = [name for name in ("spec_id", "partition") if name in files.columns]
     merged = F.ceil(F.sum("file_size_in_bytes") / file_bytes)
@@ -113,7 +106,7 @@ def _age(lake: Lake, now: float, table: Table, column: str) -> float | None:
     known = F.col("readable_metrics")[column]["lower_bound"]
     oldest = _oldest(_files(lake, table), known)
     if oldest is None:
-        oldest = _oldest(lake.spark.table(table.name.quoted(CATALOG)), at(column))
+        oldest = _oldest(lake.rows(table.name), at(column))
     return None if oldest is None else now - oldest
 
 

@@ -8,7 +8,8 @@ If no ingest job answers, the maintenance job does the work.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -21,19 +22,18 @@ from calve.log import event
 from calve.outputs.announcement import sent_to
 from calve.schema.columns import REJECTED_AT
 from calve.table.summary import REDRIVE, TURN
-from glue_jobs.iceberg.carry_position import CarriedCommit
 from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.purge import ORPHAN_AGE_S, sweep
+from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.maintenance.between_rounds import expire
 from glue_jobs.maintenance.compaction import (
     GROUP_FILES,
-    Compacted,
     compact,
     groups,
     rewrite_deletes,
     rewrite_manifests,
 )
-from glue_jobs.maintenance.orphans import AGE_S, sweep
-from glue_jobs.maintenance.retention import Gone, retain
+from glue_jobs.maintenance.retention import retain
 from glue_jobs.process.java import problem
 from glue_jobs.table.open_table import OpenTable
 
@@ -46,17 +46,16 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work for one table. `settings`: from calve.yaml. age_s: see `glue_jobs.maintenance.orphans`."""
+    """The work for one table. `settings`: from calve.yaml. age_s: see `glue_jobs.iceberg.purge`."""
 
     lake: Lake
     settings: job.Table
     main: Table
     letters: Table | None
-    age_s: float = AGE_S
+    age_s: float = ORPHAN_AGE_S
 
     @property
     def who(self) -> dict[str, str]:
-        """The table, as events name it."""
         return {"table": str(self.main.name), "topic": self.settings.topic}
 
     @property
@@ -64,19 +63,14 @@ class Work:
         return CarriedCommit(self.main, self.main).is_forgetting
 
     def has_left(self) -> bool:
-        """Whether a turn would find files to rewrite.
-
-        Raises:
-            Retryable: the object store does not answer.
-        """
+        """Whether a turn would find files to rewrite. Raises Retryable: the object store does not answer."""
         self.main.refresh()
         return bool(groups(self.lake, self.main, self.settings.maintenance.file_bytes, 1))
 
     def run(self, kind: Kind, stop: Stop) -> Found:
         """Do the due work of a kind and log it; returns its counts.
 
-        Raises:
-            CalveError: the work is not possible, or not possible now.
+        Raises CalveError: the work is not possible, or not possible now.
         """
         return self._done(kind, RUN_BYTES, GROUP_FILES, stop)
 
@@ -92,12 +86,9 @@ class Work:
             case "manifests":
                 found = {"manifests": sum(rewrite_manifests(self.lake, each) for each in self._both())}
             case "orphans":
-                swept = [sweep(self.lake, each, age_s=self.age_s) for each in self._both()]
-                found = {"found": sum(s.found for s in swept), "deleted": sum(s.deleted for s in swept)}
-            case "rows":
-                found = self._retained(budget_bytes)
-            case "dead_letters":
-                found = self._letters_retained(budget_bytes)
+                found = self._of_both(lambda each: sweep(self.lake, each, age_s=self.age_s))
+            case "rows" | "dead_letters":
+                found = self._retained(kind, budget_bytes)
             case "snapshots":
                 said = sent_to(self.main.ancestors()) or None  # None: nobody announces the snapshots
                 found = {"snapshots": expire(self.settings, self.main, self.letters, said=said)}
@@ -109,53 +100,36 @@ class Work:
         tables = [self.main, *([self.letters] if self.letters else [])]
         return [CarriedCommit(each, self.main) for each in tables]
 
-    def _compacted(self, kind: Kind, budget_bytes: int, group_files: int, stop: Stop) -> Found:
-        total = Compacted()
+    def _of_both(self, work: Callable[[CarriedCommit], Mapping[str, int]]) -> Found:
+        found: Counter[str] = Counter()
         for each in self._both():
-            total += compact(
-                self.lake,
-                each,
-                file_bytes=self.settings.maintenance.file_bytes,
-                budget_bytes=budget_bytes,
-                group_files=group_files,
-                stop=stop,
-            )
-        found = {
-            "files": total.files,
-            "into": total.made,
-            "bytes": total.size_bytes,
-            "conflicts": total.conflicts,
-        }
+            found.update(work(each))
+        return dict(found)
+
+    def _compacted(self, kind: Kind, budget_bytes: int, group_files: int, stop: Stop) -> Found:
+        bounds: dict[str, int] = {"budget_bytes": budget_bytes, "group_files": group_files}
+        file_bytes = self.settings.maintenance.file_bytes
+        found = self._of_both(
+            lambda each: compact(self.lake, each, file_bytes=file_bytes, stop=stop, **bounds)
+        )
         if kind == "deletes":
             found["delete_files"] = rewrite_deletes(self.lake, CarriedCommit(self.main, self.main))
         return found
 
-    def _retained(self, budget_bytes: int) -> Found:
-        rows = self.settings.maintenance.rows
-        if rows is None:
+    def _retained(self, kind: Kind, budget_bytes: int) -> Found:
+        """Delete old rows, or old dead letters unless a redrive request waits."""
+        rows, letters_s = self.settings.maintenance.rows, self.settings.maintenance.dead_letters_s
+        if kind == "rows" and rows:
+            table, column, keep_s = self.main, rows.column, rows.keep_s
+        elif kind == "dead_letters" and self.letters and letters_s is not None:
+            if REDRIVE in self.main.properties:
+                return {"rows": 0}
+            table, column, keep_s = self.letters, REJECTED_AT, letters_s
+        else:
             return {"rows": 0}
-        upkept = CarriedCommit(self.main, self.main)
-        return _figures(
-            retain(self.lake, upkept, "rows", rows.column, _before(rows.keep_s), budget_bytes=budget_bytes)
-        )
-
-    def _letters_retained(self, budget_bytes: int) -> Found:
-        """Keep all dead letters while a redrive request waits."""
-        keep_s = self.settings.maintenance.dead_letters_s
-        if keep_s is None or self.letters is None or REDRIVE in self.main.properties:
-            return {"rows": 0}
-        upkept = CarriedCommit(self.letters, self.main)
-        return _figures(
-            retain(self.lake, upkept, "dead_letters", REJECTED_AT, _before(keep_s), budget_bytes=budget_bytes)
-        )
-
-
-def _before(keep_s: float) -> datetime:
-    return datetime.now(UTC) - timedelta(seconds=keep_s)
-
-
-def _figures(gone: Gone) -> Found:
-    return {"rows": gone.rows, "files": gone.files, "conflicts": int(gone.conflict)}
+        before = datetime.now(UTC) - timedelta(seconds=keep_s)
+        upkept = CarriedCommit(table, self.main)
+        return retain(self.lake, upkept, kind, column, before, budget_bytes=budget_bytes)
 
 
 ANSWER_S = 90.0
@@ -166,8 +140,7 @@ POLL_S = 2.0
 def asked(table: Table, kind: Kind, wait: Callable[[float], bool]) -> bool:
     """Request one turn of a kind of work and wait until it is done; False if nobody answers or `wait` says to stop.
 
-    Raises:
-        Retryable: the catalog does not answer.
+    Raises Retryable: the catalog does not answer.
     """
     table.set_properties({TURN: kind})
     until = time.monotonic() + ANSWER_S
@@ -198,6 +171,5 @@ def take(table: OpenTable, spare_s: float) -> float:
     except (Fatal, Py4JNetworkError, ConnectionError):
         raise
     except Exception as error:  # noqa: BLE001 failed maintenance must not stop the table
-        who = {"table": str(table.name), "topic": table.config.topic}
-        event("maintenance.failed", **who, kind=kind, why=problem(error))
+        table.event("maintenance.failed", kind=kind, why=problem(error))
     return time.monotonic() - began

@@ -13,7 +13,6 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from calve.config.spark_conf import CATALOG
 from calve.errors import Suspended
 from calve.modes.aggregate import (
     EMPTY,
@@ -30,9 +29,7 @@ from calve.modes.measures import Expression as Tree
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA
 from glue_jobs.columns.expressions import at, false, keys_of
-from glue_jobs.iceberg.layout import clustered
-from glue_jobs.iceberg.position_deletes import stage_deletes
-from glue_jobs.iceberg.staging import Staged, discard, stage
+from glue_jobs.iceberg.staging import Staged, discard
 from glue_jobs.table.open_table import OpenTable
 
 SIGNS = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}
@@ -111,12 +108,11 @@ def stage_totals(
         figures = [F.count(F.lit(1)).alias("rows"), *(F.count_if(each).alias(each) for each in fold.flags)]
         changed = fold.rows(fold.folded(batch.unionByName(held))).observe(counted, *figures).persist()
         try:
-            rows = clustered(changed.drop(*fold.flags), table.main, tasks)
-            staged = stage(table.services.lake, table.main, rows, stage_id, count_by=table.config.count_by)
+            staged = table.stage(changed.drop(*fold.flags), tasks, stage_id)
             found = {name: int(count) for name, count in counted.get.items()}
             _require_exact(table, fold.totals, found, staged)
             keys = F.broadcast(keys_of(changed, list(fold.groups)))
-            deletes = stage_deletes(table.services.lake, table.main, keys, list(fold.groups), stage_id)
+            deletes = table.stage_deletes(keys, list(fold.groups), stage_id)
             return replace(staged, deletes=deletes), found["rows"]
         finally:
             changed.unpersist()
@@ -193,7 +189,7 @@ def _near(table: OpenTable, aggregate: Aggregate, batch: DataFrame) -> DataFrame
     The batch is read here first, so that it is cached before two readers need it at once. Otherwise executors would decode
     its records twice and count them twice.
     """
-    rows = table.services.lake.spark.table(table.name.quoted(CATALOG))
+    rows = table.rows
     if aggregate.window is None:
         batch.count()
         return rows

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
-from calve.config.spark_conf import CATALOG
 from calve.modes.deduplicate import Deduplicate
 from calve.names import SYSTEM_COLUMN, quote
 from glue_jobs.columns.expressions import (
@@ -24,8 +23,7 @@ from glue_jobs.columns.expressions import (
     keys_of,
 )
 from glue_jobs.engines.batch import Batch
-from glue_jobs.iceberg.layout import clustered
-from glue_jobs.iceberg.staging import Staged, stage
+from glue_jobs.iceberg.staging import Staged
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
@@ -47,8 +45,7 @@ def stage_firsts(mode: Deduplicate, batch: Batch, stage_id: str) -> tuple[Staged
         counted = Observation()
         kept = without_duplicates(table, mode, keyed).observe(counted, F.count(F.lit(1)).alias("rows"))
         made, several = table.row_plan.rows(kept)
-        made = clustered(made, table.main, batch.tasks)
-        staged = stage(table.services.lake, table.main, made, stage_id, count_by=table.config.count_by)
+        staged = table.stage(made, batch.tasks, stage_id)
         seen = counted_records(observation)
         seen = replace(seen, duplicates=seen.applied - int(counted.get["rows"]))
         return staged, with_counted_rows(seen, several) if several else seen
@@ -63,7 +60,7 @@ def without_duplicates(table: OpenTable, mode: Deduplicate, batch: DataFrame) ->
     is refused.
     """
     low, high = batch.agg(*(F.unix_millis(each(TIMESTAMP)) for each in (F.min, F.max))).collect()[0]
-    rows = table.services.lake.spark.table(table.name.quoted(CATALOG))
+    rows = table.rows
     if mode.window_ms is not None and low is not None:
         since, until = (
             F.timestamp_millis(F.lit(each)) for each in (low - mode.window_ms, high + mode.window_ms)

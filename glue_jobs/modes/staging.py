@@ -15,8 +15,7 @@ from calve.modes.mode import Mode
 from calve.modes.upsert import ChangeData, Upsert
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.choice import Engine, Fold, RowEngine, choose_engine
-from glue_jobs.iceberg.layout import clustered
-from glue_jobs.iceberg.staging import Staged, discard, stage
+from glue_jobs.iceberg.staging import Staged, discard
 from glue_jobs.modes.aggregate import stage_totals
 from glue_jobs.modes.deduplicate import stage_firsts, without_duplicates
 from glue_jobs.modes.upsert import stage_change_data, stage_changes
@@ -33,13 +32,12 @@ def _written_by(write: Write, batch: Batch, stage_id: str) -> tuple[Staged, Coun
     observed, observation = observe_records(batch.records())
     good, several = table.row_plan.rows(observed)
     staged, changed = write(table, good, batch.tasks, stage_id)
-    seen = replace(counted_records(observation), changes=changed)
-    return staged, with_counted_rows(seen, several) if several else seen
+    counts = replace(counted_records(observation), changes=changed)
+    return staged, with_counted_rows(counts, several) if several else counts
 
 
 def _append(table: OpenTable, good: DataFrame, tasks: int, stage_id: str) -> tuple[Staged, None]:
-    rows = clustered(good, table.main, tasks)
-    return stage(table.services.lake, table.main, rows, stage_id, count_by=table.config.count_by), None
+    return table.stage(good, tasks, stage_id), None
 
 
 def engine_of(table: OpenTable) -> tuple[Engine, Chosen]:
@@ -51,16 +49,14 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     """Write the good records as data files and count all records; returns also the batch for reading its rejects.
 
     If rows of a record cannot be computed, the row engine reads the batch again and rejects the record.
-
-    Raises:
-        CalveError: as `Engine.stage`. Nothing is committed.
+    Raises CalveError: as `Engine.stage`. Nothing is committed.
     """
-    files, seen = engine.stage(batch, stage_id)
-    if seen.failed:
+    files, counts = engine.stage(batch, stage_id)
+    if counts.failed:
         discard(batch.table.main, files)
         batch = batch.with_failing()
-        files, seen = RowEngine(fold_of(batch.table.mode)).stage(batch, stage_id)
-    return files, seen, batch
+        files, counts = RowEngine(fold_of(batch.table.mode)).stage(batch, stage_id)
+    return files, counts, batch
 
 
 def fold_of(mode: Mode) -> Fold:

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import WindowSpec
 
-from calve.config.spark_conf import CATALOG
 from calve.modes.mode import Mode
 from calve.modes.upsert import ChangeData, Upsert
 from calve.schema.change_events import UNAVAILABLE
@@ -37,9 +36,7 @@ from glue_jobs.columns.expressions import (
 from glue_jobs.columns.helpers import REJECT, TOMBSTONE
 from glue_jobs.decode.change_events import OP, TRUNCATES
 from glue_jobs.engines.batch import Batch
-from glue_jobs.iceberg.layout import clustered
-from glue_jobs.iceberg.position_deletes import stage_deletes
-from glue_jobs.iceberg.staging import Staged, discard, stage
+from glue_jobs.iceberg.staging import Staged, discard
 from glue_jobs.table.counts import Counts, counted_records, observe_records
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
@@ -72,17 +69,11 @@ def stage_changes(
     changes = newest.observe(counted, F.count_if(~F.col(TOMBSTONE)).alias("rows")).persist()
     try:
         rows = changes.where(~F.col(TOMBSTONE)).drop(TOMBSTONE, RESET)
-        staged = stage(
-            table.services.lake,
-            table.main,
-            clustered(rows, table.main, tasks),
-            stage_id,
-            count_by=table.config.count_by,
-        )
+        staged = table.stage(rows, tasks, stage_id)
         keys = F.broadcast(keys_of(changes, upsert.key))
         if gone is not None:
             keys = keys_of(changes, upsert.key).union(gone).distinct()
-        deletes = stage_deletes(table.services.lake, table.main, keys, upsert.key, stage_id)
+        deletes = table.stage_deletes(keys, upsert.key, stage_id)
         return replace(staged, deletes=deletes), int(counted.get["rows"])
     finally:
         changes.unpersist()
@@ -117,7 +108,7 @@ def without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, tabl
     Reads the current table: a fixed snapshot would have the columns of its time. If another round commits meanwhile, this one
     is refused.
     """
-    held = table.services.lake.spark.table(table.name.quoted(CATALOG))
+    held = table.rows
     kept = held.select(*key_columns(key), at(order_by).alias(BEFORE))
     same = [at(path) == F.col(name) for path, name in zip(key, key_names(key), strict=True)]
     overtaken = F.col(BEFORE).isNotNull() & (at(order_by).isNull() | (at(order_by) < F.col(BEFORE)))
@@ -149,7 +140,7 @@ def _stage(
     table, tasks, gone = batch.table, batch.tasks, None
     if truncation is not None:
         good = good.where(~truncation.ends(at(OFFSET)))
-        held = table.services.lake.spark.table(table.name.quoted(CATALOG))
+        held = table.rows
         gone = keys_of(held.where(truncation.ends(F.lit(-1))), mode.key)
     if not batch.lacks_values:
         return stage_changes(mode, table, good, tasks, stage_id, gone)
@@ -213,7 +204,7 @@ def filled(good: DataFrame, mode: ChangeData, table: OpenTable) -> DataFrame:
         return good
     names = key_names(mode.key)
     lacking = keys_of(good.where(lacks_values(good)), mode.key).distinct()
-    held = table.services.lake.spark.table(table.name.quoted(CATALOG))
+    held = table.rows
     order = at(mode.order_by) if mode.order_by else F.lit(None).cast("string")
     before = held.select(
         *key_columns(mode.key),

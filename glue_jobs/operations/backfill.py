@@ -5,50 +5,36 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 from functools import reduce
-from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 
 from calve.config.job import Start
-from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
-from calve.log import event
 from calve.modes.switch import kind_of
 from calve.requests.backfill import Range, Request, done_before, range_of, remade_json
 from calve.requests.forget import position_after
 from calve.requests.requests import Entry, outdated
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import TopicState, check_ledger, recheck
-from calve.table.summary import BACKFILL, REMADE, encode, ledger_of
+from calve.table.summary import BACKFILL, REMADE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
 from glue_jobs.engines.batch import PLACE, Batch, errors_of_source
-from glue_jobs.iceberg.commit_cost import CostMeter
-from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import Staged, discard, rows_of, whole
 from glue_jobs.modes.staging import engine_of, stage_batch
-from glue_jobs.operations.operation import RAISED, now
-from glue_jobs.operations.publishing import publish_round
+from glue_jobs.operations.operation import Operation, now
+from glue_jobs.operations.publishing import publish_work
 from glue_jobs.process import faults
 from glue_jobs.table.open_table import OpenTable
 
 
-class Backfill:
-    """As `Operation`. bytes_per_record: of the records that are read again, about."""
+class Backfill(Operation[Request, Entry]):
+    """bytes_per_record: of the records that are read again, about."""
 
-    raised: ClassVar[tuple[type[Exception], ...]] = RAISED
+    kind = Request
 
     def __init__(self, table: OpenTable, base: Position, bytes_per_record: float) -> None:
-        self.table = table
-        self.base = base
+        super().__init__(table, base)
         self.bytes_per_record = bytes_per_record
-        self.changed = False
-        self.meter = CostMeter(table.services.lake)
-
-    def pending(self) -> Request | None:
-        return Request.pending(self.table.main.properties)
-
-    def refuse(self, request: Request) -> str | None:
-        return None
 
     def refused(self, request: Request | None, why: str) -> Entry:
         if request is None:
@@ -61,14 +47,7 @@ class Backfill:
         main.set_properties(answer.property(), remove=[BACKFILL, *outdated(main.properties)])
         faults.point("backfill.answered", table.config.name)
         main.refresh()
-        event(
-            "backfill.answered",
-            table=str(table.name),
-            topic=table.config.topic,
-            request=answer.id,
-            told=answer.told,
-            problem=answer.problem,
-        )
+        table.event("backfill.answered", request=answer.id, told=answer.told, problem=answer.problem)
 
     def run(self, request: Request) -> Entry:
         """Replace the rows; the answer says what was done."""
@@ -90,15 +69,11 @@ class Backfill:
         batch = Batch(table, start, to, topic.key, self.bytes_per_record)
         staged, _, _ = stage_batch(engine, batch, uuid.uuid4().hex)
         try:
-            old = (
-                _within(table.services.lake.spark.table(table.name.quoted(CATALOG)), chosen)
-                .distinct()
-                .persist()
-            )
+            old = _within(table.rows, chosen).distinct().persist()
             try:
                 self._require_same(staged, old)
                 recheck(topic, table.services.cluster.state(topic.name), start)
-                return self._replace(staged, old, topic, chosen)
+                return self._replace(staged, old, chosen)
             finally:
                 old.unpersist()
         except BaseException:
@@ -135,20 +110,18 @@ class Backfill:
         if went:
             raise CalveError(f"{went} rows of the range could not be made again: correct that, or rewind")
 
-    def _replace(self, staged: Staged, old: DataFrame, topic: TopicState, chosen: Range) -> str:
+    def _replace(self, staged: Staged, old: DataFrame, chosen: Range) -> str:
         table, round_id = self.table, uuid.uuid4().hex
-        deletes = stage_deletes(table.services.lake, table.main, old, PLACE, round_id)
+        deletes = table.stage_deletes(old, PLACE, round_id)
         faults.point("backfill.staged", table.config.name)
         staged = replace(staged, deletes=deletes)
         ledger = Ledger(rows_appended=staged.rows, rows_deleted=deletes.rows if deletes else 0)
         check_ledger(ledger, staged_rows=staged.rows)
         position = position_after(self.base, round_id=round_id, writer=table.services.writer)
         metrics = self.meter.of_work(table.main, staged, all_read=True)
-        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | table.carried()
-        summary = encode(position=position, topic=topic.key, start={}, ledger=ledger, metrics=metrics)
-        summary |= {BACKFILL: self.request.id, REMADE: remade_json(chosen)}
+        entries = {BACKFILL: self.request.id, REMADE: remade_json(chosen)}
         self.changed = True
-        publish_round(table.main, staged, summary, base=self.base, round_id=round_id)
+        publish_work(table, self.base, position, staged, ledger, metrics=metrics, entries=entries)
         faults.point("backfill.committed", table.config.name)
         return _told(ledger)
 
@@ -163,7 +136,6 @@ def _offsets(table: OpenTable, topic: TopicState, end: Start) -> Offsets:
 
 
 def _within(rows: DataFrame, chosen: Range) -> DataFrame:
-    """The places of the rows whose records are in the range."""
     inside = [
         (at(PARTITION) == partition) & (at(OFFSET) >= start) & (at(OFFSET) < to)
         for partition, (start, to) in chosen.items()

@@ -15,24 +15,21 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable, Suspended
-from calve.log import event
 from calve.modes.mode import Mode
 from calve.modes.switch import folded_to, kind_of, opened
 from calve.modes.switch import switch as change_of
 from calve.requests.redrive import Request, is_level, position_after
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import ancestry_is_cut, check_ledger
-from calve.table.summary import REDRIVE, encode, ledger_of
+from calve.table.summary import REDRIVE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, keys_of
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, as_records
 from glue_jobs.decode.decode import decode
-from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import NOTHING, Staged
 from glue_jobs.modes.upsert import newest_of_each_key, without_overtaken
-from glue_jobs.operations.publishing import publish_round
+from glue_jobs.operations.publishing import publish_work
 from glue_jobs.operations.redrive import stage_marks
 from glue_jobs.process import faults
 from glue_jobs.table.open_table import OpenTable
@@ -40,7 +37,7 @@ from glue_jobs.table.open_table import OpenTable
 PLACE = (PARTITION, OFFSET)
 TOMBSTONES = "null_value"
 """The reject reason of an append table for records that are tombstones in an upsert table."""
-UNKNOWN = "what they delete is not known"
+UNKNOWN = "nobody knows which rows they delete"
 
 
 def fresh(table: OpenTable, base: Position) -> Position:
@@ -78,11 +75,11 @@ class _Fold:
     def run(self, wanted: str | None) -> None:
         table, position = self.table, _after(self.table, self.base, wanted)
         self._require_whole()
-        rows_ = table.services.lake.spark.table(table.name.quoted(CATALOG))
-        batch = rows_.where(self._beyond(at(PARTITION), at(OFFSET)))
+        rows = table.rows
+        batch = rows.where(self._beyond(at(PARTITION), at(OFFSET)))
         self._require_keys(batch)
         dead = self._tombstones()
-        staged = self._stage_deletes(rows_, batch, dead, position.round)
+        staged = self._stage_deletes(rows, batch, dead, position.round)
         faults.point("switch.staged", table.config.name)
         ledger = Ledger(rows_deleted=staged.deletes.rows if staged.deletes else 0)
         if dead is None:
@@ -114,8 +111,8 @@ class _Fold:
     def _unable(self, why: str) -> Suspended:
         return Suspended(
             "mode_changed",
-            f"table {self.table.name} cannot become one of upserts: {why}",
-            fix=f"take back `upsert` at table {self.table.config.name} in calve.yaml, or name another table",
+            f"table {self.table.name} cannot change to the mode upsert: {why}",
+            fix=f"in calve.yaml, remove `upsert` from table {self.table.config.name}, or name another table",
         )
 
     def _require_keys(self, batch: DataFrame) -> None:
@@ -141,7 +138,7 @@ class _Fold:
         chosen = chosen.where(self._beyond(F.col("partition"), F.col("offset")))
         if unopened := chosen.where(F.col(UNDECRYPTED)).count():
             raise self._unable(
-                f"{unopened} dead letters without a value are sealed by keys that the secret lacks: {UNKNOWN}"
+                f"{unopened} dead letters without a value are encrypted by keys that the secret lacks: {UNKNOWN}"
             )
         decoded = decode(chosen, table.decode_plan, os.urandom(8), self.upsert)
         records = table.row_plan.records(decoded.where(F.col(TOMBSTONE)), LETTER)
@@ -149,7 +146,7 @@ class _Fold:
         return dead if dead.limit(1).collect() else None
 
     def _stage_deletes(
-        self, rows_: DataFrame, batch: DataFrame, dead: DataFrame | None, round_id: str
+        self, rows: DataFrame, batch: DataFrame, dead: DataFrame | None, round_id: str
     ) -> Staged:
         """Deletes of the batch's outdated rows, and of earlier rows that the batch replaces."""
         table, upsert = self.table, self.upsert
@@ -164,13 +161,11 @@ class _Fold:
             kept = keys_of(newest.where(~F.col(TOMBSTONE)), PLACE)
             gone = keys_of(batch, PLACE).join(kept, kept.columns, "left_anti")
             if folded_to(self.base.mode):
-                earlier = rows_.where(~self._beyond(at(PARTITION), at(OFFSET)))
+                earlier = rows.where(~self._beyond(at(PARTITION), at(OFFSET)))
                 keys = keys_of(newest, upsert.key)
                 same = [at(path) == F.col(name) for path, name in zip(upsert.key, keys.columns, strict=True)]
                 gone = gone.unionByName(keys_of(earlier.join(keys, same, "left_semi"), PLACE))
-            return replace(
-                NOTHING, deletes=stage_deletes(table.services.lake, table.main, gone, PLACE, round_id)
-            )
+            return replace(NOTHING, deletes=table.stage_deletes(gone, PLACE, round_id))
         finally:
             newest.unpersist()
 
@@ -190,16 +185,11 @@ def _after(table: OpenTable, base: Position, mode: str | None) -> Position:
 
 def _commit(table: OpenTable, base: Position, position: Position, staged: Staged, ledger: Ledger) -> None:
     check_ledger(ledger, staged_rows=0)
-    topic = next(reversed(base.offsets))
-    summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=table.carried())
-    if ledger.selected:
-        summary[REDRIVE] = position.round
-    publish_round(table.main, staged, summary, base=base, round_id=position.round)
+    entries = {REDRIVE: position.round} if ledger.selected else {}
+    publish_work(table, base, position, staged, ledger, entries=entries)
     faults.point("switch.committed", table.config.name)
-    event(
+    table.event(
         "table.switched",
-        table=str(table.name),
-        topic=table.config.topic,
         mode=kind_of(position.mode),
         rows_deleted=ledger.rows_deleted,
         tombstones=ledger.redriven,

@@ -3,60 +3,66 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from datetime import UTC, datetime
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from py4j.protocol import Py4JNetworkError
 
 from calve.errors import Fatal, LostRace
 from calve.requests.requests import NOT_UNDERSTOOD, WaitingRequest
+from calve.table.position import Position
+from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.process.java import problem
 from glue_jobs.table.open_table import OpenTable
 
 R = TypeVar("R", bound=WaitingRequest)
 A = TypeVar("A")
 
+RAISED: tuple[type[Exception], ...] = (LostRace, Fatal, Py4JNetworkError, ConnectionError)
 
-class Operation(Protocol[R, A]):
+
+class Operation(ABC, Generic[R, A]):
     """One class in one file, for one table at one position.
 
-    raised: errors of `run` that are no answer: the round ends by them, and the next one starts again. changed: main may have
-    changed: every error is raised.
+    kind: the request. changed: main may have changed, so every error is raised. meter: measures `run`.
+    raised: errors of `run` that are no answer: the round ends by them, and the next one starts again.
     """
 
-    table: OpenTable
-    changed: bool
-    raised: ClassVar[tuple[type[Exception], ...]]
+    kind: type[R]
+    meter: CostMeter
+    raised: ClassVar[tuple[type[Exception], ...]] = RAISED
+
+    def __init__(self, table: OpenTable, base: Position) -> None:
+        self.table = table
+        self.base = base
+        self.changed = False
 
     def pending(self) -> R | None:
         """The request that waits. Raises ValueError: it cannot be read."""
-        ...
+        return self.kind.pending(self.table.main.properties)
 
     def refuse(self, request: R) -> str | None:
         """Why the request cannot be run, as its answer; None: it can. Raises Retryable: not now."""
-        ...
+        return None
 
+    @abstractmethod
     def run(self, request: R) -> A: ...
 
+    @abstractmethod
     def refused(self, request: R | None, why: str) -> A:
         """The answer that says why not; request: None: it cannot be read."""
-        ...
 
+    @abstractmethod
     def answer(self, answer: A) -> None:
         """Replace the request by its answer, in one commit of properties."""
-        ...
-
-
-RAISED: tuple[type[Exception], ...] = (LostRace, Fatal, Py4JNetworkError, ConnectionError)
 
 
 def handle(operation: Operation[R, A]) -> bool:
     """Run the request that waits, if any, and answer it; True if main may have changed.
 
     An error before main may have changed becomes the answer: an impossible request must not block the topic.
-
-    Raises:
-        LostRace, Retryable: as a round.
+    Raises LostRace, Retryable: as a round.
     """
     try:
         request = operation.pending()
@@ -68,6 +74,7 @@ def handle(operation: Operation[R, A]) -> bool:
     if why := operation.refuse(request):
         operation.answer(operation.refused(request, why))
         return False
+    operation.meter = CostMeter(operation.table.services.lake)
     try:
         answer = operation.run(request)
     except operation.raised:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import hmac
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -34,6 +34,12 @@ TEXTS, BYTES = "calve:forget:texts", "calve:forget:bytes"
 LEAST_BYTES = 6
 """Shorter values occur in records of many people. They are compared only with the whole key."""
 
+How = Literal["left_semi", "left_anti"]
+GONE: How = "left_semi"
+KEPT: How = "left_anti"
+"""The rows to remove, and all others: as joins with the rows to remove."""
+Select = Callable[[DataFrame, How], DataFrame]
+
 
 @dataclass(frozen=True)
 class Person:
@@ -43,13 +49,10 @@ class Person:
     where: tuple[Condition, ...]
     keys: Sequence[Key]
 
-    def rows(self, frame: DataFrame) -> DataFrame:
-        """The person's rows of a frame that has the columns of the conditions."""
-        return self._with_wanted(frame).where(self._is_met(frame)).select(*_columns(frame))
-
-    def others(self, frame: DataFrame) -> DataFrame:
-        """All other rows."""
-        return self._with_wanted(frame).where(~self._is_met(frame)).select(*_columns(frame))
+    def rows(self, frame: DataFrame, how: How = GONE) -> DataFrame:
+        """As `Select`, of a frame that has the columns of the conditions."""
+        met = self._is_met(frame)
+        return self._with_wanted(frame).where(met if how == GONE else ~met).select(*_columns(frame))
 
     def records(self, records: DataFrame) -> DataFrame:
         """Records that contain the values in their bytes. A short value must equal the key."""
@@ -93,8 +96,7 @@ class Person:
 def person_of(table: OpenTable, request: Request) -> Person:
     """The person of a request, with decrypted values.
 
-    Raises:
-        CalveError: the secret lacks the key, or the values cannot be decrypted.
+    Raises CalveError: the secret lacks the key, or the values cannot be decrypted.
     """
     where = request.where if request.sealed is None else _opened(table, request, request.sealed)
     return Person(table.services.lake, where, table.services.masking_keys)
@@ -103,7 +105,7 @@ def person_of(table: OpenTable, request: Request) -> Person:
 def _opened(table: OpenTable, request: Request, key_id: str) -> tuple[Condition, ...]:
     key = next((each for each in table.services.masking_keys if each.id == key_id), None)
     if key is None:
-        raise CalveError(f"the request is sealed by the masking key {key_id}, which the secret lacks")
+        raise CalveError(f"the secret lacks the masking key {key_id}, which encrypts the request")
     sealed = [
         [n, seal_key(key, request.id), base64.b64decode(each.value), bound_to(request.id, n)]
         for n, each in enumerate(request.where)
@@ -112,7 +114,7 @@ def _opened(table: OpenTable, request: Request, key_id: str) -> tuple[Condition,
     clear = F.try_aes_decrypt("data", "round_key", F.lit("GCM"), F.lit("DEFAULT"), "bound").cast("string")
     found = {row["n"]: row["clear"] for row in frame.select("n", clear.alias("clear")).collect()}
     if None in found.values():
-        raise CalveError("the request is not sealed as it should be")
+        raise CalveError("the values of the request cannot be decrypted")
     return tuple(Condition(each.column, found[n]) for n, each in enumerate(request.where))
 
 

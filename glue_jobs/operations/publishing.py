@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.requests.expired_history import ExpiredHistory
 from calve.rounds.dead_letter_policy import RejectCounts, check_rejects
-from calve.table.position import Position
+from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import (
     Commit,
     TopicState,
@@ -17,10 +18,12 @@ from calve.table.protocol import (
     may_publish,
     nearest_position,
 )
+from calve.table.summary import encode
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.staging import Ambiguous, Conflict, Staged, discard, publish
 from glue_jobs.table.counts import Counts
+from glue_jobs.table.open_table import OpenTable
 
 COMMIT_ATTEMPTS = 3
 
@@ -51,6 +54,35 @@ def publish_round(
     raise Retryable(failure.message)
 
 
+def publish_work(
+    table: OpenTable,
+    base: Position,
+    position: Position,
+    staged: Staged,
+    ledger: Ledger,
+    *,
+    topic: TopicKey | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    entries: Mapping[str, str] | None = None,
+) -> int:
+    """As `publish_round`, for a commit that reads no offsets: the time of completeness stays.
+
+    topic: of the rows; None: the newest of `base`. entries: further entries of the summary.
+    """
+    if metrics is not None:
+        metrics = {**metrics, "files": len(staged.files), "file_bytes": staged.size_bytes}
+    summary = encode(
+        position=position,
+        topic=topic or next(reversed(base.offsets)),
+        start={},
+        ledger=ledger,
+        metrics={**(metrics or {}), **table.carried()},
+    )
+    return publish_round(
+        table.main, staged, summary | dict(entries or {}), base=base, round_id=position.round
+    )
+
+
 def _refused(main: Table, base: Position, error: CalveError) -> CalveError:
     """The real reason of a refusal: Iceberg checks files before the position, and expiry removes positions."""
     ancestors = tuple(main.ancestors())
@@ -69,11 +101,10 @@ def _since(main: Table, base: Position) -> Iterator[Commit]:
         yield commit
 
 
-def require_allowed(batch: Batch, seen: Counts, staged: Staged) -> None:
+def require_allowed(batch: Batch, counts: Counts, staged: Staged) -> None:
     """Check the table's policy and budget. On refusal, delete the staged rows, because the round is retried.
 
-    Raises:
-        Suspended: as `calve.rounds.dead_letter_policy.check_rejects`.
+    Raises Suspended: as `calve.rounds.dead_letter_policy.check_rejects`.
     """
     table = batch.table
     line = list(table.main.ancestors())
@@ -83,8 +114,8 @@ def require_allowed(batch: Batch, seen: Counts, staged: Staged) -> None:
             table.config,
             known.rest(line) if known else line,
             now=time.time(),
-            read=RejectCounts(seen.own, seen.rejects),
-            found=lambda: batch.count_rejects(seen),
+            read=RejectCounts(counts.own, counts.rejects),
+            found=lambda: batch.count_rejects(counts),
             misfit=table.misfit,
             expired=known.spent if known else (),
         )
@@ -93,16 +124,16 @@ def require_allowed(batch: Batch, seen: Counts, staged: Staged) -> None:
         raise
 
 
-def require_same(topic: TopicState, seen: Counts, again: int) -> None:
+def require_same(topic: TopicState, counts: Counts, again: int) -> None:
     """Compare the number of rejects of both reads.
 
     Raises:
         Retryable: the topic was compacted in between.
         Suspended: `rejects_differ`.
     """
-    if topic.compacted and again < seen.rejects:
+    if topic.compacted and again < counts.rejects:
         raise Retryable(f"topic {topic.name} was compacted while its rejects were read again")
-    if again != seen.rejects:
+    if again != counts.rejects:
         raise Suspended(
-            "rejects_differ", f"{seen.rejects} records were rejected, {again} when they were read again"
+            "rejects_differ", f"{counts.rejects} records were rejected, {again} when they were read again"
         )

@@ -10,52 +10,42 @@ import os
 import uuid
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
-from typing import ClassVar
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable, Suspended
-from calve.log import event
 from calve.names import SYSTEM_COLUMN
 from calve.requests.redrive import Request, Result, done_before, is_level, position_after
 from calve.schema.columns import REDRIVEN
 from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import check_ledger
-from calve.table.summary import COUNTS, REDRIVE, REDRIVE_RESULT, encode
+from calve.table.summary import COUNTS, REDRIVE, REDRIVE_RESULT
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.helpers import FILTERED, OTHER, REJECT, SIZE
 from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, as_records
 from glue_jobs.dead_letters.redriven import RECORD, by_record, records_in
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.iceberg.commit_cost import CostMeter
-from glue_jobs.iceberg.layout import clustered, tasks_for
+from glue_jobs.iceberg.layout import tasks_for
 from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.modes.staging import without_held
-from glue_jobs.operations.operation import RAISED, now
-from glue_jobs.operations.publishing import publish_round
+from glue_jobs.operations.operation import Operation, now
+from glue_jobs.operations.publishing import publish_work
 from glue_jobs.process import faults
 from glue_jobs.table.counts import Counts, unknown_ids, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
 
 
-class Redrive:
-    """As `Operation`. base: the position; the dead letters are level with it."""
+class Redrive(Operation[Request, Result]):
+    """The dead letters are level with `base`."""
 
-    raised: ClassVar[tuple[type[Exception], ...]] = RAISED
+    kind = Request
 
     def __init__(self, table: OpenTable, base: Position) -> None:
-        self.table = table
-        self.base = base
-        self.changed = False
-        self.meter = CostMeter(table.services.lake)
+        super().__init__(table, base)
         self.mark = os.urandom(8)
-
-    def pending(self) -> Request | None:
-        return Request.pending(self.table.main.properties)
 
     def refuse(self, request: Request) -> str | None:
         if why := self.table.mode.cannot_redrive:
@@ -73,13 +63,8 @@ class Redrive:
         table.main.set_properties({REDRIVE_RESULT: answer.to_json()}, remove=[REDRIVE])
         faults.point("redrive.answered", table.config.name)
         table.main.refresh()
-        event(
-            "redrive.answered",
-            table=str(table.name),
-            topic=table.config.topic,
-            request=answer.id,
-            **{name: value for name, value in asdict(answer).items() if name not in ("id", "at")},
-        )
+        told = {name: value for name, value in asdict(answer).items() if name not in ("id", "at")}
+        table.event("redrive.answered", request=answer.id, **told)
 
     def run(self, request: Request) -> Result:
         """Redrive all possible dead letters, with one commit for each incarnation of the topic.
@@ -122,8 +107,7 @@ class Redrive:
         if (fresh := without_held(self.table, rows(good))) is not None:
             found = by_record(_places(good), _places(fresh), "left_anti")
         else:
-            main = self.table.services.lake.spark.table(self.table.name.quoted(CATALOG))
-            found = records_in(main, _places(good))
+            found = records_in(self.table.rows, _places(good))
         return found if found.limit(1).collect() else None
 
     def _records(self) -> DataFrame:
@@ -154,7 +138,9 @@ class Redrive:
     def _bring_back(self, share: Share) -> None:
         table, round_id = self.table, uuid.uuid4().hex
         letters = table.dead_letters.ensure()
-        good = self._judged().where(F.col(REJECT).isNull() & _of(share.topic))
+        letter, topic = F.col(LETTER), share.topic
+        mine = (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
+        good = self._judged().where(F.col(REJECT).isNull() & mine)
         staged = self._stage_rows(good.where(~F.col(PRESENT)), share, round_id)
         faults.point("redrive.staged", table.config.name)
         marked = stage_marks(table, letters, good, round_id)
@@ -170,45 +156,31 @@ class Redrive:
         check_ledger(ledger, staged_rows=staged.rows)
         position = position_after(self.base, round_id=round_id, writer=table.services.writer, held=held)
         self.changed = True
-        snapshot = publish_round(
-            table.main,
+        metrics = self.meter.of_round(table.main, table.mode, staged, marked, had_letters=True)
+        if staged.counts:
+            metrics[COUNTS] = staged.counts
+        snapshot = publish_work(
+            table,
+            self.base,
+            position,
             staged,
-            self._summary(position, share.topic, ledger, staged, marked),
-            base=self.base,
-            round_id=round_id,
+            ledger,
+            topic=share.topic,
+            metrics=metrics,
+            entries={REDRIVE: self.request.id},
         )
         faults.point("redrive.committed", table.config.name)
         table.dead_letters.publish(position, marked)
         self.base = replace(position, snapshot=snapshot)
 
-    def _summary(
-        self, position: Position, topic: TopicKey, ledger: Ledger, staged: Staged, marked: Staged
-    ) -> dict[str, str]:
-        """The commit's summary: the position and the completeness time stay as they were."""
-        table = self.table
-        metrics = self.meter.of_round(table.main, table.mode, staged, marked, had_letters=True)
-        metrics |= {"files": len(staged.files), "file_bytes": staged.size_bytes} | table.carried()
-        if staged.counts:
-            metrics[COUNTS] = staged.counts
-        summary = encode(position=position, topic=topic, start={}, ledger=ledger, metrics=metrics)
-        return summary | {REDRIVE: self.request.id}
-
     def _stage_rows(self, good: DataFrame, share: Share, round_id: str) -> Staged:
         table = self.table
         tasks = tasks_for(share.size_bytes, table.services.cores, table.services.cores)
         made, several = table.row_plan.rows(good.drop(LETTER, PRESENT))
-        staged = stage(
-            table.services.lake,
-            table.main,
-            clustered(made, table.main, tasks),
-            round_id,
-            count_by=table.config.count_by,
-        )
+        staged = table.stage(made, tasks, round_id)
         if several and with_counted_rows(Counts(), several).failed:
             discard(table.main, staged)
-            raise Suspended(
-                "step_failed", "rows of these letters cannot be computed by the steps of the table"
-            )
+            raise Suspended("step_failed", "the table's steps cannot compute the rows of these dead letters")
         return staged
 
 
@@ -222,11 +194,6 @@ def stage_marks(table: OpenTable, letters: Table, chosen: DataFrame, round_id: s
     kept = chosen.select(f"{LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
     columns = [each["name"] for each in letters.schema["fields"]]
     return stage(table.services.lake, letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
-
-
-def _of(topic: TopicKey) -> Column:
-    letter = F.col(LETTER)
-    return (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
 
 
 PRESENT = "calve:present"
@@ -262,21 +229,13 @@ def counted(judged: DataFrame) -> list[Share]:
     sums = judged.groupBy(*keys).agg(F.count(F.lit(1)).alias("letters"), F.sum(SIZE).alias("size"))
     shares: dict[TopicKey, Share] = {}
     for row in sums.collect():
-        topic = TopicKey(row["cluster"], row["topic"])
-        share = shares.setdefault(topic, Share(topic))
-        if row[REJECT] is not None:
-            found = replace(share, refused=(*share.refused, (row[REJECT], row["letters"])))
+        topic, letters = TopicKey(row["cluster"], row["topic"]), row["letters"]
+        share = shares.get(topic, Share(topic))
+        if row[REJECT] is not None:  # once for dead letters with a row in main, and once for others
+            refused = Counter(dict(share.refused)) + Counter({row[REJECT]: letters})
+            shares[topic] = replace(share, refused=tuple(sorted(refused.items())))
         elif row[PRESENT]:
-            found = replace(share, present=row["letters"])
+            shares[topic] = replace(share, present=letters)
         else:
-            found = replace(share, fresh=row["letters"], size_bytes=int(row["size"] or 0))
-        shares[topic] = found
-    return [_merged(share) for share in shares.values()]
-
-
-def _merged(share: Share) -> Share:
-    """Merge equal reasons of dead letters with and without a row in main."""
-    refused: Counter[str] = Counter()
-    for reason, count in share.refused:
-        refused[reason] += count
-    return replace(share, refused=tuple(sorted(refused.items())))
+            shares[topic] = replace(share, fresh=letters, size_bytes=int(row["size"] or 0))
+    return list(shares.values())

@@ -10,7 +10,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 
 from calve.errors import CalveError, Retryable
-from calve.log import event
 from calve.requests.requests import Entry, outdated
 from calve.rounds.column_rules import layout_problems
 from calve.schema.columns import Transform
@@ -18,8 +17,7 @@ from glue_jobs.iceberg.catalog import Table, catalog_errors, ordered, term
 from glue_jobs.operations.operation import now
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, problem
-from glue_jobs.table.open_table import OpenTable
-from glue_jobs.table.outcome import TableMemory
+from glue_jobs.table.open_table import OpenTable, TableMemory
 
 Layout = tuple[tuple[Transform, ...], tuple[Transform, ...]]
 """Partition fields and sort fields."""
@@ -29,15 +27,14 @@ def relayout(opened: OpenTable, memory: TableMemory) -> None:
     """Change partition spec and sort order in one commit if calve.yaml has others.
 
     A bucketed upsert table keeps its partition spec: buckets are fixed at creation (ADR 18).
-
-    Raises:
-        Retryable: the catalog does not answer, or another writer was faster.
+    Raises Retryable: the catalog does not answer, or another writer was faster.
     """
     table, main = opened.config, opened.main
     held = layout_of(main)
     bucketed = table.mode.bucketed
     wanted = held[0] if bucketed else table.partition_by, table.sort_by
-    if _same(held, wanted) or wanted == memory.layout_refused:
+    same = set(held[0]) == set(wanted[0]) and held[1] == wanted[1]  # partition fields have no order
+    if same or wanted == memory.layout_refused:
         return
     asked = replace(table, partition_by=wanted[0], sort_by=wanted[1])
     try:
@@ -50,15 +47,14 @@ def relayout(opened: OpenTable, memory: TableMemory) -> None:
     except CalveError as error:
         memory.layout_refused = wanted
         fix = f"in calve.yaml, change partition_by or sort_by of table {table.name}"
-        event("layout.refused", table=str(opened.name), topic=table.topic, why=error.message, fix=fix)
+        opened.event("layout.refused", why=error.message, fix=fix)
         return
     faults.point("layout.changed", table.name)
     main.refresh()
-    event("layout.changed", table=str(opened.name), topic=table.topic, told=told)
+    opened.event("layout.changed", told=told)
 
 
 def layout_of(table: Table) -> Layout:
-    """The layout of the table's new files."""
     schema, java = table.java.schema(), table.java
     spec = [_transform(schema, each) for each in elements(java.spec().fields())]
     order = [
@@ -75,11 +71,6 @@ def _transform(schema: Any, field: Any, *, descending: bool = False) -> Transfor
     if name == "void":
         return None
     return Transform(column, name, int(argument) if argument else None, descending)  # type: ignore[arg-type]
-
-
-def _same(held: Layout, wanted: Layout) -> bool:
-    """Compare layouts. The order of partition fields does not matter."""
-    return set(held[0]) == set(wanted[0]) and held[1] == wanted[1]
 
 
 def _words(transforms: tuple[Transform, ...]) -> str:

@@ -5,7 +5,6 @@ The source is the commit's own files, never the input records: only a committed 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 from py4j.protocol import Py4JJavaError
@@ -20,7 +19,6 @@ from calve.log import event
 from calve.names import SYSTEM_COLUMN, quote
 from calve.outputs.emitting import HEADERS, Emitted, avro_schema, json_schema, left
 from calve.registry.confluent import ConfluentRegistry
-from calve.registry.registry import Registry
 from calve.rounds.column_rules import require_emit_key
 from calve.schema.columns import Json, struct
 from calve.schema.evolution import data_columns
@@ -69,14 +67,13 @@ def _note(table: OpenTable, emitted: Emitted) -> None:
 def _emit(table: OpenTable, settings: Emit, commit: Commit) -> None:
     with added_rows(table.services.lake, table.main, commit.id) as rows:
         if rows is not None:
-            _write(table, settings, commit, rows)
+            table.services.output.ensure_topic(settings)
+            _write(table, settings, _records(table, settings, rows, commit.summary[ROUND]))
+            facts = {"round": commit.summary[ROUND], "rows": ledger_of(commit.summary).rows_appended}
+            event("rows.emitted", table=str(table.name), topic=settings.topic, **facts)
 
 
-def _write(table: OpenTable, settings: Emit, commit: Commit, rows: DataFrame) -> None:
-    table.services.output.ensure_topic(settings)
-    columns = data_columns(table.main.schema)
-    encoding = _Encoding(settings, columns, table.services.registry)
-    records = encoding.records(rows, commit.summary[ROUND])
+def _write(table: OpenTable, settings: Emit, records: DataFrame) -> None:
     try:
         (
             records.write.format("kafka")
@@ -90,58 +87,33 @@ def _write(table: OpenTable, settings: Emit, commit: Commit, rows: DataFrame) ->
         if any(each.endswith("AuthorizationException") for each in java_classes(error)):
             raise topic_forbidden(settings.topic, table.services.output.servers) from None
         raise Retryable(f"topic {settings.topic} could not be written: {java_class(error)}") from None
-    event(
-        "rows.emitted",
-        table=str(table.name),
-        topic=settings.topic,
-        round=commit.summary[ROUND],
-        rows=ledger_of(commit.summary).rows_appended,
-    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoding:
-    """Encodes rows with these data columns as records. Schemas are registered on first use."""
+def _records(table: OpenTable, settings: Emit, rows: DataFrame, round_id: str) -> DataFrame:
+    """Rows in the form of Spark's Kafka sink. Key: the key columns of calve.yaml, or the record's key as the table has it."""
+    columns = data_columns(table.main.schema)
+    registry = cast("ConfluentRegistry", table.services.registry)  # calve.settings lets no other kind through
+    key = at(f"{SYSTEM_COLUMN}.key")
+    if settings.key:
+        require_emit_key(settings, columns)
+        known = {each["name"]: each for each in columns["fields"]}
+        key = _encoded(registry, settings, struct(*(known[name] for name in settings.key)), "key")
+    value = _encoded(registry, settings, columns, "value")
+    return rows.select(key.alias("key"), value.alias("value"), _headers(round_id).alias("headers"))
 
-    settings: Emit
-    columns: Json
-    registry: Registry | None
 
-    def records(self, rows: DataFrame, round_id: str) -> DataFrame:
-        """Rows in the form of Spark's Kafka sink."""
-        return rows.select(
-            self._key().alias("key"),
-            self._value().alias("value"),
-            _headers(round_id).alias("headers"),
-        )
-
-    def _value(self) -> Column:
-        return self._written(self.columns, "value")
-
-    def _key(self) -> Column:
-        """The key columns of calve.yaml, or else the record's key as the table has it."""
-        names = self.settings.key
-        if not names:
-            return at(f"{SYSTEM_COLUMN}.key")
-        known = {each["name"]: each for each in self.columns["fields"]}
-        require_emit_key(self.settings, self.columns)
-        return self._written(struct(*(known[name] for name in names)), "key")
-
-    def _written(self, columns: Json, part: PartName) -> Column:
-        registry = cast("ConfluentRegistry", self.registry)  # calve.settings lets no other kind through
-        subject, fields = (
-            f"{self.settings.topic}-{part}",
-            [F.col(quote(f["name"])) for f in columns["fields"]],
-        )
-        name = f"{self.settings.topic}_{part}"
-        if self.settings.format == "avro":
-            text = avro_schema(name, columns)
-            body = to_avro(F.struct(*fields), text)
-        else:
-            text = json_schema(name, columns)
-            body = F.to_json(F.struct(*fields)).cast("binary")
-        schema_id = registry.register(subject, text, self.settings.format.upper())
-        return F.concat(F.lit(bytearray(registry.wire.frame(schema_id))), body)
+def _encoded(registry: ConfluentRegistry, settings: Emit, columns: Json, part: PartName) -> Column:
+    """These columns as framed bytes. The schema is registered on first use."""
+    name = f"{settings.topic}_{part}"
+    row = F.struct(*(F.col(quote(each["name"])) for each in columns["fields"]))
+    if settings.format == "avro":
+        text = avro_schema(name, columns)
+        body = to_avro(row, text)
+    else:
+        text = json_schema(name, columns)
+        body = F.to_json(row).cast("binary")
+    schema_id = registry.register(f"{settings.topic}-{part}", text, settings.format.upper())
+    return F.concat(F.lit(bytearray(registry.wire.frame(schema_id))), body)
 
 
 def _headers(round_id: str) -> Column:

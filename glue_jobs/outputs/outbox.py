@@ -35,8 +35,7 @@ class EventBus:
     def send(self, batch: Sequence[Announcement]) -> list[Announcement]:
         """Send what fits into one request (`first_batch`); returns the announcements not taken.
 
-        Raises:
-            Retryable: as far as is known, none was taken.
+        Raises Retryable: as far as is known, none was taken.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -51,7 +50,6 @@ class EventBus:
         return [each for each, said in zip(batch, answer["Entries"], strict=True) if said.get("ErrorCode")]
 
     def _opened(self) -> Any:
-        """Used by one thread only."""
         import boto3
         from botocore.config import Config
 

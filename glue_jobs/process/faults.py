@@ -16,80 +16,38 @@ from dataclasses import dataclass
 from calve.errors import ConfigError
 
 STEPS = (
-    "prepare",
-    "recover",
-    "switch",
-    "redrive",
-    "forget",
-    "travel",
-    "plan",
-    "stage",
-    "reject",
-    "audit",
-    "publish",
-    "release",
-    "emit",
+    *("prepare", "recover", "switch", "redrive", "forget", "travel", "plan"),
+    *("stage", "reject", "audit", "publish", "release", "emit"),
 )
 """The steps of a round, in order. Only `Round.run` calls them, and it passes a point before and after each."""
 
-INNER = (
-    "table.created",
-    "table.evolved",
-    "position.anchored",
-    "letters.rewritten",
-    "letters.deleted",
-    "letters.withdrawn",
-    "reject.discarded",
-    "reject.restaged",
-    "letters.created",
-    "letters.evolved",
-    "reject.staged",
-    "switch.staged",
-    "switch.marked",
-    "switch.held",
-    "switch.committed",
-    "redrive.staged",
-    "redrive.marked",
-    "redrive.held",
-    "redrive.committed",
-    "redrive.answered",
-    "forget.noted",
-    "forget.staged",
-    "forget.committed",
-    "forget.fenced",
-    "forget.tagged",
-    "forget.expired",
-    "forget.swept",
-    "forget.exported",
-    "forget.answered",
-    "forget.cleared",
-    "travel.answered",
-    "backfill.staged",
-    "backfill.committed",
-    "backfill.answered",
-    "layout.changed",
-    "publish.committed",
-    "release.appended",
-    "emit.written",
-    "emit.noted",
-    "branch.dropped",
-    "state.written",
-    "idle.tagged",
-    "idle.noted",
-    "upkeep.settled",
-    "merge.staged",
-    "merge.committed",
-    "expiry.noted",
-    "snapshots.expired",
-    "compact.staged",
-    "compact.committed",
-    "retention.staged",
-    "retention.committed",
-    "retention.noted",
-    "metadata.committed",
-    "orphans.deleted",
-    "orphans.noted",
-)
+_INNER = {
+    "table": "created evolved",
+    "position": "anchored",
+    "letters": "rewritten deleted withdrawn created evolved",
+    "reject": "discarded restaged staged",
+    "switch": "staged marked held committed",
+    "redrive": "staged marked held committed answered",
+    "forget": "noted staged committed fenced tagged expired swept exported answered cleared",
+    "travel": "answered",
+    "backfill": "staged committed answered",
+    "layout": "changed",
+    "publish": "committed",
+    "release": "appended",
+    "emit": "written noted",
+    "branch": "dropped",
+    "state": "written",
+    "idle": "tagged noted",
+    "upkeep": "settled",
+    "merge": "staged committed",
+    "expiry": "noted",
+    "snapshots": "expired",
+    "compact": "staged committed",
+    "retention": "staged committed noted",
+    "metadata": "committed",
+    "orphans": "deleted noted",
+}
+INNER = tuple(f"{subject}.{effect}" for subject, effects in _INNER.items() for effect in effects.split())
 """Points inside a step, or between rounds. Between any two effects without a common transaction there is a point."""
 
 POINTS = tuple(f"{step}.{edge}" for step in STEPS for edge in ("begin", "end")) + INNER
@@ -117,8 +75,7 @@ class _Fault:
 def arm(setting: str) -> None:
     """Install the faults that `CALVE_FAULT` names: `point[:N][@table]`, separated by commas.
 
-    Raises:
-        ConfigError: there is no such point.
+    Raises ConfigError: there is no such point.
     """
     waiting = [_fault(each) for each in setting.split(",")]
     lock = threading.Lock()

@@ -1,5 +1,6 @@
 """Java over py4j, where every call, and every part of a name, is a request to the JVM.
 
+py4j converts lists, dictionaries and sets that are arguments: PySpark's gateway has `auto_convert`.
 Texts about Java exceptions, for logs or a table's state, never quote a record.
 """
 
@@ -13,7 +14,9 @@ from typing import Any
 
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
+from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
 
 
@@ -45,6 +48,12 @@ def strings(jvm: Any, mapping: Any) -> dict[str, str]:
     return dict(json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(mapping)))
 
 
+def catalog_settings(spark: SparkSession) -> dict[str, str]:
+    prefix = f"spark.sql.catalog.{CATALOG}."
+    every = spark.sparkContext.getConf().getAll()
+    return {key.removeprefix(prefix): value for key, value in every if key.startswith(prefix)}
+
+
 TELLING = ("org.apache.iceberg.", "org.apache.kafka.", "software.amazon.awssdk.", "java.io.", "java.net.")
 """Packages of exceptions about systems. Messages of others, including Spark's, may quote a value."""
 SPARK = "org.apache.spark."
@@ -57,7 +66,6 @@ def java_class(error: Py4JJavaError) -> str:
 
 
 def java_classes(error: Py4JJavaError) -> list[str]:
-    """The classes of the exception and of its causes."""
     return [str(each.getClass().getName()) for each in _chain(error)]
 
 
@@ -110,6 +118,5 @@ def read_json(io: Any, path: str) -> Any:
 
 
 def write_text(io: Any, path: str, text: str) -> None:
-    """Write or replace a file."""
     with closing(io.newOutputFile(path).createOrOverwrite()) as stream:
         stream.write(bytearray(text.encode()))

@@ -20,7 +20,6 @@ FOLDER = "calve-packages"
 
 
 def ship(context: SparkContext, archive: Path) -> None:
-    """Let Spark ship the archive to all machines."""
     context.addArchive(f"{archive.resolve()}#{FOLDER}")
 
 
@@ -36,11 +35,7 @@ def use() -> None:
 
 @contextmanager
 def brought() -> Iterator[None]:
-    """Name the missing package if an import inside fails.
-
-    Raises:
-        Fatal: a package cannot be imported.
-    """
+    """Name the missing package if an import inside fails. Raises Fatal: a package cannot be imported."""
     try:
         yield
     except ImportError as error:

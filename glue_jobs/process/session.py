@@ -30,8 +30,7 @@ VALUE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 def spark_session(job: Job) -> SparkSession:
     """The session with the settings of `calve.config.spark_conf`, unless the host has created one.
 
-    Raises:
-        ConfigError: Spark refuses its settings.
+    Raises ConfigError: Spark refuses its settings.
     """
     builder = SparkSession.builder.appName(f"calve-{job.name}-{job.job}")
     for key, value in spark_conf(job).items():
@@ -54,9 +53,7 @@ def require_avro_guard(spark: SparkSession) -> None:
 
     A host may ignore JVM options. Without them, a record of nine bytes that states two gigabytes would allocate them.
     The bomb is an array with one item too many. Its items take no bytes, so nothing is allocated when it is refused.
-
-    Raises:
-        Fatal: the limits are not active.
+    Raises Fatal: the limits are not active.
     """
     bomb = F.lit(bytearray(zigzag(ITEMS_LIMIT + 1) + b"\x00"))
     schema = (
@@ -90,7 +87,6 @@ A definition's own script and files cannot be distinguished here. So nobody may 
 
 
 def job_parser(name: str, told: str | None) -> argparse.ArgumentParser:
-    """A parser with the arguments for the settings and the warehouse."""
     parser = argparse.ArgumentParser(prog=name, description=told, allow_abbrev=False)
     settings = parser.add_mutually_exclusive_group(required=True)
     settings.add_argument("--settings", help="resolved settings, as JSON")
@@ -102,11 +98,7 @@ def job_parser(name: str, told: str | None) -> argparse.ArgumentParser:
 
 
 def parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """The script's arguments. Glue's own are ignored.
-
-    Raises:
-        ConfigError: there are unknown ones.
-    """
+    """The script's arguments. Glue's own are ignored. Raises ConfigError: there are unknown ones."""
     options, left = parser.parse_known_args(words)
     named = (each.partition("=")[0] for each in left if each.startswith("--"))
     if others := sorted({each for each in named if not GLUES_OWN.fullmatch(each)}):
@@ -125,11 +117,7 @@ def flag(parser: argparse.ArgumentParser, name: str, told: str) -> None:
 
 
 def job_of(options: argparse.Namespace) -> Job:
-    """The settings, overridden by the other arguments.
-
-    Raises:
-        ConfigError: they are invalid.
-    """
+    """The settings, overridden by the other arguments. Raises ConfigError: they are invalid."""
     try:
         job = Job.from_json(options.settings or options.settings_file.read_text())
     except (OSError, ValueError, KeyError, TypeError) as error:

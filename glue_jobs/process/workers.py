@@ -76,11 +76,7 @@ def errors_by_value() -> Iterator[None]:
 
 @contextmanager
 def errors_of_workers() -> Iterator[None]:
-    """In the driver: raise the worker's error instead of Spark's.
-
-    Raises:
-        CalveError, Unexpected: the worker's.
-    """
+    """In the driver: raise the worker's error instead of Spark's. Raises CalveError, Unexpected: the worker's."""
     try:
         yield
     except (Py4JJavaError, CapturedException) as error:

@@ -25,8 +25,8 @@ from glue_jobs.maintenance.tasks import take
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class, java_message
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.open_table import Outcome, TableMemory
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome, TableMemory
 
 TELL_EVERY_S = 300.0
 FIGURES = ("freshness_p50_s", "freshness_p95_s", "lag_records", "stage_ms", "round_ms")

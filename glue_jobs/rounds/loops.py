@@ -40,7 +40,6 @@ class Loops:
     _errors: list[CalveError] = field(default_factory=list)
 
     def start(self, loop: TableLoop) -> None:
-        """Start the loop of a table."""
         self.tables.append(loop)
         self.run(loop.run, f"table {loop.opener.name}", name=loop.opener.name.table)
 
@@ -115,8 +114,7 @@ class Openers:
     def topic_of(self, table: str) -> str | None:
         """The topic that a table of the catalog was created for; None if there is no such table.
 
-        Raises:
-            Retryable: the catalog does not answer.
+        Raises Retryable: the catalog does not answer.
         """
         found = self.lake.load(TableName(self._database, table))
         return None if found is None else found.properties.get(TOPIC)
@@ -146,11 +144,7 @@ class Discovery:
     _begun: set[str] = field(default_factory=set)
 
     def run(self) -> None:
-        """Look until the job ends.
-
-        Raises:
-            Retryable: with `drain`, the topics cannot be listed.
-        """
+        """Look until the job ends. Raises Retryable: with `drain`, the topics cannot be listed."""
         failures = 0
         while not self.stop.is_set():
             wait_s = EVERY_S
@@ -171,8 +165,7 @@ class Discovery:
     def look(self) -> None:
         """Start tables for topics that are new since the last look. Log topics that match but get no table.
 
-        Raises:
-            Retryable: the topics cannot be listed, or the catalog does not answer.
+        Raises Retryable: the topics cannot be listed, or the catalog does not answer.
         """
         found = expand(self.job, self.names(), lambda table: self._kept.get(table) or self.keeper(table))
         starts = {each.name: self._start(each, found.tables) for each in self.job.patterns}

@@ -12,17 +12,16 @@ import uuid
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from calve.config.job import Job
-from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError
 from calve.log import event
 from calve.outputs.job_status import EVERY_S, JobStatus, ReportedTable, Run
-from glue_jobs.process.java import read_json, write_text
+from glue_jobs.process.java import catalog_settings, read_json, write_text
 
 if TYPE_CHECKING:
     from glue_jobs.rounds.loop import TableLoop
@@ -37,14 +36,11 @@ class LakeObject:
     """One object. A failed read or write is tried again the next time."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        prefix = f"spark.sql.catalog.{CATALOG}."
-        jvm: Any = spark._jvm
-        properties = jvm.java.util.HashMap()
-        for key, value in spark.sparkContext.getConf().getAll():
-            if key.startswith(prefix):
-                properties.put(key.removeprefix(prefix), value)
-        properties.put("http-client.apache.socket-timeout-ms", str(READ_TIMEOUT_MS))
-        properties.put("s3.retry.num-retries", "0")
+        limits = {
+            "http-client.apache.socket-timeout-ms": str(READ_TIMEOUT_MS),
+            "s3.retry.num-retries": "0",
+        }
+        properties, jvm = catalog_settings(spark) | limits, cast("Any", spark._jvm)
         self._io = jvm.org.apache.iceberg.CatalogUtil.loadFileIO(
             properties["io-impl"], properties, spark.sparkContext._jsc.hadoopConfiguration()
         )

@@ -48,9 +48,8 @@ from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
 from glue_jobs.rounds.steps import Audited, Committed, Judged, Planned, Standing, Written
 from glue_jobs.table.counts import Counts
-from glue_jobs.table.open_table import OpenTable, position_of
+from glue_jobs.table.open_table import OpenTable, Outcome, TableMemory, position_of
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome, TableMemory
 
 PERSIST_AFTER_S = 3600
 LOOKS = 5
@@ -131,11 +130,9 @@ class Round:
         return at
 
     def redrive(self, at: Standing) -> Standing:
-        """Handle a redrive request: decode dead letters again."""
         return self._standing() if handle(Redrive(at.table, at.base)) else at
 
     def forget(self, at: Standing) -> Standing:
-        """Handle a request to forget a person."""
         return self._standing() if handle(Forget(at.table, at.base)) else at
 
     def travel(self, at: Standing) -> Standing:
@@ -150,6 +147,7 @@ class Round:
     def plan(self, at: Standing) -> Planned | Outcome:
         """Choose the offsets to read. The round ends here if the table is paused or the topic has no new offsets."""
         table, config = at.table, self.opener.config
+        self.meter.resume()
         if pause := _pause(at):
             return Outcome(at.base, {}, paused=pause)
         topic = table.services.cluster.state(config.topic)
@@ -193,25 +191,25 @@ class Round:
         is so.
         """
         name = self.opener.config.name
-        if written.seen.rejects:
+        if written.counts.rejects:
             planned = written.plan
-            learnt = planned.at.table.learn(*planned.batch.unknown_ids(written.seen))
+            learnt = planned.at.table.learn(*planned.batch.unknown_ids(written.counts))
             if learnt is not None:
                 discard(learnt.main, written.files)
                 faults.point("reject.discarded", name)
                 at, batch = replace(planned.at, table=learnt), replace(planned.batch, table=learnt)
                 written = self._written(replace(planned, at=at, batch=batch))
                 faults.point("reject.restaged", name)
-        if not written.seen.rejects:
+        if not written.counts.rejects:
             return Judged(written)
-        planned, batch, seen = written.plan, written.plan.batch, written.seen
-        require_allowed(batch, seen, written.files)
+        planned, batch, counts = written.plan, written.plan.batch, written.counts
+        require_allowed(batch, counts, written.files)
         if self.opener.config.on_error == "skip":
-            skipped = batch.count_rejects(seen)
-            require_same(planned.topic, seen, sum(skipped.reasons.values()))
+            skipped = batch.count_rejects(counts)
+            require_same(planned.topic, counts, sum(skipped.reasons.values()))
             return Judged(written, skipped=skipped)
-        rejects, reasons = batch.stage_rejects(seen, self.id)
-        require_same(planned.topic, seen, rejects.rows)
+        rejects, reasons = batch.stage_rejects(counts, self.id)
+        require_same(planned.topic, counts, rejects.rows)
         faults.point("reject.staged", name)
         at = planned.at
         held = at.table.dead_letters.stage_on_branch(rejects, round_id=self.id, base=at.base)
@@ -220,7 +218,7 @@ class Round:
     def audit(self, judged: Judged) -> Audited | Outcome:
         """Check the topic again, explain every offset and balance the ledger. A round without records ends here."""
         written = judged.written
-        planned, seen, files = written.plan, written.seen, written.files
+        planned, counts, files = written.plan, written.counts, written.files
         topic, batch, config = planned.topic, planned.batch, self.opener.config
         cluster = planned.at.table.services.cluster
         after = cluster.state(topic.name)
@@ -231,33 +229,33 @@ class Round:
                 raise Retryable(error.message) from None
             raise
         span = sum(batch.span.values())
-        if span != seen.records and not topic.compacted:
+        if span != counts.records and not topic.compacted:
             topic = replace(topic, transactional=cluster.has_transactions(topic))
         gaps = check_gaps(
-            topic, span=span, records=seen.records, allowed=config.gaps == "allow", missing=batch.missing
+            topic, span=span, records=counts.records, allowed=config.gaps == "allow", missing=batch.missing
         )
         before = planned.since
         empty = sum(o - before[p] for p, o in planned.start.since.items())
         ledger = Ledger(
             span=sum(batch.to[p] - o for p, o in before.items()),
-            consumed=seen.records,
+            consumed=counts.records,
             gaps=gaps + empty,
-            applied=seen.applied,
-            deduplicated=seen.duplicates,
-            filtered=seen.filtered,
-            filtered_by_steps=seen.left_out,
+            applied=counts.applied,
+            deduplicated=counts.duplicates,
+            filtered=counts.filtered,
+            filtered_by_steps=counts.left_out,
             dead_lettered=judged.rejects.rows,
-            rows_appended=seen.rows,
+            rows_appended=counts.rows,
             rows_deleted=files.deletes.rows if files.deletes else 0,
-            rows_filtered=seen.cut,
+            rows_filtered=counts.cut,
             lost=sum(b - a for a, b in planned.start.lost.values()),
             rejected=dict(judged.reasons),
             skipped=dict(judged.skipped.reasons),
             skipped_schemas=judged.skipped.schemas,
-            filtered_schemas=batch.filtered_schemas(seen),
+            filtered_schemas=batch.filtered_schemas(counts),
         )
         check_ledger(ledger, staged_rows=files.rows)
-        if not seen.records and not planned.start.lost and not self._must_persist(planned):
+        if not counts.records and not planned.start.lost and not self._must_persist(planned):
             self.memory.read_from, self.memory.read_to = (planned.at.base.round, topic.key), batch.to
             return Outcome(
                 planned.at.base, batch.to, more=planned.more, complete_until=planned.complete_until
@@ -267,7 +265,7 @@ class Round:
     def publish(self, audited: Audited) -> Committed:
         """Commit rows, position and ledger at once. Refuse if the position is not `base` any more."""
         judged, written = audited.judged, audited.judged.written
-        planned, seen = written.plan, written.seen
+        planned, counts = written.plan, written.counts
         table, base, key = planned.at.table, planned.at.base, planned.topic.key
         position = next_position(
             base,
@@ -296,13 +294,12 @@ class Round:
         snapshot = publish_round(table.main, written.files, summary, base=base, round_id=self.id)
         committed = Committed(audited, position, snapshot, metrics, published_at, _ms(began))
         self.memory.committed_at = time.monotonic()
-        if seen.records:
-            self.memory.bytes_per_record = seen.size_bytes / seen.records
+        if counts.records:
+            self.memory.bytes_per_record = counts.size_bytes / counts.records
         faults.point("publish.committed", table.config.name)
         return committed
 
     def release(self, committed: Committed) -> None:
-        """Publish the dead letters that main's commit now names."""
         judged = committed.audited.judged
         if judged.rejects.rows:
             judged.written.plan.at.table.dead_letters.publish(committed.position, judged.rejects)
@@ -312,7 +309,7 @@ class Round:
         written = committed.audited.judged.written
         planned = written.plan
         emit(planned.at.table, committed.position)
-        ages = self._ages(written.seen, committed.published_at, committed.commit_ms / 1000)
+        ages = self._ages(written.counts, committed.published_at, committed.commit_ms / 1000)
         return Outcome(
             committed.position,
             planned.batch.to,
@@ -352,9 +349,9 @@ class Round:
             self.memory.engine = chosen
             facts = {"engine": chosen.engine, "reasons": list(chosen.reasons)}
             event("table.engine", table=str(self.opener.name), topic=planned.topic.name, **facts)
-        files, seen, batch = stage_batch(engine, planned.batch, self.id)
-        self.memory.lacks_values |= bool(seen.unavailable)
-        return Written(replace(planned, batch=batch), files, seen, _ms(began))
+        files, counts, batch = stage_batch(engine, planned.batch, self.id)
+        self.memory.lacks_values |= bool(counts.unavailable)
+        return Written(replace(planned, batch=batch), files, counts, _ms(began))
 
     def _bytes_per_record(self, table: OpenTable, topic: TopicState, offsets: Offsets) -> float:
         """Bytes per record: measured by this process, from the table's history, or from a sample of the topic's next records.
@@ -389,25 +386,25 @@ class Round:
 
     def _metrics(self, audited: Audited, published_at: float) -> dict[str, Any]:
         judged, written = audited.judged, audited.judged.written
-        planned, seen, files = written.plan, written.seen, written.files
+        planned, counts, files = written.plan, written.counts, written.files
         behind = sum(max(0, end - planned.batch.to.get(p, 0)) for p, end in audited.after.end.items())
         had_letters = planned.at.base.dead_letters is not None
         main, mode = planned.at.table.main, self.opener.config.mode
         taken = self.meter.of_round(main, mode, files, judged.rejects, had_letters=had_letters)
         return taken | {
-            "bytes_in": seen.size_bytes,
+            "bytes_in": counts.size_bytes,
             "files": len(files.files),
             "file_bytes": files.size_bytes,
             "lag_records": behind,
-            "lag_s": round(published_at - seen.newest, 3) if behind and seen.newest else 0.0,
+            "lag_s": round(published_at - counts.newest, 3) if behind and counts.newest else 0.0,
             "stage_ms": written.stage_ms,
             "round_ms": int((published_at - self.began) * 1000),
-            **self._ages(seen, published_at, self.memory.pace.commit_s),
+            **self._ages(counts, published_at, self.memory.pace.commit_s),
         }
 
-    def _ages(self, seen: Counts, published_at: float, commit_s: float) -> dict[str, Any]:
+    def _ages(self, counts: Counts, published_at: float, commit_s: float) -> dict[str, Any]:
         round_s = published_at - self.began
-        return self.memory.pace.ages(seen, published_at=published_at, round_s=round_s, commit_s=commit_s)
+        return self.memory.pace.ages(counts, published_at=published_at, round_s=round_s, commit_s=commit_s)
 
 
 def _pause(at: Standing) -> Pause | None:
@@ -415,7 +412,6 @@ def _pause(at: Standing) -> Pause | None:
 
 
 def _records(size_bytes: int, bytes_per_record: float) -> int:
-    """The number of records in about `size_bytes`."""
     return max(1, int(size_bytes / max(bytes_per_record, 1.0)))
 
 

@@ -55,7 +55,7 @@ class Written:
 
     plan: Planned
     files: Staged = NOTHING
-    seen: Counts = field(default_factory=Counts)
+    counts: Counts = field(default_factory=Counts)
     stage_ms: int = 0
 
 

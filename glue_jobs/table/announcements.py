@@ -60,12 +60,10 @@ class Announcer:
             self._postpone(problem(error))
 
     def evolved(self, main: Table, changes: Sequence[str], *, schema_id: int | None) -> None:
-        """Announce that the columns changed."""
         if self.outbox is not None:
             self._tell(self.speaker.evolved(changes, main.found, schema_id=schema_id))
 
     def stopped(self, state: Literal["suspended", "failed"], code: str, reason: str, fix: str | None) -> None:
-        """Announce that the table entered this state."""
         if self.outbox is not None:
             self._tell(*self.speaker.stopped(state, code, reason, fix))
 

@@ -66,7 +66,6 @@ class Counts:
 
     @property
     def rows(self) -> int:
-        """Rows made by the good records."""
         if self.changes is not None:
             return self.changes
         return self.applied if self.made is None else self.made - self.cut
@@ -83,7 +82,6 @@ class Counts:
 
     @property
     def own(self) -> int:
-        """Records that belong to this table."""
         return self.records - sum(self.others.values())
 
 
@@ -100,7 +98,7 @@ def observe_records(
     found: dict[str, Column] = {
         "records": F.count(F.lit(1)),
         "rejects": F.count(REJECT),
-        "bytes": F.sum(SIZE),
+        "size_bytes": F.sum(SIZE),
         "newest": F.unix_millis(F.max(TIMESTAMP)),
         "oldest": F.unix_millis(F.min(TIMESTAMP)),
         "aged": F.percentile_approx(F.unix_millis(TIMESTAMP), [0.5, 0.05], RANKS),
@@ -117,22 +115,18 @@ def observe_records(
 
 
 def counted_records(observation: Observation) -> Counts:
-    """The observation's counts, once the action has run."""
     got: dict[str, Any] = observation.get
-    median, late = got["aged"] or (None, None)
+    names = ("records", "rejects", "size_bytes", "truncates", "unavailable", "left_out")
+    times = dict(zip(("median", "late"), got["aged"] or (None, None), strict=True))
+    times |= {"newest": got["newest"], "oldest": got["oldest"]}
+    seconds: dict[str, Any] = {
+        name: None if millis is None else millis / 1000 for name, millis in times.items()
+    }
     return Counts(
-        records=int(got["records"]),
-        rejects=int(got["rejects"]),
-        size_bytes=int(got["bytes"] or 0),
-        newest=_seconds(got["newest"]),
-        oldest=_seconds(got["oldest"]),
-        median=_seconds(median),
-        late=_seconds(late),
+        **{name: int(got.get(name) or 0) for name in names},
+        **seconds,
         reject_range=(int(got["first"]), int(got["last"])) if got["rejects"] else None,
         others=_counts(got.get("others") or ()),
-        truncates=int(got.get("truncates", 0)),
-        unavailable=int(got.get("unavailable", 0)),
-        left_out=int(got.get("left_out", 0)),
     )
 
 
@@ -143,10 +137,9 @@ def observe_rows(made: DataFrame) -> tuple[DataFrame, Observation]:
     return _observe(made, found | {"cut": cut})
 
 
-def with_counted_rows(seen: Counts, observation: Observation) -> Counts:
-    """Add the counts of `observe_rows`."""
+def with_counted_rows(counts: Counts, observation: Observation) -> Counts:
     found = observation.get
-    return replace(seen, made=int(found["made"]), failed=int(found["failed"]), cut=int(found["cut"]))
+    return replace(counts, made=int(found["made"]), failed=int(found["failed"]), cut=int(found["cut"]))
 
 
 def _counts(bins: Iterable[Any]) -> dict[int, int]:
@@ -216,7 +209,3 @@ def _unknown_ids(records: DataFrame, decoding: DecodePlan, part: PartName) -> li
 def _observe(frame: DataFrame, found: dict[str, Column]) -> tuple[DataFrame, Observation]:
     observation = Observation()
     return frame.observe(observation, *(column.alias(name) for name, column in found.items())), observation
-
-
-def _seconds(moment: Any) -> float | None:
-    return None if moment is None else moment / 1000

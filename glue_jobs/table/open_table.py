@@ -1,23 +1,31 @@
-"""An open table: the plan from records to rows, the Iceberg table and its position. Frozen; each round opens a new one."""
+"""An open table, frozen: the plan from records to rows, the Iceberg table and its position. Each round opens a new one.
+
+Beside it: what a loop remembers of the table between rounds, and the outcome of a round.
+"""
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark import Accumulator
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from calve.config import job
+from calve.config.engine_choice import Chosen
 from calve.config.masking_keys import Key
-from calve.config.spark_conf import CATALOG
 from calve.decoding.decode_plan import DecodePlan
 from calve.decoding.record_schemas import RecordSchemas
+from calve.log import event
 from calve.modes.mode import Mode
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.registry.registry import Registry
+from calve.requests.requests import Pause
+from calve.rounds.scheduling import Pace
 from calve.schema.columns import Json
 from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit, ancestry_is_cut, complete_until, locate, nearest_position, standing
@@ -38,9 +46,14 @@ from calve.table.summary import (
 from glue_jobs.columns.tokens import MaskingKeys
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.iceberg.staging import NOTHING, publish
+from glue_jobs.iceberg.layout import clustered
+from glue_jobs.iceberg.position_deletes import stage_deletes
+from glue_jobs.iceberg.staging import NOTHING, Deletes, Staged, publish, stage
 from glue_jobs.process import faults
-from glue_jobs.table.row_plan import RowPlan
+from glue_jobs.table.counts import observe_rows
+from glue_jobs.table.records import flattened, rows, with_keys
+from glue_jobs.transform.chain import Chain
+from glue_jobs.transform.types import conformed
 
 if TYPE_CHECKING:
     from glue_jobs.kafka.cluster import Cluster
@@ -68,10 +81,50 @@ class Services:
     def masking_keys(self) -> tuple[Key, ...]:
         """The keys that hash personal data and encrypt dead letters; empty if nothing is masked.
 
-        Raises:
-            ConfigError, Retryable: as `calve.config.masking_keys.read_keys`.
+        Raises ConfigError, Retryable: as `calve.config.masking_keys.read_keys`.
         """
         return self.masking.keys if self.masking else ()
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class RowPlan:
+    """Equal only to itself: engines cache their plans by it.
+
+    source: the columns that records are decoded to. made: the columns of rows after the steps.
+    columns: the columns of the table. An aggregate table has columns of its own.
+    """
+
+    source: Json
+    made: Json
+    chain: Chain
+    columns: Json
+    mode: Mode
+
+    def records(self, decoded: DataFrame, *beside: str) -> DataFrame:
+        """Each record as a row (`glue_jobs.transform.row_columns`), with the columns named in `beside` (`flattened`)."""
+        found = self.chain.of_records(flattened(decoded, self.source, *beside))
+        return with_keys(found, self.mode.key) if self.mode.key and not self._of_rows else found
+
+    def rows(self, frame: DataFrame) -> tuple[DataFrame, Observation | None]:
+        """The table rows of the good `records`, and an observation that counts them if a record may make several."""
+        good = rows(frame)
+        if not self.chain.explodes:
+            return self._conformed(good), None
+        made, observation = observe_rows(self.all_rows(good))
+        return self._conformed(rows(made)), observation
+
+    def all_rows(self, good: DataFrame) -> DataFrame:
+        """All rows that records make, including failed and filtered ones."""
+        made = self.chain.of_rows(good)
+        return with_keys(made, self.mode.key) if self._of_rows else made
+
+    @property
+    def _of_rows(self) -> bool:
+        """Whether the key belongs to rows, and a record may make several."""
+        return self.chain.explodes and self.mode.groups_rows
+
+    def _conformed(self, good: DataFrame) -> DataFrame:
+        return conformed(good, self.columns) if self.chain.steps and not self.mode.groups_rows else good
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +151,9 @@ class TablePlan:
         """Why records of a schema (`Wire.name`) cannot become rows of the table, if known: subject, path and rule."""
         return self.schemas.misfit(self.columns, name)
 
+    def event(self, name: str, **facts: object) -> None:
+        event(name, table=str(self.name), topic=self.config.topic, **facts)
+
 
 @dataclass(frozen=True, slots=True)
 class OpenTable(TablePlan):
@@ -113,14 +169,24 @@ class OpenTable(TablePlan):
     learn: Callable[[Sequence[int], Sequence[int]], OpenTable | None]
 
     @property
+    def rows(self) -> DataFrame:
+        """The rows of the newest snapshot. If another round commits before they are used, this one is refused."""
+        return self.services.lake.rows(self.name)
+
+    def stage(self, rows: DataFrame, tasks: int, stage_id: str) -> Staged:
+        """Write rows in the table's layout as data files that no snapshot contains, in at most `tasks` tasks."""
+        laid_out = clustered(rows, self.main, tasks)
+        return stage(self.services.lake, self.main, laid_out, stage_id, count_by=self.config.count_by)
+
+    def stage_deletes(self, keys: DataFrame, columns: Sequence[str], stage_id: str) -> Deletes | None:
+        """As `glue_jobs.iceberg.position_deletes.stage_deletes`."""
+        return stage_deletes(self.services.lake, self.main, keys, columns, stage_id)
+
+    @property
     def made_for(self) -> TopicKey | None:
         """The topic at the time the table was created; None if an earlier release created it."""
         said = self.main.properties.get(TOPIC_KEY)
         return TopicKey.parse(said) if said else None
-
-    def position(self) -> Position:
-        """As `position_of`."""
-        return position_of(self.main, self.dead_letters, self.services)[0]
 
     def mark_idle(self) -> None:
         """Tag the snapshot of the position, so that it survives expiry by others."""
@@ -146,8 +212,7 @@ def position_of(
 ) -> tuple[Position, int | None]:
     """The committed offsets, as main's history proves them now, and their snapshot's sequence number; None: a tag proves them.
 
-    Raises:
-        Suspended: the history does not prove a position (`position_lost`).
+    Raises Suspended: the history does not prove a position (`position_lost`).
     """
     main.refresh()
     ancestors: list[Commit] = []
@@ -169,16 +234,15 @@ def position_of(
 def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, lake: Lake) -> dict[TopicKey, Offsets]:
     """The greatest offset held, by topic and partition. Rows of main are counted for the topic of the tagged position."""
     held: dict[TopicKey, Offsets] = {}
-    spark = lake.spark
     tagged = main.snapshot(main.refs()[POSITION_TAG])
     position = nearest_position([tagged]) if tagged else None
     offset, partition = f"{SYSTEM_COLUMN}.offset", f"{SYSTEM_COLUMN}.partition"
-    rows = spark.table(main.name.quoted(CATALOG)).groupBy(partition).agg(F.max(offset)).collect()
+    rows = lake.rows(main.name).groupBy(partition).agg(F.max(offset)).collect()
     for key in position.offsets if position else ():
         held[key] = {row[0]: row[1] for row in rows}
     table = dead_letters.table
     if table is not None:
-        letters = spark.table(table.name.quoted(CATALOG)).groupBy("cluster_id", "topic_id", "partition")
+        letters = lake.rows(table.name).groupBy("cluster_id", "topic_id", "partition")
         for row in letters.agg(F.max("offset")).collect():
             key = TopicKey(row[0], row[1])
             held.setdefault(key, {})[row[2]] = max(row[3], held.get(key, {}).get(row[2], -1))
@@ -197,3 +261,46 @@ def _anchor(main: Table, found: Position, writer: str) -> Position:
     snapshot = publish(main, NOTHING, summary, lambda ancestors: next(iter(ancestors)).id == head)
     faults.point("position.anchored", main.name.table)
     return replace(again, snapshot=snapshot)
+
+
+@dataclass(slots=True)
+class TableMemory:
+    """Values that a table's loop keeps between rounds. All of it may be lost at any time.
+
+    `bytes_per_record`: from the last round, else from the table's history or a sample.
+    `engine`: the engine that made the newest rows. `stood`: sequence number of the snapshot that last gave the
+    position.
+    `lacks_values`: a round had updates without all values. `layout_refused`: the layout of calve.yaml that Iceberg
+    refused, logged once.
+    `read_to`: offsets read beyond the table's position that held no record (transaction markers).
+    It counts only for the round and the incarnation of the topic in `read_from`.
+    """
+
+    bytes_per_record: float | None = None
+    read_to: Offsets = field(default_factory=dict)
+    read_from: tuple[str, TopicKey] | None = None
+    engine: Chosen | None = None
+    stood: int = 0
+    lacks_values: bool = False
+    layout_refused: object = None
+    committed_at: float = field(default_factory=time.monotonic)
+    pace: Pace = field(default_factory=Pace)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a round. `more`: the topic has records beyond it. `snapshot` None: there was nothing to commit.
+
+    `complete_until`: every record that arrived before this time (epoch seconds) has been read; None if unknown.
+    `paused`: why nothing was read.
+    """
+
+    position: Position
+    to: Offsets
+    more: bool = False
+    snapshot: int | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    commit_ms: int = 0
+    complete_until: float | None = None
+    paused: Pause | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from pyspark import Accumulator
+from pyspark.sql import DataFrame
 
 from calve.config import job
 from calve.config.steps import Lookup, masked_columns, noted
@@ -27,9 +28,9 @@ from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
 from glue_jobs.process import faults
 from glue_jobs.table.announcements import Announcer
-from glue_jobs.table.open_table import REQUESTS, OpenTable, Services, TablePlan, position_of
-from glue_jobs.table.row_plan import RowPlan
-from glue_jobs.transform.chain import Chain, ResourceSupply, chain_of
+from glue_jobs.table.open_table import REQUESTS, OpenTable, RowPlan, Services, TablePlan, position_of
+from glue_jobs.transform.chain import Chain, StepResources, chain_of
+from glue_jobs.transform.lookup import Lookups
 
 
 @dataclass(slots=True)
@@ -86,7 +87,7 @@ class Opener:
     services: Services
     announcer: Announcer
     schemas: RecordSchemas = field(init=False)
-    supply: ResourceSupply = field(init=False)
+    lookups: Lookups = field(init=False)
     _quarantine: FieldQuarantine = field(init=False)
     _dead_letters: DeadLetterTable = field(init=False)
     _worker_s: Accumulator[float] = field(init=False)
@@ -102,11 +103,10 @@ class Opener:
         self.schemas = record_schemas_of(self.config, self.services.registry)
         self._quarantine = FieldQuarantine(self.config, self.name, self.schemas)
         self._dead_letters = DeadLetterTable(lake, self.name, self.config.maintenance.file_bytes)
-        self.supply = ResourceSupply(lake, self.name.database, self.services.masking)
+        self.lookups = Lookups(lake)
 
     @property
     def opened(self) -> OpenTable:
-        """The table as last opened."""
         if self._opened is None:
             raise AssertionError(f"table {self.name} was not opened")
         return self._opened
@@ -121,7 +121,7 @@ class Opener:
                 `measure_unusable`: the key or measures of its mode do not fit. `mode_changed`: the table was created as an
                 aggregate table and the mode is another, or the reverse.
         """
-        self.supply.lookups.renew()
+        self.lookups.renew()
         versions = self.schemas.versions()
         found = self.services.lake.load(self.name)
         if found is None:
@@ -130,7 +130,7 @@ class Opener:
         if INITIALISED not in found.properties:
             raise Suspended(
                 "not_ours",
-                f"table {self.name} exists, but calve did not make it",
+                f"table {self.name} exists, but calve did not create it",
                 fix="drop it, or name another table",
             )
         require_own_paths(found)
@@ -146,10 +146,7 @@ class Opener:
     def foresee(self) -> TablePlan:
         """How records would become rows of a table that does not exist yet.
 
-        Reads no masking key. Reads the table only for its quarantined fields.
-
-        Raises:
-            Retryable, Suspended: as `open`.
+        Reads no masking key. Reads the table only for its quarantined fields. Raises Retryable, Suspended: as `open`.
         """
         versions = self.schemas.versions()
         every = self.schemas.first_columns(versions)
@@ -168,7 +165,6 @@ class Opener:
         return not REQUESTS.isdisjoint(properties) or properties.get(PAUSED) != known.get(PAUSED)
 
     def _learn(self, values: Sequence[int], keys: Sequence[int]) -> OpenTable | None:
-        """As `OpenTable.learn`."""
         if not self.schemas.learn(values, keys):
             return None
         return self._fit(self.opened.main, self.schemas.versions())
@@ -210,7 +206,7 @@ class Opener:
         if self.config.pattern is not None and made_for != self.config.topic:
             raise Suspended(
                 "other_topic",
-                f"table {self.name} was made for topic {made_for}, and topic {self.config.topic} would be named so, too",
+                f"table {self.name} was created for topic {made_for}; topic {self.config.topic} maps to the same name",
                 fix=f"in calve.yaml, give it a table of its own: `NAME: {{topic: {self.config.topic}}}`",
             )
 
@@ -231,7 +227,12 @@ class Opener:
             chain = self._chain(source, versions)
             made = self._made(chain, source)
             if self.config.aggregate is None:
-                self._evolve(main, lambda table: self._added(table, made))
+                self._evolve(
+                    main,
+                    lambda table: [
+                        (None, found) for found in [step_changes(str(self.name), table, made)] if found
+                    ],
+                )
         plan = self._plan(source, made, chain, versions, main.schema, every)
         self._pinned = data_columns(main.schema), versions
         self._opened = OpenTable(
@@ -251,7 +252,7 @@ class Opener:
         if config.count_by is not None:
             personal = masked_columns(config.steps, chain.means.tags)
             require_countable(str(self.name), config.count_by, data_columns(schema), personal)
-        steps = noted(config.steps, source, chain.means.tags) | self.supply.lookups.noted()
+        steps = noted(config.steps, source, chain.means.tags) | self.lookups.noted()
         return TablePlan(
             config,
             self.name,
@@ -269,17 +270,20 @@ class Opener:
         return without_bounds(columns, hidden_columns(self.config, chain.means.tags, columns))
 
     def _chain(self, source: Json, versions: Versions) -> Chain:
-        means = self.supply.means(self.schemas.tags(source, versions))
+        def keys() -> DataFrame:
+            if self.services.masking is None:
+                raise AssertionError("a table that masks was opened without its keys")
+            return self.services.masking.frame
+
+        def table(step: Lookup) -> DataFrame:
+            return self.lookups.table(replace(step, table=step.full_name(self.name.database)))
+
+        means = StepResources(keys, table, self.schemas.tags(source, versions))
         return chain_of(self.config, means, self.schemas.key_column)
 
     def _made(self, chain: Chain, source: Json) -> Json:
         """The data columns of rows made from records that are decoded to `source`."""
         return chain.columns(self.services.lake.spark, source) if chain.steps else source
-
-    def _added(self, table: Json, made: Json) -> list[tuple[Schema | None, list[Change]]]:
-        """The columns that the steps make and the table lacks. Raises: as `step_changes`."""
-        found = step_changes(str(self.name), table, made)
-        return [(None, found)] if found else []
 
     def _evolve(
         self, main: Table, wanted: Callable[[Json], Sequence[tuple[Schema | None, list[Change]]]]

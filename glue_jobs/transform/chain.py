@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, StructType
+from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType
 
 from calve.config.job import Table
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value
@@ -22,14 +22,12 @@ from calve.errors import Suspended
 from calve.names import SYSTEM_COLUMN, quote, quote_path
 from calve.schema.columns import KAFKA, Json, struct
 from glue_jobs.columns.expressions import false
-from glue_jobs.columns.helpers import FILTERED, REJECT
-from glue_jobs.columns.tokens import MaskingKeys, any_keys
-from glue_jobs.iceberg.catalog import Lake
+from glue_jobs.columns.tokens import any_keys
 from glue_jobs.transform.flatten import exploded, run_flatten
-from glue_jobs.transform.lookup import Lookups, run_lookup
+from glue_jobs.transform.lookup import run_lookup
 from glue_jobs.transform.mask import run_mask
 from glue_jobs.transform.query import run_filter, run_sql
-from glue_jobs.transform.row_columns import beside, data, is_live, type_at, unusable
+from glue_jobs.transform.row_columns import data, is_live, record, remade, type_at, unusable
 from glue_jobs.transform.types import iceberg_columns, spark_schema
 
 
@@ -45,30 +43,6 @@ class StepResources:
     tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class ResourceSupply:
-    """The step resources of one table. database: the default database of lookup tables. masking: None if nothing is masked."""
-
-    lake: Lake
-    database: str
-    masking: MaskingKeys | None
-    lookups: Lookups = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lookups = Lookups(self.lake)
-
-    def means(self, tags: Mapping[str, tuple[str, ...]]) -> StepResources:
-        return StepResources(self._keys, self._table, tags)
-
-    def _keys(self) -> DataFrame:
-        if self.masking is None:
-            raise AssertionError("a table that masks was opened without its keys")
-        return self.masking.frame
-
-    def _table(self, step: Lookup) -> DataFrame:
-        return self.lookups.table(replace(step, table=step.full_name(self.database)))
-
-
 NO_ROUTE = "no_route"
 KINDS: dict[type[DataType], type[Value]] = {StringType: str, IntegralType: int, BooleanType: bool}
 
@@ -76,8 +50,7 @@ KINDS: dict[type[DataType], type[Value]] = {StringType: str, IntegralType: int, 
 def run_route(frame: DataFrame, step: Route) -> DataFrame:
     """Filter the records of other tables. A record that no table names is filtered, kept, or rejected.
 
-    Raises:
-        Suspended: `step_unusable`: the column is missing or cannot hold the values.
+    Raises Suspended: `step_unusable`: the column is missing or cannot hold the values.
     """
     _require_fit(frame, step)
     live, value = is_live(frame), F.col(quote_path(step.column))
@@ -89,24 +62,16 @@ def run_route(frame: DataFrame, step: Route) -> DataFrame:
             left_out, lost = named, false()
         case "reject":
             left_out, lost = named & ~own, ~named
-    reject = F.col(REJECT) if REJECT in frame.columns else F.lit(None).cast("string")
-    filtered = F.col(FILTERED) if FILTERED in frame.columns else false()
-    return frame.select(
-        *data(frame),
-        *(name for name in beside(frame) if name not in (REJECT, FILTERED)),
-        F.coalesce(reject, F.when(live & lost, F.lit(NO_ROUTE))).alias(REJECT),
-        (filtered | (live & left_out)).alias(FILTERED),
-    )
+    reject = F.when(live & lost, F.lit(NO_ROUTE))
+    return remade(frame, frame, data(frame), reject=reject, filtered=live & left_out)
 
 
 def _is_one(value: Column, values: Sequence[Value]) -> Column:
-    """Never null: a null value is none of them."""
     return F.coalesce(value.isin(*values), false()) if values else false()
 
 
 def _require_fit(frame: DataFrame, step: Route) -> None:
-    record = StructType([field for field in frame.schema if field.name in data(frame)])
-    found = type_at(record, step.column)
+    found = type_at(record(frame), step.column)
     kind = next((kind for each, kind in KINDS.items() if isinstance(found, each)), None)
     if kind is None:
         raise unusable(
@@ -132,7 +97,6 @@ class Chain:
 
     @property
     def explodes(self) -> bool:
-        """Whether a record may make several rows."""
         return self._first_explosion < len(self.steps)
 
     def of_records(self, frame: DataFrame) -> DataFrame:
@@ -154,8 +118,7 @@ class Chain:
     def require_lasting(self, key: Iterable[str]) -> None:
         """Refuse keys that are hashed: a value's token changes when the masking key is replaced.
 
-        Raises:
-            Suspended: `key_unusable`.
+        Raises Suspended: `key_unusable`.
         """
         hashed = {
             _plain(each) for step in self.steps if isinstance(step, Mask) for each in self._hashed(step)
@@ -164,7 +127,7 @@ class Chain:
             if _plain(path) in hashed:
                 raise Suspended(
                     "key_unusable",
-                    f"{path} is hashed, and its hashes change when the masking key does: rows would not be told apart by it",
+                    f"{path} is hashed, and its hashes change with the masking key: they cannot identify rows",
                     fix="choose another key for the mode, or mask the column another way; `key: keep` leaves _kafka.key as it is",
                 )
 
@@ -179,8 +142,7 @@ class Chain:
     def columns(self, spark: SparkSession, source: Json) -> Json:
         """The final data columns of rows made from records that are decoded to `source`.
 
-        Raises:
-            Suspended: `step_unusable`: a step does not fit its columns, or makes a type that no table can hold.
+        Raises Suspended: `step_unusable`: a step does not fit its columns, or makes a type that no table can hold.
         """
         records = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
         chain = self.with_any_keys(spark)
@@ -188,7 +150,6 @@ class Chain:
         return iceberg_columns(made.select(*map(quote, data(made))).schema)
 
     def with_any_keys(self, spark: SparkSession) -> Chain:
-        """The same chain with a random masking key, for rows that are not kept."""
         return replace(self, means=replace(self.means, keys=lambda: any_keys(spark)))
 
     @property
@@ -215,7 +176,6 @@ class Chain:
 
     @contextmanager
     def naming(self, number: int, step: Step) -> Iterator[None]:
-        """Add the step's place to its problems."""
         try:
             yield
         except Suspended as problem:

@@ -21,12 +21,10 @@ def run_flatten(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> 
 
 
 def leaves(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> list[Leaf]:
-    """The columns that `run_flatten` makes."""
     return _found(frame, step.separator, _maps(step, in_items=False), stay)
 
 
 def leaves_of_items(frame: DataFrame, step: Flatten, name: str) -> list[Leaf]:
-    """The columns that `exploded` makes from rows with an item in this column."""
     return _found(frame, step.separator, _maps(step, in_items=True), {*data(frame)} - {name})
 
 
@@ -69,18 +67,15 @@ def exploded(frame: DataFrame, step: Flatten) -> DataFrame:
 
 
 def exploded_column(frame: DataFrame, step: Flatten) -> str:
-    """The column of the list to explode.
-
-    Raises:
-        Suspended: it does not exist.
-    """
+    """The column of the list to explode. Raises Suspended: it does not exist."""
     path = str(step.explode)
     name = _column(path, step)
     kinds = {each.name: each.dataType for each in frame.schema.fields if each.name in data(frame)}
     if name not in kinds:
         raise unusable(f"there is no column {path} to explode{_hint(name, kinds)}")
     if not isinstance(kinds[name], T.ArrayType):
-        raise unusable(f"{path} is a {_shown(kinds[name])}, and only a list can be exploded")
+        shown = kinds[name].simpleString().split("<")[0]
+        raise unusable(f"{path} is a {shown}, and only a list can be exploded")
     return name
 
 
@@ -91,7 +86,7 @@ def _leaves(
     if isinstance(kind, T.StructType):
         for each in kind.fields:
             yield from _leaves(each.dataType, (*path, each.name), separator, maps)
-    elif name in maps and _has_texts(kind):
+    elif name in maps and isinstance(kind, T.MapType) and isinstance(kind.keyType, T.StringType):
         keys = maps[name]
         yield Leaf(name, path, shown, without=tuple(keys))
         for key in keys:
@@ -109,10 +104,6 @@ def _maps(step: Flatten, *, in_items: bool) -> dict[str, tuple[str, ...]]:
     return {
         _column(path, step): keys for path, keys in step.maps.items() if path.startswith(inside) == in_items
     }
-
-
-def _has_texts(kind: T.DataType) -> bool:
-    return isinstance(kind, T.MapType) and isinstance(kind.keyType, T.StringType)
 
 
 def _require_maps(separator: str, maps: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
@@ -138,7 +129,3 @@ def _column(path: str, step: Flatten) -> str:
 def _hint(name: str, known: Collection[str]) -> str:
     near = [each for each in get_close_matches(name, known, n=1, cutoff=0.7) if each != name]
     return f"; did you mean {near[0]}?" if near else ""
-
-
-def _shown(kind: T.DataType) -> str:
-    return kind.simpleString().split("<")[0]

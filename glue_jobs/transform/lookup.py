@@ -11,30 +11,26 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    IntegralType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from calve.config.spark_conf import CATALOG
 from calve.config.steps import LOOKED_UP, Lookup
 from calve.errors import Retryable, Suspended
 from calve.names import TableName, field_problem, quote, quote_path
-from glue_jobs.columns.helpers import REJECT
 from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.transform.row_columns import beside, data, is_live, type_at, type_of, unusable
+from glue_jobs.transform.row_columns import data, is_live, record, remade, type_at, type_of, unusable
 
 MISSING = "lookup_missing"
 FOUND = "calve:found"
-COMPARABLE = (IntegralType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
+COMPARABLE = (
+    T.IntegralType,
+    T.StringType,
+    T.BinaryType,
+    T.BooleanType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
 """Key types. A key compares only with its own kind; decimals only where no digit is lost."""
 MOST_DIGITS = 38
 
@@ -43,9 +39,7 @@ def run_lookup(frame: DataFrame, step: Lookup, table: DataFrame) -> DataFrame:
     """Add the columns after the others. They are null if the table has no such key, or if a part of the key is null.
 
     With `missing: reject` such records are rejected. Keys in `table` are unique, see `require_unique`.
-
-    Raises:
-        Suspended: `step_unusable`: columns are missing, cannot be compared, or exist already.
+    Raises Suspended: `step_unusable`: columns are missing, cannot be compared, or exist already.
     """
     _require_fit(frame, step, table.schema)
     keys = [f"calve:other:{n}" for n in range(len(step.on))]
@@ -55,51 +49,43 @@ def run_lookup(frame: DataFrame, step: Lookup, table: DataFrame) -> DataFrame:
     )
     same = [F.col(quote_path(path)) == F.col(key) for path, key in zip(step.on, keys, strict=True)]
     joined = frame.join(F.broadcast(others), on=reduce(Column.__and__, same), how="left")
-    own = {name: F.col(name) for name in beside(frame)}
-    if step.missing == "reject":
-        reject = F.col(REJECT) if REJECT in frame.columns else F.lit(None).cast("string")
-        lost = is_live(joined) & F.col(FOUND).isNull()
-        own[REJECT] = F.coalesce(reject, F.when(lost, F.lit(MISSING)))
-    return joined.select(
-        *data(frame),
-        *(F.col(FOUND)[new].alias(new) for new in step.columns),
-        *(column.alias(name) for name, column in own.items()),
-    )
+    lost = F.when(is_live(joined) & F.col(FOUND).isNull(), F.lit(MISSING))
+    columns = [*map(F.col, data(frame)), *(F.col(FOUND)[new].alias(new) for new in step.columns)]
+    return remade(frame, joined, columns, reject=lost if step.missing == "reject" else None)
 
 
 def require_unique(table: DataFrame, columns: Sequence[str]) -> None:
     """Refuse a table with duplicate keys: a record would become two rows. Keys with a null match nothing.
 
-    Raises:
-        Suspended: `lookup_ambiguous`.
+    Raises Suspended: `lookup_ambiguous`.
     """
     keys = [F.col(quote(column)).alias(f"calve:other:{n}") for n, column in enumerate(columns)]
     each = table.select(*keys).dropna()
     if each.groupBy(*each.columns).count().where(F.col("count") > 1).limit(1).collect():
         raise Suspended(
             "lookup_ambiguous",
-            f"several rows of the other table have the same {' and '.join(columns)}, so none of them can be told by it",
-            fix="look up by columns that tell its rows apart, or remove the others",
+            f"several rows of the other table have the same {' and '.join(columns)}, so the step cannot choose one",
+            fix="look up by columns that identify its rows, or remove the duplicates",
         )
 
 
-def require_columns(table: StructType, step: Lookup) -> None:
+def require_columns(table: T.StructType, step: Lookup) -> None:
     """Refuse a step with columns that the other table lacks. Raises Suspended `step_unusable`."""
     for other in (*step.on.values(), *step.columns.values()):
         type_of(table, other, f"column of {step.table}")
 
 
-def _require_fit(frame: DataFrame, step: Lookup, table: StructType) -> None:
+def _require_fit(frame: DataFrame, step: Lookup, table: T.StructType) -> None:
     require_columns(table, step)
-    record = StructType([field for field in frame.schema if field.name in data(frame)])
+    own = record(frame)
     for path, other in step.on.items():
-        ours, theirs = type_at(record, path), type_of(table, other, f"column of {step.table}")
+        ours, theirs = type_at(own, path), type_of(table, other, f"column of {step.table}")
         if not _comparable(ours, theirs):
             raise unusable(
                 f'"{path}" is {ours.simpleString()} and "{other}" of {step.table} {theirs.simpleString()}: '
                 "keys are compared with their own kind alone, and only plain values are keys"
             )
-    taken = {name.lower() for name in record.names}
+    taken = {name.lower() for name in own.names}
     for new in step.columns:
         if problem := field_problem(new):
             raise unusable(problem)
@@ -108,8 +94,8 @@ def _require_fit(frame: DataFrame, step: Lookup, table: StructType) -> None:
         taken.add(new.lower())
 
 
-def _comparable(ours: DataType, theirs: DataType) -> bool:
-    if isinstance(ours, DecimalType) and isinstance(theirs, DecimalType):
+def _comparable(ours: T.DataType, theirs: T.DataType) -> bool:
+    if isinstance(ours, T.DecimalType) and isinstance(theirs, T.DecimalType):
         whole = max(each.precision - each.scale for each in (ours, theirs))
         return whole + max(ours.scale, theirs.scale) <= MOST_DIGITS
     return any(isinstance(ours, kind) and isinstance(theirs, kind) for kind in COMPARABLE)
@@ -168,33 +154,28 @@ class Lookups:
         return self._held[place].rows
 
     def _hold(self, table: Table, step: Lookup, place: Place) -> Held:
-        held = self._read(table, step, place[-1])
+        name, head, spark = table.name.quoted(CATALOG), table.head, self._lake.spark
+        if head is None:
+            every = spark.table(name).limit(0)
+        else:
+            _require_small(table, head)
+            every = spark.sql(f"SELECT * FROM {name} VERSION AS OF {head}")  # noqa: S608 checked, quoted; a number
+        require_columns(every.schema, step)
+        rows = every.select(*map(quote, place[-1])).persist()
         try:
-            require_unique(held.rows, place[1])
+            require_unique(rows, place[1])
         except BaseException:
-            held.rows.unpersist()
+            rows.unpersist()
             raise
-        return held
+        return Held(head, rows)
 
     def _table(self, name: str) -> Table:
-        """The table at the time of this round's first use."""
         if name not in self._tables:
             found = self._lake.load(TableName(*name.split(".")))
             if found is None:
                 raise Retryable(f"there is no table {name}, in which a step looks up")
             self._tables[name] = found
         return self._tables[name]
-
-    def _read(self, table: Table, step: Lookup, columns: tuple[str, ...]) -> Held:
-        name, spark = table.name.quoted(CATALOG), self._lake.spark
-        head = table.head
-        if head is None:
-            rows = spark.table(name).limit(0)
-        else:
-            _require_small(table, head)
-            rows = spark.sql(f"SELECT * FROM {name} VERSION AS OF {head}")  # noqa: S608 checked, quoted; a number
-        require_columns(rows.schema, step)
-        return Held(head, rows.select(*map(quote, columns)).persist())
 
 
 def _require_small(table: Table, head: int) -> None:

@@ -9,48 +9,29 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from calve.config.masking_keys import FIRST_YEAR_DAY, FIRST_YEAR_US
 from calve.config.steps import Mask, Rule
 from calve.names import SYSTEM_COLUMN, nearest, quote
 from glue_jobs.columns.tokens import token, with_key
-from glue_jobs.transform.row_columns import beside, data, unusable
+from glue_jobs.transform.row_columns import beside, record, unusable
 
-INTEGERS = (ByteType, ShortType, IntegerType, LongType)
-FLOATS = (FloatType, DoubleType)
+INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+FLOATS = (T.FloatType, T.DoubleType)
 MOMENTS = {
-    TimestampType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
-    TimestampNTZType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    T.TimestampType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
+    T.TimestampNTZType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 DOMAIN = r"(@[A-Za-z0-9.-]+\.[A-Za-z][A-Za-z0-9-]*)\z"
 """The visible part of an e-mail address. Any other text after an @ is hidden: it may not be a domain."""
 LONGS = 2.0**63
 
 
-def masked(value: Column, kind: DataType, rule: Rule, path: str) -> Column:
+def masked(value: Column, kind: T.DataType, rule: Rule, path: str) -> Column:
     """Mask a value that is not a struct, list or map, by a rule other than `drop` and `null`.
 
-    Raises:
-        Suspended: the rule cannot mask values of this type.
+    Raises Suspended: the rule cannot mask values of this type.
     """
     match rule.how:
         case "hash":
@@ -64,26 +45,26 @@ def masked(value: Column, kind: DataType, rule: Rule, path: str) -> Column:
     raise AssertionError(f"{rule.how} is no rule of a single value")
 
 
-def text(value: Column, kind: DataType) -> Column | None:
+def text(value: Column, kind: T.DataType) -> Column | None:
     """The canonical text of a value, independent of its column type: 12 as int, long, decimal or string is `12`.
 
     Integers and decimals: decimal digits without needless zeros. Dates and times: ISO 8601, times in UTC with six decimals.
     Booleans: `true` and `false`. None: this type has no such text.
     """
     match kind:
-        case StringType():
+        case T.StringType():
             return value
-        case BooleanType() | ByteType() | ShortType() | IntegerType() | LongType() | DateType():
+        case T.BooleanType() | T.ByteType() | T.ShortType() | T.IntegerType() | T.LongType() | T.DateType():
             return value.cast("string")
-        case DecimalType():
+        case T.DecimalType():
             return _digits(value, kind.scale)
-        case TimestampType() | TimestampNTZType():
+        case T.TimestampType() | T.TimestampNTZType():
             return F.date_format(value, MOMENTS[type(kind)])
     return None
 
 
-def _bytes(value: Column, kind: DataType, path: str) -> Column:
-    if isinstance(kind, BinaryType):
+def _bytes(value: Column, kind: T.DataType, path: str) -> Column:
+    if isinstance(kind, T.BinaryType):
         return value
     found = text(value, kind)
     if found is None:
@@ -98,8 +79,8 @@ def _digits(value: Column, scale: int) -> Column:
     return F.regexp_replace(plain, r"\.?0+\z", "") if scale else plain
 
 
-def _shown(value: Column, kind: DataType, path: str) -> Column:
-    found = text(value, kind) if isinstance(kind, (StringType, DecimalType, *INTEGERS)) else None
+def _shown(value: Column, kind: T.DataType, path: str) -> Column:
+    found = text(value, kind) if isinstance(kind, (T.StringType, T.DecimalType, *INTEGERS)) else None
     if found is None:
         raise unusable(f"{path} is {_named(kind)}: partial is for texts, whole numbers and decimals")
     return found
@@ -113,26 +94,26 @@ def _partial(value: Column, stays: str | int | None) -> Column:
     return F.concat(F.repeat(F.lit("*"), stars), F.substring(value, stars + 1, F.lit(stays)))
 
 
-def _span(value: Column, kind: DataType, unit: str, path: str) -> Column:
+def _span(value: Column, kind: T.DataType, unit: str, path: str) -> Column:
     """The first day of the year or month; null if the type has no such day."""
     match kind:
-        case DateType():
+        case T.DateType():
             return F.when(F.unix_date(value) >= FIRST_YEAR_DAY, F.trunc(value, unit))
-        case TimestampType():
+        case T.TimestampType():
             return F.when(F.unix_micros(value) >= FIRST_YEAR_US, F.date_trunc(unit, value))
-        case TimestampNTZType():
+        case T.TimestampNTZType():
             moment = value.cast("timestamp")
-            return _span(moment, TimestampType(), unit, path).cast("timestamp_ntz")
+            return _span(moment, T.TimestampType(), unit, path).cast("timestamp_ntz")
     raise unusable(f"{path} is {_named(kind)}: only dates and timestamps generalise to the {unit}")
 
 
-def _band(value: Column, kind: DataType, width: int, path: str) -> Column:
+def _band(value: Column, kind: T.DataType, width: int, path: str) -> Column:
     """Round down to a multiple of `width`; null if the type has no such number."""
     if isinstance(kind, FLOATS):
         steps = value.cast("double") / F.lit(float(width))
         whole = F.floor(F.when(F.abs(steps) < LONGS, steps))
         return (whole.cast("double") * F.lit(float(width))).cast(kind)
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, T.DecimalType):
         whole = F.floor(value)
     elif isinstance(kind, INTEGERS):
         whole = value.cast("long")
@@ -141,23 +122,22 @@ def _band(value: Column, kind: DataType, width: int, path: str) -> Column:
     return F.try_subtract(whole, F.pmod(whole, F.lit(width).cast("long"))).try_cast(kind)
 
 
-def _named(kind: DataType) -> str:
+def _named(kind: T.DataType) -> str:
     return f"of type {kind.simpleString()}"
 
 
 Path = tuple[str, ...]
 
 
-def rules(step: Mask, tags: Mapping[str, tuple[str, ...]], columns: StructType) -> dict[Path, Rule]:
+def rules(step: Mask, tags: Mapping[str, tuple[str, ...]], columns: T.StructType) -> dict[Path, Rule]:
     """The rule of each masked field. Rules inside a masked field are also returned, but have no effect.
 
     tags: the schema's tags by field path. For a field with several tags, the first in `step.tags` applies.
-
-    Raises:
-        Suspended: a field does not exist. Also a tagged field, because it may exist under another name.
+    Raises Suspended: a field does not exist. Also a tagged field, because it may exist under another name.
     """
     known = list(paths(columns))
-    tagged = {path: rule for path, own in tags.items() if (rule := _first(step, own)) is not None}
+    firsts = ((path, [step.tags[tag] for tag in step.tags if tag in own]) for path, own in tags.items())
+    tagged = {path: found[0] for path, found in firsts if found}
     missing = [_missing(path, known) for path in step.fields if path not in known]
     missing += [
         f"{path}, which the schema tags, is no column any more; mask it before other steps change it"
@@ -175,35 +155,30 @@ def inside(found: Mapping[Path, Rule], name: str) -> dict[Path, Rule]:
     return {path[1:]: rule for path, rule in found.items() if path[:1] == (name,)}
 
 
-def is_dropped(kind: DataType, found: Mapping[Path, Rule]) -> bool:
+def is_dropped(kind: T.DataType, found: Mapping[Path, Rule]) -> bool:
     """Whether nothing remains of a field; `found`: the rules, with paths relative to it."""
     if rule := found.get(()):
         return rule.how == "drop"
     match kind:
-        case StructType():
+        case T.StructType():
             return all(is_dropped(each.dataType, inside(found, each.name)) for each in kind.fields)
-        case ArrayType():
+        case T.ArrayType():
             return is_dropped(kind.elementType, found)
-        case MapType():
+        case T.MapType():
             return is_dropped(kind.valueType, found)
     return False
 
 
-def paths(kind: DataType, prefix: str = "") -> Iterator[str]:
-    """The path of every field of a type, at any depth."""
+def paths(kind: T.DataType, prefix: str = "") -> Iterator[str]:
     match kind:
-        case StructType():
+        case T.StructType():
             for each in kind.fields:
                 yield prefix + each.name
                 yield from paths(each.dataType, f"{prefix}{each.name}.")
-        case ArrayType():
+        case T.ArrayType():
             yield from paths(kind.elementType, prefix)
-        case MapType():
+        case T.MapType():
             yield from paths(kind.valueType, prefix)
-
-
-def _first(step: Mask, own: tuple[str, ...]) -> Rule | None:
-    return next((rule for tag, rule in step.tags.items() if tag in own), None)
 
 
 def _missing(path: str, known: list[str]) -> str:
@@ -218,12 +193,9 @@ def run_mask(
 
     keys: returns `tokens.key_frame`, used only for hashing. tags: the schema's tags by field path.
     A struct without remaining fields is dropped. Map keys stay unchanged.
-
-    Raises:
-        Suspended: a field does not exist, or the rule cannot mask its type.
+    Raises Suspended: a field does not exist, or the rule cannot mask its type.
     """
-    names = data(frame)
-    columns = StructType([each for each in frame.schema.fields if each.name in names])
+    columns = record(frame)
     found = rules(step, tags, columns)
     kept = [
         _field(F.col(quote(each.name)), each.dataType, inside(found, each.name), each.name).alias(each.name)
@@ -237,30 +209,29 @@ def run_mask(
     return (with_key(frame, keys()) if hashes else frame).select(*kept, *others)
 
 
-def _field(value: Column, kind: DataType, found: Mapping[Path, Rule], path: str) -> Column:
-    """A field that is not dropped, masked by its rules and those of its nested fields."""
+def _field(value: Column, kind: T.DataType, found: Mapping[Path, Rule], path: str) -> Column:
     if not found:
         return value
     rule = found.get(())
     if rule is not None and rule.how == "null":
         return F.lit(None).cast(kind)
     match kind:
-        case ArrayType():
+        case T.ArrayType():
             return F.transform(value, lambda each: _field(each, kind.elementType, found, path))
-        case MapType():
+        case T.MapType():
             return F.transform_values(value, lambda _, each: _field(each, kind.valueType, found, path))
-        case StructType() if rule is not None:
+        case T.StructType() if rule is not None:
             fields = ", ".join(paths(kind, f"{path}."))
             raise unusable(
                 f"{path} has fields: drop and null take it whole, {rule.how} needs one of {fields}"
             )
-        case StructType():
+        case T.StructType():
             return F.when(value.isNotNull(), F.struct(*_fields(value, kind, found, path)))
     assert rule is not None  # noqa: S101 a path of `rules` leads to a field
     return masked(value, kind, rule, path)
 
 
-def _fields(value: Column, kind: StructType, found: Mapping[Path, Rule], path: str) -> list[Column]:
+def _fields(value: Column, kind: T.StructType, found: Mapping[Path, Rule], path: str) -> list[Column]:
     return [
         _field(value[each.name], each.dataType, inside(found, each.name), f"{path}.{each.name}").alias(
             each.name

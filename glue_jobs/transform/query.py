@@ -13,7 +13,6 @@ So each tried expression is in a branch whose condition Spark cannot know to be 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,38 +22,26 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import _to_seq
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    MapType,
-    NullType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from calve.config.steps import Filter, Sql
-from calve.names import SYSTEM_COLUMN, field_problem
+from calve.names import SYSTEM_COLUMN
 from glue_jobs.columns.expressions import false
-from glue_jobs.columns.helpers import FILTERED, REJECT, TOMBSTONE
+from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.process.java import elements
-from glue_jobs.transform.query_errors import Node, children, kind, nodes, query_errors
 from glue_jobs.transform.query_rules import (
     SOURCE,
+    Node,
+    kind,
+    nodes,
+    query_errors,
     require_own,
     require_same_always,
     require_select,
     require_shape,
 )
-from glue_jobs.transform.row_columns import beside, data, is_live, unusable
+from glue_jobs.transform.row_columns import data, is_live, remade, unusable
+from glue_jobs.transform.types import iceberg_columns
 
 RULES = {
     "spark.sql.ansi.enabled": "true",
@@ -76,11 +63,7 @@ class Query:
 
 
 def understand(frame: DataFrame, text: str) -> Query:
-    """Resolve a query on the columns of a frame.
-
-    Raises:
-        Suspended: `step_unusable`, with the problem and its place.
-    """
+    """Resolve a query on the columns of a frame. Raises Suspended: `step_unusable`, with the problem and its place."""
     names = data(frame)
     with _ansi_rules(frame.sparkSession) as ansi:
         with query_errors(names):
@@ -91,7 +74,8 @@ def understand(frame: DataFrame, text: str) -> Query:
         select = plan[0]["projectList"]
         named = _named(select)
         filtered = kind(plan[1]) == "Filter"
-        source = _source(frame, _alias(plan))
+        aliased = kind(plan[-2]) == "SubqueryAlias"
+        source = _source(frame, str(plan[-2]["identifier"]["name"]) if aliased else SOURCE)
         if filtered:
             source = _catalyst(frame).plans.logical.Filter(parsed.child().condition(), source)
         with query_errors(names, [column[0]["name"] for column in select if kind(column[0]) == "Alias"]):
@@ -103,10 +87,7 @@ def understand(frame: DataFrame, text: str) -> Query:
     require_same_always(resolved, [each for each in (row, condition) if each is not None])
     struct = StructType.fromJson(json.loads(row.dataType().json()))
     require_columns(struct, from_stars=named < len(select))
-    return Query(
-        None if condition is None else _column(frame, condition),
-        _columns(frame, row, resolved[0]["projectList"][0]),
-    )
+    return Query(None if condition is None else _column(frame, condition), _columns(frame, row))
 
 
 def understand_condition(frame: DataFrame, text: str) -> Column:
@@ -185,11 +166,6 @@ def _column(frame: DataFrame, expression: Any) -> Column:
     return Column(expressions.column(expression))
 
 
-def _alias(plan: list[Node]) -> str:
-    """The source's name in a parsed query."""
-    return str(plan[-2]["identifier"]["name"]) if kind(plan[-2]) == "SubqueryAlias" else SOURCE
-
-
 def _named(select: list[list[Node]]) -> int:
     """The number of named columns of a select list; the others are stars. Columns without a name, and `_kafka`, are refused."""
     names = []
@@ -208,78 +184,24 @@ def _named(select: list[list[Node]]) -> int:
     return len(names)
 
 
-def _columns(frame: DataFrame, row: Any, select: list[Node]) -> dict[str, str | Column]:
-    """The columns of the resolved struct: an Alias of a list of names and values."""
-    places = children(select, 1)
-    values = list(elements(row.valExprs()))
+def _columns(frame: DataFrame, row: Any) -> dict[str, str | Column]:
     found: dict[str, str | Column] = {}
-    for name, place, value in zip(places[::2], places[1::2], values, strict=True):
-        as_it_is = kind(select[place]) == "AttributeReference"
-        found[select[name]["value"]] = select[place]["name"] if as_it_is else _column(frame, value)
+    for name, value in zip(elements(row.nameExprs()), elements(row.valExprs()), strict=True):
+        as_it_is = value.getClass().getSimpleName() == "AttributeReference"
+        found[str(name.value())] = str(value.name()) if as_it_is else _column(frame, value)
     found.pop(SYSTEM_COLUMN, None)
     return found
-
-
-PLAIN = (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 
 def require_columns(row: StructType, *, from_stars: bool) -> None:
     """Refuse names and types that no table has. `from_stars`: `_kafka` occurs once and is ignored.
 
-    Raises:
-        Suspended: `step_unusable`.
+    Raises Suspended: `step_unusable`.
     """
     named = [field for field in row if not (from_stars and field.name == SYSTEM_COLUMN)]
     if not named:
         raise unusable("the query makes no column")
-    _require_distinct([field.name for field in named], "the query")
-    for field in named:
-        _require_name(field.name, field.name)
-        _require_storable(field.dataType, field.name)
-
-
-def _require_name(name: str, path: str) -> None:
-    if problem := field_problem(path):
-        raise unusable(problem)
-    if "." in name:
-        raise unusable(f'"{path}" has a dot in a name')
-
-
-def _require_distinct(names: list[str], where: str) -> None:
-    for name, count in Counter(name.lower() for name in names).items():
-        if count > 1:
-            raise unusable(f'{where} makes "{name}" {count} times; leave the other out by * except ({name})')
-
-
-def _require_storable(type_: DataType, path: str) -> None:
-    match type_:
-        case StructType():
-            _require_distinct(type_.names, f'"{path}"')
-            for field in type_:
-                _require_name(field.name, f"{path}.{field.name}")
-                _require_storable(field.dataType, f"{path}.{field.name}")
-        case ArrayType():
-            _require_storable(type_.elementType, path)
-        case MapType():
-            _require_storable(type_.keyType, path)
-            _require_storable(type_.valueType, path)
-        case NullType():
-            raise unusable(f'"{path}" is always null and has no type: cast(null as string) has one')
-        case StringType():
-            if not type_.isUTF8BinaryCollation():
-                raise unusable(f'"{path}" has a collation, which no table keeps: collate it as utf8_binary')
-        case _ if not isinstance(type_, PLAIN):
-            raise unusable(f'"{path}" is {type_.simpleString()}, which no table has')
+    iceberg_columns(StructType(named), "the query")
 
 
 FAILED = "step_failed"
@@ -290,52 +212,43 @@ COMPUTED = "calve:computed"
 def run_sql(frame: DataFrame, step: Sql) -> DataFrame:
     """Compute the select list. Filter rows for which WHERE is not true; reject rows for which either fails.
 
-    Raises:
-        Suspended: `step_unusable`.
+    Raises Suspended: `step_unusable`.
     """
     query = understand(frame, step.query)
-    names = [name for name in beside(frame) if name not in (REJECT, FILTERED)]
-    judged, wanted, marks = _judged(frame, query.condition)
+    judged, wanted, reject, filtered = _judged(frame, query.condition)
     computed = {name: value for name, value in query.columns.items() if isinstance(value, Column)}
     if computed:
         attempt = _attempt(judged, wanted, [value.alias(name) for name, value in computed.items()])
-        failed = wanted & F.col(COMPUTED).isNull()
-        marks[REJECT] = F.coalesce(marks[REJECT], F.when(failed, F.lit(FAILED)))
+        failed = F.when(wanted & F.col(COMPUTED).isNull(), F.lit(FAILED))
+        reject = failed if reject is None else F.coalesce(reject, failed)
         judged = judged.withColumn(COMPUTED, _of_tombstones_too(judged, attempt, computed))
     columns = [
         (F.col(COMPUTED)[name] if isinstance(value, Column) else F.col(value)).alias(name)
         for name, value in query.columns.items()
     ]
-    return judged.select(*columns, *names, *(mark.alias(name) for name, mark in marks.items()))
+    return remade(frame, judged, columns, reject=reject, filtered=filtered)
 
 
 def run_filter(frame: DataFrame, step: Filter) -> DataFrame:
-    """Filter rows for which the condition is not true; reject rows for which it fails.
-
-    Raises:
-        Suspended: `step_unusable`.
-    """
-    names = [name for name in beside(frame) if name not in (REJECT, FILTERED)]
-    judged, _, marks = _judged(frame, understand_condition(frame, step.condition))
-    return judged.select(*data(frame), *names, *(mark.alias(name) for name, mark in marks.items()))
+    """Filter rows for which the condition is not true; reject rows for which it fails. Raises Suspended: `step_unusable`."""
+    judged, _, reject, filtered = _judged(frame, understand_condition(frame, step.condition))
+    return remade(frame, judged, data(frame), reject=reject, filtered=filtered)
 
 
-def _judged(frame: DataFrame, condition: Column | None) -> tuple[DataFrame, Column, dict[str, Column]]:
-    """The frame with the result of `condition`, the rows that go on, and its new `REJECT` and `FILTERED`."""
+def _judged(
+    frame: DataFrame, condition: Column | None
+) -> tuple[DataFrame, Column, Column | None, Column | None]:
+    """The frame with the result of `condition`, the rows that go on, and `reject` and `filtered` as in `remade`."""
     live = is_live(frame)
-    reject = F.col(REJECT) if REJECT in frame.columns else F.lit(None).cast("string")
-    filtered = F.col(FILTERED) if FILTERED in frame.columns else false()
     if condition is None:
-        return frame, live, {REJECT: reject, FILTERED: filtered}
+        return frame, live, None, None
     said = F.coalesce(F.col(KEPT)["is"], false())
     failed = live & F.col(KEPT).isNull()
     return (
         frame.withColumn(KEPT, _attempt(frame, live, [condition.alias("is")])),
         live & said,
-        {
-            REJECT: F.coalesce(reject, F.when(failed, F.lit(FAILED))),
-            FILTERED: filtered | (live & ~failed & ~said),
-        },
+        F.when(failed, F.lit(FAILED)),
+        live & ~failed & ~said,
     )
 
 

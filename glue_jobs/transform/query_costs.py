@@ -75,30 +75,25 @@ COSTLY = {
 }
 
 
-def require_bounded_cost(expression: Any) -> None:
-    """Refuse one expression. Its children are not checked.
-
-    Raises:
-        Suspended: `step_unusable`.
-    """
-    name, arguments = _name(expression), list(elements(expression.children()))
+def require_bounded_cost(expression: Any, name: str, arguments: list[Any]) -> None:
+    """Refuse one expression. Its arguments are not checked. Raises Suspended: `step_unusable`."""
     for power in _powers(expression, name, arguments):
-        _require_length(expression, arguments[0], power)
+        if power > 1:
+            _require_length(expression, arguments[0], power)
     for at in LITTLE.get(name, ()):
-        if at < len(arguments) and not _is_short(arguments[at], SHORT):
-            raise _unbounded(expression, arguments[at], SHORT)
+        if at < len(arguments):
+            _require_short(expression, arguments[at])
     _require_more(expression, name, arguments)
 
 
 def _require_more(expression: Any, name: str, arguments: list[Any]) -> None:
     match name:
         case "Levenshtein":
-            _require_one_short(expression, arguments)
+            limited = any(each.foldable() for each in arguments[2:])
+            if not limited and not _is_short(arguments[0], SHORT):
+                _require_short(expression, arguments[1])
         case "Cast" | "CsvToStructs" if '"decimal(' in expression.dataType().json():
-            if not _is_short(arguments[0], SHORT):
-                raise _unbounded(
-                    expression, arguments[0], SHORT, "as the time grows as the square of the digits"
-                )
+            _require_short(expression, arguments[0], why="as the time grows as the square of the digits")
         case "ParseUrl" if len(arguments) > 2:
             _growth(expression, f"(&|^){_text(arguments[2])}=([^&]*)")
         case "ArrayAggregate" if not _is_small(arguments[1]):
@@ -116,15 +111,12 @@ def _require_more(expression: Any, name: str, arguments: list[Any]) -> None:
 
 
 def _require_length(expression: Any, text: Any, power: int) -> None:
-    if power == 1:
-        return
     most = LENGTHS.get(power)
     if most is None:
         raise unusable(
             f"{_said(expression)}: the pattern has too many * and + that can end in several places"
         )
-    if not _is_short(text, most):
-        raise _unbounded(expression, text, most, "for its time grows faster than the text")
+    _require_short(expression, text, most, "for its time grows faster than the text")
 
 
 def _growth(expression: Any, pattern: str) -> int:
@@ -145,17 +137,9 @@ def _powers(expression: Any, name: str, arguments: list[Any]) -> Iterator[int]:
             yield like_growth(str(pattern), ESCAPE)
 
 
-def _require_one_short(expression: Any, arguments: list[Any]) -> None:
-    compared, threshold = arguments[:2], arguments[2:]
-    if not any(each.foldable() for each in threshold) and not any(
-        _is_short(each, SHORT) for each in compared
-    ):
-        raise _unbounded(expression, compared[1], SHORT)
-
-
 def _others(body: Any, own: set[int]) -> Iterator[Any]:
     """Long values of the record in a lambda's body: the number of items would multiply their cost."""
-    name = _name(body)
+    name = name_of(body)
     if name in CUT and _is_short(body, SHORT):
         return
     if name == "GetStructField" and _is_small(body):
@@ -171,7 +155,7 @@ def _others(body: Any, own: set[int]) -> Iterator[Any]:
 
 
 def _is_short(expression: Any, most: int) -> bool:
-    name = _name(expression)
+    name = name_of(expression)
     if expression.foldable() or _is_small(expression):
         return True
     arguments = list(elements(expression.children()))
@@ -193,13 +177,14 @@ def _is_hashed(collection: Any) -> bool:
     return isinstance(item, str) and not item.startswith("binary")
 
 
-def _unbounded(
-    expression: Any, text: Any, most: int, why: str = "for it multiplies the time or the result"
-) -> Exception:
-    return unusable(
-        f"{_said(expression)}: the length of {text.sql()} must stand in the query, {why}: "
-        f"write left({text.sql()}, {most}), or less, in its place"
-    )
+def _require_short(
+    expression: Any, text: Any, most: int = SHORT, why: str = "for it multiplies the time or the result"
+) -> None:
+    if not _is_short(text, most):
+        raise unusable(
+            f"{_said(expression)}: the query must limit the length of {text.sql()}, {why}: "
+            f"write left({text.sql()}, {most}), or less, in its place"
+        )
 
 
 def _text(pattern: Any) -> str:
@@ -207,14 +192,14 @@ def _text(pattern: Any) -> str:
 
 
 def _said(expression: Any) -> str:
-    return "like" if _name(expression) in LIKES else str(expression.prettyName())
+    return "like" if name_of(expression) in LIKES else str(expression.prettyName())
 
 
 def _id(variable: Any) -> int:
     return int(variable.exprId().id())
 
 
-def _name(expression: Any) -> str:
+def name_of(expression: Any) -> str:
     return str(expression.getClass().getSimpleName())
 
 
@@ -257,8 +242,7 @@ class _Rest:
 def growth(pattern: str) -> int:
     """The power of the text's length by which the time grows: 1 linear, 2 quadratic, and so on.
 
-    Raises:
-        NotJudged: it may be worse, or is unknown.
+    Raises NotJudged: it may be worse, or is unknown.
     """
     if GROUP_WITHOUT_END.search(TOKEN.sub("x", pattern)):
         raise NotJudged("it repeats a group without end; repeat a single character or class instead")
@@ -267,7 +251,8 @@ def growth(pattern: str) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            parsed = _parser.parse(TOKEN.sub(_without_properties, pattern))
+            plain = TOKEN.sub(lambda token: r"[\w\W]" if PROPERTY.search(token[0]) else token[0], pattern)
+            parsed = _parser.parse(plain)
     except (re.error, Warning, OverflowError, RecursionError) as error:
         raise NotJudged(f"it is not read ({error})") from None
     flags = re.RegexFlag(parsed.state.flags)
@@ -282,10 +267,6 @@ def like_growth(pattern: str, escape: str) -> int:
     """The same for a LIKE pattern. Each `%` but a trailing one can end in several places."""
     plain = re.sub(re.escape(escape) + ".", "x", pattern, flags=re.DOTALL)
     return max(1, len(re.findall("%+", plain.rstrip("%"))))
-
-
-def _without_properties(token: re.Match[str]) -> str:
-    return r"[\w\W]" if PROPERTY.search(token[0]) else token[0]
 
 
 def _begins_at_the_start(items: list[Any]) -> bool:
@@ -364,19 +345,15 @@ class _Judge:
                 case "RANGE":
                     found |= self._any_case(set(range(each[0], min(each[1], 128) + 1)) | {each[1]})
                 case "CATEGORY":
-                    found |= _category(str(each))
+                    kind = str(each)
+                    held = CATEGORIES[kind.replace("_NOT_", "_")]
+                    found |= EVERY - held if "_NOT_" in kind else held
         return (EVERY - found) | {ELSE} if str(value[0][0]) == "NEGATE" else found
 
     def _any_case(self, codes: set[int]) -> frozenset[int]:
         if self._flags & re.IGNORECASE:
             codes = codes | {ord(each) for code in codes for each in chr(code).swapcase()}
         return frozenset(code if code < 128 else ELSE for code in codes)
-
-
-def _category(name: str) -> frozenset[int]:
-    if "_NOT_" in name:
-        return EVERY - CATEGORIES[name.replace("_NOT_", "_")]
-    return CATEGORIES[name]
 
 
 def _either(ways: list[_Rest]) -> _Rest:

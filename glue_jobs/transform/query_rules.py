@@ -1,20 +1,32 @@
 """Rules for queries: each must depend on the record alone, always give the same values, and reach nothing outside it.
 
-Nodes are those of `glue_jobs.transform.query_errors`, identified by the simple names of their Catalyst classes.
+Nodes are those of Catalyst trees, identified by the simple names of their classes. Spark's errors become sentences from their
+class and parameters, never from a plan.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import ParseException, PySparkException
+
 from calve.errors import Suspended
-from glue_jobs.process.java import elements
-from glue_jobs.transform.query_costs import COSTLY, PATTERNS, require_bounded_cost
-from glue_jobs.transform.query_errors import GENERATOR, Node, everywhere, kind
+from glue_jobs.process.java import elements, java_class
+from glue_jobs.transform.query_costs import COSTLY, PATTERNS, name_of, require_bounded_cost
 from glue_jobs.transform.row_columns import unusable
+
+LONGEST = 300
+LINE = re.compile(r"\(line (\d+), pos (\d+)\)")
+GENERATOR = (
+    "a function that makes rows, such as explode, belongs into a step of its own: use flatten: {explode: ...}"
+)
 
 SOURCE = "source"
 ONLY = "a query is one SELECT ... FROM source [WHERE ...]"
@@ -181,25 +193,21 @@ def require_same_always(analysed: list[Node], expressions: list[Any]) -> None:
         if words in PARSED_AS and TIMESTAMP.search(json.dumps({"type": node[PARSED_AS[words]]})):
             raise unusable(f"{_snake(words)}: a timestamp {OF_THE_DAY}, on a field that is a string")
     if any(kind(node) in CONSTANT.keys() | TO_MOMENT | COSTLY for node in found):
-        for expression in expressions:
-            for each in _below(expression):
-                _require_bounded(each)
-                require_bounded_cost(each)
+        for each in chain.from_iterable(map(_below, expressions)):
+            _require_bounded(*each)
+            require_bounded_cost(*each)
     if not all(each.deterministic() for each in expressions):
         raise unusable("the query gives something else each time")
 
 
-def _require_bounded(expression: Any) -> None:
-    name = str(expression.getClass().getSimpleName())
-    if name in CONSTANT:
-        arguments = list(elements(expression.children()))
-        if not all(each.foldable() for at, each in enumerate(arguments) if at in CONSTANT[name]):
-            raise unusable(
-                f"{expression.prettyName()}: how much it makes, and by which pattern or format, must stand in the query; "
-                "a value of a record could take all memory or all time"
-            )
-    elif name in TO_MOMENT and expression.children().size() == 1:
-        _require_absolute(expression.children().head(), str(expression.dataType().json()))
+def _require_bounded(expression: Any, name: str, arguments: list[Any]) -> None:
+    if not all(each.foldable() for at, each in enumerate(arguments) if at in CONSTANT.get(name, ())):
+        raise unusable(
+            f"{expression.prettyName()}: how much it makes, and by which pattern or format, must be a constant of the query; "
+            "a value of a record could use all memory or time"
+        )
+    if name in TO_MOMENT and len(arguments) == 1:
+        _require_absolute(arguments[0], str(expression.dataType().json()))
 
 
 def _require_absolute(text: Any, moment: str) -> None:
@@ -214,11 +222,105 @@ def _require_absolute(text: Any, moment: str) -> None:
         raise unusable(f"{text.sql()}: a text as timestamp {OF_THE_DAY}")
 
 
-def _below(expression: Any) -> Iterator[Any]:
-    yield expression
-    for child in elements(expression.children()):
-        yield from _below(child)
+def _below(expression: Any) -> Iterator[tuple[Any, str, list[Any]]]:
+    """An expression with the name of its class and its arguments, then those below it."""
+    arguments = list(elements(expression.children()))
+    yield expression, name_of(expression), arguments
+    for each in arguments:
+        yield from _below(each)
 
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+@contextmanager
+def query_errors(columns: Sequence[str], made: Sequence[str] = ()) -> Iterator[None]:
+    """Turn Spark's parse and analysis errors into `unusable`. made: the columns that the query itself names."""
+    try:
+        yield
+    except PySparkException as error:
+        raise unusable(_sentence(error, columns, made)) from None
+    except Py4JJavaError as error:
+        raise unusable(f"Spark cannot make sense of it ({java_class(error)})") from None
+
+
+def _sentence(error: PySparkException, columns: Sequence[str], made: Sequence[str]) -> str:
+    condition = error.getCondition() or type(error).__name__
+    given = {name: text.replace("`", "") for name, text in (error.getMessageParameters() or {}).items()}
+    match condition.split("."):
+        case ["UNRESOLVED_COLUMN" | "UNRESOLVED_FIELD", *_]:
+            return _unknown(given.get("objectName") or given.get("fieldName", ""), columns, made)
+        case ["FIELD_NOT_FOUND"]:
+            return f'"{given["fieldName"]}" is no field; there are {given["fields"]}'
+        case ["UNRESOLVED_ROUTINE"]:
+            return f'"{given["routineName"]}" is no function of Spark SQL'
+        case ["UNSUPPORTED_GENERATOR", *_]:
+            return GENERATOR
+        case ["DATATYPE_MISMATCH", "FILTER_NOT_BOOLEAN"]:
+            return f"{given['filter']} is {given['type']}, and no condition"
+        case ["DATATYPE_MISMATCH", *_]:
+            return _mismatch(given)
+    if isinstance(error, ParseException):
+        return _parse(error, condition, given)
+    said = ", ".join(f"{_words(name)} {text}" for name, text in given.items() if name != "docroot")
+    return _short(f"{_words(condition)}{': ' if said else ''}{said}")
+
+
+def _unknown(name: str, columns: Sequence[str], made: Sequence[str]) -> str:
+    if name.lower() in (each.lower() for each in made):
+        return f'"{name}" is made by the query itself: use two sql steps'
+    by_lower = {each.lower(): each for each in columns}
+    near = difflib.get_close_matches(name.lower().removeprefix("source."), by_lower, n=2, cutoff=0.6)
+    meant = " or ".join(f'"{by_lower[each]}"' for each in near)
+    hint = f"; did you mean {meant}?" if near else f"; there are {_short(', '.join(columns))}"
+    return f'"{name}" is no column{hint}'
+
+
+def _mismatch(given: dict[str, str]) -> str:
+    """The expression and its mismatched types. The parameters differ between kinds of mismatch."""
+    expression = given.pop("sqlExpr", "")
+    said = ", ".join(f"{_words(name)} {text}" for name, text in given.items())
+    return _short(f"{expression} has types that do not fit: {said}")
+
+
+def _parse(error: PySparkException, condition: str, given: dict[str, str]) -> str:
+    said = f"syntax error at {given['error']}{given['hint']}" if "hint" in given else _words(condition)
+    place = LINE.search(str(error))
+    return f"{said} (line {place[1]}, character {int(place[2]) + 1})" if place else said
+
+
+def _words(name: str) -> str:
+    """`requiredType` and `PARSE_SYNTAX_ERROR` as words."""
+    if name.isupper():
+        return name.replace("_", " ").replace(".", ", ").lower()
+    return "".join(f" {each.lower()}" if each.isupper() else each for each in name)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+Node = dict[str, Any]
+
+
+def nodes(tree: Any) -> list[Node]:
+    """The nodes of a Java TreeNode, each before its children; `num-children` is their number."""
+    found: list[Node] = json.loads(tree.toJSON())
+    return found
+
+
+def kind(node: Node) -> str:
+    return str(node["class"]).rsplit(".", 1)[-1]
+
+
+def everywhere(part: Any) -> Iterator[Node]:
+    """All nodes, including expressions of plans, plans of expressions, and nodes that are not children."""
+    if isinstance(part, dict):
+        if "class" in part:
+            yield part
+        for value in part.values():
+            yield from everywhere(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from everywhere(value)

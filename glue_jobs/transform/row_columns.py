@@ -7,6 +7,8 @@ For a tombstone, the columns computed from the key alone do matter.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
@@ -17,13 +19,36 @@ from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT, TOMBSTONE
 
 
 def data(frame: DataFrame) -> list[str]:
-    """The names of the data columns."""
     return [name for name in frame.columns if name != SYSTEM_COLUMN and ":" not in name]
 
 
 def beside(frame: DataFrame) -> list[str]:
-    """The names of all other columns."""
     return [name for name in frame.columns if name == SYSTEM_COLUMN or ":" in name]
+
+
+def record(frame: DataFrame) -> StructType:
+    names = data(frame)
+    return StructType([each for each in frame.schema.fields if each.name in names])
+
+
+def remade(
+    frame: DataFrame,
+    made: DataFrame,
+    columns: Iterable[Column | str],
+    *,
+    reject: Column | None = None,
+    filtered: Column | None = None,
+) -> DataFrame:
+    """The rows of `frame` with other data columns, read from `made`: the same rows with further columns.
+
+    reject: why a step rejects a row that was good; null: it does not. filtered: True for rows that a step filters.
+    """
+    names: dict[str, Column] = {name: F.col(name) for name in beside(frame)}
+    if reject is not None:
+        names[REJECT] = F.coalesce(names[REJECT], reject) if REJECT in names else reject
+    if filtered is not None:
+        names[FILTERED] = names[FILTERED] | filtered if FILTERED in names else filtered
+    return made.select(*columns, *(each.alias(name) for name, each in names.items()))
 
 
 def is_live(frame: DataFrame) -> Column:
@@ -42,11 +67,7 @@ def unusable(why: str) -> Suspended:
 
 
 def type_at(record: StructType, path: str) -> DataType:
-    """The type at a path of structs.
-
-    Raises:
-        Suspended: `step_unusable`, with a suggestion.
-    """
+    """The type at a path of structs. Raises Suspended: `step_unusable`, with a suggestion."""
     found: DataType = record
     for depth, name in enumerate(path.split(".")):
         if not isinstance(found, StructType):
@@ -58,8 +79,7 @@ def type_at(record: StructType, path: str) -> DataType:
 def type_of(columns: StructType, name: str, what: str) -> DataType:
     """The type of a column, matched case-insensitively. what: its description for the error.
 
-    Raises:
-        Suspended: `step_unusable`, with a suggestion.
+    Raises Suspended: `step_unusable`, with a suggestion.
     """
     by_lower = {field.name.lower(): field for field in columns}
     if name.lower() in by_lower:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -55,22 +57,23 @@ def _spark(kind: Json) -> T.DataType:
             return T.MapType(_spark(kind["key"]), _spark(kind["value"]))
 
 
-def iceberg_columns(schema: T.StructType) -> Json:
-    """Table columns for rows of a Spark schema; all are optional.
+def iceberg_columns(schema: T.StructType, where: str = "the table") -> Json:
+    """Table columns for rows of a Spark schema; all are optional. where: what makes them, for errors.
 
-    Raises:
-        Suspended: `step_unusable`: no table can hold a name or a type.
+    Raises Suspended: `step_unusable`: no table can hold a name or a type.
     """
-    return struct(*_fields(schema, ""))
+    return struct(*_fields(schema, "", where))
 
 
-def _fields(schema: T.StructType, above: str) -> list[Json]:
-    first: dict[str, str] = {}
+def _fields(schema: T.StructType, above: str, where: str) -> list[Json]:
+    for name, count in Counter(each.name.lower() for each in schema.fields).items():
+        if count > 1:
+            raise unusable(f'{where} makes "{name}" {count} times; leave the other out by * except ({name})')
     for each in schema.fields:
-        if problem := field_problem(each.name):
+        if problem := field_problem(f"{above}{each.name}"):
             raise unusable(problem)
-        if (other := first.setdefault(each.name.lower(), each.name)) is not each.name:
-            raise unusable(f"{above}{other} and {above}{each.name} differ only by case, or not at all")
+        if "." in each.name:
+            raise unusable(f'"{above}{each.name}" has a dot in a name')
     return [
         field(each.name, _iceberg(each.dataType, f"{above}{each.name}"), doc=each.metadata.get(COMMENT))
         for each in schema.fields
@@ -79,20 +82,24 @@ def _fields(schema: T.StructType, above: str) -> list[Json]:
 
 def _iceberg(kind: T.DataType, path: str) -> Json:
     match kind:
+        case T.StructType(fields=[]):
+            raise unusable(f'"{path}" is a struct without fields')
         case T.StructType():
-            if not kind.fields:
-                raise unusable(f"{path} is a struct without fields")
-            return struct(*_fields(kind, f"{path}."))
+            return struct(*_fields(kind, f"{path}.", f'"{path}"'))
         case T.ArrayType():
-            return list_of(_iceberg(kind.elementType, f"{path}[]"))
+            return list_of(_iceberg(kind.elementType, path))
         case T.MapType():
-            key = _iceberg(kind.keyType, f"{path}{{}}")
-            return map_of(_iceberg(kind.valueType, f"{path}{{}}"), key=key)
+            key = _iceberg(kind.keyType, path)
+            return map_of(_iceberg(kind.valueType, path), key=key)
         case T.DecimalType():
             return f"decimal({kind.precision}, {kind.scale})"
+        case T.NullType():
+            raise unusable(f'"{path}" is always null and has no type: cast(null as string) has one')
+        case T.StringType() if not kind.isUTF8BinaryCollation():
+            raise unusable(f'"{path}" has a collation, which no table keeps: collate it as utf8_binary')
     name = "int" if isinstance(kind, SMALL) else next((n for n, t in PLAIN.items() if t == kind), None)
     if name is None:
-        raise unusable(f"{path} is of type {kind.simpleString()}, which no table can hold: cast it")
+        raise unusable(f'"{path}" is {kind.simpleString()}, which no table has: cast it')
     return name
 
 

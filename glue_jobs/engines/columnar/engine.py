@@ -28,8 +28,7 @@ from glue_jobs.kafka.client import settings_of
 from glue_jobs.kafka.fetching import Range, planned
 from glue_jobs.process.workers import TaskError
 from glue_jobs.table.counts import Counts
-from glue_jobs.table.open_table import OpenTable, TablePlan
-from glue_jobs.table.row_plan import RowPlan
+from glue_jobs.table.open_table import OpenTable, RowPlan, TablePlan
 
 BYTES_PER_TASK = 16_000_000
 

@@ -16,7 +16,7 @@ from calve.config.job import Budget, Registry
 from calve.schema.columns import REASONS, UNDELIVERED
 from calve.table.position import Ledger
 from glue_jobs.table.counts import MAX_UNKNOWN_IDS
-from glue_jobs.table.outcome import TableMemory
+from glue_jobs.table.open_table import TableMemory
 from tests.integration.support.engine import TRADE, Engine, at, everything, trades
 from tests.integration.support.servers.gate import Answer, Gate, Request
 

@@ -17,7 +17,7 @@ from glue_jobs.engines.columnar import engine as columnar
 from glue_jobs.engines.columnar.tasks import TaskResult, run_in_worker
 from glue_jobs.kafka import source
 from glue_jobs.process.workers import TaskError
-from glue_jobs.table.outcome import Outcome, TableMemory
+from glue_jobs.table.open_table import Outcome, TableMemory
 from tests.integration.support.crashing import KINDS, broken
 from tests.integration.support.engine import Engine, at, everything, suspended, trades
 

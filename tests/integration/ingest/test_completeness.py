@@ -16,9 +16,9 @@ from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import NOTE_EVERY_S, TableLoop
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.open_table import TableMemory
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import TableMemory
-from tests.integration.support.engine import DATABASE, Engine, at, everything, trades
+from tests.integration.support.engine import DATABASE, Engine, at, everything, position_of_open, trades
 
 
 def claim(target: Opener) -> float | None:
@@ -139,7 +139,7 @@ def test_an_idle_table_is_noted_every_five_minutes_and_not_right_after_a_commit(
         assert tables == [topic]
     assert (known(engine, topic) or 0) >= began - 0.001
     target.opened.main.refresh()
-    assert target.opened.main.properties[COMPLETE_ROUND] == target.opened.position().round
+    assert target.opened.main.properties[COMPLETE_ROUND] == position_of_open(target.opened).round
     assert float(target.opened.main.properties[COMPLETE_UNTIL]) == known(engine, topic)
 
 

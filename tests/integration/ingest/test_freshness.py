@@ -13,7 +13,7 @@ import pytest
 
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.rounds.round import Round
-from glue_jobs.table.outcome import TableMemory
+from glue_jobs.table.open_table import TableMemory
 from tests.integration.support.engine import Engine, trades
 from tests.integration.support.events import assert_as_documented
 

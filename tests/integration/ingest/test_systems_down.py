@@ -21,8 +21,8 @@ from glue_jobs.process import faults
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.rounds.loops import Loops
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.open_table import Outcome, TableMemory
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome, TableMemory
 from tests.debezium import envelope, event
 from tests.integration.support.engine import TRADE, Engine, at, everything, trades
 from tests.integration.support.events import assert_as_documented

@@ -15,7 +15,7 @@ from calve.errors import Retryable
 from calve.table.position import Ledger
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.rounds.round import PERSIST_AFTER_S
-from glue_jobs.table.outcome import TableMemory
+from glue_jobs.table.open_table import TableMemory
 from tests.integration.support.engine import Engine, at, everything, suspended, trades, until
 from tests.integration.support.servers import outages
 

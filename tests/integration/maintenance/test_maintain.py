@@ -18,10 +18,10 @@ from calve.errors import Retryable
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.schema.columns import Transform
 from calve.table.summary import HOLD, MAINTENANCE, REDRIVE
-from glue_jobs.iceberg.carry_position import CarriedCommit
+from glue_jobs.iceberg.purge import sweep
+from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.maintain import Maintaining
 from glue_jobs.maintenance import tasks
-from glue_jobs.maintenance.orphans import Swept, sweep
 from glue_jobs.maintenance.retention import retain
 from glue_jobs.maintenance.tasks import Work
 from tests.integration.support.crashing import OF_MAINTENANCE, Died, dying
@@ -236,17 +236,15 @@ def test_rows_leave_at_the_moment_that_they_are_old_enough(engine: Engine) -> No
     engine.drain(engine.target(topic))
     table = engine.table(topic)
     gone = retain(engine.lake, CarriedCommit(table, table), "rows", "at", before, budget_bytes=10**9)
-    assert (gone.rows, gone.files) == (3, 2)
+    assert (gone["rows"], gone["files"]) == (3, 2)
     assert ids(engine, topic) == [2, 3, 4, 5]
     engine.produce(topic, [{"id": 7, "at": before - DAY}])
     engine.drain(engine.target(topic))
     assert_proved(proof(engine, topic))
     gone = retain(engine.lake, CarriedCommit(table, table), "rows", "at", before + DAY, budget_bytes=10**9)
-    assert (gone.rows, ids(engine, topic)) == (3, [4, 5])
-    assert (
-        retain(engine.lake, CarriedCommit(table, table), "rows", "at", before + DAY, budget_bytes=10**9).rows
-        == 0
-    )
+    assert (gone["rows"], ids(engine, topic)) == (3, [4, 5])
+    gone = retain(engine.lake, CarriedCommit(table, table), "rows", "at", before + DAY, budget_bytes=10**9)
+    assert gone["rows"] == 0
     assert_proved(proof(engine, topic))
     engine.sql("DELETE FROM {t} WHERE id = 4", topic)
     assert proof(engine, topic).findings
@@ -300,18 +298,18 @@ def test_what_nothing_names_goes_with_the_second_run_that_finds_it(engine: Engin
     for each in (own, *others):
         write(table, each)
     upkept = CarriedCommit(table, table)
-    assert sweep(engine.lake, upkept, age_s=3600.0) == Swept()
-    assert sweep(engine.lake, upkept, age_s=0.0) == Swept(found=1)
+    assert sweep(engine.lake, upkept, age_s=3600.0) == {"found": 0, "deleted": 0}
+    assert sweep(engine.lake, upkept, age_s=0.0) == {"found": 1, "deleted": 0}
 
     def sweep_now(_: str) -> None:
         """What the round has staged is found for the first time."""
         swept = sweep(engine.lake, upkept, age_s=0.0)
-        assert (swept.found > 0, swept.deleted) == (True, 1)
+        assert (swept["found"] > 0, swept["deleted"]) == (True, 1)
 
     engine.mixed(topic, 5, 1)
     with at("publish.begin", sweep_now):
         engine.drain(engine.target(topic))
-    assert sweep(engine.lake, upkept, age_s=0.0) == Swept()
+    assert sweep(engine.lake, upkept, age_s=0.0) == {"found": 0, "deleted": 0}
     assert [exists(table, each) for each in (own, *others)] == [False, True, True]
     assert engine.letter_offsets(topic) == [(0, 5), (0, 6), (0, 12)]
     assert_proved(proof(engine, topic))

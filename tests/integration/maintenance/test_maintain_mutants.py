@@ -11,9 +11,8 @@ import pytest
 
 from calve.table.protocol import Commit
 from calve.table.summary import has_position
-from glue_jobs.iceberg import carry_position
-from glue_jobs.iceberg.carry_position import CarriedCommit
-from glue_jobs.iceberg.rewriting import replacement
+from glue_jobs.iceberg import rewriting
+from glue_jobs.iceberg.rewriting import CarriedCommit, replacement
 from glue_jobs.maintenance import compaction
 from glue_jobs.maintenance.retention import retain
 from tests.integration.maintenance import test_maintain as tests
@@ -41,7 +40,7 @@ def test_a_commit_that_says_an_older_position_is_noticed(
         found = [each for each in ancestors if has_position(each.summary)]
         return found[min(1, len(found) - 1)]
 
-    monkeypatch.setattr(carry_position, "standing", older)
+    monkeypatch.setattr(rewriting, "standing", older)
     with pytest.raises(AssertionError):
         tests.test_files_converge_while_rounds_go_on_and_a_reader_never_counts_less(engine, {}, 1)
 

@@ -25,9 +25,9 @@ from glue_jobs.iceberg.staging import Staged, stage
 from glue_jobs.maintenance.between_rounds import MERGED_AT_ONCE, LoopMaintenance
 from glue_jobs.operations.publishing import publish_round
 from glue_jobs.process.java import elements
+from glue_jobs.table.open_table import Outcome
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome
-from tests.integration.support.engine import DATABASE, Engine
+from tests.integration.support.engine import DATABASE, Engine, position_of_open
 from tests.integration.support.proofs import assert_proved, proof
 
 ROWS, AT_ONCE = 5, 50
@@ -121,7 +121,7 @@ def test_a_table_is_as_fast_after_many_commits_as_after_a_few(engine: Engine) ->
     engine.drain(donor)
     target = engine.target(topic)
     target.open()
-    worn = Worn(engine, target, target.opened.position(), LoopMaintenance(target))
+    worn = Worn(engine, target, position_of_open(target.opened), LoopMaintenance(target))
     ages: dict[int, dict[str, float]] = {}
     for first in range(0, COMMITS * ROWS, ROWS * AT_ONCE):
         for n, each in enumerate(staged(engine, target, donor.config.name, first), 1):

@@ -19,10 +19,10 @@ from glue_jobs.maintenance import between_rounds
 from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.process.java import elements
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.open_table import Outcome, TableMemory
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome, TableMemory
 from tests.integration.support.crashing import OF_UPKEEP, Died, dying, open_catalog
-from tests.integration.support.engine import DATABASE, Engine, at, everything, trades
+from tests.integration.support.engine import DATABASE, Engine, at, everything, position_of_open, trades
 from tests.integration.support.proofs import assert_proved, proof
 
 MERGED = 4
@@ -76,7 +76,7 @@ def test_small_files_become_one_and_nothing_moves(engine: Engine, settings: dict
     outcome = rounds(engine, target, MERGED + 1)
     columns = "*, _row_id, _last_updated_sequence_number" if "format_version" in settings else "*"
     before = sorted(map(str, engine.sql(f"SELECT {columns} FROM {{t}}", topic).collect()))
-    head, position = engine.table(topic).head, target.opened.position()
+    head, position = engine.table(topic).head, position_of_open(target.opened)
     kept(target, outcome)
     table = engine.table(topic)
     commit = next(table.ancestors())
@@ -85,7 +85,7 @@ def test_small_files_become_one_and_nothing_moves(engine: Engine, settings: dict
     assert "calve.ledger" not in commit.summary
     assert len(files(table)) == (2 if "partition_by" in settings else 1)
     assert sorted(map(str, engine.sql(f"SELECT {columns} FROM {{t}}", topic).collect())) == before
-    now = target.opened.position()
+    now = position_of_open(target.opened)
     assert (now.offsets, now.round, now.writer) == (position.offsets, position.round, position.writer)
     rounds(engine, target, 1)
     assert engine.offsets(topic) == everything(3 * (MERGED + 2))

@@ -369,13 +369,13 @@ def test_an_expression_without_a_value_is_a_reject(spark: SparkSession) -> None:
         ("select from_avro(_kafka.key, '\"int\"') as x from source", "may reach what is outside"),
         ("select from_xml(name, 'a int') as x from source", "may reach what is outside"),
         ("select xpath_string(name, 'a') as x from source", "cannot be used in a query"),
-        ("select repeat(name, cast(id as int)) as x from source", "must stand in the query"),
-        ("select rpad(name, cast(id as int), 'x') as x from source", "must stand in the query"),
-        ("select sequence(1, id) as x from source", "must stand in the query"),
-        ("select array_repeat(name, cast(id as int)) as x from source", "must stand in the query"),
-        ("select format_string(name) as x from source", "must stand in the query"),
-        ("select name like `order` as x from source", "must stand in the query"),
-        ("select name rlike `order` as x from source", "must stand in the query"),
+        ("select repeat(name, cast(id as int)) as x from source", "must be a constant of the query"),
+        ("select rpad(name, cast(id as int), 'x') as x from source", "must be a constant of the query"),
+        ("select sequence(1, id) as x from source", "must be a constant of the query"),
+        ("select array_repeat(name, cast(id as int)) as x from source", "must be a constant of the query"),
+        ("select format_string(name) as x from source", "must be a constant of the query"),
+        ("select name like `order` as x from source", "must be a constant of the query"),
+        ("select name rlike `order` as x from source", "must be a constant of the query"),
     ],
 )  # fmt: skip
 def test_a_query_that_cannot_be_computed_of_one_record_alone_is_refused(
@@ -408,7 +408,7 @@ def test_a_condition_that_cannot_be_computed_of_one_record_alone_is_refused(
     assert message in refused.value.message
 
 
-BY_LENGTH = "the length of source.name must stand in the query"
+BY_LENGTH = "the query must limit the length of source.name"
 
 
 @pytest.mark.parametrize(
@@ -446,7 +446,7 @@ BY_LENGTH = "the length of source.name must stand in the query"
         ("cast(name as decimal(9, 2))", "write left(source.name, 100), or less, in its place"),
         ("try_cast(name as decimal(9, 2))", "write left(source.name, 100), or less, in its place"),
         ("from_csv(name, 'd decimal(9, 2)').d", "write left(source.name, 100), or less, in its place"),
-        ("parse_url(name, 'QUERY', `order`)", "must stand in the query"),
+        ("parse_url(name, 'QUERY', `order`)", "must be a constant of the query"),
         ("parse_url(name, 'QUERY', '(a+)+b')", "may take endless time"),
         ("transform(tags, t -> t || name)", "a lambda computes each item with source.name"),
         (

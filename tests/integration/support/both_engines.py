@@ -20,7 +20,7 @@ from glue_jobs.columns.helpers import FILTERED, REJECT
 from glue_jobs.columns.tokens import any_keys, key_frame
 from glue_jobs.engines.columnar_steps.chain import Steps
 from glue_jobs.engines.columnar_steps.planning import columnar_steps
-from glue_jobs.table.row_plan import RowPlan
+from glue_jobs.table.open_table import RowPlan
 from glue_jobs.transform.chain import Chain, StepResources
 from glue_jobs.transform.row_columns import data
 from glue_jobs.transform.types import iceberg_columns

@@ -41,7 +41,7 @@ from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import State, TableLoop
-from glue_jobs.table.outcome import TableMemory
+from glue_jobs.table.open_table import TableMemory
 from tests.debezium import envelope, event
 from tests.integration.support.engine import CHOICE, DATABASE, TRADE, Engine, trades
 from tests.integration.support.records.producing import Raw, produce

@@ -40,8 +40,8 @@ from glue_jobs.ingest import openers_of
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.process import faults
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.open_table import OpenTable, Outcome, TableMemory, position_of
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome, TableMemory
 
 TRADE = json.dumps(
     {
@@ -250,7 +250,7 @@ class Engine:
     def position(self, topic: str) -> Position:
         target = self.target(topic)
         target.open()
-        return target.opened.position()
+        return position_of_open(target.opened)
 
     def compact(self, table: str) -> None:
         """Replace all data files, as a table service does: the new snapshot says nothing of calve."""
@@ -317,3 +317,8 @@ def at(point: str, action: Callable[[str], object]) -> Iterator[None]:
         yield
     finally:
         faults.handlers.pop(point, None)
+
+
+def position_of_open(table: OpenTable) -> Position:
+    """The committed offsets, as main's history proves them now."""
+    return position_of(table.main, table.dead_letters, table.services)[0]

@@ -14,7 +14,7 @@ from pyiceberg import transforms, types
 from calve.schema.columns import Transform
 from calve.table.position import Ledger
 from glue_jobs.operations.relayout import layout_of
-from glue_jobs.table.outcome import TableMemory
+from glue_jobs.table.open_table import TableMemory
 from tests.integration.support.engine import Engine
 
 Row = dict[str, Any]

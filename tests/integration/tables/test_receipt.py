@@ -19,8 +19,8 @@ from glue_jobs.maintenance import between_rounds
 from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.maintenance.tasks import Work
 from glue_jobs.rounds.round import Round
+from glue_jobs.table.open_table import Outcome, TableMemory
 from glue_jobs.table.opening import Opener
-from glue_jobs.table.outcome import Outcome, TableMemory
 from tests.integration.ingest.test_systems_down import MODES, begun, behind, more
 from tests.integration.support.engine import DATABASE, Engine
 from tests.integration.support.servers.aws_gate import AwsGate, is_glue

@@ -17,9 +17,8 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from calve.errors import CalveError, Retryable, Suspended
 from calve.schema.columns import UNDELIVERED
 from glue_jobs.kafka import batches
-from glue_jobs.kafka.batches import Batches
+from glue_jobs.kafka.batches import Batches, Span
 from glue_jobs.kafka.records import CORRUPT_BATCH
-from glue_jobs.kafka.slices import Span
 from tests.record_batches import CODECS, HEADER, Record, marker, sealed, told, written
 
 END = 1 << 40

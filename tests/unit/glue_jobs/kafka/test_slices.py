@@ -10,9 +10,8 @@ import pytest
 
 from calve.schema.columns import KEPT_OF_LARGE, LARGEST_RECORD, MOST_MILLIS, UNDELIVERED
 from glue_jobs.kafka import inflating
-from glue_jobs.kafka.batches import SPARE, Batches
+from glue_jobs.kafka.batches import SPARE, Batches, Span
 from glue_jobs.kafka.records import Records
-from glue_jobs.kafka.slices import Span
 from tests.record_batches import CODECS, HEADER, Codec, Record, large, sealed, told, written, zeros
 
 CHUNK = 4_000_000

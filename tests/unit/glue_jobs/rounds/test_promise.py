@@ -9,7 +9,7 @@ import pytest
 from calve.rounds.scheduling import MISSED, Pace
 from calve.table.position import Ledger, Position
 from glue_jobs.rounds.loop import FIGURES, TELL_EVERY_S, FreshnessTarget
-from glue_jobs.table.outcome import Outcome
+from glue_jobs.table.open_table import Outcome
 from tests.integration.support.events import assert_as_documented
 
 WHO = {"table": "db.t", "topic": "t"}
