@@ -66,7 +66,6 @@ def load_jobs(
 
     Raises:
         ConfigError: the configuration cannot be used, or has no table of one of these names.
-        Retryable, Fatal: as `cli.topics.with_named`.
     """
     from calve.config.deployment import UNKNOWN_WAREHOUSE
     from calve.settings import load
@@ -250,5 +249,4 @@ def offer_profile(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ())
 
 
 def profile_is_named() -> bool:
-    """Whether this command got a profile."""
     return bool(os.environ.get(PROFILE_VARIABLE))

@@ -73,7 +73,6 @@ class Branch:
     below: Sequence[Branch] = ()
 
     def lines(self, above: Sequence[str] = ()) -> Iterator[str]:
-        """One line with its path for each leaf, and for each branch with a note."""
         way = [*above, " ".join(part for part in (self.mark, _escaped(self.text)) if part)]
         if self.note or not self.below:
             yield "  ".join(part for part in (*way, _escaped(self.note)) if part)
@@ -96,11 +95,9 @@ class Console:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines of the terminal."""
         return self._out.size.width, self._out.size.height
 
     def draw(self, picture: RenderableType) -> None:
-        """Show a picture on a terminal."""
         self._out.print(picture)
 
     @contextmanager
@@ -116,7 +113,6 @@ class Console:
         return LineProgress(lambda line: print(line, file=sys.stderr, flush=True))
 
     def event(self, message: str, **fields: object) -> None:
-        """Print an event: one line on stderr."""
         pairs = "  ".join(f"{name}={_escaped(_said(value))}" for name, value in fields.items() if value != [])
         if self._err.is_terminal:
             self._err.print(Text.assemble((message, "bold"), "  ", (pairs, "dim")), soft_wrap=True)
@@ -124,7 +120,6 @@ class Console:
             print(f"{message}  {pairs}".rstrip(), file=sys.stderr, flush=True)
 
     def heading(self, text: str) -> None:
-        """Begin a part of a report."""
         if self.output is Output.json:
             return
         if self._out.is_terminal:
@@ -133,7 +128,6 @@ class Console:
             print(f"== {text}", flush=True)
 
     def say(self, text: str) -> None:
-        """Print a sentence of a report."""
         if self.output is Output.text:
             self._out.print(Text(text), soft_wrap=not self._out.is_terminal)
 
@@ -203,7 +197,6 @@ class Console:
         self._out.print(table)
 
     def _blocks(self, heads: Sequence[Text], rows: Sequence[Sequence[Text]]) -> None:
-        """Each row as lines of name and value."""
         for number, row in enumerate(rows, 1):
             self._out.print(Text(f"row {number}", "bold cyan"))
             block = Table.grid(padding=(0, 1))
@@ -214,7 +207,6 @@ class Console:
             self._out.print(block)
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Write lines for programs, as they come."""
         for line in lines:
             print(line, flush=False)
 
@@ -247,7 +239,6 @@ class Console:
             self._out.print(Padding(Text(_escaped(text)), (0, 0, 0, 2)))
 
     def panel(self, title: str, lines: Mapping[str, object]) -> None:
-        """Show a closing panel of names and values."""
         if self.output is Output.json:
             return
         if not self._out.is_terminal:
@@ -260,7 +251,6 @@ class Console:
         self._out.print(Panel(grid, title=title, title_align="left", expand=False))
 
     def quote(self, title: str, text: str) -> None:
-        """Show a text as it is."""
         if self.output is Output.json:
             return
         if self._out.is_terminal:
@@ -274,7 +264,6 @@ class Console:
             print(json.dumps(value, indent=2, default=str), flush=True)
 
     def error(self, error: CalveError) -> None:
-        """Print an error and its fix on stderr."""
         if self._err.is_terminal:
             self._err.print(Text.assemble(("error  ", "bold red"), error.message), soft_wrap=True)
             if error.fix:

@@ -168,7 +168,6 @@ class Group:
 
     @property
     def line(self) -> dict[str, object]:
-        """One line for people."""
         schema = "others" if self.other_schemas else self.schema_id
         return {
             "reason": self.reason,
@@ -349,7 +348,6 @@ def read(
 
     Raises:
         CalveError: a file is no Parquet.
-        Retryable, Fatal: as `cli.lake.load`.
     """
     with lake.aws_errors(f"table {'.'.join(table.name())}"):
         scan = table.scan(selected, selected_fields=tuple(columns))
@@ -361,7 +359,6 @@ def read(
 
 
 def grouped(table: Table, selection: Selection) -> list[Group]:
-    """The selected dead letters, counted."""
     return summarize(read(table, selection.within(table), COLUMNS))
 
 

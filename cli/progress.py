@@ -78,7 +78,6 @@ class _Mark(SpinnerColumn):
     """Turns while work is under way, then shows how it ended."""
 
     def render(self, task: BarTask) -> RenderableType:
-        """Mark the line."""
         return MARKS[task.fields["end"]] if task.fields["end"] else super().render(task)
 
 
@@ -86,7 +85,6 @@ class _Count(ProgressColumn):
     """`238 of 300,000`; nothing where there is only one step."""
 
     def render(self, task: BarTask) -> Text:
-        """Count what is done."""
         if task.total is None or task.total <= 1:
             return Text("")
         return Text(f"{int(task.completed):,} of {int(task.total):,}", "progress.download")

@@ -22,11 +22,7 @@ from cli.lake import aws_errors, load, open_catalog
 
 
 def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:
-    """The jobs with the tables of patterns that have these names, found in the lake, else in Kafka.
-
-    Raises:
-        Retryable, Fatal: the lake or Kafka does not answer, or refuses.
-    """
+    """The jobs with the tables of patterns that have these names, found in the lake, else in Kafka."""
     declared = {table.name for job in jobs for table in job.tables}
     wanted = [name for name in names if name not in declared]
     return tuple(_with_named(job, wanted) if wanted and job.patterns else job for job in jobs)
@@ -43,11 +39,7 @@ def _with_named(job: Job, names: Sequence[str]) -> Job:
 
 
 def surveyed(job: Job, catalog: Catalog, database: str, listed: Iterable[str]) -> Expansion:
-    """The tables of the job's patterns: for the topics that Kafka lists, and for other topics that the lake has tables of.
-
-    Raises:
-        Retryable, Fatal: the catalog does not answer, or refuses.
-    """
+    """The tables of the job's patterns: for the topics that Kafka lists, and for other topics that the lake has tables of."""
     if not job.patterns:
         return Expansion()
     keeper = _keeper(catalog, database)

@@ -1,4 +1,4 @@
-"""The commands of `calve dead-letters`."""
+"""Show dead letters; send them back after a fix."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TableFirst(TyperGroup):
 
 dead_letters = typer.Typer(
     cls=TableFirst,
-    help="Show what could not be read; send it back after a fix.",
+    help=__doc__,
     no_args_is_help=True,
     subcommand_metavar="TABLE | COMMAND [ARGS]...",
 )
@@ -225,7 +225,6 @@ def _rest(count: int, redriven: bool) -> str:  # noqa: FBT001 which of both are 
 
 
 def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
-    """One group for people."""
     places = [str(each) for _, each in sorted(group.places.items())]
     where = "  ".join(places[:SHOWN_PARTITIONS])
     if (more := len(places) - SHOWN_PARTITIONS) > 0:

@@ -1,4 +1,4 @@
-"""`calve export`: run a deployed export now, see what was delivered."""
+"""Run a deployed export now; list what was delivered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cli.console import Console, Output, OutputOption, duration
 if TYPE_CHECKING:
     from lambdas.export_notify.mail import Manifest
 
-export = typer.Typer(help="Run a deployed export now; list what was delivered.", no_args_is_help=True)
+export = typer.Typer(help=__doc__, no_args_is_help=True)
 
 ExportArgument = Annotated[str, typer.Argument(metavar="NAME", help="The export.", show_default=False)]
 MaybeExportArgument = Annotated[

@@ -1,4 +1,4 @@
-"""`calve link`: which links were mailed, and how to close them."""
+"""List the links that were mailed; close them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cli.console import Console, Output, OutputOption, duration
 if TYPE_CHECKING:
     from lambdas.links import Link
 
-link = typer.Typer(help="List the links that were mailed; close them.", no_args_is_help=True)
+link = typer.Typer(help=__doc__, no_args_is_help=True)
 
 LinkArgument = Annotated[
     str | None,

@@ -114,11 +114,7 @@ def change(
 
 
 def refresh(main: Table) -> None:
-    """Read the table's newest metadata.
-
-    Raises:
-        Retryable, Fatal: as `cli.lake.load`.
-    """
+    """Read the table's newest metadata."""
     from cli.lake import aws_errors
 
     with aws_errors(f"table {_name(main)}"):

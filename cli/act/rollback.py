@@ -161,7 +161,6 @@ def _travel(
 
 
 def _consequences(way: Journey, settings: Settings) -> list[str]:
-    """The consequences of going back, a sentence each."""
     gone = way.ledger
     moment_ = datetime.fromtimestamp(way.to.committed_at, UTC).isoformat(timespec="seconds")
     found = [
@@ -301,7 +300,6 @@ def backfill(
 
 
 def _backfill_consequences(settings: Settings) -> list[str]:
-    """The consequences of a backfill, a sentence each."""
     found = [
         f"Records of topic {settings.topic} in this range are read again, and their rows replaced in one commit.",
         "Where a record of them is a row only then, or only now, nothing is changed.",

@@ -28,13 +28,11 @@ ACCESS_KEY = SECRET_KEY = "test"  # noqa: S105  what the emulator expects
 
 
 def installed(layout: Layout) -> bool:
-    """Tell whether the emulator of this lock and this Python is installed."""
     stamp = layout.aws_venv / ".ready"
     return stamp.is_file() and stamp.read_text() == _wanted()
 
 
 def install(layout: Layout, progress: Progress) -> None:
-    """Install the emulator's environment if it is missing."""
     if installed(layout):
         return
     shutil.rmtree(layout.aws_venv, ignore_errors=True)
@@ -56,7 +54,6 @@ def install(layout: Layout, progress: Progress) -> None:
 
 
 def command(layout: Layout) -> list[str]:
-    """Return the emulator's command line."""
     return [str(layout.aws_venv / "bin" / "python"), "-P", str(WRAPPER)]
 
 
@@ -79,12 +76,10 @@ def environment(port: int, *, folder: Path) -> dict[str, str]:
 
 
 def url(port: int) -> str:
-    """Return the endpoint of every emulated service."""
     return f"http://{HOST}:{port}"
 
 
 def answers(port: int) -> bool:
-    """Tell whether the emulator serves requests."""
     return call(f"{url(port)}/_ministack/health") == 200
 
 
@@ -108,7 +103,6 @@ def reachable(url: str, endpoint: str) -> str:
 
 
 def make_bucket(port: int) -> None:
-    """Create the lake's bucket."""
     if (status := call(f"{url(port)}/{BUCKET}", method="PUT")) != 200:
         raise Fatal(f"the AWS emulator refused to make bucket {BUCKET} (HTTP {status})")
 

@@ -37,7 +37,6 @@ class Layout:
 
     @property
     def stack_file(self) -> Path:
-        """The record of what was started."""
         return self.state / "stack.json"
 
     @property
@@ -52,7 +51,6 @@ class Layout:
 
     @property
     def cdk(self) -> Path:
-        """The AWS CDK CLI, as npm installs it."""
         return self.state / "cdk"
 
     @property
@@ -67,12 +65,10 @@ class Layout:
 
     @property
     def demo(self) -> Path:
-        """The newest demo's mail."""
         return self.state / "demo"
 
     @property
     def java_home(self) -> Path:
-        """The shim around the JRE of the wheel."""
         return self.state / "java"
 
 

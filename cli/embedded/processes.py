@@ -179,7 +179,6 @@ def wait_until_ready(servers: list[Starting], *, deadline_s: float, on_ready: Ca
 
 
 def tail(log: Path, lines: int = 12) -> str:
-    """Return the last lines of a log, indented."""
     try:
         text = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:
@@ -236,7 +235,6 @@ class State:
     sasl_user: str = "calve"
 
     def with_process(self, name: str, process: Process) -> State:
-        """Return the state with this process in the server's place."""
         return replace(self, processes={**self.processes, name: process})
 
 

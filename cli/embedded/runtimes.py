@@ -44,7 +44,6 @@ class Java:
 
     @property
     def executable(self) -> str:
-        """The path of `java`."""
         return str(self.home / "bin" / "java")
 
 
@@ -88,13 +87,11 @@ def _bundled(layout: Layout) -> Java:
 
 
 def cdk_installed(layout: Layout) -> bool:
-    """Tell whether the CDK CLI of the lock is installed."""
     stamp = layout.cdk / ".ready"
     return stamp.is_file() and stamp.read_text() == _wanted_cdk()
 
 
 def install_cdk(layout: Layout, progress: Progress) -> None:
-    """Install the CDK CLI if it is missing."""
     if cdk_installed(layout):
         return
     shutil.rmtree(layout.cdk, ignore_errors=True)
@@ -122,7 +119,6 @@ def install_cdk(layout: Layout, progress: Progress) -> None:
 
 
 def node() -> str:
-    """The path of `node`."""
     return str(_WHEEL / "bin" / "node")
 
 
@@ -132,7 +128,6 @@ def search_path() -> str:
 
 
 def cdk_command(layout: Layout) -> list[str]:
-    """The command line of the CDK CLI."""
     return [node(), str(layout.cdk / "node_modules" / "aws-cdk" / "bin" / "cdk")]
 
 

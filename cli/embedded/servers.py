@@ -22,7 +22,6 @@ READY_DEADLINE_S = 90.0
 
 
 def _registry_command(java: Java, *, jars: Path) -> list[str]:
-    """Return the registry's command line."""
     (runner,) = jars.glob("apicurio-registry-app-*-runner.jar")
     return [java.executable, *REGISTRY_JVM, "-jar", str(runner)]
 
@@ -38,12 +37,10 @@ def _registry_environment(port: int, *, data: Path) -> dict[str, str]:
 
 
 def registry_url(port: int) -> str:
-    """Return the address for Confluent's clients."""
     return f"http://{HOST}:{port}/apis/ccompat/v7"
 
 
 def _registry_answers(port: int) -> bool:
-    """Tell whether the registry serves requests."""
     return call(f"{registry_url(port)}/subjects") == 200
 
 
@@ -106,7 +103,6 @@ def wait_for(
 
 
 def answers(recorded: processes.State, server: Server) -> bool:
-    """Tell whether one server serves requests."""
     match server:
         case "kafka":
             return kafka.answers(f"{HOST}:{recorded.ports['kafka']}", recorded.cluster_id)

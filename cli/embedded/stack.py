@@ -142,7 +142,6 @@ def environment(stack: Stack) -> dict[str, str]:
 
 
 def spark_jars(root: Path) -> list[Path]:
-    """Return all jars for `spark.jars`."""
     folder = Layout(root).jars
     return [folder / jar.file for jar in pinned() if jar.class_path == "spark"]
 

@@ -141,11 +141,7 @@ def _read(job: Job) -> list[JobStatus]:
 
 
 def reported_by(job: Job) -> JobStatus:
-    """What a job reports of its tables; nothing if it never ran.
-
-    Raises:
-        Retryable, Fatal: S3 does not answer, or refuses.
-    """
+    """What a job reports of its tables; nothing if it never ran."""
     uri = place(job.lake.warehouse, job.name, job.job)
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     with aws_errors(f"what the job says of its tables, {uri},"):

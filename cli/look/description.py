@@ -38,12 +38,10 @@ class TableFacts:
 
     @property
     def name(self) -> str:
-        """The table's name without its database."""
         return self.table.rpartition(".")[2]
 
     @property
     def condition(self) -> Condition:
-        """The state with its reason and fix."""
         return Condition(self.state, self.code, self.reason, self.fix)
 
 
@@ -152,7 +150,6 @@ def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
-    """One snapshot for programs."""
     ledger = snapshot.ledger
     return {
         "snapshot_id": snapshot.id,

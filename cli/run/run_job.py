@@ -99,7 +99,6 @@ class Definition:
         return cls(name, job["Command"]["ScriptLocation"], job["DefaultArguments"])
 
     def files(self, argument: str) -> list[str]:
-        """The S3 URIs in an argument."""
         return [uri for uri in self.arguments.get(argument, "").split(",") if uri]
 
     @property
@@ -170,7 +169,6 @@ def _said(definition: Definition, stack: Stack, folder: Path) -> Callable[[], Jo
 
 
 def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:
-    """The downloaded files, named by their content; existing files are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     found = []
     for uri in uris:

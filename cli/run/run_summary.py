@@ -55,7 +55,6 @@ class RunSummary:
             taken.until = datetime.fromisoformat(event["time"])
 
     def ended(self, report: JobStatus | None) -> Ended:
-        """The finished run. report: the job's report of its tables; None: unreadable."""
         conditions = Conditions(reports=newest([report] if report else []))
         found = [self._status(name, conditions) for name in sorted({*self.tables, *self.states})]
         now = datetime.now(UTC)
@@ -94,12 +93,10 @@ class Ended:
 
     @property
     def troubles(self) -> list[Trouble]:
-        """The problems, the most urgent first."""
         return troubles(self.tables, [], [], self.at)
 
     @property
     def how(self) -> tuple[End, str]:
-        """The end of the run, in a word and in a few."""
         urgencies = [urgency(each, self.at) for each in self.tables]
         stopped, wrong = urgencies.count(0), sum(each < len(Urgency) for each in urgencies)
         if stopped:
@@ -107,7 +104,6 @@ class Ended:
         return ("warn", f"see {_tables(wrong)} below") if wrong else ("done", "")
 
     def show(self, console: Console) -> None:
-        """Print a line for each table, then the problems, then the sums."""
         rows = sorted(self.tables, key=lambda each: urgency(each, self.at))
         if console.is_terminal:
             console.draw(self._drawn(rows[:MOST_TABLES], console.size[0]))

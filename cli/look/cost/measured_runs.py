@@ -72,17 +72,12 @@ class Measured(CommitCosts):
 
     @property
     def document(self) -> dict[str, Any]:
-        """For people and programs."""
         rounded = {"since": self.since.isoformat(timespec="seconds"), "cpu_s": round(self.cpu_s, 1)}
         return asdict(self) | rounded
 
 
 def measured_costs(jobs: Iterable[Job], rates: Rates) -> list[Measured]:
-    """The cost of the jobs' tables, each since its oldest recorded commit.
-
-    Raises:
-        Fatal, Retryable: the lake, or Glue, refuses these credentials or does not answer.
-    """
+    """The cost of the jobs' tables, each since its oldest recorded commit."""
     now = datetime.now(UTC)
     return [each for job in jobs for each in measured(list(_commit_costs(job)), _runs(job, now), rates, now)]
 

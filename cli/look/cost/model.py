@@ -38,7 +38,6 @@ class Rates:
 
 
 def rates() -> Rates:
-    """The rates of the file."""
     raw = json.loads(FILE.read_text(encoding="utf-8"))
     return Rates(raw["region"], {name: Rate(**each) for name, each in raw["rates"].items()})
 
@@ -140,7 +139,6 @@ def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
 
 
 def totals(total: Bill, idle: Bill) -> list[Total]:
-    """The totals of each way to run the jobs; `idle`: the bill while no data arrives."""
     ways = [
         ("as configured", total.configured, idle.configured),
         ("every job always", total.continuous, idle.continuous),
@@ -150,7 +148,6 @@ def totals(total: Bill, idle: Bill) -> list[Total]:
 
 
 def assumptions(load: Load) -> list[str]:
-    """The assumptions behind the figures, besides the rates."""
     return [
         "idle: while no data arrives",
         f"each topic: {load.topic_mb_s:g} MB/s, evenly (--topic-rate); {load.partitions} partitions (--partitions)",

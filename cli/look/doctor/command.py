@@ -76,7 +76,6 @@ def probes(root: Path, *, embedded: bool = True) -> dict[str, Probe]:
 
 
 def python(_root: Path) -> Finding:
-    """Check the interpreter."""
     version = ".".join(map(str, sys.version_info[:3]))
     if (3, 11) <= sys.version_info[:2] <= (3, 13):
         return Finding("python", "ok", f"{version} ({sys.executable})")
@@ -84,7 +83,6 @@ def python(_root: Path) -> Finding:
 
 
 def java(root: Path) -> Finding:
-    """Check that a Java runs, and name it."""
     from cli.embedded.runtimes import find_java, java_version
 
     found = find_java(Layout(root))
@@ -99,7 +97,6 @@ def java(root: Path) -> Finding:
 
 
 def disk(root: Path) -> Finding:
-    """Check the disk space for downloads, logs and Kafka's data."""
     free = shutil.disk_usage(root).free
     detail = f"{free / GIB:,.1f} GiB free"
     if free < DISK_NEEDED:
@@ -110,7 +107,6 @@ def disk(root: Path) -> Finding:
 
 
 def memory(_root: Path) -> Finding:
-    """Check the memory for Spark beside the three servers."""
     available = available_memory(Path("/proc/meminfo"))
     detail = f"{available / GIB:,.1f} GiB available"
     if available < MEMORY_NEEDED:
@@ -130,7 +126,6 @@ def available_memory(meminfo: Path) -> int:
 
 
 def loopback(_root: Path) -> Finding:
-    """Check that servers can listen on 127.0.0.1 and be reached."""
     with socket.socket() as server:
         server.bind((HOST, 0))
         server.listen(1)
@@ -139,7 +134,6 @@ def loopback(_root: Path) -> Finding:
 
 
 def jars(root: Path) -> Finding:
-    """Check every downloaded jar against its checksum."""
     from stacks.jobs.jars import damaged, pinned, present
 
     folder = Layout(root).jars
@@ -156,7 +150,6 @@ def jars(root: Path) -> Finding:
 
 
 def emulator(root: Path) -> Finding:
-    """Check that the AWS emulator is installed."""
     from cli.embedded.aws import installed
 
     if installed(Layout(root)):
@@ -165,7 +158,6 @@ def emulator(root: Path) -> Finding:
 
 
 def cdk(root: Path) -> Finding:
-    """Check that the CDK CLI, which `calve deploy` uses, is installed."""
     from cli.embedded.runtimes import cdk_installed
 
     if cdk_installed(Layout(root)):
@@ -174,8 +166,6 @@ def cdk(root: Path) -> Finding:
 
 
 def server(name: Server) -> Callable[[Path], Finding]:
-    """Make the check of one server of the embedded stack."""
-
     def check(root: Path) -> Finding:
         from cli.embedded.processes import alive, read_state
         from cli.embedded.servers import answers

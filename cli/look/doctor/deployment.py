@@ -235,11 +235,7 @@ def of_release(deployed: str | None) -> Finding:
 
 
 def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
-    """The findings of the deployed doctor, which runs in the jobs' network.
-
-    Raises:
-        Retryable, Fatal: AWS does not answer, or does not let this user invoke it.
-    """
+    """The findings of the deployed doctor, which runs in the jobs' network."""
     if function is None:
         return [Finding("doctor", "fail", "it is not deployed: the stacks are of an older release", DEPLOY)]
     with aws_errors(f"the function {function}"):

@@ -120,7 +120,6 @@ def write(
 
 
 def _draw(console: Console, answer: Answer, rows: Sequence[Sequence[Any]], hidden: Sequence[str]) -> None:
-    """Show rows to a person."""
     wanted = [place for place, name in enumerate(answer.columns) if name not in hidden]
     kinds = answer.types
     cells = [

@@ -177,7 +177,6 @@ class Lookup:
 
         Raises:
             CalveError: there is no such table, or it has no such snapshot.
-            Retryable, Fatal: the catalog or the object store does not answer, or refuses.
         """
         name = self._name(reference)
         table = self._load(name)
@@ -193,7 +192,6 @@ class Lookup:
         )
 
     def has(self, reference: Reference) -> bool:
-        """Tell whether the table exists."""
         return self._load(self._name(reference)) is not None
 
     def _name(self, reference: Reference) -> TableName:

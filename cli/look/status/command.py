@@ -84,7 +84,6 @@ def _print(console: Console, found: Overview) -> None:
 
 
 def say(console: Console, troubles: Sequence[Trouble]) -> None:
-    """Show problems and fixes."""
     from cli.look.status.screen import MOST_TROUBLES, alarming
 
     if not console.is_terminal:

@@ -87,12 +87,10 @@ class TableStatus:
 
     @property
     def condition(self) -> Condition:
-        """The state with its reason and fix."""
         return Condition(self.state, self.code, self.reason, self.fix, self.since)
 
     @property
     def name(self) -> str:
-        """The table's name without its database."""
         return self.table.rpartition(".")[2]
 
 
@@ -128,7 +126,6 @@ def troubles(
 
 
 def of_states(conditions: Iterable[tuple[str, Condition]], now: datetime) -> list[Trouble]:
-    """The problems of tables, by their states alone."""
     return _together(found for name, each in conditions if (found := _of_condition(name, each, now)))
 
 

@@ -134,7 +134,6 @@ def screen(found: Overview, width: int, height: int | None = None) -> Renderable
 
 
 def heading(found: Overview) -> RenderableType:
-    """The number of tables in each state, and the time."""
     states = Counter(each.state for each in found.tables)
     line = Table.grid(expand=True)
     line.add_column()
@@ -152,7 +151,6 @@ def heading(found: Overview) -> RenderableType:
 
 
 def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
-    """A line for each problem, with its fix below."""
     if not troubles:
         return Text("✓ nothing is wrong", "green")
     grid = Table.grid(padding=(0, 1))
@@ -233,7 +231,6 @@ DISPENSABLE = ("p50", "average", "files", "due", "commit")
 
 
 def late(table: TableStatus) -> str:
-    """The colour of a lag."""
     if table.lag_s is None or table.lag_records is None:
         return "dim"
     return "" if table.lag_s <= table.freshness_target_s else "bold yellow"

@@ -95,11 +95,7 @@ class Survey:
 
     @classmethod
     def begin(cls, job: Job) -> Survey:
-        """Ask the cluster about all topics at once; go on without it if it does not answer, or refuses.
-
-        Raises:
-            Retryable, Fatal: the catalog does not answer, or refuses; or Kafka, where the database is named after it.
-        """
+        """Ask the cluster about all topics at once; go on without it if it does not answer, or refuses."""
         catalog, database = open_catalog(job.lake), cluster_database(job, PATIENCE_S)
         problems: list[CalveError] = []
 
@@ -203,7 +199,6 @@ def _oldest(cluster: Cluster, unread: Mapping[str, Offsets]) -> dict[str, float 
 
 
 def waiting(properties: Mapping[str, str], state: str) -> tuple[Waiting, ...]:
-    """The requests in a table's properties."""
     found = [
         Waiting(title, json.loads(properties[name]).get("at"))
         for name, title in REQUESTS.items()
@@ -281,11 +276,7 @@ PER_SECOND = {"date": 1 / 86_400, "timestamp_ns": 10**9, "timestamptz_ns": 10**9
 
 
 def figures(main: Iceberg, dead_letters: Iceberg | None, maintenance: Maintenance) -> Figures:
-    """Figures for maintenance, of main's head and of its dead letters.
-
-    Raises:
-        Retryable, Fatal: the object store does not answer, or refuses.
-    """
+    """Figures for maintenance, of main's head and of its dead letters."""
     head = next(iter(ancestors(main)), None)
     if head is None:
         return Figures()
@@ -347,7 +338,6 @@ def _oldest_s(now: float, table: Iceberg, files: Sequence[DataFile], column: str
 
 
 def _looked_at(table: Iceberg) -> float | None:
-    """When the job last looked for orphan files."""
     note = table.io.new_input(f"{table.location().rstrip('/')}/metadata/{ORPHANS_NOTE}")
     with aws_errors(f"table {'.'.join(table.name())}"):
         try:

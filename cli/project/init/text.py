@@ -31,12 +31,7 @@ class Found:
 
 
 def survey(kafka: job.Kafka, registry: job.AnyRegistry, region: str) -> list[Found]:
-    """All topics except Kafka's own, sorted.
-
-    Raises:
-        Retryable: one of the two does not answer.
-        Fatal: it refuses the credentials.
-    """
+    """All topics except Kafka's own, sorted."""
     cluster = Cluster(kafka, region)
     topics = cluster.topics(set(cluster.topic_names()))
     schemas = open_registry(registry)

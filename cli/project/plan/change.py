@@ -52,7 +52,6 @@ class Consequence:
 
 
 def job_consequences(keys: Collection[str]) -> Iterator[Consequence]:
-    """The consequences for a job if these keys change."""
     if _any(keys, "lake.database", "lake.namespace"):
         yield Consequence(
             "its tables are made anew in the other database, from the beginning of their topics; those that are there stay,"
@@ -99,7 +98,6 @@ def column_consequences(renamed: Iterable[tuple[str, str]], unfilled: Iterable[s
 
 
 def export_consequences(before: Export, after: Export, keys: Collection[str]) -> Iterator[Consequence]:
-    """The consequences for an export if these keys change."""
     for gone in (each for each in before.recipients if each not in after.recipients):
         yield Consequence(f"{gone} gets no more of it", breaking=True)
     for more in (each for each in after.recipients if each not in before.recipients):
@@ -125,7 +123,6 @@ def _of_rows(table: Table, held: DeployedTable, keys: Collection[str]) -> Iterat
 
 
 def _of_losses(before: Table, after: Table) -> Iterator[Consequence]:
-    """For records that may be missing in the table."""
     if after.on_error != before.on_error and after.on_error == "skip":
         yield Consequence("records that cannot be read are counted, and no longer kept", breaking=True)
     if after.on_data_loss != before.on_data_loss and after.on_data_loss == "continue":
@@ -201,7 +198,6 @@ def differences(
 
 
 def of_job(job: Job) -> dict[str, str]:
-    """A job's settings without its tables."""
     found = flat({"masking": job.masking})
     for section in ("kafka", "registry", "lake"):
         part = getattr(job, section)
@@ -210,7 +206,6 @@ def of_job(job: Job) -> dict[str, str]:
 
 
 def of_table(table: Table) -> dict[str, str]:
-    """One entry of `tables`."""
     plain = asdict(table) | {"partition_by": terms(table.partition_by), "sort_by": terms(table.sort_by)}
     del plain["name"], plain["pattern"]
     return flat(plain)

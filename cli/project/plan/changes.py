@@ -104,7 +104,6 @@ def _settings(
 
 
 def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
-    """The settings that the table itself stores."""
     by_key = table.mode.bucketed
     same = by_key or _fields(terms(table.partition_by)) == _fields(held.partition_by)
     configured = {
@@ -238,7 +237,6 @@ SHOWN = 10
 
 
 def _of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget]) -> list[Change]:
-    """The changes of all targets."""
     wanted: dict[str, IcebergRest | Snowflake] = {}
     if publish and publish.iceberg_rest:
         wanted["iceberg_rest"] = publish.iceberg_rest
@@ -321,7 +319,6 @@ class Bills:
 
 
 def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) -> Bills:
-    """The bills before and after a deploy, at the same load."""
     there = _as_deployed(deployment, deployed)
     before = _parts(there, load, rates) if there.jobs else {}
     after = _parts(deployment, load, rates)

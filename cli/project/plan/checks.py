@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 
 def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
-    """Topics of tables that the cluster does not have."""
     for job in jobs:
         for table in job.tables:
             if table.pattern is None and table.topic not in listed:
@@ -50,7 +49,6 @@ def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
 
 
 def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
-    """Patterns that match no topic yet."""
     for job in jobs:
         for entry in job.patterns:
             if not any(table.pattern == entry.name and table.topic in listed for table in job.tables):
@@ -60,7 +58,6 @@ def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
 
 
 def schema_warnings(records: Records) -> Iterator[Problem]:
-    """Newest schema versions whose records would be dead letters."""
     for name, each in records.items():
         if isinstance(each, Read) and each.misfit:
             reason = f"{name}: records of the newest version are dead letters: {each.misfit}"
@@ -137,7 +134,6 @@ def _of_export(export: Export, columns: Json, event_time: str | None) -> Iterato
 
 
 def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
-    """The problems of the groups and of each measure."""
     try:
         columns_of(records, replace(aggregate, measures=()))
     except Suspended as problem:

@@ -127,7 +127,6 @@ def _plan_deploy(
     detailed: bool,
     offline: bool,
 ) -> int:
-    """Show the changes and the problems; return the exit code."""
     from calve.settings import read_source
     from calve.settings.problems import rows
     from cli.account import Account
@@ -180,7 +179,6 @@ def _plan_deploy(
 
 
 def planned(surveyed: Survey, deployed: Deployed) -> list[Change]:
-    """The changes of a deploy, with each table's engine and fields to review."""
     from cli.project.plan.changes import changes
     from cli.project.plan.fields_to_review import undecided
     from cli.project.plan.survey import with_engines
@@ -218,7 +216,6 @@ def findings(
 
 
 def _documented(placed: Iterable[tuple[Place, Problem]]) -> list[dict[str, str | None]]:
-    """Problems for programs."""
     from calve.settings.problems import in_order, shown
 
     return [

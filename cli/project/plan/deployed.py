@@ -102,11 +102,7 @@ class Deployed:
 
 
 def read_deployed(deployment: Deployment, account: Account) -> Deployed:
-    """Read the account; nothing is changed.
-
-    Raises:
-        Retryable, Fatal: AWS, or the cluster that names the database, does not answer or refuses.
-    """
+    """Read the account; nothing is changed."""
     settings = deployment.jobs[0].settings
     database = cluster_database(settings) or deployment.lake.database
     with aws_errors(f"the deployment {deployment.name}"):
@@ -164,13 +160,11 @@ def _job(raw: dict[str, Any], settings: Job | None, schedule: dict[str, Any] | N
 
 
 def conf_of(argument: str) -> dict[str, str]:
-    """The settings of a job's `--conf`."""
     pairs = (each.partition("=") for each in argument.split(" --conf ") if each)
     return {key: value for key, _, value in pairs}
 
 
 def own(conf: dict[str, str]) -> dict[str, str]:
-    """The settings that calve.yaml may set."""
     return {key: value for key, value in conf.items() if not OWN_SETTINGS.fullmatch(key)}
 
 

@@ -78,7 +78,6 @@ def proposed(
 
 
 def _undecided(table: Table, found: Any, changes: Sequence[Change]) -> list[str]:
-    """The added columns that look like personal data."""
     added = {each.where.replace("[]", "").replace("{}", "") for each in changes if each.kind == "add"}
     return list(
         looking_personal(table, found, tags_of(found), lambda path: not added.isdisjoint(ways_to(path)))
@@ -86,7 +85,6 @@ def _undecided(table: Table, found: Any, changes: Sequence[Change]) -> list[str]
 
 
 def lines(found: Proposal) -> list[Line]:
-    """A proposal, path by path."""
     if found.problem is not None:
         problem = found.problem
         return [Line("reject", problem.path or "the schema", problem.why, problem.rule)]

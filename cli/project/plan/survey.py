@@ -61,7 +61,6 @@ Records = dict[str, "Read | CalveError"]
 
 
 def _asks_registry(table: Table) -> bool:
-    """Whether the registry has the schemas of its records."""
     return table.value.registered or (table.key is not None and table.key.registered)
 
 
@@ -113,10 +112,6 @@ Engines = dict[str, "Chosen | Suspended"]
 
 
 def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines:
-    """The engine of each table whose records can be read.
-
-    by_rows: why the steps of a table are not columnar.
-    """
     return {
         name: _of_table(each, by_rows.get(name, ()))
         for name, each in records.items()
@@ -125,7 +120,6 @@ def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines
 
 
 def with_engines(found: Sequence[Change], chosen: Engines) -> list[Change]:
-    """The changes, with the engine of each table."""
     shown = {name: str(each) for name, each in chosen.items() if isinstance(each, Chosen)}
     return [
         replace(each, engine=shown.get(each.name)) if each.section == "tables" and each.kind != "-" else each

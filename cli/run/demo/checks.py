@@ -127,7 +127,6 @@ class Count:
 
     @property
     def state(self) -> str:
-        """The result in a word."""
         return "differs" if self.differs else "exact"
 
     @property
@@ -224,7 +223,6 @@ def count_published(
 
 
 def _source(target: Target, table: Table, elsewhere: Elsewhere) -> str:
-    """The source for DuckDB: the REST catalog's table, or the metadata file that Snowflake names."""
     database, name = table.name()
     if target is Target.ICEBERG_REST:
         return f"rest.{identifier(database)}.{identifier(name)}"

@@ -59,7 +59,6 @@ class Mail:
     text: str
 
     def save(self, folder: Path, export: str, recipient: str) -> Path:
-        """Write it as a file that mail programs open."""
         message = EmailMessage()
         message["From"] = "AWS Notifications <no-reply@sns.amazonaws.com>"
         message["To"] = recipient
@@ -225,7 +224,6 @@ class _Sales:
             raise CalveError("the job left a table suspended or failed", fix="see the reason above")
 
     def show(self) -> None:
-        """Show one event, and its rows in the tables."""
         event = next(each for each in self._events if _tells_much(each))
         self._console.heading("14  An event as it came, and its rows: a name is gone, an address is a token")
         lines = [
@@ -255,7 +253,6 @@ class _Sales:
         return [each.differs for each in counts if each.differs]
 
     def monday(self) -> list[str]:
-        """From the schedule to the file in a browser."""
         monday = _Monday(self._stack, "sales", EXPORT)
         self._console.heading(
             "15  Monday morning: the export's schedule fires, and the analyst gets this mail"
@@ -297,7 +294,6 @@ class _Sales:
         return opened(self._catalog, self._job.table_name(table))
 
     def _ends(self) -> dict[str, int]:
-        """The end offsets of the topics."""
         found = Cluster(self._job.kafka, self._job.lake.region).topics({TOPIC, CLEAN})
         return {name: sum(found[name].end.values()) if name in found else 0 for name in (TOPIC, CLEAN)}
 
@@ -317,7 +313,6 @@ def _line(count: Count) -> dict[str, object]:
 
 
 def _tells_much(event: dict[str, Any]) -> bool:
-    """Whether an event has two items and all personal fields."""
     whole = event["delivery"] and event["payment"]["card"] and all(event["customer"].values())
     return bool(whole) and len(event["items"]) == 2
 

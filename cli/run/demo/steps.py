@@ -100,7 +100,6 @@ def run(stack: Stack, console: Console) -> list[str]:
 
 
 def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
-    """Deploy with the targets; return the name of the table of their states."""
     console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
     outputs = app(stack, published_configuration(stack, others)).deploy(console.progress())
     lake_of = outputs[f"{job.name}-lake"]
@@ -112,7 +111,6 @@ def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
 
 
 def _produce(job: Job, console: Console) -> dict[str, Spans]:
-    """Produce both plans; return their offsets by topic."""
     fates = TRADES.fates()
     console.heading(f"3  Records: {TRADES.count:,} trades and {USERS.count:,} users")
     console.say(
