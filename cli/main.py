@@ -104,7 +104,7 @@ CONTENTS = {
         "forget": "cli.act.forget",
         "maintain": "cli.run.ingest",
     },
-    "Publish": {"export": "cli.act.export", "link": "cli.act.link"},
+    "Publish": {"export": "cli.act.exports", "link": "cli.act.link"},
 }
 """By panel of the help screen: each command with its module, which has a function or a group of the command's name."""
 WITHOUT_ACCOUNT = ("datagen", "deploy")

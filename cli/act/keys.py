@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from calve.config.deployment import Deployment
 from calve.config.job import Registry
 from calve.config.publishing import Publish
+from cli.account import Account, resources
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
 from cli.console import Console, Output, OutputOption, duration
-
-if TYPE_CHECKING:
-    from cli.account import Account
+from cli.lake import aws_errors
 
 State = Literal["ok", "by hand", "overdue", "unfinished", "absent", "elsewhere"]
 
@@ -83,9 +82,6 @@ def _key_ages(config: Path, env: str | None, now: datetime) -> list[KeyAge]:
     Raises:
         CalveError: the configuration cannot be used, or AWS does not answer.
     """
-    from cli.account import Account
-    from cli.lake import aws_errors
-
     deployment, embedded = load_target(config, env)
     account = Account.of(embedded, deployment.region)
     account.id()  # says what is wrong with the credentials, if anything is
@@ -129,8 +125,6 @@ def _of_publishing(publish: Publish) -> list[tuple[str, str | None]]:
 
 def _made(deployment: Deployment, account: Account) -> Iterator[tuple[str, str]]:
     """Use and reference of the secrets that the stacks made, recognised by how their logical ids begin."""
-    from cli.account import resources
-
     stacks: dict[str, dict[str, str]] = {}
     if deployment.exports:
         stacks["exports"] = {"": "links"}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from calve.errors import CalveError, ConfigError
+from cli.act.exports import Exports
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption
 from cli.console import Console, Output, OutputOption, duration
-
-if TYPE_CHECKING:
-    from lambdas.links import Link
+from cli.lake import aws_errors
+from lambdas.links import Link
+from lambdas.tokens import reference
 
 link = typer.Typer(help=__doc__, no_args_is_help=True)
 
@@ -63,10 +64,6 @@ def revoke(
       calve link revoke AdeLMI__nE812b3FBwJbG0
       calve link revoke --export weekly_trades
     """
-    from cli.act.exports import Exports
-    from cli.lake import aws_errors
-    from lambdas.tokens import reference
-
     if (id is None) == (export is None):
         raise ConfigError(
             "which links?",
@@ -97,9 +94,6 @@ def state(link: Link, now: float) -> str:
 
 
 def _all(config: ConfigOption, env: str | None) -> list[Link]:
-    from cli.act.exports import Exports
-    from cli.lake import aws_errors
-
     exports = Exports.find(config, env)
     with aws_errors(f"the table {exports.links_table}"):
         return list(exports.links.all())
@@ -119,8 +113,6 @@ def _line(link: Link, now: float) -> dict[str, object]:
 
 
 def _document(link: Link, now: float) -> dict[str, object]:
-    from lambdas.tokens import reference
-
     return {
         "id": link.id,
         "log_name": reference(link.id),

@@ -5,18 +5,30 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from pyiceberg.catalog import Catalog
 
+from calve.names import TableName
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
 from cli.console import Console, Output, OutputOption
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-
-    from calve.names import TableName
-    from cli.look.condition import Conditions
+from cli.kafka import cluster_database
+from cli.lake import ancestors, load, open_catalog
+from cli.look.condition import Conditions
+from cli.look.description import (
+    TableFacts,
+    columns,
+    facts,
+    mode,
+    partitioning,
+    snapshot_document,
+    snapshot_line,
+    sorting,
+)
+from cli.look.status.command import say
+from cli.look.status.health import of_states
+from cli.topics import surveyed, with_tables
 
 NameArgument = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="One table, to see inside it.", show_default=False)
@@ -38,14 +50,6 @@ def tables(
     Example:
       calve tables stock_trades --limit 20
     """
-    from cli.kafka import cluster_database
-    from cli.lake import open_catalog
-    from cli.look.condition import Conditions
-    from cli.look.description import TableFacts, facts
-    from cli.look.status.command import say
-    from cli.look.status.health import of_states
-    from cli.topics import surveyed, with_tables
-
     console = Console(output)
     jobs = load_jobs(config, env, tables=[name] if name else ())
     found: list[TableFacts] = []
@@ -68,17 +72,6 @@ def tables(
 
 
 def _show(console: Console, catalog: Catalog, name: TableName, conditions: Conditions, limit: int) -> None:
-    from cli.lake import ancestors, load
-    from cli.look.description import (
-        columns,
-        facts,
-        mode,
-        partitioning,
-        snapshot_document,
-        snapshot_line,
-        sorting,
-    )
-
     table = load(catalog, name)
     if table is None:
         raise conditions.missing(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,11 @@ import typer
 from calve.config.job import Job
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs, spark_settings
 from cli.console import Console
+from cli.embedded.layout import Layout, project_root
+from cli.embedded.stack import current
+from cli.look.condition import reported_by
 from cli.run.job_process import Program, follow
+from cli.spark import spark_environment
 
 
 def ingest(
@@ -45,8 +50,6 @@ def ingest(
 
 def only(job: Job, tables: list[str] | None) -> Job:
     """The job with only these tables; None stands for all."""
-    from dataclasses import replace
-
     if not tables:
         return job
     return replace(job, tables=tuple(each for each in job.tables if each.name in tables), patterns=())
@@ -84,11 +87,6 @@ def follow_script(
 
     conf: Spark settings of each job, as Glue passes them.
     """
-    from cli.embedded.layout import Layout, project_root
-    from cli.embedded.stack import current
-    from cli.look.condition import reported_by
-    from cli.spark import spark_environment
-
     root = project_root()
     with tempfile.NamedTemporaryFile("w", suffix=".json") as settings:
         settings.write(job.to_json())

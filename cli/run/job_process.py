@@ -15,7 +15,9 @@ from typing import Any
 from calve.errors import CalveError, ConfigError, Fatal
 from calve.outputs.job_status import JobStatus
 from cli.console import Console
+from cli.embedded.processes import tail
 from cli.progress import Task
+from cli.run.run_summary import RunSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,6 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
         Fatal: the job failed, or ended without a reason.
         ConfigError: its settings are invalid.
     """
-    from cli.run.run_summary import RunSummary
-
     ended, failed, summary = False, None, RunSummary()
     with (
         _process(program) as running,
@@ -70,8 +70,6 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
     if over:
         over.show(console)
     if not ended:
-        from cli.embedded.processes import tail
-
         raise Fatal(
             f"the job ended with code {code} without a reason; its log ends:\n{tail(program.log)}",
             fix=f"read {program.log}",

@@ -12,17 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 import typer
 
+from calve.config.job import Job
 from calve.errors import ConfigError, Fatal
+from calve.outputs.job_status import JobStatus
 from cli.console import Console
+from cli.embedded import aws
+from cli.embedded.layout import Layout, project_root
+from cli.embedded.stack import Stack, current
+from cli.look.condition import reported_by
 from cli.run.job_process import Program, follow
-
-if TYPE_CHECKING:
-    from calve.outputs.job_status import JobStatus
-    from cli.embedded.stack import Stack
+from cli.spark import spark_environment
+from stacks.jobs.jars import pinned
 
 CONF, PY_FILES, FILES, JARS = "--conf", "--extra-py-files", "--extra-files", "--extra-jars"
 
@@ -41,9 +45,6 @@ def run_job(
     Example:
       calve run-job trading-main --drain
     """
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
-
     stack = current(project_root())
     if stack is None:
         raise Fatal("the embedded stack is not up", fix="calve up, then: calve deploy")
@@ -66,8 +67,6 @@ def run(
     Raises:
         ConfigError: no job of this name is deployed.
     """
-    from cli.embedded import aws
-
     definition = Definition.deployed(aws.client("glue", stack.aws_endpoint), name)
     with tempfile.TemporaryDirectory(prefix="calve-job-") as folder:
         program = prepared(definition, stack, Path(folder), drain=drain, memory=memory, quick=quick)
@@ -124,10 +123,6 @@ def prepared(
     definition: Definition, stack: Stack, folder: Path, *, drain: bool, memory: str, quick: bool
 ) -> Program:
     """Download the definition's files into the script's working directory, and return how to start it."""
-    from cli.embedded import aws
-    from cli.embedded.layout import Layout
-    from cli.spark import spark_environment
-
     s3 = aws.client("s3", stack.aws_endpoint)
     (script,) = _fetch(s3, [definition.script], folder)
     _fetch(s3, definition.files(FILES), folder)
@@ -157,9 +152,6 @@ def prepared(
 
 def _said(definition: Definition, stack: Stack, folder: Path) -> Callable[[], JobStatus] | None:
     """A reader of the job's report of its tables; a maintenance job reports nothing."""
-    from calve.config.job import Job
-    from cli.look.condition import reported_by
-
     if "--control" not in definition.arguments:
         return None
     job = Job.from_json((folder / definition.arguments["--settings-file"]).read_text())
@@ -181,9 +173,6 @@ def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:
 
 def _jars(root: Path, deployed: Sequence[Path]) -> list[Path]:
     """The deployed jars, and those of ours that Glue has by itself."""
-    from cli.embedded.layout import Layout
-    from stacks.jobs.jars import pinned
-
     known = {hashlib.sha256(each.read_bytes()).hexdigest() for each in deployed}
     ours = [jar for jar in pinned() if jar.class_path == "spark" and jar.sha256 not in known]
     return [*deployed, *(Layout(root).jars / jar.file for jar in ours)]

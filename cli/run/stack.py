@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import yaml
 
 from calve.errors import Fatal
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found, load_jobs
 from cli.console import Console, Output, OutputOption
-
-if TYPE_CHECKING:
-    from cli.embedded.cdk import App
-    from cli.embedded.stack import Stack
+from cli.embedded.cdk import App
+from cli.embedded.layout import Layout, project_root
+from cli.embedded.stack import Stack, current
+from cli.embedded.stack import down as stop_stack
+from cli.embedded.stack import up as start_stack
 
 
 def up(output: OutputOption = Output.text) -> None:
@@ -25,9 +27,6 @@ def up(output: OutputOption = Output.text) -> None:
     Example:
       calve up
     """
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import up as start_stack
-
     console = Console(output)
     stack = start_stack(project_root(), console.progress())
     endpoints = {
@@ -60,9 +59,6 @@ def down() -> None:
     Example:
       calve down
     """
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import down as stop_stack
-
     stopped = stop_stack(project_root())
     Console().event("calve is down" if stopped else "nothing was up")
 
@@ -79,9 +75,6 @@ def deploy(
       calve deploy
       calve deploy --config examples/sales_channel/calve.yaml
     """
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
-
     stack = current(project_root())
     if stack is None:
         raise Fatal("the embedded stack is not up", fix="calve up   (for an AWS account: cdk deploy --all)")
@@ -102,9 +95,6 @@ def deploy(
 
 def app(stack: Stack, config: Path, env: str | None = None) -> App:
     """The stacks of a configuration, with the embedded stack's Kafka and registry unless it names some."""
-    from cli.embedded.cdk import App
-    from cli.embedded.layout import Layout
-
     folder = Layout(stack.root).deploy
     folder.mkdir(parents=True, exist_ok=True)
     deployed = folder / "calve.yaml"
@@ -116,8 +106,6 @@ def app(stack: Stack, config: Path, env: str | None = None) -> App:
 
 def _supplied(stack: Stack, config: Path, env: str | None) -> str:
     """Sections to append, so that the lines above keep their numbers."""
-    import yaml
-
     given: set[str] = set()
     for file in (config, config.with_name(f"{config.stem}.{env}{config.suffix}")):
         if file.exists():

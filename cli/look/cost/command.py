@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found
+from calve.config.job import Kafka, Registry
+from calve.settings import load_deployment
+from calve.settings.problems import Invalid
+from calve.settings.resolving import StackDefaults
+from calve.settings.schedules import expression
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found, load_jobs
 from cli.console import Branch, Console, Output, OutputOption
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from cli.look.cost.measured_runs import Measured
-    from cli.look.cost.model import Rate, Rates
+from cli.look.cost.measured_runs import Measured, measured_costs
+from cli.look.cost.model import Load, Rate, Rates, assumptions, bill, rates, totals
 
 RateOption = Annotated[float, typer.Option("--topic-rate", min=0, help="MB/s that arrive in each topic.")]
 PartitionsOption = Annotated[int, typer.Option("--partitions", min=1, help="Partitions of each topic.")]
@@ -46,11 +48,6 @@ def cost(
     Example:
       calve cost --topic-rate 2.5 --kept-months 12
     """
-    from calve.config.job import Kafka, Registry
-    from calve.settings import load_deployment
-    from calve.settings.resolving import StackDefaults
-    from cli.look.cost.model import Load, assumptions, bill, rates, totals
-
     anywhere = StackDefaults(Kafka("anywhere:9092"), Registry("https://anywhere"))
     deployment = load_deployment(found(config), env, anywhere)
     load = Load(topic_rate, partitions, kept_months, _checked(schedule))
@@ -90,9 +87,6 @@ def cost(
 
 
 def _measured(config: Path, env: str | None, known: Rates, console: Console) -> list[Measured]:
-    from cli.config import load_jobs
-    from cli.look.cost.measured_runs import measured_costs
-
     tables = measured_costs(load_jobs(config, env), known)
     console.heading("Measured, by the commits that the tables still know")
     console.table("measured", [each.document for each in tables], title="")
@@ -100,9 +94,6 @@ def _measured(config: Path, env: str | None, known: Rates, console: Console) -> 
 
 
 def _checked(schedule: str) -> str:
-    from calve.settings.problems import Invalid
-    from calve.settings.schedules import expression
-
     try:
         return expression(schedule)
     except Invalid as invalid:

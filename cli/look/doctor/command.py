@@ -10,18 +10,20 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, profile_is_named
 from cli.console import Console, Output, OutputOption
-from cli.embedded.layout import Layout
-from cli.embedded.processes import HOST
-from lambdas.doctor.finding import Finding, Probe
-
-if TYPE_CHECKING:
-    from cli.embedded.servers import Server
+from cli.embedded.aws import installed
+from cli.embedded.layout import Layout, project_root
+from cli.embedded.processes import HOST, alive, read_state
+from cli.embedded.runtimes import cdk_installed, find_java, java_version
+from cli.embedded.servers import Server, answers
+from cli.look.doctor.deployment import of_deployment
+from lambdas.doctor.finding import Finding, Probe, examine
+from stacks.jobs.jars import damaged, pinned, present
 
 RemoteOption = Annotated[
     bool,
@@ -48,10 +50,6 @@ def doctor(
     Example:
       calve doctor --remote
     """
-    from cli.embedded.layout import project_root
-    from cli.look.doctor.deployment import of_deployment
-    from lambdas.doctor.finding import examine
-
     console = Console(output)
     found = [
         *examine(probes(project_root(), embedded=not profile_is_named())),
@@ -83,8 +81,6 @@ def python(_root: Path) -> Finding:
 
 
 def java(root: Path) -> Finding:
-    from cli.embedded.runtimes import find_java, java_version
-
     found = find_java(Layout(root))
     if java_version(Path(found.executable)) is None:
         return Finding(
@@ -134,8 +130,6 @@ def loopback(_root: Path) -> Finding:
 
 
 def jars(root: Path) -> Finding:
-    from stacks.jobs.jars import damaged, pinned, present
-
     folder = Layout(root).jars
     lock = pinned()
     if bad := damaged(lock, folder):
@@ -150,16 +144,12 @@ def jars(root: Path) -> Finding:
 
 
 def emulator(root: Path) -> Finding:
-    from cli.embedded.aws import installed
-
     if installed(Layout(root)):
         return Finding("aws emulator", "ok", "installed")
     return Finding("aws emulator", "absent", "not installed yet", "calve up")
 
 
 def cdk(root: Path) -> Finding:
-    from cli.embedded.runtimes import cdk_installed
-
     if cdk_installed(Layout(root)):
         return Finding("aws cdk", "ok", "installed")
     return Finding("aws cdk", "absent", "not installed yet", "calve deploy")
@@ -167,9 +157,6 @@ def cdk(root: Path) -> Finding:
 
 def server(name: Server) -> Callable[[Path], Finding]:
     def check(root: Path) -> Finding:
-        from cli.embedded.processes import alive, read_state
-        from cli.embedded.servers import answers
-
         recorded = read_state(Layout(root).stack_file)
         if recorded is None:
             return Finding(name, "absent", "not up", "calve up")

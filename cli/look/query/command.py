@@ -9,17 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from calve.errors import ConfigError
 from calve.names import SYSTEM_COLUMN
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, parse_time
 from cli.console import COMMON, Console, Output, SystemOption
-
-if TYPE_CHECKING:
-    from cli.look.query.answer import Answer
+from cli.kafka import cluster_database
+from cli.lake import open_catalog
+from cli.look.query.answer import Answer, answered
+from cli.look.query.statement import Lookup, Statement, opened
 
 SHOWN = 50
 SPECIAL = frozenset(',"\r\n')
@@ -73,12 +74,6 @@ def query(
       calve query "select symbol, count(*) from stock_trades group by all order by all"
       calve query --at 2h --output csv "select * from users"
     """
-    from cli.config import parse_time
-    from cli.kafka import cluster_database
-    from cli.lake import open_catalog
-    from cli.look.query.answer import answered
-    from cli.look.query.statement import Lookup, Statement, opened
-
     console = Console(Output.json if output is Format.json else Output.text)
     statement = Statement(sql)
     otherwise = None if at is None else parse_time(at, datetime.now(UTC), "--at")

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.rule import Rule
@@ -18,9 +17,7 @@ from rich.text import Text
 
 from cli.console import duration
 from cli.look.status.health import TableStatus, Trouble, Urgency
-
-if TYPE_CHECKING:
-    from cli.look.status.overview import Overview
+from cli.look.status.overview import Overview
 
 MARKS = {
     "running": ("●", "green"),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from cli.console import duration
+from cli.look.status.health import TableStatus
 from cli.look.status.overview import History, Overview, lines
 from cli.look.status.screen import (
     MARKS,
@@ -26,11 +27,6 @@ from cli.look.status.screen import (
     short,
     size,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cli.look.status.health import TableStatus
 
 SNAPSHOTS = 15
 STATES, DONE = 6, 6

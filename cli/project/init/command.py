@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated, get_args
 
 import typer
 
@@ -11,9 +11,9 @@ from calve.config.job import AnyRegistry, Auth, GlueRegistry, Kafka, Registry
 from calve.errors import CalveError, ConfigError
 from cli.config import DEFAULT_CONFIG
 from cli.console import Console
-
-if TYPE_CHECKING:
-    from cli.embedded.stack import Stack
+from cli.embedded.layout import project_root
+from cli.embedded.stack import Stack, current
+from cli.project.init.text import Source, configuration, deployment_name, survey
 
 ServersOption = Annotated[
     str | None,
@@ -63,10 +63,6 @@ def init(
       calve up && calve init
       calve init -b broker:9096 --auth sasl_scram --secret aws:trading/kafka -r https://registry
     """
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
-    from cli.project.init.text import Source, configuration, deployment_name, survey
-
     console = Console()
     if config.exists():
         raise ConfigError(

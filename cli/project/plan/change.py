@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from calve.config.job import Job, Table
 from calve.config.maintenance import Maintenance
@@ -15,9 +15,7 @@ from calve.errors import Suspended
 from calve.modes.switch import switch
 from calve.schema.columns import Transform
 from cli.console import duration
-
-if TYPE_CHECKING:
-    from cli.project.plan.deployed import DeployedTable
+from cli.project.plan.deployed import DeployedTable
 
 CONTENT = ("table", "time_column", "window", "time_zone", "filter", "group_by", "measures", "csv")
 """Keys of an export that determine its files."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from pyiceberg.schema import Schema
 
 from calve.config.job import Job, Table
+from calve.config.publishing import Export
 from calve.config.steps import masked_columns
 from calve.errors import CalveError, Retryable, Suspended, topic_missing
 from calve.modes.aggregate import Aggregate, columns_of, require_same_columns
@@ -27,17 +28,12 @@ from calve.rounds.column_rules import (
 from calve.schema.columns import KAFKA, Json, Transform, struct, with_ids
 from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
+from cli.project.plan.change import Change
+from cli.project.plan.deployed import DeployedTable
 from cli.project.plan.survey import Foreseen, Read, Records, Survey
 from lambdas.csv_export.aggregate import columns_written
 from lambdas.csv_export.scan import column_of, filter_of, in_window
 from lambdas.csv_export.window import ExportFailed, previous
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
-    from calve.config.publishing import Export
-    from cli.project.plan.change import Change
-    from cli.project.plan.deployed import DeployedTable
 
 
 def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -17,20 +18,18 @@ from calve.decoding.record_schemas import RecordSchemas, Versions, record_schema
 from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
 from calve.modes.upsert import require_tombstones
 from calve.registry.registry import Registry, open_registry
+from calve.schema.columns import Json
 from calve.schema.evolution import apply, data_columns
 from calve.settings.problems import Problem
 from cli.kafka import Cluster
+from cli.project.plan.change import Change
 from cli.project.plan.changes import of_entry
+from cli.project.plan.deployed import Deployed, DeployedTable
+from cli.spark import local_session
 from cli.topics import joined, of_lake, with_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
     from pyspark.sql import SparkSession
-
-    from calve.schema.columns import Json
-    from cli.project.plan.change import Change
-    from cli.project.plan.deployed import Deployed, DeployedTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +273,6 @@ def _made_by_steps(jobs: Sequence[Job]) -> dict[str, Foreseen]:
     stepped = [job for job in jobs if any(each.steps for each in job.tables)]
     if not stepped:
         return found
-    from cli.spark import local_session
-
     spark = local_session(stepped[0])
     for job in stepped:
         found |= made_by_steps(spark, job)

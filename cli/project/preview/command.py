@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
 from cli.look.query.command import shown
-
-if TYPE_CHECKING:
-    from cli.project.preview.preview import Preview
+from cli.project.preview.preview import Preview, look
+from cli.spark import local_session
 
 RecordsOption = Annotated[
     int, typer.Option("--records", "-n", min=1, max=10_000, help="How many of the newest records to read.")
@@ -34,9 +33,6 @@ def preview(
     Example:
       calve preview stock_trades --records 100
     """
-    from cli.project.preview.preview import look
-    from cli.spark import local_session
-
     console = Console(output)
     job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
     with console.progress().task(f"reading {wanted.topic}"):

@@ -10,35 +10,31 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
+from calve.config.job import Job, Lake
 from calve.errors import CalveError, Fatal
 from calve.names import SYSTEM_COLUMN, TableName
 from cli import lake
+from cli.console import Console
 from cli.embedded import aws
+from cli.embedded.elsewhere import Elsewhere
 from cli.embedded.layout import CHECKOUT, Layout
+from cli.embedded.stack import Stack
 from cli.look.query.answer import connect, identifier, literal
+from cli.run.datagen.plan import Fates
 from cli.verify.command import show
+from cli.verify.findings import Verification
 from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from lambdas.publish_states import PublishState, PublishStates, Target
 from lambdas.snowflake.sql import name as quoted
 from lambdas.snowflake.sql_api import system_status
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-
-    from calve.config.job import Job, Lake
-    from cli.console import Console
-    from cli.embedded.elsewhere import Elsewhere
-    from cli.embedded.stack import Stack
-    from cli.run.datagen.plan import Fates
-    from cli.verify.findings import Verification
 
 Spans = dict[int, tuple[int, int]]
 """Offsets [from, to) by partition."""

@@ -12,6 +12,9 @@ import typer
 
 from calve.errors import CalveError
 from cli.console import Console
+from cli.embedded.layout import project_root
+from cli.embedded.stack import current, running
+from cli.run.demo.steps import run
 
 SALES = "examples/sales_channel/calve.yaml"
 QUERY = "select symbol, count(*) from stock_trades group by all"
@@ -31,10 +34,6 @@ def demo(*, keep: Keep = False) -> None:
     Example:
       calve demo --keep
     """
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current, running
-    from cli.run.demo.steps import run
-
     console, root, began = Console(), project_root(), time.monotonic()
     console.say("calve keeps Kafka topics as Iceberg tables, exactly once. All of it, here:")
     console.heading("1  The stack: a Kafka broker, a schema registry, an AWS emulator")

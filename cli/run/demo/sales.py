@@ -15,29 +15,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import urllib3
+from pyiceberg.table import Table
 
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 from cli import lake
 from cli.config import load_jobs, table_named
+from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
+from cli.embedded.stack import Stack
 from cli.kafka import Cluster
 from cli.run import run_job
 from cli.run.demo.checks import Count, opened, unproved, verified
 from cli.run.stack import app
 from lambdas.csv_export.window import previous
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyiceberg.table import Table
-
-    from cli.console import Console
-    from cli.embedded.stack import Stack
 
 PATIENCE_S = 60
 LINK = re.compile(r"https://\S+\.lambda-url\.\S+")
@@ -72,8 +69,6 @@ class Mail:
 
 def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
     """The window of an export whose schedule fires now."""
-    from zoneinfo import ZoneInfo
-
     week = previous("previous_week", now, ZoneInfo(zone))
     return week.start, week.end
 

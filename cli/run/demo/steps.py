@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table as Iceberg
 
 from calve.config.job import Job, Kafka, Lake, Registry, Table
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import REASONS
 from cli import lake
+from cli.console import Console
 from cli.embedded import elsewhere
+from cli.embedded.elsewhere import Elsewhere
+from cli.embedded.stack import Stack
 from cli.kafka import Cluster, Topic
 from cli.look.condition import Conditions
 from cli.look.description import facts, snapshot_line
@@ -34,15 +39,7 @@ from cli.run.demo.checks import (
 )
 from cli.run.demo.sales import last_week
 from cli.run.stack import app
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table as Iceberg
-
-    from cli.console import Console
-    from cli.embedded.elsewhere import Elsewhere
-    from cli.embedded.stack import Stack
-    from cli.verify.findings import Verification
+from cli.verify.findings import Verification
 
 WEEK = last_week(datetime.now(UTC))
 TRADES = Plan("stock_trades", 300_000, duplicates=0.01, malformed=in_turn(60), period=WEEK)

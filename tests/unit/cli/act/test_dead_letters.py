@@ -71,8 +71,8 @@ def rejected(partition: int, offset: int, reason: str = "malformed", **changes: 
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderCatalog:
     made = FolderCatalog(tmp_path)
     made.make(("trading", "trades"), Schema(NestedField(1, "id", LongType())))
-    monkeypatch.setattr("cli.lake.open_catalog", lambda _: made)
-    monkeypatch.setattr("cli.kafka.cluster_database", lambda _: None)
+    monkeypatch.setattr("cli.act.requests.open_catalog", lambda _: made)
+    monkeypatch.setattr("cli.act.requests.cluster_database", lambda _: None)
     monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (JOB,))
     return made
 
@@ -321,7 +321,7 @@ def test_an_export_never_overwrites_and_leaves_nothing_half_written(
             raise RuntimeError
         return real(each)
 
-    monkeypatch.setattr(dead_letter, "document", fails)
+    monkeypatch.setattr("cli.act.dead_letters.document", fails)
     _, _, error = run("export", "trades", str(target))
     assert isinstance(error, RuntimeError)
     assert not target.exists()

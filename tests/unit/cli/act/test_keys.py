@@ -100,7 +100,7 @@ def test_the_secrets_of_who_tables_are_published_to(
         held(client, name)
     kind = "AWS::SecretsManager::Secret"
     monkeypatch.setattr(
-        "cli.account.resources", lambda _, stack: (Resource(kind, id, id) for id in stacks[stack])
+        "cli.act.keys.resources", lambda _, stack: (Resource(kind, id, id) for id in stacks[stack])
     )
     file = tmp_path / "calve.yaml"
     file.write_text(PUBLISHED)
