@@ -46,19 +46,29 @@ SystemOption = Annotated[
     bool, typer.Option("--system", help="Show the column _kafka of `select *` on a terminal, too.")
 ]
 
-STYLES = {"ok": "green", "running": "green", "warn": "yellow", "pending": "yellow", "suspended": "yellow"}
-STYLES |= {"overdue": "yellow", "unfinished": "yellow"}
-STYLES |= {
-    "starting": "cyan",
-    "retrying": "yellow",
-    "refused": "bold red",
-    "ended": "green",
-    "paused": "cyan",
+STYLES = {
+    state: style
+    for style, states in {
+        "green": ("ok", "running", "ended", "synced", "proved", "exact", "+"),
+        "yellow": (
+            "warn",
+            "pending",
+            "suspended",
+            "overdue",
+            "unfinished",
+            "retrying",
+            "syncing",
+            "~",
+            "?",
+            "not verifiable",
+        ),
+        "cyan": ("starting", "paused"),
+        "red": ("-",),
+        "bold red": ("refused", "fail", "failed", "differs", "!"),
+        "dim": ("absent", "="),
+    }.items()
+    for state in states
 }
-STYLES |= {"synced": "green", "syncing": "yellow"}
-STYLES |= {"fail": "bold red", "failed": "bold red", "absent": "dim"}
-STYLES |= {"proved": "green", "not verifiable": "yellow", "exact": "green", "differs": "bold red"}
-STYLES |= {"+": "green", "~": "yellow", "=": "dim", "-": "red", "!": "bold red", "?": "yellow"}
 NOTHING = (None, "", "-")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -112,6 +122,11 @@ class Console:
             return BarProgress(self._err)
         return LineProgress(lambda line: print(line, file=sys.stderr, flush=True))
 
+    def _line(self, *parts: str, sep: str = " ") -> None:
+        """A line of text elsewhere than on a terminal."""
+        if self.output is Output.text:
+            print(*parts, sep=sep, flush=True)
+
     def event(self, message: str, **fields: object) -> None:
         pairs = "  ".join(f"{name}={_escaped(_said(value))}" for name, value in fields.items() if value != [])
         if self._err.is_terminal:
@@ -120,12 +135,10 @@ class Console:
             print(f"{message}  {pairs}".rstrip(), file=sys.stderr, flush=True)
 
     def heading(self, text: str) -> None:
-        if self.output is Output.json:
-            return
-        if self._out.is_terminal:
+        if self.is_terminal:
             self._out.print("\n", Text(text, "bold cyan"), sep="")
         else:
-            print(f"== {text}", flush=True)
+            self._line(f"== {text}")
 
     def say(self, text: str) -> None:
         if self.output is Output.text:
@@ -136,12 +149,9 @@ class Console:
 
         A terminal shows `title` above them, else `name`, and leaves out empty columns.
         """
-        if self.output is Output.json:
-            return
-        if not self._out.is_terminal:
+        if not self.is_terminal:
             for row in rows:
-                pairs = (f"{key}={_escaped(_cell(value))}" for key, value in row.items())
-                print(name, "  ".join(pairs), flush=True)
+                self._line(name, "  ".join(f"{key}={_escaped(_cell(value))}" for key, value in row.items()))
             return
         filled = [key for key in rows[0] if any(row[key] not in NOTHING for row in rows)] if rows else []
         if not filled:
@@ -176,12 +186,10 @@ class Console:
         """Show all rows of texts unchanged: as a table, or as a block of lines per row if they are too wide for the terminal.
         Control characters are escaped.
         """
-        if self.output is Output.json:
-            return
-        if not self._out.is_terminal:
+        if not self.is_terminal:
             for row in rows:
                 pairs = zip(columns, row, strict=True)
-                print("row", "  ".join(f"{name}={_escaped(value)}" for name, value in pairs), flush=True)
+                self._line("row", "  ".join(f"{name}={_escaped(value)}" for name, value in pairs))
             return
         cells = [[Text(_escaped(each), "dim" if each is None else "") for each in row] for row in rows]
         heads = [Text(_escaped(name)) for name in columns]
@@ -208,15 +216,13 @@ class Console:
 
     def lines(self, lines: Iterable[str]) -> None:
         for line in lines:
-            print(line, flush=False)
+            print(line)
 
     def tree(self, name: str, root: Branch) -> None:
         """Show a tree; without a terminal, one line per leaf."""
-        if self.output is Output.json:
-            return
-        if not self._out.is_terminal:
+        if not self.is_terminal:
             for line in root.lines():
-                print(name, line, flush=True)
+                self._line(name, line)
             return
         shown = Tree(_label(root), guide_style="dim")
         _grow(shown, root.below)
@@ -224,26 +230,20 @@ class Console:
 
     def problems(self, kind: str, rows: Sequence[tuple[str, str, str]]) -> None:
         """Show problems with place, path and sentence; `kind`: `problem`, `warning`."""
-        if self.output is Output.json:
-            return
-        if rows and self._out.is_terminal:
+        if rows and self.is_terminal:
             self._out.print()
-        for place, path, text in rows:
-            if not self._out.is_terminal:
-                print(kind, place, _escaped(path), _escaped(text), sep="  ", flush=True)
+        for place, path, text in ((place, _escaped(path), _escaped(text)) for place, path, text in rows):
+            if not self.is_terminal:
+                self._line(kind, place, path, text, sep="  ")
                 continue
             style = STYLES["!" if kind == "problem" else "?"]
-            self._out.print(
-                Text.assemble((kind, style), "  ", (place, "bold"), "  ", (_escaped(path), "bold"))
-            )
-            self._out.print(Padding(Text(_escaped(text)), (0, 0, 0, 2)))
+            self._out.print(Text.assemble((kind, style), "  ", (place, "bold"), "  ", (path, "bold")))
+            self._out.print(Padding(Text(text), (0, 0, 0, 2)))
 
     def panel(self, title: str, lines: Mapping[str, object]) -> None:
-        if self.output is Output.json:
-            return
-        if not self._out.is_terminal:
+        if not self.is_terminal:
             for name, value in lines.items():
-                print(f"{name}: {value}", flush=True)
+                self._line(f"{name}: {value}")
             return
         grid = Table.grid(padding=(0, 2))
         for name, value in lines.items():
@@ -251,12 +251,10 @@ class Console:
         self._out.print(Panel(grid, title=title, title_align="left", expand=False))
 
     def quote(self, title: str, text: str) -> None:
-        if self.output is Output.json:
-            return
-        if self._out.is_terminal:
+        if self.is_terminal:
             self._out.print(Panel(Text(text.rstrip()), title=title, title_align="left", expand=False))
         else:
-            print(f"-- {title}\n{text.rstrip()}\n--", flush=True)
+            self._line(f"-- {title}\n{text.rstrip()}\n--")
 
     def document(self, value: object) -> None:
         """Write the answer as one JSON document, in JSON mode."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -176,24 +176,12 @@ class Group:
         }
 
     def document(self) -> dict[str, object]:
-        return {
-            "cluster_id": self.cluster_id,
-            "topic_id": self.topic_id,
-            "reason": self.reason,
-            "schema_id": self.schema_id,
-            "other_schemas": self.other_schemas,
-            "dead_letters": self.dead_letters,
-            "first_rejected_at": self.first and self.first.isoformat(),
-            "last_rejected_at": self.last and self.last.isoformat(),
-            "places": [
-                {
-                    "partition": each.partition,
-                    "first_offset": each.first_offset,
-                    "last_offset": each.last_offset,
-                    "dead_letters": each.dead_letters,
-                }
-                for _, each in sorted(self.places.items())
-            ],
+        found = asdict(self)
+        first, last = found.pop("first"), found.pop("last")
+        return found | {
+            "first_rejected_at": first and first.isoformat(),
+            "last_rejected_at": last and last.isoformat(),
+            "places": [asdict(each) for _, each in sorted(self.places.items())],
         }
 
 

@@ -134,7 +134,7 @@ def latest_commit(table: Table) -> tuple[Snapshot, Position] | None:
 
 
 def state_of(table: Table) -> TableState:
-    """The state that the job wrote into the table; `cli.look.condition` also reads the job's report."""
+    """The state that the job wrote into the table; `cli.look.health` also reads the job's report."""
     written = table.properties.get(STATE)
     return TableState() if written is None else TableState.from_json(written)
 

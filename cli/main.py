@@ -72,18 +72,18 @@ def explain(app: typer.Typer) -> None:
 
 CONTENTS = {
     "This machine": {
-        "demo": "cli.run.demo.command",
+        "demo": "cli.run.demo.demo",
         "up": "cli.run.stack",
         "down": "cli.run.stack",
         "datagen": "cli.run.datagen.command",
         "deploy": "cli.run.stack",
-        "run-job": "cli.run.run_job",
-        "ingest": "cli.run.ingest",
+        "run-job": "cli.run.jobs",
+        "ingest": "cli.run.jobs",
     },
     "Build": {
-        "init": "cli.project.init.command",
+        "init": "cli.project.init",
         "plan": "cli.project.plan.command",
-        "preview": "cli.project.preview.command",
+        "preview": "cli.project.preview",
         "cost": "cli.look.cost.command",
     },
     "Look": {
@@ -102,9 +102,9 @@ CONTENTS = {
         "rewind": "cli.act.rollback",
         "backfill": "cli.act.rollback",
         "forget": "cli.act.forget",
-        "maintain": "cli.run.ingest",
+        "maintain": "cli.run.jobs",
     },
-    "Publish": {"export": "cli.act.exports", "link": "cli.act.link"},
+    "Publish": {"export": "cli.act.exports", "link": "cli.act.exports"},
 }
 """By panel of the help screen: each command with its module, which has a function or a group of the command's name."""
 WITHOUT_ACCOUNT = ("datagen", "deploy")
@@ -142,10 +142,16 @@ def called(name: str) -> Any:
 
 
 def _purpose(name: str, module: str) -> str:
-    """The first line of the docstring of the command's function, or of the group's module."""
-    tree = ast.parse((CHECKOUT / Path(*module.split("."))).with_suffix(".py").read_text(encoding="utf-8"))
-    functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-    return Manual.of(ast.get_docstring(functions.get(name.replace("-", "_"), tree))).purpose
+    """The first line of the docstring of the command's function, or the `help` of the group, in the module's source."""
+    file = (CHECKOUT / Path(*module.split("."))).with_suffix(".py")
+    wanted = name.replace("-", "_")
+    for each in ast.parse(file.read_text(encoding="utf-8")).body:
+        match each:
+            case ast.FunctionDef(name=found) if found == wanted:
+                return Manual.of(ast.get_docstring(each)).purpose
+            case ast.Assign(targets=[ast.Name(id=found)], value=ast.Call(keywords=words)) if found == wanted:
+                return str(next(ast.literal_eval(word.value) for word in words if word.arg == "help"))
+    raise LookupError(name)
 
 
 app = typer.Typer(

@@ -1,4 +1,4 @@
-"""Show dead letters; send them back after a fix."""
+"""`calve dead-letters`: list, show and export dead letters, and have the job read them again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TableFirst(TyperGroup):
 
 dead_letters = typer.Typer(
     cls=TableFirst,
-    help=__doc__,
+    help="Show dead letters; send them back after a fix.",
     no_args_is_help=True,
     subcommand_metavar="TABLE | COMMAND [ARGS]...",
 )

@@ -16,7 +16,7 @@ from calve.names import TableName
 from calve.table.summary import FROM, TO, TOPIC, as_stored, round_of
 from cli.console import duration
 from cli.lake import Snapshot, ancestors, latest_commit, load, rows, state_of
-from cli.look.condition import Condition, Conditions
+from cli.look.health import Condition, Conditions
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
 from cli.console import Console, Output, OutputOption
 from cli.kafka import cluster_database
 from cli.lake import ancestors, load, open_catalog
-from cli.look.condition import Conditions
 from cli.look.description import (
     TableFacts,
     columns,
@@ -26,8 +25,8 @@ from cli.look.description import (
     snapshot_line,
     sorting,
 )
+from cli.look.health import Conditions, of_states
 from cli.look.status.command import say
-from cli.look.status.health import of_states
 from cli.topics import surveyed, with_tables
 
 NameArgument = Annotated[

@@ -19,10 +19,9 @@ from rich.text import Text
 from calve.errors import CalveError, ConfigError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument
 from cli.console import Console, Output, OutputOption, duration
-from cli.look.status.health import TableStatus, Trouble
+from cli.look.health import TableStatus, Trouble
 from cli.look.status.overview import Overview, lines, look
-from cli.look.status.screen import MOST_TROUBLES, alarming, screen
-from cli.look.status.table_screen import table_screen
+from cli.look.status.screen import MOST_TROUBLES, alarming, screen, table_screen
 from lambdas.publish_states import PublishState
 
 WatchOption = Annotated[

@@ -21,7 +21,7 @@ from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
 from cli.lake import Snapshot, ancestors, aws_errors, load, state_of
 from cli.look.description import snapshot_document, snapshot_line
-from cli.look.status.health import TableStatus, Trouble, troubles, urgency
+from cli.look.health import TableStatus, Trouble, troubles, urgency
 from cli.look.status.survey import Survey
 from lambdas.publish_states import PublishState, PublishStates
 

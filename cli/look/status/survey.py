@@ -48,8 +48,7 @@ from cli.lake import (
     rows,
     state_of,
 )
-from cli.look.condition import STOPPED, Conditions
-from cli.look.status.health import ANY_REASON, TableStatus, Waiting
+from cli.look.health import ANY_REASON, STOPPED, Conditions, TableStatus, Waiting
 from cli.topics import surveyed, with_tables
 
 _T = TypeVar("_T")

@@ -24,9 +24,8 @@ from cli.project.plan.change import KINDS, Change
 from cli.project.plan.changes import Bills, bills, changes
 from cli.project.plan.checks import consequences, problems, schema_warnings, topic_problems, topic_warnings
 from cli.project.plan.deployed import Deployed, read_deployed
-from cli.project.plan.fields_to_review import DECIDE, PERSONAL, undecided
-from cli.project.plan.plan_without_table import lines, proposed, read_candidate
-from cli.project.plan.plan_without_table import tree as candidate_tree
+from cli.project.plan.fields_to_review import DECIDE, PERSONAL, lines, proposed, read_candidate, undecided
+from cli.project.plan.fields_to_review import tree as candidate_tree
 from cli.project.plan.survey import Survey, survey, with_engines
 
 ALIKE = 3

@@ -31,7 +31,7 @@ from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.stack import Stack
 from cli.kafka import Cluster
-from cli.run import run_job
+from cli.run import jobs
 from cli.run.demo.checks import Count, opened, unproved, verified
 from cli.run.stack import app
 from lambdas.csv_export.window import previous
@@ -45,7 +45,7 @@ SECRET = "sales/masking"  # noqa: S105 the name of one
 EVENTS = 1_000
 SHOWN = ("customer_email", "customer_phone", "customer_birth_date", "payment_card", "items_sku", "amount")
 LINES = 5
-READER = "the demo"
+READER = "found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,9 @@ class _Sales:
             )
 
     def ingest(self) -> None:
-        if run_job.run(self._stack, "sales-main", self._console, drain=True, quick=True, expected=2 * EVENTS):
+        if jobs.run_deployed(
+            self._stack, "sales-main", self._console, drain=True, quick=True, expected=2 * EVENTS
+        ):
             raise CalveError("the job left a table suspended or failed", fix="see the reason above")
 
     def show(self) -> None:
@@ -244,7 +246,7 @@ class _Sales:
             _counted(f"records of {CLEAN}", len(expected), written),
             _counted("names, e-mails, cards, addresses found in rows", 0, leaked),
         ]
-        self._console.table("count", [_line(each) for each in counts], title="")
+        self._console.table("count", [each.line([READER]) for each in counts], title="")
         return [each.differs for each in counts if each.differs]
 
     def monday(self) -> list[str]:
@@ -295,16 +297,6 @@ class _Sales:
 
 def _counted(figure: str, expected: int, found: int) -> Count:
     return Count(SALES, figure, expected, {READER: found})
-
-
-def _line(count: Count) -> dict[str, object]:
-    """A count for people; there is one reader."""
-    return {
-        "figure": count.figure,
-        "expected": count.expected,
-        "found": count.found[READER],
-        "state": count.state,
-    }
 
 
 def _tells_much(event: dict[str, Any]) -> bool:

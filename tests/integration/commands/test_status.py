@@ -20,9 +20,8 @@ from calve.config.job import Budget, Kafka, Table
 from calve.names import TableName
 from cli import config as configuration
 from cli.lake import open_catalog
-from cli.look.condition import Conditions
 from cli.look.description import facts
-from cli.look.status.health import Urgency
+from cli.look.health import Conditions, Urgency
 from cli.look.status.overview import Overview, look
 from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop

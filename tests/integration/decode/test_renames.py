@@ -11,7 +11,7 @@ from calve.schema.columns import Transform
 from calve.schema.evolution import Rule
 from calve.schema.wire import Schema
 from cli.embedded.aws import client
-from cli.project.plan.plan_without_table import lines, proposed
+from cli.project.plan.fields_to_review import lines, proposed
 from tests.integration.decode.test_evolution import any_schema
 from tests.integration.support.engine import DATABASE, Engine, suspended
 from tests.integration.support.proofs import assert_proved, proof

@@ -9,7 +9,7 @@ import pytest
 
 from calve.config.job import Table
 from cli.console import Console
-from cli.run import ingest as command
+from cli.run import jobs as command
 from tests.integration.support.engine import Engine, everything
 
 DOCUMENT = json.dumps(

@@ -16,7 +16,7 @@ from calve.config.kafka_auth import java_properties
 from calve.errors import Fatal
 from cli.console import Console
 from cli.embedded.layout import Layout
-from cli.run import ingest as command
+from cli.run import jobs as command
 from glue_jobs.ingest import run
 from tests.integration.support.engine import DATABASE, Engine, everything
 from tests.integration.support.servers.registry_gate import RegistryGate

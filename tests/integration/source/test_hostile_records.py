@@ -21,7 +21,7 @@ from calve.config.job import EngineChoice, Job, Kafka, Table
 from calve.modes.aggregate import Aggregate, Measure
 from calve.modes.deduplicate import Deduplicate
 from cli.console import Console
-from cli.run import ingest as command
+from cli.run import jobs as command
 from glue_jobs.ingest import run
 from glue_jobs.kafka.client import Client, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import Connection

@@ -10,8 +10,7 @@ import pytest
 
 from calve.names import TableName
 from calve.outputs.job_status import JobStatus, ReportedTable, Run, TableState
-from cli.look.condition import GONE_AFTER_S, Condition, Conditions, newest
-from cli.look.status.health import Urgency, of_states
+from cli.look.health import GONE_AFTER_S, Condition, Conditions, Urgency, newest, of_states
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SINCE = (NOW - timedelta(minutes=5)).isoformat()

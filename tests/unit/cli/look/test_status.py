@@ -39,9 +39,8 @@ from calve.table.summary import POSITION_TAG, STATE, encode, restated
 from cli.console import duration
 from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
-from cli.look.condition import Conditions
 from cli.look.description import columns, facts, partitioning, sorting
-from cli.look.status.health import Waiting
+from cli.look.health import Conditions, Waiting
 from cli.look.status.overview import History, kind
 from cli.look.status.survey import Survey, figures, unread_offsets, waiting
 from tests.unit.cli.folder_catalog import FolderCatalog

@@ -19,7 +19,7 @@ from cli.look.status.survey import Survey
 from cli.project.plan.changes import changes
 from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable
 from cli.project.plan.survey import expanded
-from cli.run.ingest import only, what
+from cli.run.jobs import only, what
 from cli.topics import surveyed, with_named
 from tests.unit.cli.folder_catalog import FolderCatalog
 

@@ -15,7 +15,7 @@ from calve.schema.evolution import Rule
 from calve.schema.wire import Schema
 from cli.console import Branch
 from cli.main import app
-from cli.project.plan.plan_without_table import Line, lines, read_candidate, tree
+from cli.project.plan.fields_to_review import Line, lines, read_candidate, tree
 
 
 def schema(number: int, *fields: tuple[Any, ...]) -> Schema:
