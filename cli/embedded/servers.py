@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 from calve.errors import Fatal
@@ -21,34 +20,14 @@ SERVERS: tuple[Server, ...] = ("registry", "aws", "kafka")
 READY_DEADLINE_S = 90.0
 
 
-def _registry_command(java: Java, *, jars: Path) -> list[str]:
-    (runner,) = jars.glob("apicurio-registry-app-*-runner.jar")
-    return [java.executable, *REGISTRY_JVM, "-jar", str(runner)]
-
-
-def _registry_environment(port: int, *, data: Path) -> dict[str, str]:
-    """Return the registry's settings; a file keeps its schemas over restarts."""
-    return {
-        "QUARKUS_HTTP_HOST": HOST,
-        "QUARKUS_HTTP_PORT": str(port),
-        "QUARKUS_HTTP_ACCESS_LOG_ENABLED": "false",
-        "APICURIO_DATASOURCE_URL": f"jdbc:h2:file:{data}/registry",
-    }
-
-
 def registry_url(port: int) -> str:
     return f"http://{HOST}:{port}/apis/ccompat/v7"
 
 
-def _registry_answers(port: int) -> bool:
-    return call(f"{registry_url(port)}/subjects") == 200
-
-
 def require_compatibility(port: int) -> None:
     """Make the registry refuse incompatible schemas, as Confluent's does by default."""
-    if (
-        status := call(f"{registry_url(port)}/config", method="PUT", body=b'{"compatibility":"BACKWARD"}')
-    ) != 200:
+    status = call(f"{registry_url(port)}/config", method="PUT", body=b'{"compatibility":"BACKWARD"}')
+    if status != 200:
         raise Fatal(f"the schema registry refused its compatibility level (HTTP {status})")
 
 
@@ -73,8 +52,14 @@ def launch(layout: Layout, recorded: processes.State, java: Java, server: Server
         case "kafka":
             command = kafka.command(java, jars=layout.jars / "kafka", properties=folder / "kafka.properties")
         case "registry":
-            command = _registry_command(java, jars=layout.jars / "registry")
-            environment |= _registry_environment(recorded.ports["registry"], data=folder)
+            (runner,) = (layout.jars / "registry").glob("apicurio-registry-app-*-runner.jar")
+            command = [java.executable, *REGISTRY_JVM, "-jar", str(runner)]
+            environment |= {
+                "QUARKUS_HTTP_HOST": HOST,
+                "QUARKUS_HTTP_PORT": str(recorded.ports["registry"]),
+                "QUARKUS_HTTP_ACCESS_LOG_ENABLED": "false",
+                "APICURIO_DATASOURCE_URL": f"jdbc:h2:file:{folder}/registry",  # keeps schemas over restarts
+            }
         case "aws":
             command = aws.command(layout)
             environment |= aws.environment(recorded.ports["aws"], folder=folder)
@@ -107,7 +92,7 @@ def answers(recorded: processes.State, server: Server) -> bool:
         case "kafka":
             return kafka.answers(f"{HOST}:{recorded.ports['kafka']}", recorded.cluster_id)
         case "registry":
-            return _registry_answers(recorded.ports["registry"])
+            return call(f"{registry_url(recorded.ports['registry'])}/subjects") == 200
         case "aws":
             return aws.answers(recorded.ports["aws"])
 

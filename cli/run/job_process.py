@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from collections import Counter
@@ -20,7 +19,7 @@ from rich.text import Text
 from calve.errors import CalveError, ConfigError, Fatal
 from calve.outputs.job_status import JobStatus
 from cli.console import Console, duration
-from cli.embedded.processes import tail
+from cli.embedded.processes import child, handled, kill_group, tail
 from cli.look.health import Condition, Conditions, TableStatus, Trouble, Urgency, newest, troubles, urgency
 from cli.look.status.command import say
 from cli.look.status.screen import fitted, named, rejects, short, state
@@ -102,7 +101,7 @@ class _Running:
     def interrupt(self, *_: object) -> None:
         self.interrupts += 1
         if self.interrupts > 1:
-            self.kill()
+            kill_group(self.process.pid)
             return
         self.process.send_signal(signal.SIGTERM)
         self.remind()
@@ -112,37 +111,23 @@ class _Running:
         if self.task and self.interrupts:
             self.task.update(note="ending; again: at once")
 
-    def kill(self) -> None:
-        """Kill what is left of it, also Spark's JVM."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
 
 @contextmanager
 def _process(program: Program) -> Iterator[_Running]:
-    """Start the job; its process never outlives the block."""
     program.log.parent.mkdir(parents=True, exist_ok=True)
-    with program.log.open("w") as errors:
-        process = subprocess.Popen(
+    with (
+        program.log.open("w") as errors,
+        child(
             program.command,
-            cwd=program.folder,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=dict(program.environment),
-            start_new_session=True,
-        )
+            environment=program.environment,
+            folder=program.folder,
+            errors=errors,
+            patient=True,
+        ) as process,
+    ):
         running = _Running(process)
-        before = {each: signal.signal(each, running.interrupt) for each in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with handled((signal.SIGINT, signal.SIGTERM), running.interrupt):
             yield running
-        finally:
-            if process.poll() is None:
-                process.terminate()
-            process.communicate()
-            running.kill()
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:

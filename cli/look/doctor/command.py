@@ -16,10 +16,10 @@ import typer
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, profile_is_named
 from cli.console import Console, Output, OutputOption
-from cli.embedded.aws import installed
+from cli.embedded import aws, runtimes
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.processes import HOST, alive, read_state
-from cli.embedded.runtimes import cdk_installed, find_java, java_version
+from cli.embedded.runtimes import find_java, java_version
 from cli.embedded.servers import Server, answers
 from cli.look.doctor.deployment import of_deployment
 from lambdas.doctor.finding import Finding, Probe, examine
@@ -144,13 +144,13 @@ def jars(root: Path) -> Finding:
 
 
 def emulator(root: Path) -> Finding:
-    if installed(Layout(root)):
+    if aws.emulator(Layout(root)).is_ready:
         return Finding("aws emulator", "ok", "installed")
     return Finding("aws emulator", "absent", "not installed yet", "calve up")
 
 
 def cdk(root: Path) -> Finding:
-    if cdk_installed(Layout(root)):
+    if runtimes.cdk(Layout(root)).is_ready:
         return Finding("aws cdk", "ok", "installed")
     return Finding("aws cdk", "absent", "not installed yet", "calve deploy")
 
