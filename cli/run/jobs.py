@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 import tempfile
 import uuid
@@ -29,7 +28,7 @@ from cli.embedded.layout import Layout, project_root
 from cli.embedded.stack import Stack, current
 from cli.look.health import reported_by
 from cli.run.job_process import Program, follow
-from cli.spark import spark_environment
+from cli.spark import parse_conf, spark_environment
 from stacks.jobs.jars import pinned
 
 
@@ -240,12 +239,6 @@ class Definition:
         }
         host = {"--JOB_NAME": self.name, "--JOB_RUN_ID": f"jr_{uuid.uuid4().hex}"}
         return [word for pair in (host | own | dict(given)).items() for word in pair]
-
-
-def parse_conf(text: str) -> dict[str, str]:
-    """The settings of Glue's one `--conf` argument, which chains them: `k=v --conf k2=v2`."""
-    pairs = [each.partition("=") for each in re.split(r"(?:^|\s)\s*--conf\s+", text) if each.strip()]
-    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def prepared(

@@ -63,7 +63,7 @@ def schema_warnings(records: Records) -> Iterator[Problem]:
 
 def problems(surveyed: Survey, deployed: Mapping[str, DeployedTable]) -> Iterator[Problem]:
     """The problems of the tables with known records, and of their exports."""
-    deployment = surveyed.whole.deployment
+    deployment = surveyed.deployment
     for job in deployment.jobs:
         for table in job.settings.tables:
             if (read := surveyed.records.get(table.name)) is None:

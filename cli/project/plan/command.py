@@ -111,7 +111,7 @@ def _plan_schema(
             "table": table,
             "schema": str(schema),
             "accepted": accepted,
-            "changes": [asdict(each) for each in lines(found)],
+            "changes": lines(found),
             "undecided": undecided,
         }
     )
@@ -173,16 +173,16 @@ def planned(surveyed: Survey, deployed: Deployed) -> list[Change]:
     to_review = undecided(surveyed.records, deployed.tables)
     found = [
         replace(each, undecided=to_review.get(each.name, ())) if each.section == "tables" else each
-        for each in changes(surveyed.whole.deployment, deployed, made)
+        for each in changes(surveyed.deployment, deployed, made)
     ]
-    return [*with_engines(found, surveyed.engines), *surveyed.whole.entries]
+    return [*with_engines(found, surveyed.engines), *surveyed.entries]
 
 
 def findings(
     surveyed: Survey, found: Sequence[Change], deployed: Deployed
 ) -> tuple[list[Problem], list[Problem]]:
     """Problems and warnings, each once for its place."""
-    jobs = [job.settings for job in surveyed.whole.deployment.jobs]
+    jobs = [job.settings for job in surveyed.deployment.jobs]
     entries = {table.name: table.pattern for job in jobs for table in job.tables if table.pattern}
     faults = [*surveyed.faults, *problems(surveyed, deployed.tables)]
     faults += consequences(found, entries)

@@ -25,6 +25,7 @@ from cli.account import Account, resources
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, latest_commit, load, open_catalog
 from cli.look.description import partitioning, sorting
+from cli.spark import parse_conf
 from lambdas.publish_states import PublishStates
 
 ABSENT = ("EntityNotFoundException", "ResourceNotFoundException", "NoSuchKey", "NoSuchBucket", "404")
@@ -47,6 +48,10 @@ class DeployedJob:
     conf: dict[str, str] = field(default_factory=dict)
     settings: Job | None = None
     least: int | None = None
+
+    @property
+    def fewest(self) -> int:
+        return self.workers if self.least is None else self.least
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +151,7 @@ def _jobs(deployment: Deployment, account: Account) -> Iterator[tuple[str, Deplo
 
 
 def _job(raw: dict[str, Any], settings: Job | None, schedule: dict[str, Any] | None) -> DeployedJob:
-    conf = conf_of(raw.get("DefaultArguments", {}).get("--conf", ""))
+    conf = parse_conf(raw.get("DefaultArguments", {}).get("--conf", ""))
     return DeployedJob(
         worker=raw.get("WorkerType", ""),
         workers=int(raw.get("NumberOfWorkers", 0)),
@@ -157,11 +162,6 @@ def _job(raw: dict[str, Any], settings: Job | None, schedule: dict[str, Any] | N
         settings=settings,
         least=int(conf[LEAST_EXECUTORS]) + 1 if LEAST_EXECUTORS in conf else None,  # one worker is the driver
     )
-
-
-def conf_of(argument: str) -> dict[str, str]:
-    pairs = (each.partition("=") for each in argument.split(" --conf ") if each)
-    return {key: value for key, _, value in pairs}
 
 
 def own(conf: dict[str, str]) -> dict[str, str]:

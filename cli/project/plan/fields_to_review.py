@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +54,9 @@ def undecided(records: Records, deployed: Mapping[str, DeployedTable]) -> Undeci
 
 def looking_personal(table: Table, columns: Json, tags: Tags, is_new: Callable[[str], bool]) -> Iterator[str]:
     """A sentence for each new field that looks like personal data and that no rule decides on."""
-    for each in findings(columns, tags):
-        if is_new(each.path) and _may_get_in(table, each.path) and not _is_decided(table, each.path, tags):
-            yield f"{each.path} {PERSONAL} ({each.why})"
+    for path, why in findings(columns, tags).items():
+        if is_new(path) and _may_get_in(table, path) and not _is_decided(table, path, tags):
+            yield f"{path} {PERSONAL} ({why})"
 
 
 def _of_table(read: Read, deployed: DeployedTable | None) -> Iterator[str]:
@@ -69,7 +68,7 @@ def _of_table(read: Read, deployed: DeployedTable | None) -> Iterator[str]:
     tags, fields = parts.tags(columns, versions), parts.leaves(columns, versions)
     known = deployed.fields if deployed and table.quarantine_new_fields else None
     let_in = admitted(fields, known, table.steps, parts.own_columns)
-    looks = {each.path: f", and {PERSONAL} ({each.why})" for each in findings(columns, tags)}
+    looks = {path: f", and {PERSONAL} ({why})" for path, why in findings(columns, tags).items()}
     for path in sorted(fields.keys() - let_in):
         yield f"{path} is in quarantine{looks.get(path, '')}: name it in the step mask, with a rule or keep"
     held = leaves(data_columns(deployed.columns)).keys() if deployed else set()
@@ -134,22 +133,13 @@ COUNTED = "is has num count total nr of"
 """First words of names about a thing, not the thing itself: `num_phones`, `has_email`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A field that looks like personal data. path: as those of `calve.config.steps`. why: its apparent kind."""
-
-    path: str
-    why: str
-
-
-def findings(columns: Json, tags: Mapping[str, tuple[str, ...]]) -> list[Finding]:
-    """The fields that look like personal data, in their order; tags: of fields by path, each of which is a sign."""
-    found = []
-    for path, kind in _fields(columns, ""):
-        why = f"tagged {', '.join(tags[path])}" if path in tags else _looks_like(path, kind)
-        if why is not None:
-            found.append(Finding(path, why))
-    return found
+def findings(columns: Json, tags: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """The fields that look like personal data, by path, with their apparent kind. tags: of fields by path; each is a sign."""
+    found = {
+        path: f"tagged {', '.join(tags[path])}" if path in tags else _looks_like(path, kind)
+        for path, kind in _fields(columns, "")
+    }
+    return {path: why for path, why in found.items() if why is not None}
 
 
 def _looks_like(path: str, kind: Json) -> str | None:
@@ -208,16 +198,6 @@ TYPES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 MARKS = {"add": "+", "widen": "~", "rename": "~", "comment": "~"}
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One effect on one path. `kind`: a kind of change, `unfilled` or `reject`."""
-
-    kind: str
-    path: str
-    note: str
-    rule: str | None = None
-
-
 def read_candidate(file: Path) -> Schema:
     """A schema without an id.
 
@@ -264,19 +244,27 @@ def _undecided(table: Table, found: Any, changes: Sequence[Change]) -> list[str]
     )
 
 
-def lines(found: Proposal) -> list[Line]:
-    if found.problem is not None:
-        problem = found.problem
-        return [Line("reject", problem.path or "the schema", problem.why, problem.rule)]
+def lines(found: Proposal) -> list[dict[str, str | None]]:
+    """The effects of a schema, path by path. `kind`: a kind of change, `unfilled` or `reject`."""
+
+    def line(kind: str, path: str, note: str, rule: str | None = None) -> dict[str, str | None]:
+        return {"kind": kind, "path": path, "note": note, "rule": rule}
+
+    if problem := found.problem:
+        return [line("reject", problem.path or "the schema", problem.why, problem.rule)]
     return [
-        *(Line(each.kind, each.where, _note(each)) for each in found.changes),
-        *(Line("unfilled", path, "stays, and this version does not fill it") for path in found.unfilled),
+        *(line(each.kind, each.where, _note(each)) for each in found.changes),
+        *(line("unfilled", path, "stays, and this version does not fill it") for path in found.unfilled),
     ]
 
 
-def tree(name: str, found: Sequence[Line], undecided: Sequence[str] = ()) -> Branch:
+def tree(name: str, found: Sequence[Mapping[str, str | None]], undecided: Sequence[str] = ()) -> Branch:
     below = [
-        Branch(each.path, MARKS.get(each.kind, "-"), f"{each.note} ({each.rule})" if each.rule else each.note)
+        Branch(
+            str(each["path"]),
+            MARKS.get(str(each["kind"]), "-"),
+            f"{each['note']} ({each['rule']})" if each["rule"] else str(each["note"]),
+        )
         for each in found
     ]
     below += [Branch("", "?", each) for each in undecided]
@@ -285,14 +273,12 @@ def tree(name: str, found: Sequence[Line], undecided: Sequence[str] = ()) -> Bra
 
 def _note(change: Change) -> str:
     shown = change.type if isinstance(change.type, str) else change.type["type"]
-    match change.kind:
-        case "rename":
-            return f"rename of {change.path}"
-        case "comment":
-            return f'comment "{change.doc}"'
-        case "add":
-            return f"add {shown}"
-    return f"widen to {shown}"
+    notes = {
+        "rename": f"rename of {change.path}",
+        "comment": f'comment "{change.doc}"',
+        "add": f"add {shown}",
+    }
+    return notes.get(change.kind, f"widen to {shown}")
 
 
 def _columns(job: Job, table: Table) -> Any:

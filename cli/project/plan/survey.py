@@ -138,16 +138,10 @@ def _of_table(read: Read, by_rows: tuple[str, ...]) -> Chosen | Suspended:
         return refused
 
 
-@dataclass(frozen=True, slots=True)
-class Expanded:
-    """The deployment with the tables of its patterns. `entries`: a line for each pattern."""
-
-    deployment: Deployment
-    entries: list[Change]
-
-
-def expanded(deployment: Deployment, deployed: Deployed, listed: Collection[str]) -> Expanded:
-    """The deployment expanded by the topics that Kafka lists, and by the lake's tables."""
+def expanded(
+    deployment: Deployment, deployed: Deployed, listed: Collection[str]
+) -> tuple[Deployment, list[Change]]:
+    """The deployment with the tables of its patterns, by the topics of Kafka and the lake's tables; a line for each pattern."""
     topics = {name: each.topic for name, each in deployed.tables.items() if each.topic}
     jobs: list[JobDeployment] = []
     entries: list[Change] = []
@@ -156,7 +150,7 @@ def expanded(deployment: Deployment, deployed: Deployed, listed: Collection[str]
         found = joined(expand(settings, listed, topics.get), of_lake(settings, topics))
         jobs.append(replace(job, settings=with_tables(settings, found)))
         entries += _entries(settings, found, deployed)
-    return Expanded(replace(deployment, jobs=tuple(jobs)), entries)
+    return replace(deployment, jobs=tuple(jobs)), entries
 
 
 def _entries(settings: Job, found: Expansion, deployed: Deployed) -> Iterator[Change]:
@@ -175,14 +169,17 @@ def _entries(settings: Job, found: Expansion, deployed: Deployed) -> Iterator[Ch
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """made: the result of steps. listed: the topics; None: not known. faults: systems that did not answer, and topics that their
-    tables refuse. skipped: unchecked parts, with the reason.
+    """deployment: with the tables of its patterns. made: the result of steps. entries: a line for each pattern.
+
+    listed: the topics; None: not known. faults: systems that did not answer, and topics that their tables refuse. skipped:
+    unchecked parts, with the reason.
     """
 
-    whole: Expanded
+    deployment: Deployment
     records: Records
     made: dict[str, Foreseen]
     engines: Engines
+    entries: list[Change] = field(default_factory=list)
     listed: Collection[str] | None = None
     faults: list[Problem] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -192,13 +189,9 @@ def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Surv
     """Ask all systems; offline: neither Kafka nor the registry, and only tables whose schemas are files."""
     faults: list[Problem] = []
     listed, skipped = (None, _SKIPPED) if offline else _listed(deployment.jobs[0].settings, faults)
-    whole = expanded(deployment, deployed, listed or ())
-    jobs = _jobs(
-        whole.deployment, lambda table: table.pattern is None or listed is None or table.topic in listed
-    )
-    without_registry = _jobs(
-        replace(deployment, jobs=whole.deployment.jobs), lambda table: not _asks_registry(table)
-    )
+    deployment, entries = expanded(deployment, deployed, listed or ())
+    jobs = _jobs(deployment, lambda table: table.pattern is None or listed is None or table.topic in listed)
+    without_registry = _jobs(deployment, lambda table: not _asks_registry(table))
     try:
         records = read_records(without_registry if offline else jobs, deployed.tables)
     except (Retryable, Fatal, ConfigError) as error:
@@ -209,7 +202,8 @@ def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Surv
     failed = {name for name, each in made.items() if isinstance(each.columns, CalveError)}
     shaped = {name: each for name, each in records.items() if name not in failed}
     by_rows = {name: each.by_rows for name, each in made.items()}
-    return Survey(whole, records, made, engines(shaped, by_rows), listed, faults, skipped)
+    chosen = engines(shaped, by_rows)
+    return Survey(deployment, records, made, chosen, entries, listed, faults, skipped)
 
 
 _SKIPPED = ["neither topics nor registered schemas were looked at, nor what depends on them: --offline"]

@@ -170,10 +170,10 @@ HELD = DeployedTable("-", "-", 2, with_ids(struct()), topic="shop.gone")
 
 def planned(deployed: Deployed, *listed: str) -> tuple[dict[str, str], list[str]]:
     """Kinds of tables and entries, and what is said of entries."""
-    whole = expanded(DEPLOYMENT, deployed, listed)
-    found = [*changes(whole.deployment, deployed), *whole.entries]
+    whole, entries = expanded(DEPLOYMENT, deployed, listed)
+    found = [*changes(whole, deployed), *entries]
     kinds = {each.name: f"{each.kind} {each.note}".strip() for each in found if each.section == "tables"}
-    return kinds, [one for each in whole.entries for one in each.undecided]
+    return kinds, [one for each in entries for one in each.undecided]
 
 
 def test_a_plan_shows_which_topics_become_which_tables() -> None:
@@ -199,16 +199,14 @@ def test_a_plan_without_kafka_shows_the_lakes_tables() -> None:
 
 def test_a_job_that_is_deployed_with_its_patterns_is_the_same() -> None:
     job = DeployedJob("G.1X", 4, None, "UTC", "Sun:3", {}, JOB, least=2)
-    whole = expanded(DEPLOYMENT, Deployed("t", jobs={"main": job}), ["shop.orders"])
+    whole, entries = expanded(DEPLOYMENT, Deployed("t", jobs={"main": job}), ["shop.orders"])
     assert [
-        each.kind
-        for each in changes(whole.deployment, Deployed("t", jobs={"main": job}))
-        if each.section == "jobs"
+        each.kind for each in changes(whole, Deployed("t", jobs={"main": job})) if each.section == "jobs"
     ] == ["="]
-    assert [each.kind for each in whole.entries] == ["="]
+    assert [each.kind for each in entries] == ["="]
     slower = replace(JOB, patterns=(replace(SHOP, freshness_s=60.0),))
     wanted = replace(DEPLOYMENT, jobs=(replace(DEPLOYMENT.jobs[0], settings=slower),))
-    (entry,) = expanded(wanted, Deployed("t", jobs={"main": job}), ["shop.orders"]).entries
+    _, (entry,) = expanded(wanted, Deployed("t", jobs={"main": job}), ["shop.orders"])
     assert (entry.kind, [each.key for each in entry.differences]) == ("~", ["freshness"])
 
 

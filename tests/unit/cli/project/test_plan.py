@@ -33,10 +33,10 @@ from cli.project.plan.deployed import (
     DeployedJob,
     DeployedTable,
     DeployedTarget,
-    conf_of,
     own,
     read_deployed,
 )
+from cli.spark import parse_conf
 from lambdas.publish_states import PublishState, PublishStates, State, Target
 
 TABLE = Table("trades", "stock.trades", partition_by=(Transform("at", "day"),))
@@ -436,8 +436,8 @@ def test_targets_are_read_from_the_functions_that_publish(
 def test_the_conf_of_calve_yaml_is_told_from_that_of_the_jobs() -> None:
     conf = spark_conf(SETTINGS) | {"spark.x": "a=b"}
     argument = " --conf ".join(f"{key}={value}" for key, value in conf.items())
-    assert own(conf_of(argument)) == {"spark.x": "a=b"}
-    assert conf_of("") == {}
+    assert own(parse_conf(argument)) == {"spark.x": "a=b"}
+    assert parse_conf("") == {}
 
 
 SHORT = Maintenance(snapshots_s=3_600.0, dead_letters_s=86_400.0, rows=RowRetention("at", 7 * 86_400.0))
