@@ -116,25 +116,21 @@ def _tables(tree: Node) -> Iterator[Node]:
     return _nodes(tree, "BASE_TABLE")
 
 
+def _nodes(tree: Any, kind: str) -> Iterator[Node]:
+    return (each for each in _all_nodes(tree) if each.get("type") == kind)
+
+
 def _defined(tree: Any) -> Iterator[str]:
     """The names that the query's own `with` clauses define."""
-    if isinstance(tree, dict) and "cte_map" in tree:
-        yield from (entry["key"] for entry in tree["cte_map"]["map"])
-    for each in _children(tree):
-        yield from _defined(each)
+    maps = (each["cte_map"]["map"] for each in _all_nodes(tree) if "cte_map" in each)
+    return (entry["key"] for found in maps for entry in found)
 
 
-def _nodes(tree: Any, kind: str) -> Iterator[Node]:
-    if isinstance(tree, dict) and tree.get("type") == kind:
-        yield tree
-    for each in _children(tree):
-        yield from _nodes(each, kind)
-
-
-def _children(tree: Any) -> list[Any]:
+def _all_nodes(tree: Any) -> Iterator[Node]:
     if isinstance(tree, dict):
-        return list(tree.values())
-    return tree if isinstance(tree, list) else []
+        yield tree
+    for each in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _all_nodes(each)
 
 
 def _text(parser: duckdb.DuckDBPyConnection, tree: Node) -> str:

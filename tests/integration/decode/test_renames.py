@@ -239,7 +239,7 @@ def test_a_plan_names_what_a_schema_would_change_and_changes_nothing(engine: Eng
     before = engine.table(topic).schema
     jobs = [engine.job(Table(name=topic, topic=topic))]
     found = lines(proposed(jobs, topic, Schema(0, json.dumps(SECOND)))[0])
-    assert [(each.kind, each.path) for each in found] == [
+    assert [(each["kind"], each["path"]) for each in found] == [
         ("rename", "order_id"),
         ("rename", "direction"),
         ("rename", "article"),
@@ -248,5 +248,5 @@ def test_a_plan_names_what_a_schema_would_change_and_changes_nothing(engine: Eng
         ("widen", "order_id"),
     ]
     [refused] = lines(proposed(jobs, topic, Schema(0, json.dumps(record("Order", id="string"))))[0])
-    assert (refused.kind, refused.path, refused.rule) == ("reject", "id", Rule.UNSUPPORTED_TYPE_CHANGE)
+    assert (refused["kind"], refused["path"], refused["rule"]) == ("reject", "id", Rule.UNSUPPORTED_TYPE_CHANGE)
     assert engine.table(topic).schema == before

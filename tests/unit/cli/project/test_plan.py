@@ -553,7 +553,7 @@ def test_a_target_that_is_no_longer_configured_loses_its_tables() -> None:
 def test_the_bill_before_is_that_of_what_is_deployed() -> None:
     same = bills(DEPLOYMENT, SAME, Load(), rates())
     assert (same.parts, same.before) == ((), same.after)
-    assert same.after == pytest.approx(bill(DEPLOYMENT, Load(), rates()).configured)
+    assert same.after == pytest.approx(bill(DEPLOYMENT, Load(), rates()).total("configured"))
     bigger = bills(replace(DEPLOYMENT, jobs=(replace(JOB, worker="G.2X"),)), SAME, Load(), rates())
     assert [each.part for each in bigger.parts] == ["Glue job main"]
     assert bigger.after > bigger.before == same.after
