@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import typer
 
@@ -31,14 +31,18 @@ from cli.run.job_process import Program, follow
 from cli.spark import parse_conf, spark_environment
 from stacks.jobs.jars import pinned
 
+DrainOption = Annotated[bool, typer.Option("--drain", help="Stop at the topics' ends as they are now.")]
+MemoryOption = Annotated[str, typer.Option(help="Heap of the Spark driver.")]
+KINDS = ("compact", "deletes", "manifests", "orphans", "rows", "dead_letters", "snapshots")
+
 
 def ingest(
     tables: TablesArgument = None,
     *,
     config: ConfigOption = DEFAULT_CONFIG,
     env: EnvOption = None,
-    drain: Annotated[bool, typer.Option("--drain", help="Stop at the topics' ends as they are now.")] = False,
-    memory: Annotated[str, typer.Option(help="Heap of the Spark driver.")] = "2g",
+    drain: DrainOption = False,
+    memory: MemoryOption = "2g",
 ) -> None:
     """Run the job of this folder without a deploy.
 
@@ -49,13 +53,16 @@ def ingest(
     Example:
       calve ingest stock_trades --drain
     """
-    console, conf = Console(), spark_settings(config, env)
-    jobs = [only(job, tables) for job in load_jobs(config, env, tables=tables or (), writes=True)]
-    codes = [
-        run(job, console, drain=drain, memory=memory, conf=conf) for job in jobs if job.tables or job.patterns
-    ]
+    jobs, conf = _chosen(config, env, tables, writes=True), spark_settings(config, env)
+    arguments = ["--drain"] if drain else []
+    codes = [run("ingest", job, arguments, Console(), memory=memory, conf=conf) for job in jobs]
     if any(codes):
         raise typer.Exit(1)
+
+
+def _chosen(config: Path, env: str | None, tables: list[str] | None, *, writes: bool = False) -> list[Job]:
+    jobs = (only(job, tables) for job in load_jobs(config, env, tables=tables or (), writes=writes))
+    return [job for job in jobs if job.tables or job.patterns]
 
 
 def only(job: Job, tables: list[str] | None) -> Job:
@@ -65,16 +72,6 @@ def only(job: Job, tables: list[str] | None) -> Job:
     return replace(job, tables=tuple(each for each in job.tables if each.name in tables), patterns=())
 
 
-def run(
-    job: Job, console: Console, *, drain: bool, memory: str, conf: Mapping[str, Mapping[str, str]]
-) -> int:
-    """Run the job until it ends, as `follow`; return its exit code."""
-    arguments, title = ["--drain"] if drain else [], f"ingesting {what(job)}"
-    return follow_script(
-        "ingest", job, arguments, console, title=title, drains=drain, memory=memory, conf=conf
-    )
-
-
 def what(job: Job) -> str:
     """The topics and tables for a sentence; with patterns their number is not known."""
     if job.patterns:
@@ -82,14 +79,12 @@ def what(job: Job) -> str:
     return job.tables[0].name if len(job.tables) == 1 else f"{len(job.tables)} tables"
 
 
-def follow_script(
-    script: str,
+def run(
+    script: Literal["ingest", "maintain"],
     job: Job,
     arguments: Sequence[str],
     console: Console,
     *,
-    title: str,
-    drains: bool,
     memory: str,
     conf: Mapping[str, Mapping[str, str]],
 ) -> int:
@@ -97,7 +92,7 @@ def follow_script(
 
     conf: Spark settings of each job, as Glue passes them.
     """
-    root = project_root()
+    root, ingests = project_root(), script == "ingest"
     with tempfile.NamedTemporaryFile("w", suffix=".json") as settings:
         settings.write(job.to_json())
         settings.flush()
@@ -106,13 +101,12 @@ def follow_script(
             spark_environment(root, current(root), memory=memory, more=conf.get(job.job)),
             Path.cwd(),
             Layout(root).logs / f"{script}.log",
-            drains=drains,
-            said=partial(reported_by, job) if script == "ingest" else None,
+            drains=not ingests or "--drain" in arguments,
+            said=partial(reported_by, job) if ingests else None,
         )
-        return follow(program, console, title=title)
-
-
-KINDS = ("compact", "deletes", "manifests", "orphans", "rows", "dead_letters", "snapshots")
+        return follow(
+            program, console, title=f"ingesting {what(job)}" if ingests else "maintaining the tables"
+        )
 
 
 def maintain(
@@ -127,7 +121,7 @@ def maintain(
         str | None,
         typer.Option("--only", help=f"Do this alone, due or not: {', '.join(KINDS)}.", show_default=False),
     ] = None,
-    memory: Annotated[str, typer.Option(help="Heap of the Spark driver.")] = "2g",
+    memory: MemoryOption = "2g",
 ) -> None:
     """Merge files, delete what is old and what nothing names, where due.
 
@@ -139,20 +133,10 @@ def maintain(
     """
     if kind is not None and kind not in KINDS:
         raise typer.BadParameter(f"use one of {', '.join(KINDS)}", param_hint="--only")
-    console, conf = Console(), spark_settings(config, env)
+    conf = spark_settings(config, env)
     arguments = [*(["--dry-run"] if dry_run else []), *(["--only", kind] if kind else [])]
-    for job in load_jobs(config, env, tables=tables or ()):
-        chosen = only(job, tables)
-        if (chosen.tables or chosen.patterns) and follow_script(
-            "maintain",
-            chosen,
-            arguments,
-            console,
-            title="maintaining the tables",
-            drains=True,
-            memory=memory,
-            conf=conf,
-        ):
+    for job in _chosen(config, env, tables):
+        if run("maintain", job, arguments, Console(), memory=memory, conf=conf):
             raise typer.Exit(1)
 
 
@@ -162,8 +146,8 @@ CONF, PY_FILES, FILES, JARS = "--conf", "--extra-py-files", "--extra-files", "--
 def run_job(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the Glue job, such as trading-main.")],
     *,
-    drain: Annotated[bool, typer.Option("--drain", help="Stop at the topics' ends as they are now.")] = False,
-    memory: Annotated[str, typer.Option(help="Heap of the Spark driver.")] = "2g",
+    drain: DrainOption = False,
+    memory: MemoryOption = "2g",
 ) -> None:
     """Run a deployed job on local Spark.
 

@@ -248,5 +248,9 @@ def test_a_plan_names_what_a_schema_would_change_and_changes_nothing(engine: Eng
         ("widen", "order_id"),
     ]
     [refused] = lines(proposed(jobs, topic, Schema(0, json.dumps(record("Order", id="string"))))[0])
-    assert (refused["kind"], refused["path"], refused["rule"]) == ("reject", "id", Rule.UNSUPPORTED_TYPE_CHANGE)
+    assert (refused["kind"], refused["path"], refused["rule"]) == (
+        "reject",
+        "id",
+        Rule.UNSUPPORTED_TYPE_CHANGE,
+    )
     assert engine.table(topic).schema == before

@@ -114,7 +114,7 @@ def test_a_wrong_password_ends_the_job_and_stands_in_no_log(
     topic = filled(engine)
     job = engine.job(Table(name=topic, topic=topic), kafka=kafka("sasl_scram", password=wrong))
     with pytest.raises(Fatal) as refused:
-        command.run(job, Console(), drain=True, memory="1g", conf={})
+        command.run("ingest", job, ["--drain"], Console(), memory="1g", conf={})
     assert refused.value.message.startswith(f"Kafka at {engine.stack.sasl_bootstrap_servers} refused: Sasl")
     assert refused.value.fix == "check kafka.auth in calve.yaml"
     log = (Layout(engine.stack.root).logs / "ingest.log").read_text()
