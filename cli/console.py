@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -310,6 +311,14 @@ def _cell(value: object) -> str:
         if isinstance(value, float)
         else str(value)
     )
+
+
+def ago(then: datetime | None, now: datetime) -> str:
+    """`5m ago`, `in 3h`, and `-` for None."""
+    if then is None:
+        return "-"
+    left = (then - now).total_seconds()
+    return f"in {duration(left)}" if left > 1 else f"{duration(max(0.0, -left))} ago"
 
 
 def duration(seconds: float) -> str:

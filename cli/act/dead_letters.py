@@ -19,7 +19,7 @@ from calve.requests.redrive import Request, Result
 from calve.schema.columns import SEALED
 from cli.act.requests import Kind, OpenedTable, YesOption
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
-from cli.console import Console, Output, OutputOption, duration
+from cli.console import Console, Output, OutputOption, ago
 from cli.dead_letters import (
     Group,
     Place,
@@ -301,14 +301,10 @@ def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
         where += f"  +{more:,} more"
     return ({"topic_id": group.topic_id} if topic else {}) | {
         **group.line,
-        "first": _ago(group.first, now),
-        "last": _ago(group.last, now),
+        "first": ago(group.first, now),
+        "last": ago(group.last, now),
         "partition:offsets": where,
     }
-
-
-def _ago(moment: datetime | None, now: datetime) -> str:
-    return "-" if moment is None else f"{duration(max(0.0, (now - moment).total_seconds()))} ago"
 
 
 def _show(console: Console, name: str, found: dict[str, object]) -> None:

@@ -17,7 +17,7 @@ from calve.config.publishing import Export, Window
 from calve.errors import CalveError, ConfigError
 from cli.account import Account, outputs
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
-from cli.console import Console, Output, OutputOption, duration
+from cli.console import Console, Output, OutputOption, ago
 from cli.lake import aws_errors
 from lambdas.csv_export.window import previous
 from lambdas.export_notify.mail import Manifest
@@ -95,16 +95,13 @@ def listed(
 
 def _outcome(name: str, outcome: dict[str, Any]) -> dict[str, object]:
     window = outcome.get("window") or {}
+    more = ("rows", "complete", "correction", "again_at", "failure")
     return {
         "export": name,
         "from": window.get("from"),
         "to": window.get("to"),
         "state": outcome["status"],
-        "rows": outcome.get("rows"),
-        "complete": outcome.get("complete"),
-        "correction": outcome.get("correction"),
-        "again_at": outcome.get("again_at"),
-        "failure": outcome.get("failure"),
+        **{key: outcome.get(key) for key in more},
     }
 
 
@@ -116,7 +113,7 @@ def _delivery(manifest: Manifest, links: int, now: datetime) -> dict[str, object
         "parts": len(manifest.parts),
         "complete": manifest.complete,
         "correction": manifest.correction,
-        "created": f"{duration((now - manifest.created_at).total_seconds())} ago",
+        "created": ago(manifest.created_at, now),
         "links_alive": links,
     }
 
@@ -290,7 +287,7 @@ def listed_links(
     console = Console(output)
     found = [each for each in _all(config, env) if export in (None, each.export)]
     found.sort(key=lambda each: each.created_at, reverse=True)
-    console.table("links", [_link_line(each, now.timestamp()) for each in found])
+    console.table("links", [_link_line(each, now) for each in found])
     console.document({"links": [_link_document(each, now.timestamp()) for each in found]})
 
 
@@ -345,16 +342,15 @@ def _all(config: ConfigOption, env: str | None) -> list[Link]:
         return list(exports.links.all())
 
 
-def _link_line(link: Link, now: float) -> dict[str, object]:
-    left = link.expires_at - now
+def _link_line(link: Link, now: datetime) -> dict[str, object]:
     return {
         "link": link.id,
         "export": link.export,
         "window": link.window,
-        "state": state(link, now),
+        "state": state(link, now.timestamp()),
         "downloads": f"{link.downloads} of {link.max_downloads}",
-        "mailed": f"{duration(now - link.created_at)} ago",
-        "expires": f"in {duration(left)}" if left > 0 else f"{duration(-left)} ago",
+        "mailed": ago(datetime.fromtimestamp(link.created_at, UTC), now),
+        "expires": ago(datetime.fromtimestamp(link.expires_at, UTC), now),
     }
 
 

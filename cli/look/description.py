@@ -14,7 +14,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 from calve.modes.switch import described
 from calve.names import TableName
 from calve.table.summary import FROM, TO, TOPIC, as_stored, round_of
-from cli.console import duration
+from cli.console import ago
 from cli.lake import Snapshot, ancestors, latest_commit, load, rows, state_of
 from cli.look.health import Condition, Conditions
 
@@ -134,7 +134,7 @@ def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
     ledger = snapshot.ledger
     return {
         "snapshot": str(snapshot.id),
-        "committed": f"{duration((datetime.now(UTC) - snapshot.committed_at).total_seconds())} ago",
+        "committed": ago(snapshot.committed_at, datetime.now(UTC)),
         "operation": snapshot.operation,
         "offsets": ledger.span if ledger else None,
         "applied": ledger.applied if ledger else None,

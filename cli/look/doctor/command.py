@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -27,7 +27,7 @@ from stacks.jobs.jars import damaged, pinned, present
 
 RemoteOption = Annotated[
     bool,
-    typer.Option("--remote", help="Look from where the jobs stand, too, by a function of the deployment."),
+    typer.Option("--remote", help="Look from the network of the jobs, too, by a function of the deployment."),
 ]
 GIB = 1 << 30
 DISK_NEEDED = 3 * GIB
@@ -41,7 +41,7 @@ def doctor(
     *,
     remote: RemoteOption = False,
 ) -> None:
-    """Check this machine, and the systems of the configuration; every fault comes with its cure.
+    """Check this machine, and the systems of the configuration; every fault comes with its fix.
 
     Nothing is changed, and no secret is shown. With --remote, what a laptop cannot reach is looked at in AWS.
 
@@ -63,8 +63,7 @@ def doctor(
 
 def _row(finding: Finding) -> dict[str, str]:
     row = asdict(finding)
-    seen_from = row.pop("seen_from")
-    return {"check": row.pop("check"), "from": seen_from, **row}
+    return {"check": row.pop("check"), "from": row.pop("seen_from"), **row}
 
 
 def probes(root: Path, *, embedded: bool = True) -> dict[str, Probe]:
@@ -144,15 +143,17 @@ def jars(root: Path) -> Finding:
 
 
 def emulator(root: Path) -> Finding:
-    if aws.emulator(Layout(root)).is_ready:
-        return Finding("aws emulator", "ok", "installed")
-    return Finding("aws emulator", "absent", "not installed yet", "calve up")
+    return _installed("aws emulator", aws.emulator(Layout(root)), "calve up")
 
 
 def cdk(root: Path) -> Finding:
-    if runtimes.cdk(Layout(root)).is_ready:
-        return Finding("aws cdk", "ok", "installed")
-    return Finding("aws cdk", "absent", "not installed yet", "calve deploy")
+    return _installed("aws cdk", runtimes.cdk(Layout(root)), "calve deploy")
+
+
+def _installed(name: str, program: runtimes.Installation, fix: str) -> Finding:
+    if program.is_ready:
+        return Finding(name, "ok", "installed")
+    return Finding(name, "absent", "not installed yet", fix)
 
 
 def server(name: Server) -> Callable[[Path], Finding]:
@@ -170,18 +171,12 @@ def server(name: Server) -> Callable[[Path], Finding]:
     return check
 
 
-CHECKS: dict[str, Callable[[Path], Finding]] = {
-    "python": python,
-    "java": java,
-    "disk": disk,
-    "memory": memory,
-}
-STACK_CHECKS: dict[str, Callable[[Path], Finding]] = {
+Check = Callable[[Path], Finding]
+CHECKS: dict[str, Check] = {"python": python, "java": java, "disk": disk, "memory": memory}
+STACK_CHECKS: dict[str, Check] = {
     "loopback": loopback,
     "jars": jars,
     "aws emulator": emulator,
     "aws cdk": cdk,
-    "kafka": server("kafka"),
-    "registry": server("registry"),
-    "aws": server("aws"),
 }
+STACK_CHECKS |= {name: server(name) for name in get_args(Server)}
