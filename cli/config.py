@@ -44,12 +44,9 @@ EnvOption = Annotated[
         rich_help_panel=COMMON,
     ),
 ]
-TableArgument = Annotated[
-    str, typer.Argument(metavar="TABLE", help="The table's name in calve.yaml.", show_default=False)
-]
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name in calve.yaml.")]
 TablesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="TABLE", help="Names of tables; none stands for all.", show_default=False),
+    list[str] | None, typer.Argument(metavar="TABLE", help="Names of tables; none stands for all.")
 ]
 DEFAULT_CONFIG = Path("calve.yaml")
 PROFILE_VARIABLE = "CALVE_PROFILE"

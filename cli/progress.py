@@ -57,12 +57,7 @@ class BarProgress:
         """Show a bar; it stays, complete, when the block ends well."""
         whole = Column(no_wrap=True)
         count = DownloadColumn(table_column=whole) if unit == "bytes" else _Count(table_column=whole)
-        columns = (
-            _Mark(),
-            TextColumn("{task.description:<28}"),
-            BarColumn(20),
-            count,
-        )
+        columns = (_Mark(), TextColumn("{task.description:<28}"), BarColumn(20), count)
         note = TextColumn(
             "[dim]{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", max_width=24)
         )

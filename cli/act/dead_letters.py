@@ -56,34 +56,20 @@ dead_letters = typer.Typer(
     subcommand_metavar="TABLE | COMMAND [ARGS]...",
 )
 SinceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--since",
-        "-s",
-        help="Only those rejected since: 2h, 7d, 2026-01-01T00:00:00Z.",
-        show_default=False,
-    ),
+    str | None, typer.Option("--since", "-s", help="Only those rejected since: 2h, 7d, 2026-01-01T00:00:00Z.")
 ]
-ReasonOption = Annotated[
-    str | None, typer.Option("--reason", "-r", help="Only those of this reason.", show_default=False)
-]
+ReasonOption = Annotated[str | None, typer.Option("--reason", "-r", help="Only those of this reason.")]
 SchemaOption = Annotated[
-    int | None,
-    typer.Option("--schema-id", "-i", help="Only those with this registry id.", show_default=False),
+    int | None, typer.Option("--schema-id", "-i", help="Only those with this registry id.")
 ]
 UntilOption = Annotated[
-    str | None,
-    typer.Option("--until", "-u", help="Only those rejected before: written as --since.", show_default=False),
+    str | None, typer.Option("--until", "-u", help="Only those rejected before: written as --since.")
 ]
 RedrivenOption = Annotated[
     bool, typer.Option("--redriven", help="Those that came back, instead of those that are open.")
 ]
-PlaceArgument = Annotated[
-    str, typer.Argument(metavar="PARTITION:OFFSET", help="Where the record stands.", show_default=False)
-]
-FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", help="File to write; it must not exist.", show_default=False)
-]
+PlaceArgument = Annotated[str, typer.Argument(metavar="PARTITION:OFFSET", help="Where the record stands.")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="File to write; it must not exist.")]
 
 
 @dead_letters.command()

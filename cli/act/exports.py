@@ -26,10 +26,8 @@ from lambdas.tokens import reference
 
 export = typer.Typer(help="Run a deployed export now; list what was delivered.", no_args_is_help=True)
 
-ExportArgument = Annotated[str, typer.Argument(metavar="NAME", help="The export.", show_default=False)]
-MaybeExportArgument = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="One export alone.", show_default=False)
-]
+ExportArgument = Annotated[str, typer.Argument(metavar="NAME", help="The export.")]
+MaybeExportArgument = Annotated[str | None, typer.Argument(metavar="NAME", help="One export alone.")]
 WindowOption = Annotated[
     str | None,
     typer.Option(
@@ -37,7 +35,6 @@ WindowOption = Annotated[
         "-w",
         help="FIRST..LAST, both days included, or previous_day, previous_week, previous_month; "
         "without it the export's own, and the earlier ones are looked at again.",
-        show_default=False,
     ),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many, newest first.")]
@@ -260,13 +257,8 @@ def bounds(window: str, zone: ZoneInfo, now: datetime) -> dict[str, str]:
 
 link = typer.Typer(help="List the links that were mailed; close them.", no_args_is_help=True)
 
-LinkArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="ID", help="The link's id, or how logs name it.", show_default=False),
-]
-ExportOption = Annotated[
-    str | None, typer.Option("--export", "-x", help="The links of one export.", show_default=False)
-]
+LinkArgument = Annotated[str | None, typer.Argument(metavar="ID", help="The link's id, or how logs name it.")]
+ExportOption = Annotated[str | None, typer.Option("--export", "-x", help="The links of one export.")]
 
 
 @link.command("list")

@@ -53,7 +53,6 @@ KeyOption = Annotated[
         "-k",
         help="The person's key, or COLUMN=VALUE. Several must all be met. Without a column: the table's one key column, "
         "or the record's key.",
-        show_default=False,
     ),
 ]
 

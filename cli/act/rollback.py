@@ -36,7 +36,6 @@ MomentOption = Annotated[
     typer.Option(
         "--to",
         help="A snapshot's id, or a moment: 2h, 2026-01-01T00:00:00Z. Without it the snapshots are listed.",
-        show_default=False,
     ),
 ]
 PlaceOption = Annotated[
@@ -44,23 +43,16 @@ PlaceOption = Annotated[
     typer.Option(
         "--to",
         help="What is read again: from PARTITION:OFFSET on, several with commas, or all that arrived since a moment: 2h.",
-        show_default=False,
     ),
 ]
 IntoOption = Annotated[
-    str | None,
-    typer.Option(
-        "--into", help="Into a new table of this name, beside the one there is.", show_default=False
-    ),
+    str | None, typer.Option("--into", help="Into a new table of this name, beside the one there is.")
 ]
 HELP = "PARTITION:OFFSET, several with commas, or a moment of the records: 2h, 2026-01-01T00:00:00Z."
 
-FromOption = Annotated[str, typer.Option("--from", help=f"The first records. {HELP}", show_default=False)]
+FromOption = Annotated[str, typer.Option("--from", help=f"The first records. {HELP}")]
 ToOption = Annotated[
-    str | None,
-    typer.Option(
-        "--to", help=f"Before which it ends; else where the table stands. {HELP}", show_default=False
-    ),
+    str | None, typer.Option("--to", help=f"Before which it ends; else where the table stands. {HELP}")
 ]
 
 

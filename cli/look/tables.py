@@ -29,9 +29,7 @@ from cli.look.health import Conditions, of_states
 from cli.look.status.command import say
 from cli.topics import surveyed, with_tables
 
-NameArgument = Annotated[
-    str | None, typer.Argument(metavar="TABLE", help="One table, to see inside it.", show_default=False)
-]
+NameArgument = Annotated[str | None, typer.Argument(metavar="TABLE", help="One table, to see inside it.")]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-n", min=1, help="How many snapshots to show, newest first.")
 ]

@@ -48,7 +48,7 @@ SecretOption = Annotated[
     str | None, typer.Option("--secret", help="Reference to Kafka's password: env:NAME, file:PATH, aws:ID.")
 ]
 RegistrySecretOption = Annotated[
-    str | None, typer.Option("--registry-secret", help="The same for the registry.", show_default=False)
+    str | None, typer.Option("--registry-secret", help="The same for the registry.")
 ]
 NameOption = Annotated[
     str | None, typer.Option("--name", help="Name of the deployment.", show_default="that of the folder")

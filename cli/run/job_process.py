@@ -50,10 +50,7 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
         ConfigError: its settings are invalid.
     """
     ended, failed, summary = False, None, RunSummary()
-    with (
-        _process(program) as running,
-        console.progress().task(title, total=expected, unit="records") as task,
-    ):
+    with _process(program) as running, console.progress().task(title, total=expected, unit="records") as task:
         running.task = task
         task.update(0, note="starting Spark")
         shown = _Shown(console, task, expected or 0)

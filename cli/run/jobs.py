@@ -118,8 +118,7 @@ def maintain(
         bool, typer.Option("--dry-run", help="Say what the tables need, and do nothing.")
     ] = False,
     kind: Annotated[
-        str | None,
-        typer.Option("--only", help=f"Do this alone, due or not: {', '.join(KINDS)}.", show_default=False),
+        str | None, typer.Option("--only", help=f"Do this alone, due or not: {', '.join(KINDS)}.")
     ] = None,
     memory: MemoryOption = "2g",
 ) -> None:
@@ -242,11 +241,7 @@ def prepared(
         conf=definition.conf,
     )
     return Program(
-        [
-            sys.executable,
-            str(script),
-            *definition.script_arguments({"--drain": "true"} if drain else {}),
-        ],
+        [sys.executable, str(script), *definition.script_arguments({"--drain": "true"} if drain else {})],
         # Before what is installed: calve itself is, on this machine, and must come from the deployed archive.
         environment | {"PYTHONPATH": os.pathsep.join(map(str, packages))},
         folder,

@@ -65,11 +65,7 @@ EXPORT_GB_S = 2 * 60
 MAINTENANCE, MAINTENANCE_WORKERS = "rate(6 hours)", 2
 
 
-WAYS = {
-    "configured": "as configured",
-    "continuous": "every job always",
-    "scheduled": "every job scheduled",
-}
+WAYS = {"configured": "as configured", "continuous": "every job always", "scheduled": "every job scheduled"}
 """The ways to run the jobs: the amount of each line, and its name."""
 
 

@@ -34,18 +34,13 @@ class Format(StrEnum):
     json = "json"
 
 
-SqlArgument = Annotated[
-    str, typer.Argument(metavar="SQL", help="One query in DuckDB's SQL.", show_default=False)
-]
+SqlArgument = Annotated[str, typer.Argument(metavar="SQL", help="One query in DuckDB's SQL.")]
 AtOption = Annotated[
-    str | None,
-    typer.Option("--at", help="Read all tables as of: 2h, 7d, 2026-01-01T00:00:00Z.", show_default=False),
+    str | None, typer.Option("--at", help="Read all tables as of: 2h, 7d, 2026-01-01T00:00:00Z.")
 ]
 LimitOption = Annotated[
     int | None,
-    typer.Option(
-        "--limit", "-n", min=1, help=f"Rows to write; as text {SHOWN}, else all of them.", show_default=False
-    ),
+    typer.Option("--limit", "-n", min=1, help=f"Rows to write; as text {SHOWN}, else all of them."),
 ]
 FormatOption = Annotated[
     Format, typer.Option("--output", "-o", help="What to write on stdout.", rich_help_panel=COMMON)

@@ -20,14 +20,7 @@ from pyiceberg.table import Table as Iceberg
 from pyiceberg.types import PrimitiveType
 
 from calve.config.job import Job, Table
-from calve.config.maintenance import (
-    ORPHANS_NOTE,
-    SURPLUS_FILES,
-    Figures,
-    Maintenance,
-    due,
-    surplus,
-)
+from calve.config.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Figures, Maintenance, due, surplus
 from calve.config.topics import NotKept
 from calve.errors import CalveError, Fatal, Retryable
 from calve.requests.requests import Pause
@@ -59,12 +52,7 @@ DEAD_LETTER_FILES = 200
 """With more files, dead letters are not read for a screen."""
 _COUNTED: dict[tuple[str, int], dict[str, int]] = {}
 """Open dead letters by table and snapshot: a snapshot never changes, so it is read once."""
-REQUESTS = {
-    REDRIVE: "redrive",
-    FORGET: "forget",
-    TRAVEL: "rollback",
-    BACKFILL: "backfill",
-}
+REQUESTS = {REDRIVE: "redrive", FORGET: "forget", TRAVEL: "rollback", BACKFILL: "backfill"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,9 @@ from cli.project.plan.survey import Survey, survey, with_engines
 ALIKE = 3
 CHANGED, BREAKING = 3, 4
 """2 is taken: for every command it means misuse or an invalid configuration."""
-TableOption = Annotated[
-    str | None, typer.Option("--table", help="A table, to try a schema on.", show_default=False)
-]
+TableOption = Annotated[str | None, typer.Option("--table", help="A table, to try a schema on.")]
 SchemaOption = Annotated[
-    Path | None,
-    typer.Option("--schema", help="A file that may become the next version.", show_default=False),
+    Path | None, typer.Option("--schema", help="A file that may become the next version.")
 ]
 KeyOption = Annotated[bool, typer.Option("--key", help="The schema is one of the keys, not of the values.")]
 ExitCodeOption = Annotated[
@@ -119,13 +116,7 @@ def _plan_schema(
 
 
 def _plan_deploy(
-    console: Console,
-    config: Path,
-    env: str | None,
-    topic_rate: float,
-    *,
-    detailed: bool,
-    offline: bool,
+    console: Console, config: Path, env: str | None, topic_rate: float, *, detailed: bool, offline: bool
 ) -> int:
     deployment, embedded = load_target(config, env)
     if offline and deployment.lake.namespace == "cluster_id":
