@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
+import boto3
 import typer
-from typer.core import TyperCommand
 
+from calve.config.deployment import UNKNOWN_WAREHOUSE, Deployment
 from calve.config.job import Job, Kafka, Registry, Table
 from calve.errors import ConfigError
-from calve.names import nearest
-from cli.console import COMMON
-
-if TYPE_CHECKING:
-    from calve.config.deployment import Deployment
-    from calve.settings.resolving import StackDefaults
-    from cli.embedded.stack import Stack
+from calve.settings import load, load_deployment, load_spark_settings, notation
+from calve.settings.problems import Invalid, choice
+from calve.settings.resolving import StackDefaults
+from cli.console import COMMON, PROFILE_VARIABLE
+from cli.embedded.layout import project_root
+from cli.embedded.stack import Stack, current
+from cli.topics import with_named
 
 ConfigOption = Annotated[
     Path,
@@ -49,9 +49,6 @@ TablesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="TABLE", help="Names of tables; none stands for all.")
 ]
 DEFAULT_CONFIG = Path("calve.yaml")
-PROFILE_VARIABLE = "CALVE_PROFILE"
-KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-"""boto3 would prefer these to the profile."""
 
 
 def load_jobs(
@@ -64,10 +61,6 @@ def load_jobs(
     Raises:
         ConfigError: the configuration cannot be used, or has no table of one of these names.
     """
-    from calve.config.deployment import UNKNOWN_WAREHOUSE
-    from calve.settings import load
-    from calve.settings.problems import choice
-
     config = found(config)
     embedded = embedded_stack()
     supplied = stack_defaults(embedded)
@@ -77,8 +70,6 @@ def load_jobs(
             supplied = replace(supplied, warehouse=UNKNOWN_WAREHOUSE)
     jobs = load(config, env=env, stack=supplied)
     if tables and any(job.patterns for job in jobs):
-        from cli.topics import with_named
-
         jobs = with_named(jobs, tables)
     known = [table.name for job in jobs for table in job.tables]
     for name in tables:
@@ -91,8 +82,6 @@ def load_jobs(
 
 def spark_settings(config: Path, env: str | None = None) -> dict[str, dict[str, str]]:
     """`jobs.<name>.conf` of a valid configuration, by job."""
-    from calve.settings import load_spark_settings
-
     return load_spark_settings(found(config), env)
 
 
@@ -104,9 +93,6 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
     Raises:
         ConfigError: the configuration cannot be used.
     """
-    from calve.settings import load_deployment
-    from calve.settings.resolving import StackDefaults
-
     embedded = embedded_stack()
     supplied = stack_defaults(embedded)
     deployment = load_deployment(
@@ -119,30 +105,21 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
 
 def embedded_stack() -> Stack | None:
     """The embedded stack, if it runs and no profile was named."""
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
-
     return None if profile_is_named() else current(project_root())
 
 
 def found(config: Path) -> Path:
     """The configuration's path; the default one is searched for upwards."""
-    from cli.embedded.layout import project_root
-
     return project_root() / config if config == DEFAULT_CONFIG and not config.exists() else config
 
 
 def default_region() -> str | None:
     """The region of the environment or of the profile, which a deploy uses, too."""
-    import boto3
-
     return os.environ.get("AWS_REGION") or boto3.Session().region_name
 
 
 def stack_defaults(embedded: Stack | None) -> StackDefaults:
     """The settings that a running embedded stack supplies; none if it does not run."""
-    from calve.settings.resolving import StackDefaults
-
     if embedded is None:
         return StackDefaults()
     return StackDefaults(
@@ -165,9 +142,6 @@ def parse_time(text: str, now: datetime, option: str) -> datetime:
     Raises:
         ConfigError: the text, given as `option`, is neither.
     """
-    from calve.settings import notation
-    from calve.settings.problems import Invalid
-
     try:
         return now - timedelta(seconds=notation.seconds(text))
     except (Invalid, OverflowError):
@@ -180,69 +154,6 @@ def parse_time(text: str, now: datetime, option: str) -> datetime:
     if found.tzinfo is None:
         raise ConfigError(f'{option}: "{text}" has no time zone', fix=fix)
     return found.astimezone(UTC)
-
-
-def _use_profile(name: str | None) -> None:
-    """Work on the account of a profile, in the place of keys in the environment. None: nothing changes.
-
-    Raises:
-        ConfigError: the named profile, or that of AWS_PROFILE, does not exist.
-    """
-    if wanted := name or os.environ.get("AWS_PROFILE"):
-        _require_profile(wanted)
-    if name:
-        os.environ[PROFILE_VARIABLE] = os.environ["AWS_PROFILE"] = name
-        for key in KEY_VARIABLES:
-            os.environ.pop(key, None)
-
-
-def _require_profile(name: str) -> None:
-    from botocore.session import Session
-
-    known = Session(profile=name).full_config["profiles"]
-    if name not in known:
-        near = nearest(name, known)
-        fix = f'use "{near}"' if near else "`aws configure list-profiles` shows those that there are"
-        raise ConfigError(f'this machine has no AWS profile "{name}"', fix=fix)
-
-
-ProfileOption = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        help=f"Work on the account of this AWS profile, or of the variable {PROFILE_VARIABLE}.",
-        envvar=PROFILE_VARIABLE,
-        show_envvar=False,
-        expose_value=False,
-        callback=_use_profile,
-        rich_help_panel=COMMON,
-    ),
-]
-
-
-class InAccount(TyperCommand):
-    """A command that takes `--profile` beside its own options."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        alone = typer.Typer(add_completion=False)
-        alone.command()(_profile)
-        self.params += typer.main.get_command(alone).params
-
-
-def _profile(profile: ProfileOption = None) -> None:
-    """A command with only this option."""
-
-
-def offer_profile(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ()) -> None:
-    """Add `--profile` to all commands of an app that read calve.yaml. but: commands without an account."""
-    for command in app.registered_commands:
-        function = command.callback
-        if function and function not in but and "env" in inspect.signature(function).parameters:
-            command.cls = InAccount
-    for group in app.registered_groups:
-        if group.typer_instance:
-            offer_profile(group.typer_instance, but=but)
 
 
 def profile_is_named() -> bool:

@@ -30,6 +30,7 @@ from calve.errors import CalveError
 from cli.progress import BarProgress, LineProgress, Progress
 
 COMMON = "Common options"  # the panel of help screens for what most commands have
+PROFILE_VARIABLE = "CALVE_PROFILE"  # set by `--profile`
 
 
 class Output(StrEnum):

@@ -13,19 +13,20 @@ import inspect
 import os
 import re
 import sys
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.main
 from rich.markup import escape
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from calve.errors import CalveError, ConfigError
-from cli.config import offer_profile
-from cli.console import Console
+from calve.names import nearest
+from cli.console import COMMON, PROFILE_VARIABLE, Console
 from cli.embedded.layout import CHECKOUT
 from cli.embedded.processes import no_proxy
 
@@ -108,6 +109,73 @@ CONTENTS = {
 }
 """By panel of the help screen: each command with its module, which has a function or a group of the command's name."""
 WITHOUT_ACCOUNT = ("datagen", "deploy")
+
+
+KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""boto3 would prefer these to the profile."""
+
+
+def _use_profile(name: str | None) -> None:
+    """Work on the account of a profile, in the place of keys in the environment. None: nothing changes.
+
+    Raises:
+        ConfigError: the named profile, or that of AWS_PROFILE, does not exist.
+    """
+    if wanted := name or os.environ.get("AWS_PROFILE"):
+        _require_profile(wanted)
+    if name:
+        os.environ[PROFILE_VARIABLE] = os.environ["AWS_PROFILE"] = name
+        for key in KEY_VARIABLES:
+            os.environ.pop(key, None)
+
+
+def _require_profile(name: str) -> None:
+    from botocore.session import Session
+
+    known = Session(profile=name).full_config["profiles"]
+    if name not in known:
+        near = nearest(name, known)
+        fix = f'use "{near}"' if near else "`aws configure list-profiles` shows those that there are"
+        raise ConfigError(f'this machine has no AWS profile "{name}"', fix=fix)
+
+
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        help=f"Work on the account of this AWS profile, or of the variable {PROFILE_VARIABLE}.",
+        envvar=PROFILE_VARIABLE,
+        show_envvar=False,
+        expose_value=False,
+        callback=_use_profile,
+        rich_help_panel=COMMON,
+    ),
+]
+
+
+class InAccount(TyperCommand):
+    """A command that takes `--profile` beside its own options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        alone = typer.Typer(add_completion=False)
+        alone.command()(_profile)
+        self.params += typer.main.get_command(alone).params
+
+
+def _profile(profile: ProfileOption = None) -> None:
+    """A command with only this option."""
+
+
+def offer_profile(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ()) -> None:
+    """Add `--profile` to all commands of an app that read calve.yaml. but: commands without an account."""
+    for command in app.registered_commands:
+        function = command.callback
+        if function and function not in but and "env" in inspect.signature(function).parameters:
+            command.cls = InAccount
+    for group in app.registered_groups:
+        if group.typer_instance:
+            offer_profile(group.typer_instance, but=but)
 
 
 class Contents(TyperGroup):

@@ -54,7 +54,7 @@ def shop(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sho
     engine.flush()
     drained(engine, topic)
     engine.produce(topic, 3)
-    monkeypatch.setattr("cli.embedded.stack.current", lambda _: engine.stack)
+    monkeypatch.setattr("cli.config.current", lambda _: engine.stack)
     (file := tmp_path / "calve.yaml").write_text(
         f"name: {DATABASE}\ntables: {{{topic}: {{topic: {topic}, freshness: 1h}}}}\n"
     )

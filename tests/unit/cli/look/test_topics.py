@@ -143,7 +143,7 @@ def test_a_name_that_is_no_table_is_refused_with_the_nearest_one(
     lake: Lakes, kafka: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.topics = ["shop.orders"]
-    monkeypatch.setattr("cli.embedded.stack.current", lambda _: None)
+    monkeypatch.setattr("cli.config.current", lambda _: None)
     config = tmp_path / "calve.yaml"
     config.write_text(
         "name: t\nkafka: {bootstrap_servers: 'b:1'}\nregistry: {url: https://r}\n"
