@@ -182,18 +182,8 @@ def _collected(frame: DataFrame, names: Iterable[str]) -> list[_Row]:
     place = [F.col(f"{SYSTEM_COLUMN}.{each}") for each in ("partition", "offset")]
     columns = [each.alias(f"calve:{n}") for n, each in enumerate((*place, *outcomes))]
     found = frame.select(*columns, *map(quote, names)).collect()
-    made = [
-        _Row(
-            row[0],
-            row[1],
-            row[2],
-            row[3],
-            row[4],
-            row[5],
-            list(row.asDict(recursive=True).items())[len(columns) :],
-        )
-        for row in found
-    ]
+    values = (list(row.asDict(recursive=True).items())[len(columns) :] for row in found)
+    made = [_Row._make((*row[: len(columns)], each)) for row, each in zip(found, values, strict=True)]
     return sorted(made, key=lambda row: row[:2])
 
 

@@ -17,6 +17,11 @@ from cli.embedded.stack import Stack, current
 from cli.embedded.stack import down as stop_stack
 from cli.embedded.stack import up as start_stack
 
+ENDPOINTS = (
+    *("bootstrap_servers", "ssl_bootstrap_servers", "sasl_bootstrap_servers", "ca_file"),
+    *("registry_url", "aws_endpoint", "bucket", "region", "logs"),
+)
+
 
 def up(output: OutputOption = Output.text) -> None:
     """Start the embedded stack, or reuse the one that runs.
@@ -38,19 +43,7 @@ def up(output: OutputOption = Output.text) -> None:
         "logs": stack.logs,
     }
     console.panel("calve is up", endpoints | {"next": "calve demo   calve datagen stock_trades   calve down"})
-    console.document(
-        {
-            "bootstrap_servers": stack.bootstrap_servers,
-            "ssl_bootstrap_servers": stack.ssl_bootstrap_servers,
-            "sasl_bootstrap_servers": stack.sasl_bootstrap_servers,
-            "ca_file": stack.ca_file,
-            "registry_url": stack.registry_url,
-            "aws_endpoint": stack.aws_endpoint,
-            "bucket": stack.bucket,
-            "region": stack.region,
-            "logs": stack.logs,
-        }
-    )
+    console.document({name: getattr(stack, name) for name in ENDPOINTS})
 
 
 def down() -> None:
@@ -116,7 +109,5 @@ def _supplied(stack: Stack, config: Path, env: str | None) -> str:
         "kafka": {"bootstrap_servers": stack.bootstrap_servers},
         "registry": {"url": stack.registry_url},
     }
-    return (
-        "".join(f"\n{name}: {json.dumps(values)}" for name, values in sections.items() if name not in given)
-        + "\n"
-    )
+    missing = (f"\n{name}: {json.dumps(values)}" for name, values in sections.items() if name not in given)
+    return "".join(missing) + "\n"

@@ -20,7 +20,7 @@ from cli.embedded import aws, runtimes
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.processes import HOST, alive, read_state
 from cli.embedded.runtimes import find_java, java_version
-from cli.embedded.servers import Server, answers
+from cli.embedded.stack import Server, answers
 from cli.look.doctor.deployment import of_deployment
 from lambdas.doctor.finding import Finding, Probe, examine
 from stacks.jobs.jars import damaged, pinned, present

@@ -123,15 +123,10 @@ def _draw(console: Console, answer: Answer, rows: Sequence[Sequence[Any]], hidde
 
 def text(value: Any) -> str | None:
     """A value as one text; lists and structs are JSON, null stays null."""
-    match value:
-        case None | str():
-            return value
-        case bool():
-            return "true" if value else "false"
-        case list() | dict():
-            return json.dumps(_spoken(value), ensure_ascii=False)
-        case _:
-            return str(_spoken(value))
+    if value is None or isinstance(value, str):
+        return value
+    found = _spoken(value)
+    return json.dumps(found, ensure_ascii=False) if isinstance(found, bool | list | dict) else str(found)
 
 
 def shown(value: Any) -> str | None:

@@ -26,6 +26,7 @@ from cli.embedded.elsewhere import Elsewhere
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.stack import Stack
 from cli.look.query.answer import connect, identifier, literal
+from cli.run import jobs
 from cli.run.datagen.plan import Fates
 from cli.verify.command import show
 from cli.verify.findings import Verification
@@ -146,6 +147,16 @@ def counts_of(
         ),
         count("rows in all", next(iter(total.values())), of_each(lambda each: each.total) | dict(total)),
     ]
+
+
+def ingested(stack: Stack, name: str, console: Console, expected: int) -> None:
+    """Run a deployed job until its topics' ends.
+
+    Raises:
+        CalveError: it left a table suspended or failed.
+    """
+    if jobs.run_deployed(stack, name, console, drain=True, quick=True, expected=expected):
+        raise CalveError("the job left a table suspended or failed", fix="see the reason above")
 
 
 def opened(catalog: Catalog, name: TableName) -> Table:
