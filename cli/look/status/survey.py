@@ -28,19 +28,10 @@ from calve.schema.columns import REJECTED_AT
 from calve.table.position import Offsets, Position
 from calve.table.protocol import complete_until
 from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL
+from cli import lake
 from cli.dead_letters import Selection
 from cli.kafka import Cluster, Topic, cluster_database
-from cli.lake import (
-    Snapshot,
-    ancestors,
-    aws_errors,
-    count_by,
-    latest_commit,
-    load,
-    open_catalog,
-    rows,
-    state_of,
-)
+from cli.lake import Snapshot, aws_errors
 from cli.look.health import ANY_REASON, STOPPED, Conditions, TableStatus, Waiting
 from cli.topics import surveyed, with_tables
 
@@ -83,7 +74,7 @@ class Survey:
     @classmethod
     def begin(cls, job: Job) -> Survey:
         """Ask the cluster about all topics at once; go on without it if it does not answer, or refuses."""
-        catalog, database = open_catalog(job.lake), cluster_database(job, PATIENCE_S)
+        catalog, database = lake.open_catalog(job.lake), cluster_database(job, PATIENCE_S)
         problems: list[CalveError] = []
 
         def answered(question: Callable[[], _T]) -> _T | None:
@@ -119,14 +110,14 @@ class Survey:
 
     def _found(self, table: Table) -> Found:
         name = self.job.table_name(table, self.database)
-        main, dead_letters = load(self.catalog, name), load(self.catalog, name.dead_letters)
-        state = self.conditions.of_table(table.name, state_of(main) if main else None)
+        main, dead_letters = lake.load(self.catalog, name), lake.load(self.catalog, name.dead_letters)
+        state = self.conditions.of_table(table.name, lake.state_of(main) if main else None)
         if self.cluster and table.topic not in self.topics and state.state not in STOPPED:
             fix = f"make the topic, or correct that of {table.name} in calve.yaml"
             state = replace(state, reason=f"topic {table.topic} does not exist", fix=fix)
-        commit, position = (main and latest_commit(main)) or (None, None)
+        commit, position = (main and lake.latest_commit(main)) or (None, None)
         shown = commit if position and position.offsets else None
-        history = ancestors(main) if main else []
+        history = lake.ancestors(main) if main else []
         # Merges repeat the position, and move nothing.
         reported = next((each for each in history if "freshness_s" in each.metrics), None)
         moved = next((each for each in history if each.ledger), shown) if shown else None
@@ -136,7 +127,7 @@ class Survey:
             table=str(name),
             topic=table.topic,
             **asdict(state),
-            rows=rows(main) if main else 0,
+            rows=lake.rows(main) if main else 0,
             snapshot_id=shown.id if shown else None,
             committed_at=moved.committed_at.isoformat(timespec="milliseconds") if moved else None,
             commit_age_s=_age_s(moved.committed_at) if moved else None,
@@ -152,7 +143,7 @@ class Survey:
             delete_files=history[0].total("delete-files") if history else 0,
             snapshots=len(main.metadata.snapshots) if main else 0,
             due=due(figures(main, dead_letters, table.maintenance), table.maintenance) if main else (),
-            waiting=waiting(main.properties, state_of(main).state) if main else (),
+            waiting=waiting(main.properties, lake.state_of(main).state) if main else (),
         )
         return Found(status, position, _report(main, history, reported) if main and reported else {})
 
@@ -241,16 +232,16 @@ def _report(main: Iceberg, history: Sequence[Snapshot], reported: Snapshot) -> d
 
 def _count_open(dead_letters: Iceberg) -> dict[str, int]:
     """Open dead letters by reason; all under one if there are too many files to read, or access is refused."""
-    head = next(iter(ancestors(dead_letters)), None)
+    head = next(iter(lake.ancestors(dead_letters)), None)
     if head is None:
         return {}
     if (place := (str(dead_letters.metadata.table_uuid), head.id)) in _COUNTED:
         return _COUNTED[place]
     if head.total("data-files") <= DEAD_LETTER_FILES:
         with suppress(Retryable, Fatal):
-            _COUNTED[place] = count_by(dead_letters, "reason", Selection().within(dead_letters))
+            _COUNTED[place] = lake.count_by(dead_letters, "reason", Selection().within(dead_letters))
             return _COUNTED[place]
-    count = rows(dead_letters)
+    count = lake.rows(dead_letters)
     return {ANY_REASON: count} if count else {}
 
 
@@ -264,7 +255,7 @@ PER_SECOND = {"date": 1 / 86_400, "timestamp_ns": 10**9, "timestamptz_ns": 10**9
 
 def figures(main: Iceberg, dead_letters: Iceberg | None, maintenance: Maintenance) -> Figures:
     """Figures for maintenance, of main's head and of its dead letters."""
-    head = next(iter(ancestors(main)), None)
+    head = next(iter(lake.ancestors(main)), None)
     if head is None:
         return Figures()
     now, manifests = datetime.now(UTC).timestamp(), _manifests(main)

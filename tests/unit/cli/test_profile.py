@@ -14,7 +14,7 @@ from calve.errors import ConfigError
 from cli.config import embedded_stack
 from cli.console import PROFILE_VARIABLE
 from cli.main import KEY_VARIABLES, app, offer_profile
-from cli.reference import commands
+from tests.reference import commands
 
 if TYPE_CHECKING:
     from pathlib import Path

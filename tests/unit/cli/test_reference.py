@@ -11,7 +11,7 @@ from typer.main import get_group
 from typer.testing import CliRunner
 
 from cli.main import Manual, app
-from cli.reference import commands, manual, reference
+from tests.reference import commands, manual, reference
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 COMMANDS = {name: command for name, _, command in commands()}

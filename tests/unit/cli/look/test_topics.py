@@ -70,7 +70,7 @@ class Brokers:
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
     made = Lakes(tmp_path)
-    for module in ("cli.topics", "cli.look.status.survey"):
+    for module in ("cli.topics", "cli.lake"):
         monkeypatch.setattr(f"{module}.open_catalog", lambda _: made)
     return made
 

@@ -1,4 +1,4 @@
-"""docs/cli.md, written from the commands: `python -m cli.reference > docs/cli.md`."""
+"""docs/cli.md, written from the commands: `python -m tests.reference > docs/cli.md`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cli.main import CONTENTS, Manual, called
 HEAD = """\
 # Commands
 
-<!-- Written by `python -m cli.reference`; change the commands' docstrings and options instead. -->
+<!-- Written by `python -m tests.reference`; change the commands' docstrings and options instead. -->
 
 `calve COMMAND --help` says the same on a terminal.
 
