@@ -22,7 +22,7 @@ from cli.console import Console, duration
 from cli.embedded.processes import child, handled, kill_group, tail
 from cli.look.health import Condition, Conditions, TableStatus, Trouble, Urgency, newest, troubles, urgency
 from cli.look.status.command import say
-from cli.look.status.screen import fitted, named, rejects, short, state
+from cli.look.status.screen import fitted, marked, named, rejects, short
 from cli.progress import End, Task
 
 
@@ -273,7 +273,7 @@ class Ended:
     def _drawn(self, rows: Sequence[TableStatus], width: int) -> Table:
         columns = {
             "table": [named(each) for each in rows],
-            "state": [state(each) for each in rows],
+            "state": [marked(each.state) for each in rows],
             "rows": [Text(short(each.rows)) for each in rows],
             "dead letters": [rejects(each) for each in rows],
             "time": [Text(self._time(each)) for each in rows],

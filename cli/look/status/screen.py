@@ -137,8 +137,7 @@ def heading(found: Overview) -> RenderableType:
     line.add_column(justify="right")
     counts = Text(f"{len(found.tables)} table{'s' if len(found.tables) != 1 else ''}  ", "bold")
     for state, count in states.most_common():
-        mark, style = MARKS.get(state, UNKNOWN)
-        counts.append(f" {mark} {count} {state} ", style)
+        counts.append(" ").append_text(marked(state, count, " "))
     line.add_row(counts, Text(f"{found.at:%Y-%m-%d %H:%M:%S} UTC", "dim"))
     parts: list[RenderableType] = [line]
     if any(each.lag_source == "job" for each in found.tables):
@@ -171,8 +170,7 @@ def _elsewhere(found: Overview) -> RenderableType:
         line.append(f"{target} ", "bold")
         states = Counter(each.state for each in found.published if each.target == target)
         for state, count in states.most_common():
-            mark, style = MARKS.get(state, UNKNOWN)
-            line.append(f"{mark} {count} {state}  ", style)
+            line.append_text(marked(state, count, "  "))
     return line
 
 
@@ -185,9 +183,10 @@ def _tables(found: Overview, width: int, at_most: int | None) -> RenderableType:
     return Group(table, Text(f"and {len(found.tables) - len(shown)} more, which are less urgent", "dim"))
 
 
-def state(table: TableStatus) -> Text:
-    mark, style = MARKS.get(table.state, UNKNOWN)
-    return Text(f"{mark} {table.state}", style)
+def marked(state: str, count: int | None = None, more: str = "") -> Text:
+    """A state with its mark and colour, and how many have it."""
+    mark, style = MARKS.get(state, UNKNOWN)
+    return Text(" ".join(filter(None, (mark, str(count or ""), state))) + more, style)
 
 
 def rejects(table: TableStatus) -> Text:
@@ -209,7 +208,7 @@ def named(table: TableStatus) -> Text:
 
 COLUMNS: dict[str, Callable[[TableStatus, Overview], Text]] = {
     "table": lambda table, _: named(table),
-    "state": lambda table, _: state(table),
+    "state": lambda table, _: marked(table.state),
     "lag": lambda table, _: Text("-" if table.lag_records is None else short(table.lag_records), late(table)),
     "oldest": lambda table, found: Text(lag_age(table, found), late(table)),
     "p50": lambda table, _: Text(seconds(table.freshness_p50_s)),
@@ -277,7 +276,6 @@ def table_screen(found: Overview, width: int, height: int | None = None) -> Rend
 
 
 def _facts(table: TableStatus, found: Overview) -> RenderableType:
-    mark, style = MARKS.get(table.state, UNKNOWN)
     lasting = f" since {table.since}" if table.since else ""
     lag = "not known" if table.lag_records is None else f"{table.lag_records:,} records"
     age = lag_age(table, found)
@@ -287,10 +285,11 @@ def _facts(table: TableStatus, found: Overview) -> RenderableType:
     for _ in ("left", "right"):
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
-    grid.add_row("state", Text(f"{mark} {table.state}{lasting}", style), "topic", table.topic)
+    grid.add_row("state", marked(table.state, more=lasting), "topic", table.topic)
     grid.add_row("lag", Text(f"{lag}, {age}" if age else lag, late(table)), "rows", f"{table.rows:,}")
     grid.add_row("freshness", _freshness(table), "files", f"{short(table.files)}{average}{deletes}")
-    grid.add_row("commit", _newest(table), "snapshots", f"{table.snapshots:,}")
+    newest = "none yet" if table.commit_age_s is None else f"{duration(table.commit_age_s)} ago"
+    grid.add_row("commit", newest, "snapshots", f"{table.snapshots:,}")
     more = [("due", f"{each.kind}: {each.why}") for each in table.due]
     more += [("waits", f"a {each.request} since {each.at}") for each in table.waiting]
     more += [(each.target, f"{each.state} {each.reason or ''}") for each in found.published]
@@ -302,10 +301,6 @@ def _freshness(table: TableStatus) -> str:
     if table.freshness_p95_s is None:
         return f"{seconds(table.freshness_s)} of {promise}"
     return f"{seconds(table.freshness_p50_s)} p50, {seconds(table.freshness_p95_s)} p95 of {promise}"
-
-
-def _newest(table: TableStatus) -> str:
-    return "none yet" if table.commit_age_s is None else f"{duration(table.commit_age_s)} ago"
 
 
 def _plots(history: History, table: TableStatus, width: int) -> RenderableType:
@@ -375,9 +370,8 @@ def _states(history: History, now: datetime) -> RenderableType:
         grid.add_column(name)
     ended = now
     for each in history.states[:STATES]:
-        mark, style = MARKS.get(each.state, UNKNOWN)
         began = datetime.fromisoformat(each.since) if each.since else None
         lasted = duration(max(0.0, (ended - began).total_seconds())) if began else "-"
-        grid.add_row(Text(f"{mark} {each.state}", style), each.since or "-", lasted, each.code or "")
+        grid.add_row(marked(each.state), each.since or "-", lasted, each.code or "")
         ended = began or ended
     return grid
