@@ -11,7 +11,7 @@ import typer
 from pyiceberg.catalog import Catalog
 
 from calve.names import TableName
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, surveyed, with_tables
 from cli.console import Console, Output, OutputOption
 from cli.kafka import cluster_database
 from cli.lake import ancestors, load, open_catalog
@@ -27,7 +27,6 @@ from cli.look.description import (
 )
 from cli.look.health import Conditions, of_states
 from cli.look.status.command import say
-from cli.topics import surveyed, with_tables
 
 NameArgument = Annotated[str | None, typer.Argument(metavar="TABLE", help="One table, to see inside it.")]
 LimitOption = Annotated[

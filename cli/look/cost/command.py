@@ -21,12 +21,11 @@ from calve.settings.problems import Invalid
 from calve.settings.resolving import StackDefaults
 from calve.settings.schedules import expression
 from cli.account import Account
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found, load_jobs
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found, load_jobs, surveyed, with_tables
 from cli.console import Branch, Console, Output, OutputOption
 from cli.kafka import cluster_database
 from cli.lake import Snapshot, ancestors, aws_errors, load, open_catalog
 from cli.look.cost.model import Load, Rate, Rates, assumptions, bill, dpus, rates, totals
-from cli.topics import surveyed, with_tables
 
 RateOption = Annotated[float, typer.Option("--topic-rate", min=0, help="MB/s that arrive in each topic.")]
 PartitionsOption = Annotated[int, typer.Option("--partitions", min=1, help="Partitions of each topic.")]

@@ -29,11 +29,11 @@ from calve.table.position import Offsets, Position
 from calve.table.protocol import complete_until
 from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL
 from cli import lake
+from cli.config import surveyed, with_tables
 from cli.dead_letters import Selection
 from cli.kafka import Cluster, Topic, cluster_database
 from cli.lake import Snapshot, aws_errors
 from cli.look.health import ANY_REASON, STOPPED, Conditions, TableStatus, Waiting
-from cli.topics import surveyed, with_tables
 
 _T = TypeVar("_T")
 PATIENCE_S = 3.0

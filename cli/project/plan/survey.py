@@ -21,12 +21,12 @@ from calve.registry.registry import Registry, open_registry
 from calve.schema.columns import Json
 from calve.schema.evolution import apply, data_columns
 from calve.settings.problems import Problem
+from cli.config import joined, of_lake, with_tables
 from cli.kafka import Cluster
 from cli.project.plan.change import Change
 from cli.project.plan.changes import of_entry
 from cli.project.plan.deployed import Deployed, DeployedTable
 from cli.spark import local_session
-from cli.topics import joined, of_lake, with_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,13 +14,12 @@ from calve.config.job import Entry, Job, Kafka, Lake, Table
 from calve.errors import ConfigError, Retryable
 from calve.schema.columns import struct, with_ids
 from calve.table.summary import TOPIC
-from cli.config import load_jobs, table_named
+from cli.config import load_jobs, surveyed, table_named, with_named
 from cli.look.status.survey import Survey
 from cli.project.plan.changes import changes
 from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable
 from cli.project.plan.survey import expanded
 from cli.run.jobs import only, what
-from cli.topics import surveyed, with_named
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 SCHEMA = Schema(NestedField(1, "price", LongType()))
@@ -70,7 +69,7 @@ class Brokers:
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
     made = Lakes(tmp_path)
-    for module in ("cli.topics", "cli.lake"):
+    for module in ("cli.config", "cli.lake"):
         monkeypatch.setattr(f"{module}.open_catalog", lambda _: made)
     return made
 
@@ -78,7 +77,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     brokers = Brokers(None)
-    for module in ("cli.topics", "cli.look.status.survey"):
+    for module in ("cli.config", "cli.look.status.survey"):
         monkeypatch.setattr(f"{module}.Cluster", lambda *_: brokers)
     return brokers
 
