@@ -59,7 +59,7 @@ EnvOption = Annotated[
 ]
 TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name in calve.yaml.")]
 TablesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="TABLE", help="Names of tables; none stands for all.")
+    list[str] | None, typer.Argument(metavar="TABLE", help="Names of tables; without a name all of them.")
 ]
 DEFAULT_CONFIG = Path("calve.yaml")
 

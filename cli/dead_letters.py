@@ -77,7 +77,7 @@ def facts(dead_letter: DeadLetter) -> dict[str, object]:
         "stage": dead_letter["stage"],
         "attempt": dead_letter["attempt"],
         "redriven": dead_letter.get(REDRIVEN) or "no",
-        "sealed": f"by the masking key {dead_letter[SEALED]}" if dead_letter.get(SEALED) else "no",
+        "encrypted": f"by the masking key {dead_letter[SEALED]}" if dead_letter.get(SEALED) else "no",
         "round": dead_letter["round"],
         "cluster, topic id": f"{dead_letter['cluster_id']}/{dead_letter['topic_id']}",
     }

@@ -66,9 +66,11 @@ UntilOption = Annotated[
     str | None, typer.Option("--until", "-u", help="Only those rejected before: written as --since.")
 ]
 RedrivenOption = Annotated[
-    bool, typer.Option("--redriven", help="Those that came back, instead of those that are open.")
+    bool, typer.Option("--redriven", help="Redriven dead letters instead of open ones.")
 ]
-PlaceArgument = Annotated[str, typer.Argument(metavar="PARTITION:OFFSET", help="Where the record stands.")]
+PlaceArgument = Annotated[
+    str, typer.Argument(metavar="PARTITION:OFFSET", help="The place of the record in its topic.")
+]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="File to write; it must not exist.")]
 
 
@@ -87,7 +89,7 @@ def redrive(
 ) -> None:
     """Have the job read dead letters again, after a fix.
 
-    Those that are rows now enter the table, each once. The others stay what they are. Ctrl-C ends the waiting, not the redrive.
+    Records that decode now enter the table, each once. The others stay dead letters. Ctrl-C ends the waiting, not the redrive.
 
     Example:
       calve dead-letters redrive stock_trades --schema-id 7
@@ -180,7 +182,7 @@ def show(
 ) -> None:
     """Show one dead letter with everything.
 
-    Also its key, its value and its headers, unless they are sealed.
+    Also its key, its value and its headers, unless they are encrypted.
 
     Example:
       calve dead-letters show stock_trades 3:1841
@@ -216,8 +218,8 @@ def export(
 ) -> None:
     """Write dead letters to a file, as JSON lines.
 
-    The record can be rebuilt from its line. Key, value and the headers' values are base64; of sealed letters they stay
-    sealed. Only you may read the file.
+    The record can be rebuilt from its line. Key, value and the headers' values are base64; those of
+    encrypted dead letters stay encrypted. Only you may read the file.
 
     Example:
       calve dead-letters export stock_trades letters.jsonl --reason malformed
@@ -272,12 +274,12 @@ def _taken(file: Path) -> CalveError:
 
 
 def _nothing(name: TableName, selection: Selection) -> str:
-    which = "dead letters that came back" if selection.redriven else "dead letters"
+    which = "redriven dead letters" if selection.redriven else "dead letters"
     return f"{name} has no {which}{selection.words}."
 
 
 def _rest(count: int, redriven: bool) -> str:  # noqa: FBT001 which of both are left
-    return f"{count:,} are open." if redriven else f"{count:,} came back: --redriven lists them."
+    return f"{count:,} are open." if redriven else f"{count:,} were redriven: --redriven lists them."
 
 
 def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
@@ -296,7 +298,9 @@ def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
 def _show(console: Console, name: str, found: dict[str, object]) -> None:
     console.panel(f"dead letter of {name}", facts(found))
     if found.get(SEALED):
-        console.say("Key, value and the headers' values are sealed: only the job opens them, for a redrive.")
+        console.say(
+            "Key, value and the headers' values are encrypted: only the job decrypts them, for a redrive."
+        )
         return
     for part in ("key", "value"):
         data = found[part]

@@ -39,7 +39,7 @@ def pause(
 ) -> None:
     """Have the job stop reading a table's topic after its running round, until `calve resume`, also over restarts.
 
-    The job stays, and answers requests. Records wait in Kafka: mind the topic's retention. Ctrl-C ends the waiting only.
+    The job keeps running and answers requests. Records wait in Kafka: check the topic's retention. Ctrl-C ends the waiting only.
 
     Example:
       calve pause stock_trades --reason "schema under repair"

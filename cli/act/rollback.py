@@ -42,7 +42,7 @@ PlaceOption = Annotated[
     str,
     typer.Option(
         "--to",
-        help="What is read again: from PARTITION:OFFSET on, several with commas, or all that arrived since a moment: 2h.",
+        help="The first record to read again: PARTITION:OFFSET, several with commas, or a moment: 2h.",
     ),
 ]
 IntoOption = Annotated[
@@ -52,7 +52,10 @@ HELP = "PARTITION:OFFSET, several with commas, or a moment of the records: 2h, 2
 
 FromOption = Annotated[str, typer.Option("--from", help=f"The first records. {HELP}")]
 ToOption = Annotated[
-    str | None, typer.Option("--to", help=f"Before which it ends; else where the table stands. {HELP}")
+    str | None,
+    typer.Option(
+        "--to", help=f"The end of the range, excluded; without it the position of the table. {HELP}"
+    ),
 ]
 
 
@@ -93,7 +96,7 @@ def rewind(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Have the job read a topic again from a place on: its rows and dead letters from there go, and come anew.
+    """Have the job read a topic again from a place on, and replace the rows and dead letters from there.
 
     The table goes back to its newest snapshot that holds nothing from there on. Ctrl-C ends the waiting, not the rewind.
 
@@ -138,7 +141,7 @@ def _consequences(way: Journey, settings: Settings) -> list[str]:
         "were deleted or replaced.",
     ]
     if gone.dead_lettered:
-        found.append(f"{gone.dead_lettered:,} dead letters go; their records are judged anew.")
+        found.append(f"{gone.dead_lettered:,} dead letters go; their records are judged again.")
     if gone.redriven:
         found.append(
             f"{gone.redriven:,} dead letters that came back since are open again: redrive them once more."
@@ -219,7 +222,7 @@ def _say_entry(console: Console, settings: Settings, to: str, into: str, now: da
         start = f"{{timestamp: {parse_time(to, now, '--to').isoformat(timespec='seconds')}}}"
     entry = f"tables:\n  {into}:\n    topic: {settings.topic}\n    start: {start}"
     console.say(
-        f"Add this to calve.yaml, with what else table {settings.name} has there, then deploy it or start the job anew:"
+        f"Add this to calve.yaml, with what else table {settings.name} has there, then deploy it or restart the job:"
     )
     console.say(entry)
     console.say(
@@ -238,7 +241,7 @@ def backfill(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Have the job read a range of records again and put the rows they make now in the place of those they made.
+    """Have the job read a range of records again, and replace the rows that they made.
 
     For a table whose every record is a row, once a schema or a step has been corrected. Readers see the old rows, or all the new
     ones. Ctrl-C ends the waiting, not the backfill.

@@ -80,7 +80,7 @@ class Conditions:
         else:
             found, over = report.state, run.ended is not None
         if found.state in ("suspended", "failed"):
-            fix = found.fix or f"docs/states.md says what cures {found.code or found.state}"
+            fix = found.fix or f"docs/states.md has the fix for {found.code or found.state}"
             word = "refused" if found.state == "suspended" and not written else found.state
             fix = f"{fix}; then {self.start}" if over else fix
             return Condition(word, found.code, found.reason, fix, found.since)
@@ -369,7 +369,7 @@ def _of_publishing(each: PublishState, now: datetime) -> Trouble | None:
         return None
     long = duration(max(0.0, now.timestamp() - each.since_ms / 1000))
     where = f"{each.table.rpartition('.')[2]} in {each.target}"
-    fix = f"cure that; it is tried again every five minutes (docs/{each.target}.md)"
+    fix = f"fix that; calve tries again every five minutes (docs/{each.target}.md)"
     return Trouble(Urgency.NOTE, where, f"failed for {long}: {each.reason}", fix)
 
 

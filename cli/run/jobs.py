@@ -66,7 +66,7 @@ def _chosen(config: Path, env: str | None, tables: list[str] | None, *, writes: 
 
 
 def only(job: Job, tables: list[str] | None) -> Job:
-    """The job with only these tables; None stands for all."""
+    """The job with only these tables; None: all of them."""
     if not tables:
         return job
     return replace(job, tables=tuple(each for each in job.tables if each.name in tables), patterns=())
@@ -115,14 +115,14 @@ def maintain(
     config: ConfigOption = DEFAULT_CONFIG,
     env: EnvOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what the tables need, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show what the tables need, and do nothing.")
     ] = False,
     kind: Annotated[
         str | None, typer.Option("--only", help=f"Do this alone, due or not: {', '.join(KINDS)}.")
     ] = None,
     memory: MemoryOption = "2g",
 ) -> None:
-    """Merge files, delete what is old and what nothing names, where due.
+    """Merge small files, and delete old and unused ones, where due.
 
     It may run beside the job that keeps the tables. Deployed, it runs every six hours.
 

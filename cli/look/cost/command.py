@@ -51,7 +51,7 @@ def cost(
 ) -> None:
     """Estimate what the configuration costs in AWS, with jobs that always run and with jobs that run by a schedule.
 
-    Nothing is asked of AWS without --measured: every rate stands, with source and date, in cli/look/cost/rates.json.
+    Without --measured no request goes to AWS. Each rate, with source and date, is in cli/look/cost/rates.json.
 
     Example:
       calve cost --topic-rate 2.5 --kept-months 12

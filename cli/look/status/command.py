@@ -40,7 +40,7 @@ def status(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Show what is wrong and what to do, then how each table fares; of one table, its history, too.
+    """Show problems and fixes, then the health of every table; of one table, also its history.
 
     Kafka is asked where it can be reached; elsewhere, lag is what the jobs reported last.
 

@@ -195,7 +195,7 @@ def _shape(
 
 
 def _job_gone(name: str) -> Change:
-    return Change("jobs", name, "-", consequences=(Consequence("it ends its round, and is no more"),))
+    return Change("jobs", name, "-", consequences=(Consequence("it ends its round, and is deleted"),))
 
 
 def _export(export: Export, deployed: Export | None) -> Change:
@@ -207,7 +207,7 @@ def _export(export: Export, deployed: Export | None) -> Change:
 
 
 def _export_gone(name: str) -> Change:
-    text = "its recipients get no more of it; files that were delivered stay as long as before"
+    text = "its recipients get no more mails; delivered files stay as long as before"
     return Change("exports", name, "-", consequences=(Consequence(text, breaking=True),))
 
 

@@ -64,7 +64,7 @@ def plan(
 ) -> None:
     """Show the changes of a deploy, their consequences, and every problem; change nothing.
 
-    What a month costs, before and after, stands below the changes.
+    The cost of a month, before and after, is below the changes.
 
     + is new, ~ is changed, - is deployed and no longer configured; what is the same is counted. ! is a consequence that breaks
     something for those who use what is deployed, ? a field that somebody should decide on. Below a table stands the engine that

@@ -93,8 +93,8 @@ def _what_next(*, left_up: bool) -> dict[str, str]:
     if not left_up:
         return {"again, and leave it up": f"{calve} demo --keep", "what else there is": f"{calve} --help"}
     return {
-        "how the tables fare": f"{calve} status",
-        "and where they are published": f"{calve} status -c {PUBLISHED}",
+        "the health of the tables": f"{calve} status",
+        "and of what is published": f"{calve} status -c {PUBLISHED}",
         "ask them": f'{calve} query "{QUERY}"',
         "one table from inside": f"{calve} tables stock_trades",
         "records with a new field": f"{calve} datagen stock_trades --evolve",

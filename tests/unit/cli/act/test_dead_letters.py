@@ -241,8 +241,8 @@ def test_of_a_sealed_letter_no_bytes_are_shown_and_an_export_has_them_sealed(
 ) -> None:
     keep(catalog, rejected(0, 3, sealed="2026a"))
     _, text, _ = run("show", "trades", "0:3")
-    assert "sealed: by the masking key 2026a" in text
-    assert "only the job opens them" in text
+    assert "encrypted: by the masking key 2026a" in text
+    assert "only the job decrypts them" in text
     assert "68 75 6e" not in text
     assert "trace" not in text
     target = tmp_path / "letters.jsonl"

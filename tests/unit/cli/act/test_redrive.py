@@ -157,7 +157,7 @@ def test_the_list_counts_those_that_are_open_and_can_show_the_others(main: Table
     back = json.loads(run("trades", "--redriven", "--output", "json")[1])
     assert (back["dead_letters"], back["redriven"]) == (3, 1)
     assert [each["dead_letters"] for each in back["groups"]] == [1]
-    assert "1 came back: --redriven lists them." in run("trades")[1]
+    assert "1 were redriven: --redriven lists them." in run("trades")[1]
     assert "redriven: x1" in run("show", "trades", "0:6")[1]
 
 
@@ -170,7 +170,7 @@ def test_a_table_that_knows_no_redrives_has_open_letters_only(
     row = {name: value for name, value in rejected(0, 3).items() if name != REDRIVEN}
     table.append(pa.Table.from_pylist([row], schema_to_pyarrow(schema, include_field_ids=False)))
     assert json.loads(run("trades", "--output", "json")[1])["dead_letters"] == 1
-    assert "no dead letters that came back" in run("trades", "--redriven")[1]
+    assert "no redriven dead letters" in run("trades", "--redriven")[1]
     with table.update_schema() as change:
         change.add_column(REDRIVEN, SCHEMA.find_type(REDRIVEN))
     found = json.loads(run("trades", "--output", "json")[1])

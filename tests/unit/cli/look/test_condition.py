@@ -54,14 +54,14 @@ def condition(said: ReportedTable | None, run: Run = ALIVE, written: TableState 
             condition(None, written=replace(REFUSED, fix=None)),
             "suspended",
             "suspended for 5m: schema_unsupported: a string has no columns",
-            "docs/states.md says what cures schema_unsupported",
+            "docs/states.md has the fix for schema_unsupported",
             id="a release that only wrote into the table",
         ),
         pytest.param(
             condition(ReportedTable("r", TableState("failed", "retries_exhausted", "no answer", SINCE))),
             "failed",
             "failed for 5m: retries_exhausted: no answer",
-            "docs/states.md says what cures retries_exhausted",
+            "docs/states.md has the fix for retries_exhausted",
             id="failed before the table was made",
         ),
         pytest.param(

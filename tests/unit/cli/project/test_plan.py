@@ -446,8 +446,8 @@ SHORT = Maintenance(snapshots_s=3_600.0, dead_letters_s=86_400.0, rows=RowRetent
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ({}, {"topic": "other"}, [(True, "the job will suspend it: what it holds is of the other topic")]),
-        ({}, {"on_error": "skip"}, [(True, "records that cannot be read are counted, and no longer kept")]),
+        ({}, {"topic": "other"}, [(True, "the job will suspend it: its rows are from the other topic")]),
+        ({}, {"on_error": "skip"}, [(True, "records that fail to decode are counted, and no longer kept")]),
         ({}, {"start": Start("latest")}, [(False, "`start` is for topics that were never read: nothing is read again")]),
         ({}, {"freshness_s": 5.0}, []),
         ({}, {"emit": Emit("out")}, []),
@@ -482,23 +482,23 @@ def test_another_database_is_another_set_of_tables() -> None:
     settings = replace(SETTINGS, lake=Lake("other", "s3://lake"))
     (change,) = planned(replace(DEPLOYMENT, jobs=(replace(JOB, settings=settings),))).values()
     assert change.breaking
-    assert "made anew in the other database" in change.consequences[0].text
+    assert "made again in the other database" in change.consequences[0].text
 
 
 @pytest.mark.parametrize(
     ("options", "breaking", "text"),
     [
-        ({"recipients": ("a@b.c", "d@e.f")}, False, "d@e.f gets it from the next run on"),
-        ({"recipients": ("d@e.f",)}, True, "a@b.c gets no more of it"),
+        ({"recipients": ("a@b.c", "d@e.f")}, False, "d@e.f gets a mail from the next run on"),
+        ({"recipients": ("d@e.f",)}, True, "a@b.c gets no more mails"),
         ({"schedule": "rate(1 day)"}, False, "it arrives at other times"),
         (
             {"columns": ("id", "price", "at")},
             False,
-            "the next files have more columns, after those of before",
+            "the next files have more columns, after the present ones",
         ),
-        ({"columns": ("price",)}, True, "the next files say other things, or say them otherwise"),
-        ({"filter": "price > 1"}, True, "the next files say other things, or say them otherwise"),
-        ({"csv": Csv(delimiter=";")}, True, "the next files say other things, or say them otherwise"),
+        ({"columns": ("price",)}, True, "the content or the format of the next files changes"),
+        ({"filter": "price > 1"}, True, "the content or the format of the next files changes"),
+        ({"csv": Csv(delimiter=";")}, True, "the content or the format of the next files changes"),
     ],
 )
 def test_what_follows_from_a_changed_export(options: dict[str, Any], breaking: bool, text: str) -> None:
