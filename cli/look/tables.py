@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from cli.console import Console, Output, OutputOption
 from cli.kafka import cluster_database
 from cli.lake import ancestors, load, open_catalog
 from cli.look.description import (
-    TableFacts,
+    Row,
     columns,
     facts,
     mode,
@@ -25,7 +24,7 @@ from cli.look.description import (
     snapshot_line,
     sorting,
 )
-from cli.look.health import Conditions, of_states
+from cli.look.health import Condition, Conditions, of_states
 from cli.look.status.command import say
 
 NameArgument = Annotated[str | None, typer.Argument(metavar="TABLE", help="One table, to see inside it.")]
@@ -48,7 +47,7 @@ def tables(
     """
     console = Console(output)
     jobs = load_jobs(config, env, tables=[name] if name else ())
-    found: list[TableFacts] = []
+    found: list[tuple[Condition, Row]] = []
     for job in jobs:
         catalog, database = open_catalog(job.lake), cluster_database(job)
         if name is None:
@@ -60,11 +59,12 @@ def tables(
             elif table.name == name:
                 _show(console, catalog, job.table_name(table, database), conditions, limit)
     if name is None:
-        rows = [asdict(each) for each in found]
         why = ("code", "reason", "fix")
-        console.table("tables", [{key: row[key] for key in row if key not in why} for row in rows])
-        say(console, of_states(((each.name, each.condition) for each in found), datetime.now(UTC)))
-        console.document({"tables": rows})
+        console.table("tables", [{key: row[key] for key in row if key not in why} for _, row in found])
+        say(
+            console, of_states(((row["table"].split(".")[1], each) for each, row in found), datetime.now(UTC))
+        )
+        console.document({"tables": [row for _, row in found]})
 
 
 def _show(console: Console, catalog: Catalog, name: TableName, conditions: Conditions, limit: int) -> None:
@@ -81,7 +81,7 @@ def _show(console: Console, catalog: Catalog, name: TableName, conditions: Condi
     )
     console.table("snapshots", [snapshot_line(each) for each in newest])
     console.document(
-        asdict(facts(catalog, name, conditions))
+        facts(catalog, name, conditions)[1]
         | {
             "location": table.location(),
             "mode": mode(table),

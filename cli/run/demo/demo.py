@@ -210,8 +210,8 @@ def _show_tables(catalog: Catalog, job: Job, console: Console) -> None:
     console.heading("5  The tables, in the emulator's Glue Data Catalog and S3")
     shown = ("table", "state", "rows", "files", "bytes", "dead_letters")
     conditions = Conditions.of(job)
-    found = [facts(catalog, job.table_name(table), conditions) for table in job.tables]
-    console.table("tables", [{name: getattr(each, name) for name in shown} for each in found], title="")
+    found = [facts(catalog, job.table_name(table), conditions)[1] for table in job.tables]
+    console.table("tables", [{name: row[name] for name in shown} for row in found], title="")
 
 
 def _show_rows(kept: Kept, console: Console) -> None:

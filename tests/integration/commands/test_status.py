@@ -135,7 +135,7 @@ def test_a_refused_table_and_a_drained_one_are_told_apart_and_each_has_its_next_
     assert "schema_unsupported" in stopped.what
     assert (stopped.fix or "").endswith("then start the job: calve ingest")
     catalog = open_catalog(job.lake)
-    listed = facts(catalog, TableName(DATABASE, refused), Conditions.of(job))
+    listed, _ = facts(catalog, TableName(DATABASE, refused), Conditions.of(job))
     assert (listed.state, listed.fix) == ("refused", stopped.fix)
 
 
