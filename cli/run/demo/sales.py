@@ -11,11 +11,9 @@ import re
 import runpy
 import time
 import uuid
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -45,25 +43,6 @@ EVENTS = 1_000
 SHOWN = ("customer_email", "customer_phone", "customer_birth_date", "payment_card", "items_sku", "amount")
 LINES = 5
 READER = "found"
-
-
-@dataclass(frozen=True, slots=True)
-class Mail:
-    """A message of SNS to its subscribers."""
-
-    subject: str
-    text: str
-
-    def save(self, folder: Path, export: str, recipient: str) -> Path:
-        message = EmailMessage()
-        message["From"] = "AWS Notifications <no-reply@sns.amazonaws.com>"
-        message["To"] = recipient
-        message["Subject"] = self.subject
-        message.set_content(self.text)
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{export}.eml"
-        file.write_bytes(bytes(message))
-        return file
 
 
 def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
@@ -110,8 +89,8 @@ class _Monday:
         export: dict[str, Any] = json.loads(made["Target"]["Input"])["export"]
         return export
 
-    def mail(self) -> Mail:
-        """The next mail.
+    def mail(self, recipient: str) -> EmailMessage:
+        """The next message of SNS to its subscribers, as a mail that mail programs open.
 
         Raises:
             CalveError: none came.
@@ -121,20 +100,23 @@ class _Monday:
         while time.monotonic() < deadline:
             answer = sqs.receive_message(QueueUrl=self._queue, WaitTimeSeconds=5)
             for message in answer.get("Messages", []):
-                body = json.loads(message["Body"])
-                return Mail(body["Subject"], body["Message"])
+                body, mail = json.loads(message["Body"]), EmailMessage()
+                mail["From"] = "AWS Notifications <no-reply@sns.amazonaws.com>"
+                mail["To"], mail["Subject"] = recipient, body["Subject"]
+                mail.set_content(body["Message"])
+                return mail
         raise CalveError(
             f"no mail of {self._export} came in {PATIENCE_S} s",
             fix="calve export list says what was delivered before: a file that says the same is not mailed again",
         )
 
-    def page(self, mail: Mail) -> str:
+    def page(self, text: str) -> str:
         """The address of the mail's page: on this machine, the emulator's.
 
         Raises:
             CalveError: the mail has no link.
         """
-        found = LINK.search(mail.text)
+        found = LINK.search(text)
         if found is None:
             raise CalveError("the mail has no link")
         return aws.reachable(found[0], self._stack.aws_endpoint)
@@ -250,12 +232,15 @@ class _Sales:
         monday.subscribe()
         with self._console.progress().task(f"exporting {EXPORT}"):
             export = monday.fire()
-            mail = monday.mail()
-        self._console.quote(mail.subject, mail.text)
-        file = mail.save(Layout(self._stack.root).demo, EXPORT, export["recipients"][0])
+            mail = monday.mail(export["recipients"][0])
+        subject, text = mail["Subject"], mail.get_content()
+        self._console.quote(subject, text)
+        file = Layout(self._stack.root).demo / f"{EXPORT}.eml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes(mail))
         self._console.say(f"Saved as {file.relative_to(self._stack.root)}.")
         self._console.heading("16  The link: a page with a button, and behind the button the file")
-        page = monday.page(mail)
+        page = monday.page(text)
         self._console.say(
             "The emulator answers for the address in the mail. The page, as long as the stack is up:"
         )
@@ -263,7 +248,7 @@ class _Sales:
         lines = monday.download(page).splitlines()
         first, rest = lines[: LINES + 1], len(lines) - LINES - 1
         self._console.quote(f"{EXPORT}.csv", "\n".join([*first, f"... and {rest} more"]))
-        return self._wrong_in(lines, "\n".join([mail.subject, mail.text, *lines]))
+        return self._wrong_in(lines, "\n".join([subject, text, *lines]))
 
     def _wrong_in(self, lines: list[str], sent: str) -> list[str]:
         """Counts that differ between file and table, and personal values in all that was sent."""
