@@ -176,7 +176,7 @@ class Taken:
     rows: int = 0
     rejects: Counter[str] = field(default_factory=Counter)
     lost: int = 0
-    until: datetime | None = None
+    until: str | None = None
 
 
 @dataclass(slots=True)
@@ -197,15 +197,12 @@ class RunSummary:
             taken.rows += event["rows"]
             taken.rejects.update(event["rejects"])
             taken.lost += event["lost"]
-            taken.until = datetime.fromisoformat(event["time"])
+            taken.until = event["time"]
 
     def ended(self, report: JobStatus | None) -> Ended:
         conditions = Conditions(reports=newest([report] if report else []))
         found = [self._status(name, conditions) for name in sorted({*self.tables, *self.states})]
-        now = datetime.now(UTC)
-        return Ended(
-            found, {name: self._seconds(each) for name, each in self.tables.items()}, self.began, now
-        )
+        return Ended(found, self.began, datetime.now(UTC))
 
     def _status(self, name: str, conditions: Conditions) -> TableStatus:
         table, taken = name.rpartition(".")[2], self.tables.get(name, Taken(""))
@@ -220,19 +217,16 @@ class RunSummary:
             rows=taken.rows,
             dead_letters=dict(taken.rejects),
             lost=taken.lost,
+            committed_at=taken.until,
             **asdict(found),
         )
-
-    def _seconds(self, taken: Taken) -> float | None:
-        return (taken.until - self.began).total_seconds() if taken.until else None
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A finished run. seconds: from its start to the newest commit of each table."""
+    """A finished run."""
 
     tables: Sequence[TableStatus]
-    seconds: dict[str, float | None]
     began: datetime
     at: datetime
 
@@ -262,11 +256,12 @@ class Ended:
         console.say(f"{', '.join(sums)} in {duration((self.at - self.began).total_seconds())}")
 
     def _line(self, table: TableStatus) -> dict[str, object]:
+        letters = sorted(table.dead_letters.items(), key=lambda each: -each[1])
         return {
             "table": table.table,
             "state": table.state,
             "rows": table.rows,
-            "dead_letters": _letters(table),
+            "dead_letters": ", ".join(f"{count:,} {reason}" for reason, count in letters) or "-",
             "time": self._time(table),
         }
 
@@ -281,13 +276,10 @@ class Ended:
         return fitted(columns, width, left=("table", "state"), dispensable=("time",))
 
     def _time(self, table: TableStatus) -> str:
-        seconds = self.seconds.get(table.table)
-        return "-" if seconds is None else duration(seconds)
-
-
-def _letters(table: TableStatus) -> str:
-    found = sorted(table.dead_letters.items(), key=lambda each: -each[1])
-    return ", ".join(f"{count:,} {reason}" for reason, count in found) or "-"
+        """From the start of the run to the newest commit."""
+        if table.committed_at is None:
+            return "-"
+        return duration((datetime.fromisoformat(table.committed_at) - self.began).total_seconds())
 
 
 def _tables(count: int) -> str:
