@@ -20,7 +20,7 @@ from cli.console import COMMON, Console, Output, SystemOption
 from cli.kafka import cluster_database
 from cli.lake import open_catalog
 from cli.look.query.answer import Answer, answered
-from cli.look.query.statement import Lookup, Statement, opened
+from cli.look.query.statement import Lookup, Statement
 
 SHOWN = 50
 SPECIAL = frozenset(',"\r\n')
@@ -75,7 +75,7 @@ def query(
     jobs = load_jobs(config, env)
     lake, database = jobs[0].lake, cluster_database(jobs[0]) or jobs[0].lake.database
     configured = [table.name for job in jobs for table in job.tables]
-    tables = opened(statement, Lookup(open_catalog(lake), database, configured), otherwise)
+    tables = Lookup(open_catalog(lake), database, configured).opened(statement, otherwise)
     for each in tables.values():
         console.event("query.reads", **each.reads)
     with answered(statement, tables, lake, database) as answer:

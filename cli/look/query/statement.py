@@ -168,36 +168,34 @@ class Lookup:
     database: str
     configured: Collection[str]
 
-    def open(self, reference: Reference, otherwise: When | None) -> Opened:
-        """The table at the snapshot that the query names, else at `otherwise`, else at the newest.
+    def opened(self, statement: Statement, otherwise: When | None) -> dict[Reference, Opened]:
+        """The statement's tables at the snapshots that it names, else at `otherwise`, else at the newest.
+
+        A name that the statement defines itself may or may not be a table.
 
         Raises:
             CalveError: there is no such table, or it has no such snapshot.
         """
-        name = self._name(reference)
-        table = self._load(name)
-        if table is None:
-            raise self._missing(name)
-        snapshot = _snapshot(table, name, otherwise if reference.when is None else reference.when)
-        return Opened(
-            name,
-            table.location(),
-            table.metadata_location,
-            snapshot.snapshot_id if snapshot else None,
-            datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC) if snapshot else None,
-        )
-
-    def has(self, reference: Reference) -> bool:
-        return self._load(self._name(reference)) is not None
-
-    def _name(self, reference: Reference) -> TableName:
-        return TableName(reference.database or self.database, reference.table)
-
-    def _load(self, name: TableName) -> Table | None:
-        try:
-            return load(self.catalog, name)
-        except NoSuchIcebergTableError:
-            raise ConfigError(f"{name} is no Iceberg table") from None
+        found = {}
+        for reference in sorted(statement.tables, key=str):
+            name = TableName(reference.database or self.database, reference.table)
+            try:
+                table = load(self.catalog, name)
+            except NoSuchIcebergTableError:
+                raise ConfigError(f"{name} is no Iceberg table") from None
+            if table is None:
+                if reference.database is None and reference.table in statement.defined:
+                    continue
+                raise self._missing(name)
+            snapshot = _snapshot(table, name, otherwise if reference.when is None else reference.when)
+            found[reference] = Opened(
+                name,
+                table.location(),
+                table.metadata_location,
+                snapshot.snapshot_id if snapshot else None,
+                datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC) if snapshot else None,
+            )
+        return found
 
     def _missing(self, name: TableName) -> CalveError:
         of = name.table.removesuffix(DEAD_LETTERS_SUFFIX)
@@ -217,19 +215,6 @@ class Lookup:
                 return [str(identifier[-1]) for identifier in self.catalog.list_tables(database)]
             except NoSuchNamespaceError:
                 return []
-
-
-def opened(statement: Statement, lookup: Lookup, otherwise: When | None) -> dict[Reference, Opened]:
-    """The tables that a statement names; a name that it defines itself may or may not be a table.
-
-    Raises:
-        CalveError: as `Lookup.open`.
-    """
-    return {
-        each: lookup.open(each, otherwise)
-        for each in sorted(statement.tables, key=str)
-        if each.database or each.table not in statement.defined or lookup.has(each)
-    }
 
 
 def _snapshot(table: Table, name: TableName, when: When | None) -> Snapshot | None:
