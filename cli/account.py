@@ -47,7 +47,6 @@ class Account:
         return cls(found)
 
     def client(self, service: str, config: Config = CONFIG) -> Any:
-        """A client of one service."""
         keys: dict[str, str] = {}
         if self.endpoint:
             keys = {
@@ -62,7 +61,6 @@ class Account:
 
         Raises:
             ConfigError: there are no credentials.
-            Retryable, Fatal: AWS does not answer, or refuses them.
         """
         try:
             with aws_errors("the AWS account"):
@@ -77,7 +75,6 @@ def outputs(account: Account, stack: str, *, fix: str) -> dict[str, str]:
 
     Raises:
         CalveError: it is not deployed; `fix` says how it would be.
-        Retryable, Fatal: AWS does not answer, or refuses.
     """
     with aws_errors(f"the stack {stack}"):
         try:
@@ -99,11 +96,7 @@ class Resource:
 
 
 def resources(account: Account, stack: str) -> Iterator[Resource]:
-    """The resources of a stack; empty if it is not deployed.
-
-    Raises:
-        Retryable, Fatal: AWS does not answer, or refuses.
-    """
+    """The resources of a stack; empty if it is not deployed."""
     pages = account.client("cloudformation").get_paginator("list_stack_resources")
     with aws_errors(f"the stack {stack}"):
         try:

@@ -1,27 +1,40 @@
-"""What the commands work on: calve.yaml, the running embedded stack for what it omits, and the AWS account of `--profile`."""
+"""What the commands work on: calve.yaml, the running embedded stack for what it omits, and the AWS account of `--profile`.
+
+The tables of entries with `topics` are found by the topics that Kafka lists, and by the tables that the lake has. A table stores
+its topic, so it is found even if Kafka does not answer or the topic is gone.
+"""
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
+import boto3
 import typer
-from typer.core import TyperCommand
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError
 
+from calve.config.deployment import UNKNOWN_WAREHOUSE, Deployment
 from calve.config.job import Job, Kafka, Registry, Table
+from calve.config.topics import Expansion, Keeper, expand, name_pattern
 from calve.errors import ConfigError
-from calve.names import nearest
-from cli.console import COMMON
-
-if TYPE_CHECKING:
-    from calve.config.deployment import Deployment
-    from calve.settings.resolving import StackDefaults
-    from cli.embedded.stack import Stack
+from calve.names import DEAD_LETTERS_SUFFIX, TableName
+from calve.settings import load, load_deployment, load_spark_settings, notation
+from calve.settings.problems import Invalid, choice
+from calve.settings.resolving import StackDefaults
+from calve.table.summary import TOPIC
+from cli import lake
+from cli.console import COMMON, PROFILE_VARIABLE
+from cli.embedded.layout import project_root
+from cli.embedded.stack import Stack, current
+from cli.kafka import Cluster, cluster_database
+from cli.lake import aws_errors, open_catalog
 
 ConfigOption = Annotated[
     Path,
@@ -44,17 +57,11 @@ EnvOption = Annotated[
         rich_help_panel=COMMON,
     ),
 ]
-TableArgument = Annotated[
-    str, typer.Argument(metavar="TABLE", help="The table's name in calve.yaml.", show_default=False)
-]
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name in calve.yaml.")]
 TablesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="TABLE", help="Names of tables; none stands for all.", show_default=False),
+    list[str] | None, typer.Argument(metavar="TABLE", help="Names of tables; without a name all of them.")
 ]
 DEFAULT_CONFIG = Path("calve.yaml")
-PROFILE_VARIABLE = "CALVE_PROFILE"
-KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-"""boto3 would prefer these to the profile."""
 
 
 def load_jobs(
@@ -66,12 +73,7 @@ def load_jobs(
 
     Raises:
         ConfigError: the configuration cannot be used, or has no table of one of these names.
-        Retryable, Fatal: as `cli.topics.with_named`.
     """
-    from calve.config.deployment import UNKNOWN_WAREHOUSE
-    from calve.settings import load
-    from calve.settings.problems import choice
-
     config = found(config)
     embedded = embedded_stack()
     supplied = stack_defaults(embedded)
@@ -81,8 +83,6 @@ def load_jobs(
             supplied = replace(supplied, warehouse=UNKNOWN_WAREHOUSE)
     jobs = load(config, env=env, stack=supplied)
     if tables and any(job.patterns for job in jobs):
-        from cli.topics import with_named
-
         jobs = with_named(jobs, tables)
     known = [table.name for job in jobs for table in job.tables]
     for name in tables:
@@ -95,8 +95,6 @@ def load_jobs(
 
 def spark_settings(config: Path, env: str | None = None) -> dict[str, dict[str, str]]:
     """`jobs.<name>.conf` of a valid configuration, by job."""
-    from calve.settings import load_spark_settings
-
     return load_spark_settings(found(config), env)
 
 
@@ -108,9 +106,6 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
     Raises:
         ConfigError: the configuration cannot be used.
     """
-    from calve.settings import load_deployment
-    from calve.settings.resolving import StackDefaults
-
     embedded = embedded_stack()
     supplied = stack_defaults(embedded)
     deployment = load_deployment(
@@ -123,30 +118,21 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
 
 def embedded_stack() -> Stack | None:
     """The embedded stack, if it runs and no profile was named."""
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
-
     return None if profile_is_named() else current(project_root())
 
 
 def found(config: Path) -> Path:
     """The configuration's path; the default one is searched for upwards."""
-    from cli.embedded.layout import project_root
-
     return project_root() / config if config == DEFAULT_CONFIG and not config.exists() else config
 
 
 def default_region() -> str | None:
     """The region of the environment or of the profile, which a deploy uses, too."""
-    import boto3
-
     return os.environ.get("AWS_REGION") or boto3.Session().region_name
 
 
 def stack_defaults(embedded: Stack | None) -> StackDefaults:
     """The settings that a running embedded stack supplies; none if it does not run."""
-    from calve.settings.resolving import StackDefaults
-
     if embedded is None:
         return StackDefaults()
     return StackDefaults(
@@ -169,9 +155,6 @@ def parse_time(text: str, now: datetime, option: str) -> datetime:
     Raises:
         ConfigError: the text, given as `option`, is neither.
     """
-    from calve.settings import notation
-    from calve.settings.problems import Invalid
-
     try:
         return now - timedelta(seconds=notation.seconds(text))
     except (Invalid, OverflowError):
@@ -186,69 +169,76 @@ def parse_time(text: str, now: datetime, option: str) -> datetime:
     return found.astimezone(UTC)
 
 
-def _use_profile(name: str | None) -> None:
-    """Work on the account of a profile, in the place of keys in the environment. None: nothing changes.
-
-    Raises:
-        ConfigError: the named profile, or that of AWS_PROFILE, does not exist.
-    """
-    if wanted := name or os.environ.get("AWS_PROFILE"):
-        _require_profile(wanted)
-    if name:
-        os.environ[PROFILE_VARIABLE] = os.environ["AWS_PROFILE"] = name
-        for key in KEY_VARIABLES:
-            os.environ.pop(key, None)
-
-
-def _require_profile(name: str) -> None:
-    from botocore.session import Session
-
-    known = Session(profile=name).full_config["profiles"]
-    if name not in known:
-        near = nearest(name, known)
-        fix = f'use "{near}"' if near else "`aws configure list-profiles` shows those that there are"
-        raise ConfigError(f'this machine has no AWS profile "{name}"', fix=fix)
-
-
-ProfileOption = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        help=f"Work on the account of this AWS profile, or of the variable {PROFILE_VARIABLE}.",
-        envvar=PROFILE_VARIABLE,
-        show_envvar=False,
-        expose_value=False,
-        callback=_use_profile,
-        rich_help_panel=COMMON,
-    ),
-]
-
-
-class InAccount(TyperCommand):
-    """A command that takes `--profile` beside its own options."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        alone = typer.Typer(add_completion=False)
-        alone.command()(_profile)
-        self.params += typer.main.get_command(alone).params
-
-
-def _profile(profile: ProfileOption = None) -> None:
-    """A command with only this option."""
-
-
-def offer_profile(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ()) -> None:
-    """Add `--profile` to all commands of an app that read calve.yaml. but: commands without an account."""
-    for command in app.registered_commands:
-        function = command.callback
-        if function and function not in but and "env" in inspect.signature(function).parameters:
-            command.cls = InAccount
-    for group in app.registered_groups:
-        if group.typer_instance:
-            offer_profile(group.typer_instance, but=but)
-
-
 def profile_is_named() -> bool:
-    """Whether this command got a profile."""
     return bool(os.environ.get(PROFILE_VARIABLE))
+
+
+def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:
+    """The jobs with the tables of patterns that have these names, found in the lake, else in Kafka."""
+    declared = {table.name for job in jobs for table in job.tables}
+    wanted = [name for name in names if name not in declared]
+    return tuple(_with_named(job, wanted) if wanted and job.patterns else job for job in jobs)
+
+
+def _with_named(job: Job, names: Sequence[str]) -> Job:
+    catalog, database = open_catalog(job.lake), job.database(cluster_database(job))
+    keeper = _keeper(catalog, database)
+    found = of_lake(job, {name: topic for name in names if (topic := keeper(name))})
+    if {each.name for each in found.tables} != set(names):
+        listed = Cluster(job.kafka, job.lake.region).topic_names()
+        found = joined(expand(job, listed, keeper), found)
+    return with_tables(job, found)
+
+
+def surveyed(job: Job, catalog: Catalog, database: str, listed: Iterable[str]) -> Expansion:
+    """The tables of the job's patterns: for the topics that Kafka lists, and for other topics that the lake has tables of."""
+    if not job.patterns:
+        return Expansion()
+    keeper = _keeper(catalog, database)
+    found = expand(job, listed, keeper)
+    known = {each.name for each in found.tables} | {each.name for each in job.entries}
+    names = [name for name in _names(job, catalog, database) if name not in known]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        topics = dict(zip(names, pool.map(keeper, names), strict=True))
+    return joined(found, of_lake(job, {name: topic for name, topic in topics.items() if topic}))
+
+
+def of_lake(job: Job, topics: Mapping[str, str]) -> Expansion:
+    """The tables of the job's patterns that the lake has; `topics`: the topic of each, by table name."""
+    found = expand(job, topics.values(), topics.get)
+    return Expansion(tuple(each for each in found.tables if topics.get(each.name) == each.topic))
+
+
+def joined(first: Expansion, second: Expansion) -> Expansion:
+    """Both, each table once; topics without a table are those of the first."""
+    tables = {each.name: each for each in (*second.tables, *first.tables)}
+    return Expansion(tuple(tables[name] for name in sorted(tables)), first.not_kept)
+
+
+def with_tables(job: Job, found: Expansion) -> Job:
+    """The job with the tables of its patterns, each once, after those that calve.yaml names."""
+    tables = {each.name: each for each in (*job.tables, *found.tables)}
+    return replace(job, tables=tuple(tables.values()))
+
+
+def _names(job: Job, catalog: Catalog, database: str) -> list[str]:
+    """The tables of the database whose names match a pattern."""
+    patterns = [re.compile(name_pattern(each.name)) for each in job.patterns]
+    with aws_errors(f"database {database}"):
+        try:
+            found = [str(identifier[-1]) for identifier in catalog.list_tables(database)]
+        except NoSuchNamespaceError:
+            return []
+    return [
+        name
+        for name in found
+        if not name.endswith(DEAD_LETTERS_SUFFIX) and any(each.fullmatch(name) for each in patterns)
+    ]
+
+
+def _keeper(catalog: Catalog, database: str) -> Keeper:
+    def topic_of(table: str) -> str | None:
+        found = lake.load(catalog, TableName(database, table))
+        return found.properties.get(TOPIC) if found else None
+
+    return topic_of

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -29,6 +30,7 @@ from calve.errors import CalveError
 from cli.progress import BarProgress, LineProgress, Progress
 
 COMMON = "Common options"  # the panel of help screens for what most commands have
+PROFILE_VARIABLE = "CALVE_PROFILE"  # set by `--profile`
 
 
 class Output(StrEnum):
@@ -46,19 +48,29 @@ SystemOption = Annotated[
     bool, typer.Option("--system", help="Show the column _kafka of `select *` on a terminal, too.")
 ]
 
-STYLES = {"ok": "green", "running": "green", "warn": "yellow", "pending": "yellow", "suspended": "yellow"}
-STYLES |= {"overdue": "yellow", "unfinished": "yellow"}
-STYLES |= {
-    "starting": "cyan",
-    "retrying": "yellow",
-    "refused": "bold red",
-    "ended": "green",
-    "paused": "cyan",
+STYLES = {
+    state: style
+    for style, states in {
+        "green": ("ok", "running", "ended", "synced", "proved", "exact", "+"),
+        "yellow": (
+            "warn",
+            "pending",
+            "suspended",
+            "overdue",
+            "unfinished",
+            "retrying",
+            "syncing",
+            "~",
+            "?",
+            "not verifiable",
+        ),
+        "cyan": ("starting", "paused"),
+        "red": ("-",),
+        "bold red": ("refused", "fail", "failed", "differs", "!"),
+        "dim": ("absent", "="),
+    }.items()
+    for state in states
 }
-STYLES |= {"synced": "green", "syncing": "yellow"}
-STYLES |= {"fail": "bold red", "failed": "bold red", "absent": "dim"}
-STYLES |= {"proved": "green", "not verifiable": "yellow", "exact": "green", "differs": "bold red"}
-STYLES |= {"+": "green", "~": "yellow", "=": "dim", "-": "red", "!": "bold red", "?": "yellow"}
 NOTHING = (None, "", "-")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -73,7 +85,6 @@ class Branch:
     below: Sequence[Branch] = ()
 
     def lines(self, above: Sequence[str] = ()) -> Iterator[str]:
-        """One line with its path for each leaf, and for each branch with a note."""
         way = [*above, " ".join(part for part in (self.mark, _escaped(self.text)) if part)]
         if self.note or not self.below:
             yield "  ".join(part for part in (*way, _escaped(self.note)) if part)
@@ -96,11 +107,9 @@ class Console:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines of the terminal."""
         return self._out.size.width, self._out.size.height
 
     def draw(self, picture: RenderableType) -> None:
-        """Show a picture on a terminal."""
         self._out.print(picture)
 
     @contextmanager
@@ -115,8 +124,12 @@ class Console:
             return BarProgress(self._err)
         return LineProgress(lambda line: print(line, file=sys.stderr, flush=True))
 
+    def _line(self, *parts: str, sep: str = " ") -> None:
+        """A line of text elsewhere than on a terminal."""
+        if self.output is Output.text:
+            print(*parts, sep=sep, flush=True)
+
     def event(self, message: str, **fields: object) -> None:
-        """Print an event: one line on stderr."""
         pairs = "  ".join(f"{name}={_escaped(_said(value))}" for name, value in fields.items() if value != [])
         if self._err.is_terminal:
             self._err.print(Text.assemble((message, "bold"), "  ", (pairs, "dim")), soft_wrap=True)
@@ -124,16 +137,12 @@ class Console:
             print(f"{message}  {pairs}".rstrip(), file=sys.stderr, flush=True)
 
     def heading(self, text: str) -> None:
-        """Begin a part of a report."""
-        if self.output is Output.json:
-            return
-        if self._out.is_terminal:
+        if self.is_terminal:
             self._out.print("\n", Text(text, "bold cyan"), sep="")
         else:
-            print(f"== {text}", flush=True)
+            self._line(f"== {text}")
 
     def say(self, text: str) -> None:
-        """Print a sentence of a report."""
         if self.output is Output.text:
             self._out.print(Text(text), soft_wrap=not self._out.is_terminal)
 
@@ -142,12 +151,9 @@ class Console:
 
         A terminal shows `title` above them, else `name`, and leaves out empty columns.
         """
-        if self.output is Output.json:
-            return
-        if not self._out.is_terminal:
+        if not self.is_terminal:
             for row in rows:
-                pairs = (f"{key}={_escaped(_cell(value))}" for key, value in row.items())
-                print(name, "  ".join(pairs), flush=True)
+                self._line(name, "  ".join(f"{key}={_escaped(_cell(value))}" for key, value in row.items()))
             return
         filled = [key for key in rows[0] if any(row[key] not in NOTHING for row in rows)] if rows else []
         if not filled:
@@ -182,12 +188,10 @@ class Console:
         """Show all rows of texts unchanged: as a table, or as a block of lines per row if they are too wide for the terminal.
         Control characters are escaped.
         """
-        if self.output is Output.json:
-            return
-        if not self._out.is_terminal:
+        if not self.is_terminal:
             for row in rows:
                 pairs = zip(columns, row, strict=True)
-                print("row", "  ".join(f"{name}={_escaped(value)}" for name, value in pairs), flush=True)
+                self._line("row", "  ".join(f"{name}={_escaped(value)}" for name, value in pairs))
             return
         cells = [[Text(_escaped(each), "dim" if each is None else "") for each in row] for row in rows]
         heads = [Text(_escaped(name)) for name in columns]
@@ -203,7 +207,6 @@ class Console:
         self._out.print(table)
 
     def _blocks(self, heads: Sequence[Text], rows: Sequence[Sequence[Text]]) -> None:
-        """Each row as lines of name and value."""
         for number, row in enumerate(rows, 1):
             self._out.print(Text(f"row {number}", "bold cyan"))
             block = Table.grid(padding=(0, 1))
@@ -214,17 +217,14 @@ class Console:
             self._out.print(block)
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Write lines for programs, as they come."""
         for line in lines:
-            print(line, flush=False)
+            print(line)
 
     def tree(self, name: str, root: Branch) -> None:
         """Show a tree; without a terminal, one line per leaf."""
-        if self.output is Output.json:
-            return
-        if not self._out.is_terminal:
+        if not self.is_terminal:
             for line in root.lines():
-                print(name, line, flush=True)
+                self._line(name, line)
             return
         shown = Tree(_label(root), guide_style="dim")
         _grow(shown, root.below)
@@ -232,27 +232,20 @@ class Console:
 
     def problems(self, kind: str, rows: Sequence[tuple[str, str, str]]) -> None:
         """Show problems with place, path and sentence; `kind`: `problem`, `warning`."""
-        if self.output is Output.json:
-            return
-        if rows and self._out.is_terminal:
+        if rows and self.is_terminal:
             self._out.print()
-        for place, path, text in rows:
-            if not self._out.is_terminal:
-                print(kind, place, _escaped(path), _escaped(text), sep="  ", flush=True)
+        for place, path, text in ((place, _escaped(path), _escaped(text)) for place, path, text in rows):
+            if not self.is_terminal:
+                self._line(kind, place, path, text, sep="  ")
                 continue
             style = STYLES["!" if kind == "problem" else "?"]
-            self._out.print(
-                Text.assemble((kind, style), "  ", (place, "bold"), "  ", (_escaped(path), "bold"))
-            )
-            self._out.print(Padding(Text(_escaped(text)), (0, 0, 0, 2)))
+            self._out.print(Text.assemble((kind, style), "  ", (place, "bold"), "  ", (path, "bold")))
+            self._out.print(Padding(Text(text), (0, 0, 0, 2)))
 
     def panel(self, title: str, lines: Mapping[str, object]) -> None:
-        """Show a closing panel of names and values."""
-        if self.output is Output.json:
-            return
-        if not self._out.is_terminal:
+        if not self.is_terminal:
             for name, value in lines.items():
-                print(f"{name}: {value}", flush=True)
+                self._line(f"{name}: {value}")
             return
         grid = Table.grid(padding=(0, 2))
         for name, value in lines.items():
@@ -260,13 +253,10 @@ class Console:
         self._out.print(Panel(grid, title=title, title_align="left", expand=False))
 
     def quote(self, title: str, text: str) -> None:
-        """Show a text as it is."""
-        if self.output is Output.json:
-            return
-        if self._out.is_terminal:
+        if self.is_terminal:
             self._out.print(Panel(Text(text.rstrip()), title=title, title_align="left", expand=False))
         else:
-            print(f"-- {title}\n{text.rstrip()}\n--", flush=True)
+            self._line(f"-- {title}\n{text.rstrip()}\n--")
 
     def document(self, value: object) -> None:
         """Write the answer as one JSON document, in JSON mode."""
@@ -274,7 +264,6 @@ class Console:
             print(json.dumps(value, indent=2, default=str), flush=True)
 
     def error(self, error: CalveError) -> None:
-        """Print an error and its fix on stderr."""
         if self._err.is_terminal:
             self._err.print(Text.assemble(("error  ", "bold red"), error.message), soft_wrap=True)
             if error.fix:
@@ -323,6 +312,14 @@ def _cell(value: object) -> str:
         if isinstance(value, float)
         else str(value)
     )
+
+
+def ago(then: datetime | None, now: datetime) -> str:
+    """`5m ago`, `in 3h`, and `-` for None."""
+    if then is None:
+        return "-"
+    left = (then - now).total_seconds()
+    return f"in {duration(left)}" if left > 1 else f"{duration(max(0.0, -left))} ago"
 
 
 def duration(seconds: float) -> str:

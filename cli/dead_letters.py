@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -77,7 +77,7 @@ def facts(dead_letter: DeadLetter) -> dict[str, object]:
         "stage": dead_letter["stage"],
         "attempt": dead_letter["attempt"],
         "redriven": dead_letter.get(REDRIVEN) or "no",
-        "sealed": f"by the masking key {dead_letter[SEALED]}" if dead_letter.get(SEALED) else "no",
+        "encrypted": f"by the masking key {dead_letter[SEALED]}" if dead_letter.get(SEALED) else "no",
         "round": dead_letter["round"],
         "cluster, topic id": f"{dead_letter['cluster_id']}/{dead_letter['topic_id']}",
     }
@@ -168,7 +168,6 @@ class Group:
 
     @property
     def line(self) -> dict[str, object]:
-        """One line for people."""
         schema = "others" if self.other_schemas else self.schema_id
         return {
             "reason": self.reason,
@@ -177,24 +176,12 @@ class Group:
         }
 
     def document(self) -> dict[str, object]:
-        return {
-            "cluster_id": self.cluster_id,
-            "topic_id": self.topic_id,
-            "reason": self.reason,
-            "schema_id": self.schema_id,
-            "other_schemas": self.other_schemas,
-            "dead_letters": self.dead_letters,
-            "first_rejected_at": self.first and self.first.isoformat(),
-            "last_rejected_at": self.last and self.last.isoformat(),
-            "places": [
-                {
-                    "partition": each.partition,
-                    "first_offset": each.first_offset,
-                    "last_offset": each.last_offset,
-                    "dead_letters": each.dead_letters,
-                }
-                for _, each in sorted(self.places.items())
-            ],
+        found = asdict(self)
+        first, last = found.pop("first"), found.pop("last")
+        return found | {
+            "first_rejected_at": first and first.isoformat(),
+            "last_rejected_at": last and last.isoformat(),
+            "places": [asdict(each) for _, each in sorted(self.places.items())],
         }
 
 
@@ -349,7 +336,6 @@ def read(
 
     Raises:
         CalveError: a file is no Parquet.
-        Retryable, Fatal: as `cli.lake.load`.
     """
     with lake.aws_errors(f"table {'.'.join(table.name())}"):
         scan = table.scan(selected, selected_fields=tuple(columns))
@@ -361,7 +347,6 @@ def read(
 
 
 def grouped(table: Table, selection: Selection) -> list[Group]:
-    """The selected dead letters, counted."""
     return summarize(read(table, selection.within(table), COLUMNS))
 
 

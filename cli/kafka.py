@@ -42,11 +42,7 @@ class Cluster(KafkaClient):
         super().__init__(kafka.bootstrap_servers, client_properties(kafka, region), patience_s)
 
     def topic_names(self) -> list[str]:
-        """All topics except Kafka's own, sorted.
-
-        Raises:
-            Retryable, Fatal: as `topics`.
-        """
+        """All topics except Kafka's own, sorted."""
         with self._errors():
             self._result(self._admin.describe_cluster(request_timeout=self._patience_s))
             found = self._admin.list_topics(timeout=self._patience_s).topics
@@ -88,9 +84,6 @@ class Cluster(KafkaClient):
 
         None if no partition holds such a record: only transaction markers are left. A topic is left out if one of its partitions
         does not answer in time.
-
-        Raises:
-            Retryable, Fatal: as `topics`.
         """
         waiting = {(topic, p): offset for topic, offsets in wanted.items() for p, offset in offsets.items()}
         oldest: dict[str, float | None] = dict.fromkeys(wanted)

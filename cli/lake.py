@@ -43,18 +43,15 @@ class Snapshot:
 
     @property
     def commit(self) -> Commit:
-        """The same, for the protocol."""
         at = self.committed_at.timestamp()
         return Commit(self.id, self.parent, self.summary, at, self.sequence, self.operation)
 
     @property
     def ledger(self) -> Ledger | None:
-        """The outcome of every offset of the round."""
         return ledger_of(self.summary) if has_ledger(self.summary) else None
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The measurements of the round."""
         return metrics_of(self.summary)
 
     def total(self, name: str) -> int:
@@ -137,7 +134,7 @@ def latest_commit(table: Table) -> tuple[Snapshot, Position] | None:
 
 
 def state_of(table: Table) -> TableState:
-    """The state that the job wrote into the table; `cli.look.condition` also reads the job's report."""
+    """The state that the job wrote into the table; `cli.look.health` also reads the job's report."""
     written = table.properties.get(STATE)
     return TableState() if written is None else TableState.from_json(written)
 

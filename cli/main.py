@@ -1,47 +1,34 @@
 """`calve`: the table of contents of the operator's commands, and the help screens that their docstrings make.
 
-This module imports the module of each command. A command therefore imports what is heavy (Spark, boto3, Kafka's client)
-inside its function: `calve --help` stays fast, and a test holds it to that.
+A command's module is imported when the command is called, so `calve --help` stays fast.
 
 A docstring is one line, more sentences, and examples: the lines under `Example:` or `Examples:`, its last paragraph.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
 import os
 import re
 import sys
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+import typer.main
 from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
 
 from calve.errors import CalveError, ConfigError
-from cli.act.dead_letters import dead_letters
-from cli.act.export import export
-from cli.act.forget import forget
-from cli.act.keys import keys
-from cli.act.link import link
-from cli.act.pause import pause, resume
-from cli.act.rollback import backfill, rewind, rollback
-from cli.config import offer_profile
-from cli.console import Console
+from calve.names import nearest
+from cli.console import COMMON, PROFILE_VARIABLE, Console
+from cli.embedded.layout import CHECKOUT
 from cli.embedded.processes import no_proxy
-from cli.look.cost.command import cost
-from cli.look.doctor.command import doctor
-from cli.look.query.command import query
-from cli.look.status.command import status
-from cli.look.tables import tables
-from cli.project.init.command import init
-from cli.project.plan.command import plan
-from cli.project.preview.command import preview
-from cli.run.datagen.command import datagen
-from cli.run.demo.command import demo
-from cli.run.ingest import ingest, maintain
-from cli.run.run_job import run_job
-from cli.run.stack import deploy, down, up
-from cli.verify.command import verify
 
 EXAMPLES = re.compile(r"(?:\A|\n\n)Examples?:\n(?P<lines>(?:[ ]+\S.*\n?)+)\Z")
 
@@ -70,14 +57,12 @@ class Manual:
 
     @property
     def footer(self) -> str | None:
-        """The examples of the help screen."""
         if not self.examples:
             return None
         return "\n".join(f"[dim]$[/dim] {escape(each)}" for each in self.examples)
 
 
 def explain(app: typer.Typer) -> None:
-    """Give every command of an app its help screen."""
     for command in app.registered_commands:
         manual = Manual.of(command.callback.__doc__ if command.callback else None)
         command.help, command.epilog = manual.screen, manual.footer
@@ -86,48 +71,168 @@ def explain(app: typer.Typer) -> None:
             explain(group.typer_instance)
 
 
+CONTENTS = {
+    "This machine": {
+        "demo": "cli.run.demo.demo",
+        "up": "cli.run.stack",
+        "down": "cli.run.stack",
+        "datagen": "cli.run.datagen.command",
+        "deploy": "cli.run.stack",
+        "run-job": "cli.run.jobs",
+        "ingest": "cli.run.jobs",
+    },
+    "Build": {
+        "init": "cli.project.init",
+        "plan": "cli.project.plan.command",
+        "preview": "cli.project.preview",
+        "cost": "cli.look.cost.command",
+    },
+    "Look": {
+        "status": "cli.look.status.command",
+        "doctor": "cli.look.doctor.command",
+        "tables": "cli.look.tables",
+        "query": "cli.look.query.command",
+        "verify": "cli.verify.command",
+        "keys": "cli.act.keys",
+        "dead-letters": "cli.act.dead_letters",
+    },
+    "Act": {
+        "pause": "cli.act.pause",
+        "resume": "cli.act.pause",
+        "rollback": "cli.act.rollback",
+        "rewind": "cli.act.rollback",
+        "backfill": "cli.act.rollback",
+        "forget": "cli.act.forget",
+        "maintain": "cli.run.jobs",
+    },
+    "Publish": {"export": "cli.act.exports", "link": "cli.act.exports"},
+}
+"""By panel of the help screen: each command with its module, which has a function or a group of the command's name."""
+WITHOUT_ACCOUNT = ("datagen", "deploy")
+
+
+KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""boto3 would prefer these to the profile."""
+
+
+def _use_profile(name: str | None) -> None:
+    """Work on the account of a profile, in the place of keys in the environment. None: nothing changes.
+
+    Raises:
+        ConfigError: the named profile, or that of AWS_PROFILE, does not exist.
+    """
+    if wanted := name or os.environ.get("AWS_PROFILE"):
+        _require_profile(wanted)
+    if name:
+        os.environ[PROFILE_VARIABLE] = os.environ["AWS_PROFILE"] = name
+        for key in KEY_VARIABLES:
+            os.environ.pop(key, None)
+
+
+def _require_profile(name: str) -> None:
+    from botocore.session import Session
+
+    known = Session(profile=name).full_config["profiles"]
+    if name not in known:
+        near = nearest(name, known)
+        fix = f'use "{near}"' if near else "`aws configure list-profiles` shows those that there are"
+        raise ConfigError(f'this machine has no AWS profile "{name}"', fix=fix)
+
+
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        help=f"Work on the account of this AWS profile, or of the variable {PROFILE_VARIABLE}.",
+        envvar=PROFILE_VARIABLE,
+        show_envvar=False,
+        expose_value=False,
+        callback=_use_profile,
+        rich_help_panel=COMMON,
+    ),
+]
+
+
+class InAccount(TyperCommand):
+    """A command that takes `--profile` beside its own options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        alone = typer.Typer(add_completion=False)
+        alone.command()(_profile)
+        self.params += typer.main.get_command(alone).params
+
+
+def _profile(profile: ProfileOption = None) -> None:
+    """A command with only this option."""
+
+
+def offer_profile(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ()) -> None:
+    """Add `--profile` to all commands of an app that read calve.yaml. but: commands without an account."""
+    for command in app.registered_commands:
+        function = command.callback
+        if function and function not in but and "env" in inspect.signature(function).parameters:
+            command.cls = InAccount
+    for group in app.registered_groups:
+        if group.typer_instance:
+            offer_profile(group.typer_instance, but=but)
+
+
+class Contents(TyperGroup):
+    """All commands: placeholders until one is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Give every command its line, without an import of its module."""
+        for panel in CONTENTS.values():
+            for name, module in panel.items():
+                self.commands[name].help = _purpose(name, module)
+        return super().list_commands(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Import the module of the command that is called."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, name and called(name), rest
+
+
+@cache
+def called(name: str) -> Any:
+    """The command or group of this name."""
+    panel, module = next((panel, each[name]) for panel, each in CONTENTS.items() if name in each)
+    found = getattr(importlib.import_module(module), name.replace("-", "_"))
+    made = typer.Typer()
+    if isinstance(found, typer.Typer):
+        made.add_typer(found, name=name, rich_help_panel=panel)
+    else:
+        made.command(name, rich_help_panel=panel)(found)
+    explain(made)
+    offer_profile(made, but=[found] if name in WITHOUT_ACCOUNT else ())
+    return typer.main.get_group(made).commands[name]
+
+
+def _purpose(name: str, module: str) -> str:
+    """The first line of the docstring of the command's function, or the `help` of the group, in the module's source."""
+    file = (CHECKOUT / Path(*module.split("."))).with_suffix(".py")
+    wanted = name.replace("-", "_")
+    for each in ast.parse(file.read_text(encoding="utf-8")).body:
+        match each:
+            case ast.FunctionDef(name=found) if found == wanted:
+                return Manual.of(ast.get_docstring(each)).purpose
+            case ast.Assign(targets=[ast.Name(id=found)], value=ast.Call(keywords=words)) if found == wanted:
+                return str(next(ast.literal_eval(word.value) for word in words if word.arg == "help"))
+    raise LookupError(name)
+
+
 app = typer.Typer(
     name="calve",
+    cls=Contents,
     help="Keeps Kafka topics as Apache Iceberg tables, exactly once.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-on_this_machine = app.command(rich_help_panel="This machine")
-build = app.command(rich_help_panel="Build")
-look = app.command(rich_help_panel="Look")
-act = app.command(rich_help_panel="Act")
-
-on_this_machine(demo)
-on_this_machine(up)
-on_this_machine(down)
-on_this_machine(datagen)
-on_this_machine(deploy)
-on_this_machine(run_job)
-on_this_machine(ingest)
-build(init)
-build(plan)
-build(preview)
-build(cost)
-look(status)
-look(doctor)
-look(tables)
-look(query)
-look(verify)
-look(keys)
-app.add_typer(dead_letters, name="dead-letters", rich_help_panel="Look")
-act(pause)
-act(resume)
-act(rollback)
-act(rewind)
-act(backfill)
-act(forget)
-act(maintain)
-app.add_typer(export, name="export", rich_help_panel="Publish")
-app.add_typer(link, name="link", rich_help_panel="Publish")
-explain(app)
-offer_profile(app, but=(datagen, deploy))
+for _panel, _commands in CONTENTS.items():
+    for _name in _commands:
+        app.command(_name, rich_help_panel=_panel)(lambda: None)
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ from rich.progress import (
     DownloadColumn,
     ProgressColumn,
     SpinnerColumn,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
@@ -28,14 +27,24 @@ MARKS = {"done": Text("✓", "green"), "warn": Text("!", "bold yellow"), "fail":
 LINE_INTERVAL_S = 5.0
 
 
-class Task(Protocol):
-    """One piece of work under way."""
+class Task:
+    """One piece of work. done: the amount in all; total: None while the end is not known; note: the current activity."""
+
+    def __init__(self, total: int | None, show: Callable[[], object]) -> None:
+        self.done, self.total, self.note = 0, total, ""
+        self.how: End = "done"
+        self._show = show
 
     def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
         """Report the amount done in all (not since the last call), and the current activity."""
+        self.done = self.done if done is None else done
+        self.total = self.total if total is None else total
+        self.note = self.note if note is None else note
+        self._show()
 
     def end(self, how: End, note: str) -> None:
         """Report how the work ended if it did not end well."""
+        self.how, self.note = how, note
 
 
 class Progress(Protocol):
@@ -56,29 +65,30 @@ class BarProgress:
     def task(self, name: str, *, total: int | None = None, unit: Unit = "steps") -> Iterator[Task]:
         """Show a bar; it stays, complete, when the block ends well."""
         whole = Column(no_wrap=True)
-        count = DownloadColumn(table_column=whole) if unit == "bytes" else _Count(table_column=whole)
+        noted = Column(no_wrap=True, overflow="ellipsis", max_width=24)
         columns = (
             _Mark(),
             TextColumn("{task.description:<28}"),
             BarColumn(20),
-            count,
+            DownloadColumn(table_column=whole) if unit == "bytes" else _Count(table_column=whole),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
+            TextColumn("[dim]{task.fields[note]}", table_column=noted),
         )
-        note = TextColumn(
-            "[dim]{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", max_width=24)
-        )
-        with Bars(
-            *columns, TimeElapsedColumn(table_column=Column(no_wrap=True)), note, console=self._console
-        ) as bars:
-            bar = _Bar(bars, bars.add_task(name, total=total, note="", end=None))
-            yield bar
-            bar.finish()
+        with Bars(*columns, console=self._console) as bars:
+            bar = bars.add_task(name, total=total, note="", end=None)
+            task = Task(
+                total, lambda: bars.update(bar, completed=task.done, total=task.total, note=task.note)
+            )
+            yield task
+            whole_work = task.total or task.done or 1
+            note = task.note if task.how != "done" else ""
+            bars.update(bar, total=whole_work, completed=whole_work, note=note, end=task.how)
 
 
 class _Mark(SpinnerColumn):
     """Turns while work is under way, then shows how it ended."""
 
     def render(self, task: BarTask) -> RenderableType:
-        """Mark the line."""
         return MARKS[task.fields["end"]] if task.fields["end"] else super().render(task)
 
 
@@ -86,30 +96,9 @@ class _Count(ProgressColumn):
     """`238 of 300,000`; nothing where there is only one step."""
 
     def render(self, task: BarTask) -> Text:
-        """Count what is done."""
         if task.total is None or task.total <= 1:
             return Text("")
         return Text(f"{int(task.completed):,} of {int(task.total):,}", "progress.download")
-
-
-class _Bar:
-    def __init__(self, bars: Bars, task: TaskID) -> None:
-        self._bars, self._task = bars, task
-        self._ended: tuple[End, str] = ("done", "")
-
-    def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
-        self._bars.update(self._task, completed=done, total=total)
-        if note is not None:
-            self._bars.update(self._task, note=note)
-
-    def end(self, how: End, note: str) -> None:
-        self._ended = (how, note)
-
-    def finish(self) -> None:
-        task = self._bars.tasks[self._task]
-        how, note = self._ended
-        self._bars.update(self._task, total=task.total or task.completed or 1, note=note, end=how)
-        self._bars.update(self._task, completed=self._bars.tasks[self._task].total)
 
 
 class LineProgress:
@@ -121,37 +110,25 @@ class LineProgress:
     @contextmanager
     def task(self, name: str, *, total: int | None = None, unit: Unit = "steps") -> Iterator[Task]:
         """Write lines until the block ends."""
-        line = _Line(self._write, name, total=total, unit=unit, interval_s=self._interval_s)
+        began = written = time.monotonic()
+
+        def show() -> None:
+            nonlocal written
+            if time.monotonic() - written >= self._interval_s:
+                written = time.monotonic()
+                self._write(f"{name}: {' '.join(filter(None, (_amount(task, unit), task.note)))}")
+
+        task = Task(total, show)
         self._write(f"{name} ...")
-        yield line
-        self._write(f"{name}: {line.ended} in {time.monotonic() - line.began:.1f} s")
+        yield task
+        ended = "done" if task.how == "done" else f"ended, {task.note},"
+        self._write(f"{name}: {ended} in {time.monotonic() - began:.1f} s")
 
 
-class _Line:
-    def __init__(
-        self, write: Callable[[str], None], name: str, *, total: int | None, unit: Unit, interval_s: float
-    ) -> None:
-        self.began = self._written = time.monotonic()
-        self._write, self._name, self._unit, self._interval_s = write, name, unit, interval_s
-        self._total, self._done, self._note = total, 0, ""
-        self.ended = "done"
-
-    def end(self, how: End, note: str) -> None:
-        self.ended = f"ended, {note}," if how != "done" else self.ended
-
-    def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
-        self._done = self._done if done is None else done
-        self._total = self._total if total is None else total
-        self._note = self._note if note is None else note
-        if time.monotonic() - self._written >= self._interval_s:
-            self._written = time.monotonic()
-            self._write(f"{self._name}: {' '.join(filter(None, (self._amount(), self._note)))}")
-
-    def _amount(self) -> str:
-        if not self._done and self._total is None:
-            return ""
-        of = f" of {_quantity(self._total, self._unit)}" if self._total else ""
-        return f"{_quantity(self._done, self._unit)}{of}"
+def _amount(task: Task, unit: Unit) -> str:
+    if not task.done and task.total is None:
+        return ""
+    return _quantity(task.done, unit) + (f" of {_quantity(task.total, unit)}" if task.total else "")
 
 
 def _quantity(count: int, unit: Unit) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,6 +63,12 @@ def spark_environment(
         arguments += ["--conf", f"{key}={value}"]
     base = environment(stack) if stack else dict(os.environ)
     return base | {"PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"])}
+
+
+def parse_conf(text: str) -> dict[str, str]:
+    """The settings of Glue's one `--conf` argument, which chains them: `k=v --conf k2=v2`."""
+    pairs = [each.partition("=") for each in re.split(r"(?:^|\s)\s*--conf\s+", text) if each.strip()]
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}

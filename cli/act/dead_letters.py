@@ -1,36 +1,40 @@
-"""The commands of `calve dead-letters`."""
+"""`calve dead-letters`: list, show and export dead letters, and have the job read them again."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import uuid
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from pyiceberg.table import Table
 from typer.core import TyperGroup
 
 from calve.errors import CalveError
+from calve.names import TableName
+from calve.requests.redrive import Request, Result
 from calve.schema.columns import SEALED
-from cli.act.redrive import (
-    ReasonOption,
-    RedrivenOption,
-    SchemaOption,
-    SinceOption,
-    UntilOption,
-    open_table,
-    redrive,
-)
+from cli.act.requests import Kind, OpenedTable, YesOption
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
-from cli.console import Console, Output, OutputOption, duration
+from cli.console import Console, Output, OutputOption, ago
+from cli.dead_letters import (
+    Group,
+    Place,
+    Selection,
+    count,
+    dead_letters_in,
+    document,
+    facts,
+    grouped,
+    preview,
+    read,
+    size,
+)
 
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
-    from calve.names import TableName
-    from cli.dead_letters import Group, Selection
-
+REDRIVE = Kind(Request, "redrive of", Result.of, "nothing was redriven in")
 SHOWN_GROUPS = 40
 SHOWN_PARTITIONS = 3
 
@@ -47,17 +51,75 @@ class TableFirst(TyperGroup):
 
 dead_letters = typer.Typer(
     cls=TableFirst,
-    help="Show what could not be read; send it back after a fix.",
+    help="Show dead letters; send them back after a fix.",
     no_args_is_help=True,
     subcommand_metavar="TABLE | COMMAND [ARGS]...",
 )
-dead_letters.command()(redrive)
+SinceOption = Annotated[
+    str | None, typer.Option("--since", "-s", help="Only those rejected since: 2h, 7d, 2026-01-01T00:00:00Z.")
+]
+ReasonOption = Annotated[str | None, typer.Option("--reason", "-r", help="Only those of this reason.")]
+SchemaOption = Annotated[
+    int | None, typer.Option("--schema-id", "-i", help="Only those with this registry id.")
+]
+UntilOption = Annotated[
+    str | None, typer.Option("--until", "-u", help="Only those rejected before: written as --since.")
+]
+RedrivenOption = Annotated[
+    bool, typer.Option("--redriven", help="Redriven dead letters instead of open ones.")
+]
 PlaceArgument = Annotated[
-    str, typer.Argument(metavar="PARTITION:OFFSET", help="Where the record stands.", show_default=False)
+    str, typer.Argument(metavar="PARTITION:OFFSET", help="The place of the record in its topic.")
 ]
-FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", help="File to write; it must not exist.", show_default=False)
-]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="File to write; it must not exist.")]
+
+
+@dead_letters.command()
+def redrive(
+    table: TableArgument,
+    *,
+    since: SinceOption = None,
+    reason: ReasonOption = None,
+    schema_id: SchemaOption = None,
+    until: UntilOption = None,
+    yes: YesOption = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Have the job read dead letters again, after a fix.
+
+    Records that decode now enter the table, each once. The others stay dead letters. Ctrl-C ends the waiting, not the redrive.
+
+    Example:
+      calve dead-letters redrive stock_trades --schema-id 7
+    """
+    console, now = Console(output), datetime.now(UTC)
+    selection = Selection.of(since, reason, schema_id, now=now, until=until)
+    opened = OpenedTable.open(table, config, env, console)
+    name = opened.name
+    opened.refuse_second(REDRIVE)
+    groups = grouped(opened.dead_letters, selection) if opened.dead_letters else []
+    if not groups:
+        console.say(f"{name} has no open dead letters{selection.words}: there is nothing to redrive.")
+        console.document({"table": str(name), **asdict(Result("", now.isoformat()))})
+        return
+    console.table(f"to redrive {name}", [each.line for each in groups])
+    request = Request(
+        id=uuid.uuid4().hex,
+        at=now.isoformat(timespec="seconds"),
+        reason=selection.reason,
+        schema_id=selection.schema_id,
+        since=selection.since.isoformat() if selection.since else None,
+        until=selection.until.isoformat() if selection.until else None,
+    )
+    question = f"Read {sum(each.dead_letters for each in groups):,} dead letters again?"
+    result = opened.ask(REDRIVE, request, question=question, look_at="what is selected", yes=yes)
+    figures = {"selected": f"{result.selected:,} dead letters", "in the table now": f"{result.redriven:,}"}
+    if result.present:
+        figures["there already"] = f"{result.present:,}"
+    dead = ", ".join(f"{number:,} {reason}" for reason, number in sorted(result.refused.items()))
+    console.panel(f"redrive of {name}", figures | {"still dead": dead or "none"})
 
 
 @dead_letters.command("list")
@@ -80,11 +142,9 @@ def listed(
     Example:
       calve dead-letters stock_trades --since 2h
     """
-    from cli.dead_letters import Selection, count, grouped
-
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
-    name, rejected = open_table(table, config, env)
+    name, rejected = _opened(table, config, env, console)
     groups = grouped(rejected, selection) if rejected else []
     others = replace(selection, redriven=not redriven)
     rest = count(rejected, others) if rejected else 0
@@ -122,15 +182,13 @@ def show(
 ) -> None:
     """Show one dead letter with everything.
 
-    Also its key, its value and its headers, unless they are sealed.
+    Also its key, its value and its headers, unless they are encrypted.
 
     Example:
       calve dead-letters show stock_trades 3:1841
     """
-    from cli.dead_letters import Place, dead_letters_in, document, read
-
     wanted = Place.of(place)
-    name, found = open_table(table, config, env)
+    name, found = _opened(table, config, env, console := Console(output))
     batches = read(found, wanted.expression) if found else ()
     held = [dead_letter for batch in batches for dead_letter in dead_letters_in(batch)]
     if not held:
@@ -138,7 +196,6 @@ def show(
             f"{name} has no dead letter in partition {wanted.partition} at offset {wanted.offset}",
             fix=f"calve dead-letters {table} shows where they lie",
         )
-    console = Console(output)
     held.sort(key=lambda each: (each["topic_id"], each["attempt"]))
     for each in held:
         _show(console, str(name), each)
@@ -161,19 +218,17 @@ def export(
 ) -> None:
     """Write dead letters to a file, as JSON lines.
 
-    The record can be rebuilt from its line. Key, value and the headers' values are base64; of sealed letters they stay
-    sealed. Only you may read the file.
+    The record can be rebuilt from its line. Key, value and the headers' values are base64; those of
+    encrypted dead letters stay encrypted. Only you may read the file.
 
     Example:
       calve dead-letters export stock_trades letters.jsonl --reason malformed
     """
-    from cli.dead_letters import Selection
-
     console = Console(output)
     selection = Selection.of(since, reason, schema_id, now=datetime.now(UTC), until=until, redriven=redriven)
     if file.exists():
         raise _taken(file)
-    name, rejected = open_table(table, config, env)
+    name, rejected = _opened(table, config, env, console)
     count = _write(file, rejected, selection) if rejected else 0
     written = str(file) if count else None
     size = file.stat().st_size if count else 0
@@ -184,10 +239,13 @@ def export(
         console.say(f"{_nothing(name, selection)} No file was written.")
 
 
+def _opened(table: str, config: Path, env: str | None, console: Console) -> tuple[TableName, Table | None]:
+    opened = OpenedTable.open(table, config, env, console)
+    return opened.name, opened.dead_letters
+
+
 def _write(file: Path, rejected: Table, selection: Selection) -> int:
     """Write the selected dead letters. An unfinished or empty file is removed."""
-    from cli.dead_letters import dead_letters_in, document, read
-
     count = 0
     try:
         file.touch(mode=0o600, exist_ok=False)
@@ -216,38 +274,33 @@ def _taken(file: Path) -> CalveError:
 
 
 def _nothing(name: TableName, selection: Selection) -> str:
-    which = "dead letters that came back" if selection.redriven else "dead letters"
+    which = "redriven dead letters" if selection.redriven else "dead letters"
     return f"{name} has no {which}{selection.words}."
 
 
 def _rest(count: int, redriven: bool) -> str:  # noqa: FBT001 which of both are left
-    return f"{count:,} are open." if redriven else f"{count:,} came back: --redriven lists them."
+    return f"{count:,} are open." if redriven else f"{count:,} were redriven: --redriven lists them."
 
 
 def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
-    """One group for people."""
     places = [str(each) for _, each in sorted(group.places.items())]
     where = "  ".join(places[:SHOWN_PARTITIONS])
     if (more := len(places) - SHOWN_PARTITIONS) > 0:
         where += f"  +{more:,} more"
     return ({"topic_id": group.topic_id} if topic else {}) | {
         **group.line,
-        "first": _ago(group.first, now),
-        "last": _ago(group.last, now),
+        "first": ago(group.first, now),
+        "last": ago(group.last, now),
         "partition:offsets": where,
     }
 
 
-def _ago(moment: datetime | None, now: datetime) -> str:
-    return "-" if moment is None else f"{duration(max(0.0, (now - moment).total_seconds()))} ago"
-
-
 def _show(console: Console, name: str, found: dict[str, object]) -> None:
-    from cli.dead_letters import facts, preview, size
-
     console.panel(f"dead letter of {name}", facts(found))
     if found.get(SEALED):
-        console.say("Key, value and the headers' values are sealed: only the job opens them, for a redrive.")
+        console.say(
+            "Key, value and the headers' values are encrypted: only the job decrypts them, for a redrive."
+        )
         return
     for part in ("key", "value"):
         data = found[part]

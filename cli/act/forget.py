@@ -7,17 +7,19 @@ import json
 import os
 import time
 import uuid
-from contextlib import suppress
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pyiceberg.table import Table
 
 from calve.config.job import Job
 from calve.config.job import Table as Settings
-from calve.errors import CalveError, ConfigError, Retryable
+from calve.config.masking_keys import newest, read_keys
+from calve.errors import ConfigError
 from calve.names import FIELD_NAME
 from calve.requests.forget import (
     RECORD_KEY,
@@ -29,18 +31,13 @@ from calve.requests.forget import (
     masking_problem,
     seal_key,
 )
-from cli.act.requests import Kind, YesOption, ask, refresh, refuse_second, require_consent
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
+from cli.act.requests import Kind, OpenedTable, YesOption
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyiceberg.table import Table
-
-PATIENCE_S = 600.0
-"""Files are rewritten and deleted, which takes longer than a round."""
-FORGETTING = Kind(Request, "a request to forget somebody in", Entry.of)
+FORGETTING = Kind(
+    Request, "deletion of a person in", Entry.of, "nobody is forgotten in", slow=True, deletes=True
+)
 NONCE_BYTES = 12
 UNREACHED = (
     "the topic, until its retention or a tombstone removes the records: what is read again is a row again",
@@ -56,7 +53,6 @@ KeyOption = Annotated[
         "-k",
         help="The person's key, or COLUMN=VALUE. Several must all be met. Without a column: the table's one key column, "
         "or the record's key.",
-        show_default=False,
     ),
 ]
 
@@ -79,40 +75,18 @@ def forget(
       calve forget users --key userid=User_17
     """
     console, now = Console(output), datetime.now(UTC)
-    job, wanted, main = _opened(table, config, env)
-    name = ".".join(main.name())
-    where = tuple(_condition(each, wanted) for each in key)
-    _require_possible(name, main, wanted, where)
-    _say_what_goes(console, name, wanted, where)
-    question = f"Forget this person in {name}? Nobody can undo it."
-    require_consent(console, question, look_at="what will go", yes=yes)
-    request = sealed(Request(uuid.uuid4().hex, now.isoformat(timespec="seconds"), where), job, wanted)
-    entry = ask(
-        console,
-        main,
-        FORGETTING,
-        request,
-        title=f"forgetting in {name}",
-        patience_s=PATIENCE_S,
-        ingest=table,
-        look=_look,
+    opened = OpenedTable.open(table, config, env, console)
+    name, settings = str(opened.name), opened.settings
+    where = tuple(_condition(each, settings) for each in key)
+    _require_possible(name, opened.main, settings, where)
+    opened.refuse_second(FORGETTING)
+    _say_what_goes(console, name, settings, where)
+    request = sealed(
+        Request(uuid.uuid4().hex, now.isoformat(timespec="seconds"), where), opened.job, settings
     )
-    console.document({"table": name, **asdict(entry)})
-    if entry.problem:
-        raise CalveError(
-            f"nobody is forgotten in {name}: {entry.problem}", fix="cure that, then ask for it again"
-        )
+    question = f"Forget this person in {name}? Nobody can undo it."
+    entry = opened.ask(FORGETTING, request, question=question, look_at="what will go", yes=yes)
     console.panel(f"forgotten in {name}", _figures(entry))
-
-
-def _opened(table: str, config: Path, env: str | None) -> tuple[Job, Settings, Table]:
-    from cli.dead_letters import open_with_dead_letters
-    from cli.kafka import cluster_database
-    from cli.lake import open_catalog
-
-    job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
-    main, _ = open_with_dead_letters(open_catalog(job.lake), job.table_name(wanted, cluster_database(job)))
-    return job, wanted, main
 
 
 def _condition(text: str, wanted: Settings) -> Condition:
@@ -143,36 +117,29 @@ def _require_possible(name: str, main: Table, wanted: Settings, where: Sequence[
     if wanted.aggregate is not None:
         raise ConfigError(
             f"the rows of {name} are totals, which do not say who is in them",
-            fix="forget in the tables that hold the records, then make this one anew",
+            fix="forget in the tables that hold the records, then rebuild this one",
         )
-    refuse_second(FORGETTING, main)
 
 
 def _say_what_goes(console: Console, name: str, wanted: Settings, where: Sequence[Condition]) -> None:
     columns = " and ".join(each.column for each in where)
     exports = "all" if wanted.mode.replaces_rows else "those whose window holds one of the rows"
-    console.say(f"The job will delete what is told by {columns}:")
-    console.say(f"- rows of {name}, also those of earlier versions, and dead letters")
-    console.say(
-        "- the history of both tables: nobody can travel to a time before this any more, or roll back"
-    )
-    console.say(f"- stored exports of the table: {exports}; `calve export run` makes a window anew")
-    console.say(
-        "Nobody else may compact the two tables until it is done: their new files would be taken for left-overs."
-    )
-    console.say("It cannot reach:")
-    for each in UNREACHED:
-        console.say(f"- {each}")
+    for line in (
+        f"The job will delete every row and dead letter where {columns} matches:",
+        f"- rows of {name}, also those of earlier versions, and dead letters",
+        "- the history of both tables: no query or rollback can go back before this deletion",
+        f"- stored exports of the table: {exports}; `calve export run` makes a window again",
+        "Do not compact the two tables with other tools until it is done: their new files would be deleted as left-overs.",
+        "It cannot reach:",
+        *(f"- {each}" for each in UNREACHED),
+    ):
+        console.say(line)
 
 
 def sealed(request: Request, job: Job, wanted: Settings) -> Request:
     """The request with its value encrypted where the table masks anything: no file of such a table may hold it in clear."""
     if not wanted.masks or job.masking is None:
         return request
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    from calve.config.masking_keys import newest, read_keys
-
     key = newest(read_keys(job.masking), int(time.time() * 10**6))
     cipher = AESGCM(seal_key(key, request.id))
 
@@ -185,20 +152,14 @@ def sealed(request: Request, job: Job, wanted: Settings) -> Request:
     return replace(request, where=tuple(where), sealed=key.id)
 
 
-def _look(main: Table) -> None:
-    # The metadata that the catalog has just named may be deleted at this very moment.
-    with suppress(Retryable):
-        refresh(main)
-
-
 def _figures(entry: Entry) -> dict[str, object]:
     found: dict[str, object] = {
         "rows": f"{entry.rows:,}",
         "dead letters": f"{entry.letters:,}",
-        "data files written anew": f"{entry.files:,}",
+        "data files rewritten": f"{entry.files:,}",
         "files deleted": f"{entry.removed:,}",
         "exports deleted": f"{entry.exports:,}",
     }
     if entry.unopened:
-        found["not looked into"] = f"{entry.unopened:,} dead letters, sealed by keys that the secret lacks"
+        found["not searched"] = f"{entry.unopened:,} dead letters, sealed by keys that the secret lacks"
     return found

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from calve.config.deployment import Deployment
 from calve.config.job import Registry
 from calve.config.publishing import Publish
+from cli.account import Account, resources
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
-from cli.console import Console, Output, OutputOption, duration
-
-if TYPE_CHECKING:
-    from cli.account import Account
+from cli.console import Console, Output, OutputOption, ago
+from cli.lake import aws_errors
 
 State = Literal["ok", "by hand", "overdue", "unfinished", "absent", "elsewhere"]
 
@@ -33,32 +32,10 @@ def keys(
     now = datetime.now(UTC)
     console = Console(output)
     found = _key_ages(config, env, now)
-    console.table("keys", [_line(each, now) for each in found])
+    console.table("keys", [each.line(now) for each in found])
     if not found:
         console.say("no secrets: the configuration names none, and no stack of it has made one")
     console.document({"keys": [asdict(each) for each in found]})
-
-
-def _line(key: KeyAge, now: datetime) -> dict[str, object]:
-    return {
-        "for": key.use,
-        "secret": key.secret,
-        "state": key.state,
-        "age": _since(key.created, now),
-        "tested": "-" if key.rotated is None else f"{_since(key.rotated, now)} ago",
-        "next": _until(key.next, now),
-    }
-
-
-def _since(then: datetime | None, now: datetime) -> str:
-    return "-" if then is None else duration(max(0.0, (now - then).total_seconds()))
-
-
-def _until(then: datetime | None, now: datetime) -> str:
-    if then is None:
-        return "-"
-    left = (then - now).total_seconds()
-    return f"in {duration(left)}" if left > 0 else f"{duration(-left)} ago"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +53,16 @@ class KeyAge:
     rotated: datetime | None = None
     next: datetime | None = None
 
+    def line(self, now: datetime) -> dict[str, object]:
+        return {
+            "for": self.use,
+            "secret": self.secret,
+            "state": self.state,
+            "age": ago(self.created, now).removesuffix(" ago"),
+            "tested": ago(self.rotated, now),
+            "next": ago(self.next, now),
+        }
+
 
 def _key_ages(config: Path, env: str | None, now: datetime) -> list[KeyAge]:
     """The secrets that a configuration names, and those that its stacks made.
@@ -83,9 +70,6 @@ def _key_ages(config: Path, env: str | None, now: datetime) -> list[KeyAge]:
     Raises:
         CalveError: the configuration cannot be used, or AWS does not answer.
     """
-    from cli.account import Account
-    from cli.lake import aws_errors
-
     deployment, embedded = load_target(config, env)
     account = Account.of(embedded, deployment.region)
     account.id()  # says what is wrong with the credentials, if anything is
@@ -105,14 +89,10 @@ def named(deployment: Deployment) -> Iterator[tuple[str, str]]:
         *((f"changes {each.of}", each.admin) for each in deployment.rotations),
     ]
     if isinstance(job.registry, Registry):
-        uses += [
-            ("registry", job.registry.secret),
-            ("registry, certificate", job.registry.client_certificate),
-        ]
+        uses.append(("registry", job.registry.secret))
+        uses.append(("registry, certificate", job.registry.client_certificate))
     uses += _of_publishing(deployment.publish) if deployment.publish else []
-    for use, reference in uses:
-        if reference:
-            yield use, reference
+    return ((use, reference) for use, reference in uses if reference)
 
 
 def _of_publishing(publish: Publish) -> list[tuple[str, str | None]]:
@@ -129,8 +109,6 @@ def _of_publishing(publish: Publish) -> list[tuple[str, str | None]]:
 
 def _made(deployment: Deployment, account: Account) -> Iterator[tuple[str, str]]:
     """Use and reference of the secrets that the stacks made, recognised by how their logical ids begin."""
-    from cli.account import resources
-
     stacks: dict[str, dict[str, str]] = {}
     if deployment.exports:
         stacks["exports"] = {"": "links"}
@@ -156,14 +134,8 @@ def key_age(client: Any, use: str, reference: str, now: datetime) -> KeyAge:
     staged = client.list_secret_version_ids(SecretId=secret, MaxResults=100)["Versions"]
     created = next((each["CreatedDate"] for each in staged if "AWSCURRENT" in each["VersionStages"]), None)
     following = _utc(described.get("NextRotationDate")) if described.get("RotationEnabled") else None
-    return KeyAge(
-        use,
-        name,
-        _state(described, following, now),
-        _utc(created),
-        _utc(described.get("LastRotatedDate")),
-        following,
-    )
+    state, rotated = _state(described, following, now), _utc(described.get("LastRotatedDate"))
+    return KeyAge(use, name, state, _utc(created), rotated, following)
 
 
 def _state(described: Any, following: datetime | None, now: datetime) -> State:

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import getpass
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from calve.errors import ConfigError
+from calve.outputs.job_status import TableState
 from calve.requests.requests import Entry, Pause, outdated
 from calve.table.summary import PAUSED
-from cli.act.requests import Identified, Unanswered, change, open_both, wait
+from cli.act.requests import OpenedTable, Unanswered, person, stamp
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyiceberg.table import Table
-
-    from calve.config.job import Table as Settings
-    from calve.outputs.job_status import TableState
+from cli.lake import state_of
 
 PATIENCE_S = 120.0
 REASON_LENGTH = 300
 
-ReasonOption = Annotated[
-    str | None, typer.Option("--reason", "-r", help="Why, for whoever asks later.", show_default=False)
-]
+ReasonOption = Annotated[str | None, typer.Option("--reason", "-r", help="Why: later readers see it.")]
 UntilOption = Annotated[
-    str | None,
-    typer.Option("--until", "-u", help="When it ends by itself: 2026-01-01T00:00:00Z.", show_default=False),
+    str | None, typer.Option("--until", "-u", help="When it ends by itself: 2026-01-01T00:00:00Z.")
 ]
 
 
@@ -48,26 +39,24 @@ def pause(
 ) -> None:
     """Have the job stop reading a table's topic after its running round, until `calve resume`, also over restarts.
 
-    The job stays, and answers requests. Records wait in Kafka: mind the topic's retention. Ctrl-C ends the waiting only.
+    The job keeps running and answers requests. Records wait in Kafka: check the topic's retention. Ctrl-C ends the waiting only.
 
     Example:
       calve pause stock_trades --reason "schema under repair"
     """
-    console, now = Console(output), datetime.now(UTC)
-    name, settings, main, _ = open_both(table, config, env)
+    now = datetime.now(UTC)
+    opened = OpenedTable.open(table, config, env, console := Console(output))
     if reason is not None and len(reason) > REASON_LENGTH:
         raise ConfigError(f"--reason is longer than {REASON_LENGTH} characters", fix="shorten it")
     held = Pause(uuid.uuid4().hex, stamp(now), person(), reason, _until(until, now))
     entry = Entry(held.id, held.at, "pause", held.words, held.by)
-    change(main, {PAUSED: held.to_json(), **entry.property()}, remove=outdated(main.properties))
-    applied = _wait(console, main, held, lambda state: state.code == held.id, settings)
-    console.document({"table": str(name), **asdict(held), "heeded": applied})
-    if applied:
-        console.say(f"{name} is paused {held.words}. Go on with: calve resume {table}")
-    else:
-        console.say(
-            f"{name} is paused {held.words}. No job runs that has said so; whichever starts heeds it."
-        )
+    opened.change({PAUSED: held.to_json(), **entry.property()}, remove=outdated(opened.main.properties))
+    applied = _is_applied(opened, held.id, lambda state: state.code == held.id)
+    console.document({"table": str(opened.name), **asdict(held), "heeded": applied})
+    then = (
+        f"Go on with: calve resume {table}" if applied else "No job runs now; the next one will respect it."
+    )
+    console.say(f"{opened.name} is paused {held.words}. {then}")
 
 
 def resume(
@@ -77,60 +66,33 @@ def resume(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Have the job go on with a table that `calve pause` has stopped, from where it stands.
+    """Have the job read a paused table again, from its position.
 
     Example:
       calve resume stock_trades
     """
-    console, now = Console(output), datetime.now(UTC)
-    name, settings, main, _ = open_both(table, config, env)
-    held = Pause.of(main.properties, now)
+    now = datetime.now(UTC)
+    opened = OpenedTable.open(table, config, env, console := Console(output))
+    held = Pause.of(opened.main.properties, now)
     if held is None:
-        console.say(f"{name} is not paused: there is nothing to resume.")
-        console.document({"table": str(name), "resumed": False})
+        console.say(f"{opened.name} is not paused: there is nothing to resume.")
+        console.document({"table": str(opened.name), "resumed": False})
         return
     entry = Entry(uuid.uuid4().hex, stamp(now), "resume", f"was paused {held.words}", person())
-    change(main, entry.property(), remove=[PAUSED, *outdated(main.properties)])
-    applied = _wait(console, main, entry, lambda state: state.state != "paused", settings)
-    console.document({"table": str(name), "resumed": True, "heeded": applied})
+    opened.change(entry.property(), remove=[PAUSED, *outdated(opened.main.properties)])
+    applied = _is_applied(opened, entry.id, lambda state: state.state != "paused")
+    console.document({"table": str(opened.name), "resumed": True, "heeded": applied})
     effect = "is read again" if applied else "will be read again by the next job, as none runs now"
-    console.say(f"{name} {effect}; it was paused {held.words}.")
+    console.say(f"{opened.name} {effect}; it was paused {held.words}.")
 
 
-def _wait(
-    console: Console,
-    main: Table,
-    request: Identified,
-    applied: Callable[[TableState], bool],
-    settings: Settings,
-) -> bool:
+def _is_applied(opened: OpenedTable, id: str, applied: Callable[[TableState], bool]) -> bool:
     """True once a job reports in the table that it has applied the change; False if no job runs."""
-    from cli.lake import state_of
-
+    title = f"waiting for the job of {opened.name}"
     try:
-        return wait(
-            console,
-            main,
-            lambda: applied(state_of(main)) or None,
-            request=request,
-            title=f"waiting for the job of {'.'.join(main.name())}",
-            patience_s=max(PATIENCE_S, 2 * settings.freshness_s),
-            ingest=settings.name,
-        )
+        return opened.wait(title, lambda: applied(state_of(opened.main)) or None, id=id, least_s=PATIENCE_S)
     except Unanswered:
         return False
-
-
-def stamp(now: datetime) -> str:
-    return now.isoformat(timespec="milliseconds")
-
-
-def person() -> str:
-    """The name of this machine's user."""
-    try:
-        return getpass.getuser()
-    except OSError:
-        return "somebody"
 
 
 def _until(text: str | None, now: datetime) -> str | None:

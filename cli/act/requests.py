@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import typer
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
 
-from calve.errors import CalveError, ConfigError
+from calve.config.job import Job
+from calve.config.job import Table as Settings
+from calve.errors import CalveError, ConfigError, Retryable
+from calve.names import TableName
 from calve.requests.requests import WaitingRequest
 from cli.config import load_jobs, table_named
 from cli.console import Console, Output
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
-    from calve.config.job import Table as Settings
-    from calve.names import TableName
+from cli.dead_letters import open_with_dead_letters
+from cli.kafka import cluster_database
+from cli.lake import aws_errors, open_catalog, state_of
 
 ASK_S = 1.0
+PATIENCE_S = 120.0
+"""The job looks at a suspended table once a minute, at a running one at least as often as its freshness says."""
+LONG_PATIENCE_S = 600.0
+"""For requests that rewrite files, which takes longer than a round."""
 COMMIT_ATTEMPTS = 5
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Ask no question.")]
-Answer = TypeVar("Answer")
 
 
-class Identified(Protocol):
-    """A request with an id."""
+class Answered(Protocol):
+    """The job's answer, a data class. `problem`: why it did nothing."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def id(self) -> str: ...
+    def problem(self) -> str | None: ...
+
+
+Answer = TypeVar("Answer", bound=Answered)
+Found = TypeVar("Found")
 
 
 class Unanswered(CalveError):
@@ -42,171 +56,170 @@ class Unanswered(CalveError):
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[Answer]):
-    """A kind of request. title: its name, before the name of the table. answered: finds the answer to a request id among the
-    table's properties.
+    """A kind of request.
+
+    title: its name, before the name of the table. answered: finds the answer to a request id among the table's properties.
+    refused: begins the error, before the table's name, if the job does nothing. slow: it rewrites files. deletes: also metadata,
+    so a file that the catalog has just named may be gone.
     """
 
     request: type[WaitingRequest]
     title: str
     answered: Callable[[Mapping[str, str], str], Answer | None]
+    refused: str
+    slow: bool = False
+    deletes: bool = False
 
 
-def refuse_second(kind: Kind[Any], main: Table) -> None:
-    """Refuse a request while another of this kind waits; one that cannot be parsed does not count.
+@dataclass(frozen=True, slots=True)
+class OpenedTable:
+    """A table that a command asks something of. dead_letters: None if no record was ever rejected."""
 
-    Raises:
-        CalveError: another one waits.
-    """
-    try:
-        waiting = kind.request.pending(main.properties)
-    except ValueError:
-        return
-    if waiting is not None:
-        raise CalveError(
-            f"{kind.title} {_name(main)} waits already, since {waiting.at}",
-            fix="start the job, which answers it with its next round: calve ingest; then ask again",
-        )
+    console: Console
+    job: Job
+    settings: Settings
+    name: TableName
+    main: Table
+    dead_letters: Table | None
 
+    @classmethod
+    def open(cls, table: str, config: Path, env: str | None, console: Console) -> Self:
+        """The table of this name.
 
-def require_consent(console: Console, question: str, *, look_at: str, yes: bool) -> None:
-    """Ask for consent unless `yes`. look_at: what a person should look at first.
+        Raises:
+            CalveError: there is no such table.
+        """
+        job, settings = table_named(load_jobs(config, env, tables=[table]), table)
+        name = job.table_name(settings, cluster_database(job))
+        return cls(console, job, settings, name, *open_with_dead_letters(open_catalog(job.lake), name))
 
-    Raises:
-        ConfigError: nobody can answer.
-    """
-    if yes:
-        return
-    if console.output is Output.json or not sys.stdin.isatty():
-        raise ConfigError("nobody is there to be asked", fix=f"look at {look_at}, then add --yes")
-    typer.confirm(question, abort=True, err=True)
+    def refuse_second(self, kind: Kind[Any]) -> None:
+        """Refuse a request while another of this kind waits; one that cannot be parsed does not count.
 
+        Raises:
+            CalveError: another one waits.
+        """
+        with suppress(ValueError):
+            if waiting := kind.request.pending(self.main.properties):
+                raise CalveError(
+                    f"a {kind.title} {self.name} waits already, since {waiting.at}",
+                    fix="start the job, which answers it with its next round: calve ingest; then ask again",
+                )
 
-def change(
-    main: Table,
-    values: Mapping[str, str],
-    *,
-    remove: Sequence[str] = (),
-    check: Callable[[], None] = lambda: None,
-) -> None:
-    """Change the table's properties. A running job may commit at the same time: `check` then runs again.
+    def ask(
+        self,
+        kind: Kind[Answer],
+        request: WaitingRequest,
+        *,
+        question: str,
+        look_at: str,
+        yes: bool,
+        more: Mapping[str, object] | None = None,
+    ) -> Answer:
+        """Leave the request in the table after a person's consent, wait for its answer and write it as the JSON document.
 
-    Raises:
-        CalveError: the table changes too often; and whatever `check` raises.
-    """
-    from pyiceberg.exceptions import CommitFailedException
+        look_at: what a person should look at before consent. more: of the document.
 
-    from cli.lake import aws_errors
+        Raises:
+            ConfigError: nobody can be asked.
+            CalveError: another request was faster or replaced this one, or the table changes too often.
+            Unanswered: no job answered in time.
+        """
+        self._require_consent(question, look_at, yes=yes)
 
-    name = _name(main)
-    with aws_errors(f"table {name}"):
-        for _ in range(COMMIT_ATTEMPTS):
-            try:
-                with main.transaction() as transaction:
-                    transaction.set_properties(dict(values))
-                    if gone := [each for each in remove if each in main.properties]:
-                        transaction.remove_properties(*gone)
-            except CommitFailedException:
-                main.refresh()
-                check()
-            else:
-                return
-    raise CalveError(f"table {name} changes too often to take the request", fix="ask again")
+        def answer() -> Answer | None:
+            found = kind.answered(self.main.properties, request.id)
+            waiting = kind.request.pending(self.main.properties) if found is None else None
+            if waiting is not None and waiting.id != request.id:
+                raise CalveError(
+                    f"a {kind.title} {self.name}: another request has taken the place of this one"
+                )
+            return found
 
-
-def refresh(main: Table) -> None:
-    """Read the table's newest metadata.
-
-    Raises:
-        Retryable, Fatal: as `cli.lake.load`.
-    """
-    from cli.lake import aws_errors
-
-    with aws_errors(f"table {_name(main)}"):
-        main.refresh()
-
-
-def wait(
-    console: Console,
-    main: Table,
-    answer: Callable[[], Answer | None],
-    *,
-    request: Identified,
-    title: str,
-    patience_s: float,
-    ingest: str,
-    look: Callable[[Table], None] = refresh,
-) -> Answer:
-    """Wait for an answer. title: what is waited for. ingest: the table for `calve ingest` in the fix. look: reads the table
-    again.
-
-    Raises:
-        Unanswered: no job answered in time; and the errors of `answer` and `look`.
-    """
-    from cli.lake import state_of
-
-    until = time.monotonic() + patience_s
-    try:
-        with console.progress().task(title) as task:
-            while (found := answer()) is None:
-                task.update(note=f"waiting for the job; the table is {state_of(main).state}")
-                if time.monotonic() > until:
-                    raise Unanswered(
-                        f"no job has answered within {patience_s:.0f} s; the request stays in the table",
-                        fix=f"start the job, which answers it with its next round: calve ingest {ingest}",
-                    )
-                time.sleep(ASK_S)
-                look(main)
-    except KeyboardInterrupt:
-        console.event("the request stays in the table", id=request.id)
-        raise
-    return found
-
-
-def ask(
-    console: Console,
-    main: Table,
-    kind: Kind[Answer],
-    request: WaitingRequest,
-    *,
-    title: str,
-    patience_s: float,
-    ingest: str,
-    look: Callable[[Table], None] = refresh,
-) -> Answer:
-    """Leave the request in the table's properties, and `wait` for its answer.
-
-    Raises:
-        CalveError: another request was faster or takes this one's place, or the table changes too often; and as `wait`.
-    """
-
-    def answer() -> Answer | None:
-        found = kind.answered(main.properties, request.id)
-        waiting = kind.request.pending(main.properties) if found is None else None
-        if waiting is not None and waiting.id != request.id:
-            raise CalveError(f"{kind.title} {_name(main)}: another request has taken the place of this one")
+        self.change({kind.request.NAME: request.to_json()}, check=lambda: self.refuse_second(kind))
+        least_s = LONG_PATIENCE_S if kind.slow else PATIENCE_S
+        title = f"{kind.title} {self.name}"
+        found = self.wait(title, answer, id=request.id, least_s=least_s, deletes=kind.deletes)
+        self.console.document({"table": str(self.name), **(more or {}), **asdict(found)})
+        if found.problem:
+            raise CalveError(f"{kind.refused} {self.name}: {found.problem}", fix="fix that, then ask again")
         return found
 
-    change(main, {kind.request.NAME: request.to_json()}, check=lambda: refuse_second(kind, main))
-    return wait(
-        console, main, answer, request=request, title=title, patience_s=patience_s, ingest=ingest, look=look
-    )
+    def _require_consent(self, question: str, look_at: str, *, yes: bool) -> None:
+        if yes:
+            return
+        if self.console.output is Output.json or not sys.stdin.isatty():
+            raise ConfigError("nobody is there to be asked", fix=f"look at {look_at}, then add --yes")
+        typer.confirm(question, abort=True, err=True)
+
+    def change(
+        self,
+        values: Mapping[str, str],
+        *,
+        remove: Sequence[str] = (),
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Change the table's properties. A running job may commit at the same time: `check` then runs again.
+
+        Raises:
+            CalveError: the table changes too often; and the errors of `check`.
+        """
+        with aws_errors(f"table {self.name}"):
+            for _ in range(COMMIT_ATTEMPTS):
+                try:
+                    with self.main.transaction() as transaction:
+                        transaction.set_properties(dict(values))
+                        if gone := [each for each in remove if each in self.main.properties]:
+                            transaction.remove_properties(*gone)
+                except CommitFailedException:
+                    self.main.refresh()
+                    check()
+                else:
+                    return
+        raise CalveError(f"table {self.name} changes too often to take the request", fix="ask again")
+
+    def wait(
+        self,
+        title: str,
+        answer: Callable[[], Found | None],
+        *,
+        id: str,
+        least_s: float,
+        deletes: bool = False,
+    ) -> Found:
+        """Wait for an answer. id: of the request. least_s: the patience, if it is longer than two rounds. deletes: as in `Kind`.
+
+        Raises:
+            Unanswered: no job answered in time; and the errors of `answer`.
+        """
+        patience_s = max(least_s, 2 * self.settings.freshness_s)
+        until = time.monotonic() + patience_s
+        try:
+            with self.console.progress().task(title) as task:
+                while (found := answer()) is None:
+                    task.update(note=f"waiting for the job; the table is {state_of(self.main).state}")
+                    if time.monotonic() > until:
+                        raise Unanswered(
+                            f"no job has answered within {patience_s:.0f} s; the request stays in the table",
+                            fix="start the job, which answers it with its next round:"
+                            f" calve ingest {self.settings.name}",
+                        )
+                    time.sleep(ASK_S)
+                    with suppress(*([Retryable] if deletes else [])), aws_errors(f"table {self.name}"):
+                        self.main.refresh()
+        except KeyboardInterrupt:
+            self.console.event("the request stays in the table", id=id)
+            raise
+        return found
 
 
-def _name(main: Table) -> str:
-    return ".".join(main.name())
+def stamp(now: datetime) -> str:
+    return now.isoformat(timespec="milliseconds")
 
 
-def open_both(table: str, config: Path, env: str | None) -> tuple[TableName, Settings, Table, Table | None]:
-    """The table's full name and settings, the table, and its dead-letter table where there is one.
-
-    Raises:
-        CalveError: there is no such table.
-    """
-    from cli.dead_letters import open_with_dead_letters
-    from cli.kafka import cluster_database
-    from cli.lake import open_catalog
-
-    job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
-    name = job.table_name(wanted, cluster_database(job))
-    main, dead_letters = open_with_dead_letters(open_catalog(job.lake), name)
-    return name, wanted, main, dead_letters
+def person() -> str:
+    """The name of this machine's user."""
+    try:
+        return getpass.getuser()
+    except OSError:
+        return "somebody"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import asdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,23 +17,17 @@ from calve.names import TABLE_NAME
 from calve.requests.backfill import Request as BackfillRequest
 from calve.requests.requests import Entry
 from calve.requests.rollback import Journey, Request, What, at_moment, before_offsets, journey
+from calve.table.position import Offsets, TopicKey
 from calve.table.protocol import Commit, nearest_position
 from calve.table.summary import ROUND
-from cli.act.pause import person, stamp
-from cli.act.requests import Kind, YesOption, ask, open_both, refuse_second, require_consent
+from cli import lake
+from cli.act.requests import Kind, OpenedTable, YesOption, person, stamp
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, parse_time
 from cli.console import Console, Output, OutputOption
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyiceberg.table import Table
-
-    from calve.table.position import Offsets, TopicKey
-
-PATIENCE_S = 120.0
 SHOWN = 20
-TRAVEL = Kind(Request, "a rollback or rewind of", Entry.of)
+TRAVEL = Kind(Request, "rollback or rewind of", Entry.of, "nothing was changed in")
+BACKFILL = Kind(BackfillRequest, "backfill of", Entry.of, "no rows were replaced in", slow=True)
 SNAPSHOT = re.compile(r"\d{8,19}")
 PLACES = re.compile(r"\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18})*")
 
@@ -42,33 +36,25 @@ MomentOption = Annotated[
     typer.Option(
         "--to",
         help="A snapshot's id, or a moment: 2h, 2026-01-01T00:00:00Z. Without it the snapshots are listed.",
-        show_default=False,
     ),
 ]
 PlaceOption = Annotated[
     str,
     typer.Option(
         "--to",
-        help="What is read again: from PARTITION:OFFSET on, several with commas, or all that arrived since a moment: 2h.",
-        show_default=False,
+        help="The first record to read again: PARTITION:OFFSET, several with commas, or a moment: 2h.",
     ),
 ]
 IntoOption = Annotated[
-    str | None,
-    typer.Option(
-        "--into", help="Into a new table of this name, beside the one there is.", show_default=False
-    ),
+    str | None, typer.Option("--into", help="Into a new table of this name, beside the one there is.")
 ]
-BACKFILL_PATIENCE_S = 600.0
-"""A range may be large."""
-BACKFILL = Kind(BackfillRequest, "a backfill of", Entry.of)
 HELP = "PARTITION:OFFSET, several with commas, or a moment of the records: 2h, 2026-01-01T00:00:00Z."
 
-FromOption = Annotated[str, typer.Option("--from", help=f"The first records. {HELP}", show_default=False)]
+FromOption = Annotated[str, typer.Option("--from", help=f"The first records. {HELP}")]
 ToOption = Annotated[
     str | None,
     typer.Option(
-        "--to", help=f"Before which it ends; else where the table stands. {HELP}", show_default=False
+        "--to", help=f"The end of the range, excluded; without it the position of the table. {HELP}"
     ),
 ]
 
@@ -91,16 +77,13 @@ def rollback(
       calve rollback stock_trades
       calve rollback stock_trades --to 2h
     """
-    console = Console(output)
-    _, settings, main, _ = open_both(table, config, env)
-    line = _ancestors(main)
+    opened, now = OpenedTable.open(table, config, env, Console(output)), datetime.now(UTC)
+    line = _ancestors(opened)
     if to is None:
-        _list(console, line)
+        _list(opened.console, line)
         return
-    now = datetime.now(UTC)
-    named = SNAPSHOT.fullmatch(to)
-    snapshot = int(to) if named else _at(line, to, now, table).id
-    _travel(console, main, settings, journey(line, snapshot), "rollback", now, yes=yes)
+    snapshot = int(to) if SNAPSHOT.fullmatch(to) else _at(line, to, now, table).id
+    _travel(opened, journey(line, snapshot), "rollback", now, yes=yes)
 
 
 def rewind(
@@ -113,7 +96,7 @@ def rewind(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Have the job read a topic again from a place on: its rows and dead letters from there go, and come anew.
+    """Have the job read a topic again from a place on, and replace the rows and dead letters from there.
 
     The table goes back to its newest snapshot that holds nothing from there on. Ctrl-C ends the waiting, not the rewind.
 
@@ -121,47 +104,34 @@ def rewind(
       calve rewind stock_trades --to 0:1500,1:1480
       calve rewind stock_trades --to 2h --into trades_again
     """
-    console, now = Console(output), datetime.now(UTC)
-    name, settings, main, _ = open_both(table, config, env)
+    opened, now = OpenedTable.open(table, config, env, Console(output)), datetime.now(UTC)
     if into is not None:
-        _say_entry(console, settings, to, into, now)
+        _say_entry(opened.console, opened.settings, to, into, now)
         return
-    line = _ancestors(main)
+    line = _ancestors(opened)
     if PLACES.fullmatch(to):
-        found = _found(before_offsets(line, _topic(line, str(name)), _places(to)), table, to)
+        found = _found(before_offsets(line, _topic(line, str(opened.name)), _places(to)), table, to)
     else:
         found = _at(line, to, now, table)
-    _travel(console, main, settings, journey(line, found.id), "rewind", now, yes=yes)
+    _travel(opened, journey(line, found.id), "rewind", now, yes=yes)
 
 
-def _travel(
-    console: Console, main: Table, settings: Settings, way: Journey, what: What, now: datetime, *, yes: bool
-) -> None:
-    name = ".".join(main.name())
-    refuse_second(TRAVEL, main)
+def _travel(opened: OpenedTable, way: Journey, what: What, now: datetime, *, yes: bool) -> None:
+    console, name = opened.console, str(opened.name)
+    opened.refuse_second(TRAVEL)
     if not way.left:
-        console.say(f"{name} stands at snapshot {way.to.id} already: there is nothing to do.")
+        console.say(f"{name} is at snapshot {way.to.id} already: there is nothing to do.")
         console.document({"table": name, "snapshot": way.to.id, "offsets": 0})
         return
-    for each in _consequences(way, settings):
+    for each in _consequences(way, opened.settings):
         console.say(each)
-    question = f"Take {name} back to snapshot {way.to.id}?"
-    require_consent(console, question, look_at="what will happen", yes=yes)
     request = Request(uuid.uuid4().hex, stamp(now), person(), what, way.to.id)
-    patience_s = max(PATIENCE_S, 2 * settings.freshness_s)
-    entry = ask(
-        console, main, TRAVEL, request, title=f"{what} of {name}", patience_s=patience_s, ingest=settings.name
-    )
-    console.document({"table": name, "snapshot": way.to.id, **asdict(entry)})
-    if entry.problem:
-        raise CalveError(
-            f"{name} stays where it is: {entry.problem}", fix="choose another place, and ask again"
-        )
+    question, more = f"Take {name} back to snapshot {way.to.id}?", {"snapshot": way.to.id}
+    entry = opened.ask(TRAVEL, request, question=question, look_at="what will happen", yes=yes, more=more)
     console.say(f"{name}: {entry.told}.")
 
 
 def _consequences(way: Journey, settings: Settings) -> list[str]:
-    """The consequences of going back, a sentence each."""
     gone = way.ledger
     moment_ = datetime.fromtimestamp(way.to.committed_at, UTC).isoformat(timespec="seconds")
     found = [
@@ -171,7 +141,7 @@ def _consequences(way: Journey, settings: Settings) -> list[str]:
         "were deleted or replaced.",
     ]
     if gone.dead_lettered:
-        found.append(f"{gone.dead_lettered:,} dead letters go; their records are judged anew.")
+        found.append(f"{gone.dead_lettered:,} dead letters go; their records are judged again.")
     if gone.redriven:
         found.append(
             f"{gone.redriven:,} dead letters that came back since are open again: redrive them once more."
@@ -188,10 +158,8 @@ def _consequences(way: Journey, settings: Settings) -> list[str]:
     return found
 
 
-def _ancestors(main: Table) -> tuple[Commit, ...]:
-    from cli import lake
-
-    return tuple(each.commit for each in lake.ancestors(main))
+def _ancestors(opened: OpenedTable) -> tuple[Commit, ...]:
+    return tuple(each.commit for each in lake.ancestors(opened.main))
 
 
 def _at(line: Sequence[Commit], to: str, now: datetime, table: str) -> Commit:
@@ -254,7 +222,7 @@ def _say_entry(console: Console, settings: Settings, to: str, into: str, now: da
         start = f"{{timestamp: {parse_time(to, now, '--to').isoformat(timespec='seconds')}}}"
     entry = f"tables:\n  {into}:\n    topic: {settings.topic}\n    start: {start}"
     console.say(
-        f"Add this to calve.yaml, with what else table {settings.name} has there, then deploy it or start the job anew:"
+        f"Add this to calve.yaml, with what else table {settings.name} has there, then deploy it or restart the job:"
     )
     console.say(entry)
     console.say(
@@ -273,7 +241,7 @@ def backfill(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Have the job read a range of records again and put the rows they make now in the place of those they made.
+    """Have the job read a range of records again, and replace the rows that they made.
 
     For a table whose every record is a row, once a schema or a step has been corrected. Readers see the old rows, or all the new
     ones. Ctrl-C ends the waiting, not the backfill.
@@ -281,27 +249,19 @@ def backfill(
     Example:
       calve backfill stock_trades --from 0:1500,1:1480 --to 0:9000,1:9100
     """
-    console, now = Console(output), datetime.now(UTC)
-    name, settings, main, _ = open_both(table, config, env)
-    refuse_second(BACKFILL, main)
+    opened, now = OpenedTable.open(table, config, env, Console(output)), datetime.now(UTC)
+    opened.refuse_second(BACKFILL)
     first = _end(start, now, "--from")
     end = Start("timestamp", round(now.timestamp() * 1000)) if to is None else _end(to, now, "--to")
-    for each in _backfill_consequences(settings):
-        console.say(each)
-    require_consent(console, f"Make these rows of {name} anew?", look_at="what will happen", yes=yes)
+    for each in _backfill_consequences(opened.settings):
+        opened.console.say(each)
     request = BackfillRequest(uuid.uuid4().hex, stamp(now), person(), first, end)
-    patience_s = max(BACKFILL_PATIENCE_S, 2 * settings.freshness_s)
-    entry = ask(
-        console, main, BACKFILL, request, title=f"backfill of {name}", patience_s=patience_s, ingest=table
-    )
-    console.document({"table": str(name), **asdict(entry)})
-    if entry.problem:
-        raise CalveError(f"nothing of {name} was made anew: {entry.problem}", fix="cure that, then ask again")
-    console.say(f"{name}: {entry.told}.")
+    question = f"Replace these rows of {opened.name}?"
+    entry = opened.ask(BACKFILL, request, question=question, look_at="what will happen", yes=yes)
+    opened.console.say(f"{opened.name}: {entry.told}.")
 
 
 def _backfill_consequences(settings: Settings) -> list[str]:
-    """The consequences of a backfill, a sentence each."""
     found = [
         f"Records of topic {settings.topic} in this range are read again, and their rows replaced in one commit.",
         "Where a record of them is a row only then, or only now, nothing is changed.",

@@ -6,8 +6,6 @@ That environment is also the runtime of the emulated functions: like AWS's, it h
 from __future__ import annotations
 
 import hashlib
-import shutil
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -16,7 +14,8 @@ from urllib.parse import urlsplit
 
 from calve.errors import Fatal
 from cli.embedded.layout import Layout
-from cli.embedded.processes import HOST, call, no_proxy, tail
+from cli.embedded.processes import HOST, call, no_proxy
+from cli.embedded.runtimes import Installation
 from cli.progress import Progress
 
 LOCK = Path(__file__).with_name("ministack.txt")
@@ -27,36 +26,23 @@ BUCKET = "calve-lake"
 ACCESS_KEY = SECRET_KEY = "test"  # noqa: S105  what the emulator expects
 
 
-def installed(layout: Layout) -> bool:
-    """Tell whether the emulator of this lock and this Python is installed."""
-    stamp = layout.aws_venv / ".ready"
-    return stamp.is_file() and stamp.read_text() == _wanted()
+def emulator(layout: Layout) -> Installation:
+    """The emulator of this lock and this Python."""
+    lock = f"{sys.version_info[:2]} {hashlib.sha256(LOCK.read_bytes()).hexdigest()}"
+    return Installation("the AWS emulator", layout.aws_venv, lock)
 
 
 def install(layout: Layout, progress: Progress) -> None:
-    """Install the emulator's environment if it is missing."""
-    if installed(layout):
-        return
-    shutil.rmtree(layout.aws_venv, ignore_errors=True)
-    log = layout.logs / "aws-install.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    python = layout.aws_venv / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install"]
-    with progress.task("installing the AWS emulator"), log.open("wb") as output:
-        for step in (
-            [sys.executable, "-m", "venv", "--without-pip", str(layout.aws_venv)],
-            [*pip, "--require-hashes", "-r", str(LOCK)],
-        ):
-            if subprocess.run(step, stdout=output, stderr=output, stdin=subprocess.DEVNULL).returncode:
-                raise Fatal(
-                    f"the AWS emulator could not be installed\n{tail(log)}",
-                    fix="check the network, then: calve up",
-                )
-    (layout.aws_venv / ".ready").write_text(_wanted())
+    python = str(layout.aws_venv / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install"]
+    steps = [
+        [sys.executable, "-m", "venv", "--without-pip", str(layout.aws_venv)],
+        [*pip, "--require-hashes", "-r", str(LOCK)],
+    ]
+    emulator(layout).install(steps, layout.logs / "aws-install.log", progress, then="calve up")
 
 
 def command(layout: Layout) -> list[str]:
-    """Return the emulator's command line."""
     return [str(layout.aws_venv / "bin" / "python"), "-P", str(WRAPPER)]
 
 
@@ -79,12 +65,10 @@ def environment(port: int, *, folder: Path) -> dict[str, str]:
 
 
 def url(port: int) -> str:
-    """Return the endpoint of every emulated service."""
     return f"http://{HOST}:{port}"
 
 
 def answers(port: int) -> bool:
-    """Tell whether the emulator serves requests."""
     return call(f"{url(port)}/_ministack/health") == 200
 
 
@@ -108,10 +92,5 @@ def reachable(url: str, endpoint: str) -> str:
 
 
 def make_bucket(port: int) -> None:
-    """Create the lake's bucket."""
     if (status := call(f"{url(port)}/{BUCKET}", method="PUT")) != 200:
         raise Fatal(f"the AWS emulator refused to make bucket {BUCKET} (HTTP {status})")
-
-
-def _wanted() -> str:
-    return f"{sys.version_info[:2]} {hashlib.sha256(LOCK.read_bytes()).hexdigest()}"

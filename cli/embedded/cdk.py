@@ -6,17 +6,15 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from calve.errors import Fatal
 from cli.embedded import aws, runtimes
 from cli.embedded.layout import CHECKOUT, Layout
+from cli.embedded.processes import child
 from cli.embedded.stack import Stack, environment
 from cli.progress import Progress, Task
 
@@ -100,7 +98,9 @@ class App:
         with (
             progress.task(title) as task,
             log.open("a") as output,
-            _process(command, self._environment()) as process,
+            child(
+                command, environment=self._environment(), folder=CHECKOUT, errors=subprocess.STDOUT
+            ) as process,
         ):
             heard = _Said(task)
             for line in process.stdout or ():
@@ -108,11 +108,8 @@ class App:
                 heard.hear(line.rstrip())
             code = process.wait()
         if code:
-            raise Fatal(
-                f"cdk {arguments[0]} failed\n"
-                + "\n".join(f"  {line}" for line in heard.lines[-SHOWN_LINES:]),
-                fix=f"read {log}",
-            )
+            shown = "\n".join(f"  {line}" for line in heard.lines[-SHOWN_LINES:])
+            raise Fatal(f"cdk {arguments[0]} failed\n{shown}", fix=f"read {log}")
         return heard.lines
 
     def _environment(self) -> dict[str, str]:
@@ -150,24 +147,3 @@ class _Said:
         self.totals[event["stack"]] = int(event["total"] or 0)
         total = sum(self.totals.values()) if all(self.totals.values()) else None
         self.task.update(sum(self.done.values()), total=total, note=f"{event['stack']}: {event['type']}")
-
-
-@contextmanager
-def _process(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Start a process; neither it nor its children outlive the block."""
-    process = subprocess.Popen(
-        command,
-        cwd=CHECKOUT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()

@@ -45,7 +45,6 @@ class Elsewhere:
 
     @property
     def session(self) -> Session:
-        """The administrator's session."""
         return Session(self.snowflake, ACCOUNT, USER, self.key, ROLE)
 
     @property

@@ -72,7 +72,6 @@ def new_cluster_id() -> str:
 
 
 def configuration(state: State, *, data: Path, store: Path) -> str:
-    """Write the broker's properties."""
     listeners = {"PLAINTEXT": "kafka", "SSL": "kafka_ssl", "SASL_SSL": "kafka_sasl"}
     return PROPERTIES.format(
         host=HOST,
@@ -131,7 +130,6 @@ def _certificate(
 
 
 def format_storage(java: Java, *, jars: Path, properties: Path, cluster_id: str) -> None:
-    """Prepare the empty log directory."""
     command = [
         *_java(java, jars),
         "kafka.tools.StorageTool",
@@ -150,7 +148,6 @@ def format_storage(java: Java, *, jars: Path, properties: Path, cluster_id: str)
 
 
 def command(java: Java, *, jars: Path, properties: Path) -> list[str]:
-    """Return the broker's command line."""
     return [*_java(java, jars), "kafka.Kafka", str(properties)]
 
 

@@ -2,78 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 """The sources of calve: what is deployed is made from them."""
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
     """The paths below one project directory."""
 
-    root: Path
-
-    @property
-    def state(self) -> Path:
-        """Everything made or downloaded here; safe to remove while the stack is down."""
-        return self.root / ".calve"
-
-    @property
-    def jars(self) -> Path:
-        """One folder per class path."""
-        return self.state / "jars"
-
-    @property
-    def logs(self) -> Path:
-        """One log per server, of the newest start."""
-        return self.state / "logs"
-
-    @property
-    def run(self) -> Path:
-        """The servers' configuration and data; emptied whenever the stack starts or stops."""
-        return self.state / "run"
-
-    @property
-    def stack_file(self) -> Path:
-        """The record of what was started."""
-        return self.state / "stack.json"
-
-    @property
-    def lock_file(self) -> Path:
-        """Held while the stack is being started or stopped."""
-        return self.state / "lock"
-
-    @property
-    def aws_venv(self) -> Path:
-        """The AWS emulator's own environment: its pins contradict those of calve."""
-        return self.state / "aws-venv"
-
-    @property
-    def cdk(self) -> Path:
-        """The AWS CDK CLI, as npm installs it."""
-        return self.state / "cdk"
-
-    @property
-    def deploy(self) -> Path:
-        """The files of a deploy into the stack: its configuration, the synthesized stacks, their outputs."""
-        return self.run / "deploy"
-
-    @property
-    def job_code(self) -> Path:
-        """The deployed code of jobs. Each run finds the code that an earlier run compiled."""
-        return self.run / "job-code"
-
-    @property
-    def demo(self) -> Path:
-        """The newest demo's mail."""
-        return self.state / "demo"
-
-    @property
-    def java_home(self) -> Path:
-        """The shim around the JRE of the wheel."""
-        return self.state / "java"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.state = (
+            root / ".calve"
+        )  # all that is made or downloaded here; safe to remove while the stack is down
+        self.stack_file = self.state / "stack.json"  # the record of what was started
+        self.lock_file = self.state / "lock"  # held while the stack is being started or stopped
+        self.jars = self.state / "jars"  # one folder per class path
+        self.logs = self.state / "logs"  # one log per server, of the newest start
+        self.aws_venv = self.state / "aws-venv"  # the emulator's own: its pins contradict those of calve
+        self.cdk = self.state / "cdk"  # the AWS CDK CLI, as npm installs it
+        self.java_home = self.state / "java"  # the shim around the JRE of the wheel
+        self.demo = self.state / "demo"  # the newest demo's mail
+        self.run = self.state / "run"  # the servers' configuration and data; emptied at each start and stop
+        self.deploy = (
+            self.run / "deploy"
+        )  # of a deploy: its configuration, the synthesized stacks, their outputs
+        self.job_code = self.run / "job-code"  # of deployed jobs; compiled code stays for the next run
 
 
 def project_root(start: Path | None = None) -> Path:

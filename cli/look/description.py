@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -14,57 +15,32 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 from calve.modes.switch import described
 from calve.names import TableName
 from calve.table.summary import FROM, TO, TOPIC, as_stored, round_of
-from cli.console import duration
+from cli.console import ago
 from cli.lake import Snapshot, ancestors, latest_commit, load, rows, state_of
-from cli.look.condition import Condition, Conditions
+from cli.look.health import Condition, Conditions
+
+Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class TableFacts:
-    """A table at main's head; `state`, `code`, `reason` and `fix` as in `calve status`."""
-
-    table: str
-    state: str
-    code: str | None
-    reason: str | None
-    fix: str | None
-    columns: int = 0
-    partitioned_by: str = "-"
-    sorted_by: str = "-"
-    rows: int = 0
-    files: int = 0
-    bytes: int = 0
-    dead_letters: int = 0
-
-    @property
-    def name(self) -> str:
-        """The table's name without its database."""
-        return self.table.rpartition(".")[2]
-
-    @property
-    def condition(self) -> Condition:
-        """The state with its reason and fix."""
-        return Condition(self.state, self.code, self.reason, self.fix)
-
-
-def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> TableFacts:
-    """One table's row of the list; empty if the table does not exist yet."""
+def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> tuple[Condition, Row]:
+    """The state of a table as in `calve status`, and its row of the list, by main's head; empty if it does not exist yet."""
     table, dead_letters = load(catalog, name), load(catalog, name.dead_letters)
     found = conditions.of_table(name.table, state_of(table) if table else None)
-    stated = (str(name), found.state, found.code, found.reason, found.fix)
-    if table is None:
-        return TableFacts(*stated)
-    head = next(iter(ancestors(table)), None)
-    return TableFacts(
-        *stated,
-        columns=len(table.schema().fields),
-        partitioned_by=partitioning(table),
-        sorted_by=sorting(table),
-        rows=rows(table),
-        files=head.total("data-files") if head else 0,
-        bytes=head.total("files-size") if head else 0,
-        dead_letters=rows(dead_letters) if dead_letters else 0,
-    )
+    head = next(iter(ancestors(table)), None) if table else None
+    return found, {
+        "table": str(name),
+        "state": found.state,
+        "code": found.code,
+        "reason": found.reason,
+        "fix": found.fix,
+        "columns": len(table.schema().fields) if table else 0,
+        "partitioned_by": partitioning(table) if table else "-",
+        "sorted_by": sorting(table) if table else "-",
+        "rows": rows(table) if table else 0,
+        "files": head.total("data-files") if head else 0,
+        "bytes": head.total("files-size") if head else 0,
+        "dead_letters": rows(dead_letters) if table and dead_letters else 0,
+    }
 
 
 def mode(table: Table) -> str:
@@ -136,7 +112,7 @@ def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
     ledger = snapshot.ledger
     return {
         "snapshot": str(snapshot.id),
-        "committed": f"{duration((datetime.now(UTC) - snapshot.committed_at).total_seconds())} ago",
+        "committed": ago(snapshot.committed_at, datetime.now(UTC)),
         "operation": snapshot.operation,
         "offsets": ledger.span if ledger else None,
         "applied": ledger.applied if ledger else None,
@@ -152,7 +128,6 @@ def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
-    """One snapshot for programs."""
     ledger = snapshot.ledger
     return {
         "snapshot_id": snapshot.id,

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from pyiceberg.catalog import Catalog
 
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
+from calve.names import TableName
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, surveyed, with_tables
 from cli.console import Console, Output, OutputOption
+from cli.kafka import cluster_database
+from cli.lake import ancestors, load, open_catalog
+from cli.look.description import (
+    Row,
+    columns,
+    facts,
+    mode,
+    partitioning,
+    snapshot_document,
+    snapshot_line,
+    sorting,
+)
+from cli.look.health import Condition, Conditions, of_states
+from cli.look.status.command import say
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-
-    from calve.names import TableName
-    from cli.look.condition import Conditions
-
-NameArgument = Annotated[
-    str | None, typer.Argument(metavar="TABLE", help="One table, to see inside it.", show_default=False)
-]
+NameArgument = Annotated[str | None, typer.Argument(metavar="TABLE", help="One table, to see inside it.")]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-n", min=1, help="How many snapshots to show, newest first.")
 ]
@@ -38,17 +45,9 @@ def tables(
     Example:
       calve tables stock_trades --limit 20
     """
-    from cli.kafka import cluster_database
-    from cli.lake import open_catalog
-    from cli.look.condition import Conditions
-    from cli.look.description import TableFacts, facts
-    from cli.look.status.command import say
-    from cli.look.status.health import of_states
-    from cli.topics import surveyed, with_tables
-
     console = Console(output)
     jobs = load_jobs(config, env, tables=[name] if name else ())
-    found: list[TableFacts] = []
+    found: list[tuple[Condition, Row]] = []
     for job in jobs:
         catalog, database = open_catalog(job.lake), cluster_database(job)
         if name is None:
@@ -60,25 +59,15 @@ def tables(
             elif table.name == name:
                 _show(console, catalog, job.table_name(table, database), conditions, limit)
     if name is None:
-        rows = [asdict(each) for each in found]
         why = ("code", "reason", "fix")
-        console.table("tables", [{key: row[key] for key in row if key not in why} for row in rows])
-        say(console, of_states(((each.name, each.condition) for each in found), datetime.now(UTC)))
-        console.document({"tables": rows})
+        console.table("tables", [{key: row[key] for key in row if key not in why} for _, row in found])
+        say(
+            console, of_states(((row["table"].split(".")[1], each) for each, row in found), datetime.now(UTC))
+        )
+        console.document({"tables": [row for _, row in found]})
 
 
 def _show(console: Console, catalog: Catalog, name: TableName, conditions: Conditions, limit: int) -> None:
-    from cli.lake import ancestors, load
-    from cli.look.description import (
-        columns,
-        facts,
-        mode,
-        partitioning,
-        snapshot_document,
-        snapshot_line,
-        sorting,
-    )
-
     table = load(catalog, name)
     if table is None:
         raise conditions.missing(name)
@@ -92,7 +81,7 @@ def _show(console: Console, catalog: Catalog, name: TableName, conditions: Condi
     )
     console.table("snapshots", [snapshot_line(each) for each in newest])
     console.document(
-        asdict(facts(catalog, name, conditions))
+        facts(catalog, name, conditions)[1]
         | {
             "location": table.location(),
             "mode": mode(table),

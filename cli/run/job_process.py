@@ -1,21 +1,29 @@
-"""A job's process: its events are shown, Ctrl-C ends it in order, and it never outlives the command."""
+"""A job's process: its events and summary are shown, Ctrl-C ends it in order, and it never outlives the command."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+from rich.text import Text
+
 from calve.errors import CalveError, ConfigError, Fatal
 from calve.outputs.job_status import JobStatus
-from cli.console import Console
-from cli.progress import Task
+from cli.console import Console, duration
+from cli.embedded.processes import child, handled, kill_group, tail
+from cli.look.health import Condition, Conditions, TableStatus, Trouble, Urgency, newest, troubles, urgency
+from cli.look.status.command import say
+from cli.look.status.screen import fitted, marked, named, rejects, short
+from cli.progress import End, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +49,8 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
         Fatal: the job failed, or ended without a reason.
         ConfigError: its settings are invalid.
     """
-    from cli.run.run_summary import RunSummary
-
     ended, failed, summary = False, None, RunSummary()
-    with (
-        _process(program) as running,
-        console.progress().task(title, total=expected, unit="records") as task,
-    ):
+    with _process(program) as running, console.progress().task(title, total=expected, unit="records") as task:
         running.task = task
         task.update(0, note="starting Spark")
         shown = _Shown(console, task, expected or 0)
@@ -70,8 +73,6 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
     if over:
         over.show(console)
     if not ended:
-        from cli.embedded.processes import tail
-
         raise Fatal(
             f"the job ended with code {code} without a reason; its log ends:\n{tail(program.log)}",
             fix=f"read {program.log}",
@@ -97,7 +98,7 @@ class _Running:
     def interrupt(self, *_: object) -> None:
         self.interrupts += 1
         if self.interrupts > 1:
-            self.kill()
+            kill_group(self.process.pid)
             return
         self.process.send_signal(signal.SIGTERM)
         self.remind()
@@ -107,37 +108,23 @@ class _Running:
         if self.task and self.interrupts:
             self.task.update(note="ending; again: at once")
 
-    def kill(self) -> None:
-        """Kill what is left of it, also Spark's JVM."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
 
 @contextmanager
 def _process(program: Program) -> Iterator[_Running]:
-    """Start the job; its process never outlives the block."""
     program.log.parent.mkdir(parents=True, exist_ok=True)
-    with program.log.open("w") as errors:
-        process = subprocess.Popen(
+    with (
+        program.log.open("w") as errors,
+        child(
             program.command,
-            cwd=program.folder,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=dict(program.environment),
-            start_new_session=True,
-        )
+            environment=program.environment,
+            folder=program.folder,
+            errors=errors,
+            patient=True,
+        ) as process,
+    ):
         running = _Running(process)
-        before = {each: signal.signal(each, running.interrupt) for each in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with handled((signal.SIGINT, signal.SIGTERM), running.interrupt):
             yield running
-        finally:
-            if process.poll() is None:
-                process.terminate()
-            process.communicate()
-            running.kill()
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
@@ -175,3 +162,125 @@ class _Shown:
                     name: value for name, value in event.items() if name not in hidden and value is not None
                 }
                 self._console.event(event["event"], **facts)
+
+
+MOST_TABLES = 20
+"""Rows on a terminal, the most urgent first."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """The records that one table took in. until: time of its newest commit."""
+
+    topic: str
+    rows: int = 0
+    rejects: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    until: str | None = None
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """Collects the events of a run, by the full names of tables."""
+
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    tables: dict[str, Taken] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+
+    def hear(self, event: dict[str, Any]) -> None:
+        if event["event"] == "job.ended":
+            self.states = event["states"]
+        if "table" not in event:
+            return
+        taken = self.tables.setdefault(event["table"], Taken(event.get("topic", "")))
+        if event["event"] == "round.committed":
+            taken.rows += event["rows"]
+            taken.rejects.update(event["rejects"])
+            taken.lost += event["lost"]
+            taken.until = event["time"]
+
+    def ended(self, report: JobStatus | None) -> Ended:
+        conditions = Conditions(reports=newest([report] if report else []))
+        found = [self._status(name, conditions) for name in sorted({*self.tables, *self.states})]
+        return Ended(found, self.began, datetime.now(UTC))
+
+    def _status(self, name: str, conditions: Conditions) -> TableStatus:
+        table, taken = name.rpartition(".")[2], self.tables.get(name, Taken(""))
+        found = Condition(self.states.get(name, "pending"))
+        if table in conditions.reports:
+            known, _ = conditions.reports[table]
+            found = conditions.of_table(table, known.state if known.made else None)
+        return TableStatus(
+            job="",
+            table=name,
+            topic=taken.topic,
+            rows=taken.rows,
+            dead_letters=dict(taken.rejects),
+            lost=taken.lost,
+            committed_at=taken.until,
+            **asdict(found),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A finished run."""
+
+    tables: Sequence[TableStatus]
+    began: datetime
+    at: datetime
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        return troubles(self.tables, [], [], self.at)
+
+    @property
+    def how(self) -> tuple[End, str]:
+        urgencies = [urgency(each, self.at) for each in self.tables]
+        stopped, wrong = urgencies.count(0), sum(each < len(Urgency) for each in urgencies)
+        if stopped:
+            return "fail", f"{stopped} of {_tables(len(self.tables))} stopped"
+        return ("warn", f"see {_tables(wrong)} below") if wrong else ("done", "")
+
+    def show(self, console: Console) -> None:
+        rows = sorted(self.tables, key=lambda each: urgency(each, self.at))
+        if console.is_terminal:
+            console.draw(self._drawn(rows[:MOST_TABLES], console.size[0]))
+            if len(rows) > MOST_TABLES:
+                console.say(f"and {_tables(len(rows) - MOST_TABLES)} more")
+        else:
+            console.table("ingested", [self._line(each) for each in rows])
+        say(console, self.troubles)
+        letters = sum(sum(each.dead_letters.values()) for each in rows)
+        sums = [_tables(len(rows)), f"{sum(each.rows for each in rows):,} rows", f"{letters:,} dead letters"]
+        console.say(f"{', '.join(sums)} in {duration((self.at - self.began).total_seconds())}")
+
+    def _line(self, table: TableStatus) -> dict[str, object]:
+        letters = sorted(table.dead_letters.items(), key=lambda each: -each[1])
+        return {
+            "table": table.table,
+            "state": table.state,
+            "rows": table.rows,
+            "dead_letters": ", ".join(f"{count:,} {reason}" for reason, count in letters) or "-",
+            "time": self._time(table),
+        }
+
+    def _drawn(self, rows: Sequence[TableStatus], width: int) -> Table:
+        columns = {
+            "table": [named(each) for each in rows],
+            "state": [marked(each.state) for each in rows],
+            "rows": [Text(short(each.rows)) for each in rows],
+            "dead letters": [rejects(each) for each in rows],
+            "time": [Text(self._time(each)) for each in rows],
+        }
+        return fitted(columns, width, left=("table", "state"), dispensable=("time",))
+
+    def _time(self, table: TableStatus) -> str:
+        """From the start of the run to the newest commit."""
+        if table.committed_at is None:
+            return "-"
+        return duration((datetime.fromisoformat(table.committed_at) - self.began).total_seconds())
+
+
+def _tables(count: int) -> str:
+    return f"{count:,} table{'' if count == 1 else 's'}"

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import yaml
 
 from calve.errors import Fatal
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found, load_jobs
 from cli.console import Console, Output, OutputOption
+from cli.embedded.cdk import App
+from cli.embedded.layout import Layout, project_root
+from cli.embedded.stack import Stack, current
+from cli.embedded.stack import down as stop_stack
+from cli.embedded.stack import up as start_stack
 
-if TYPE_CHECKING:
-    from cli.embedded.cdk import App
-    from cli.embedded.stack import Stack
+ENDPOINTS = (
+    *("bootstrap_servers", "ssl_bootstrap_servers", "sasl_bootstrap_servers", "ca_file"),
+    *("registry_url", "aws_endpoint", "bucket", "region", "logs"),
+)
 
 
 def up(output: OutputOption = Output.text) -> None:
@@ -25,9 +32,6 @@ def up(output: OutputOption = Output.text) -> None:
     Example:
       calve up
     """
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import up as start_stack
-
     console = Console(output)
     stack = start_stack(project_root(), console.progress())
     endpoints = {
@@ -39,19 +43,7 @@ def up(output: OutputOption = Output.text) -> None:
         "logs": stack.logs,
     }
     console.panel("calve is up", endpoints | {"next": "calve demo   calve datagen stock_trades   calve down"})
-    console.document(
-        {
-            "bootstrap_servers": stack.bootstrap_servers,
-            "ssl_bootstrap_servers": stack.ssl_bootstrap_servers,
-            "sasl_bootstrap_servers": stack.sasl_bootstrap_servers,
-            "ca_file": stack.ca_file,
-            "registry_url": stack.registry_url,
-            "aws_endpoint": stack.aws_endpoint,
-            "bucket": stack.bucket,
-            "region": stack.region,
-            "logs": stack.logs,
-        }
-    )
+    console.document({name: getattr(stack, name) for name in ENDPOINTS})
 
 
 def down() -> None:
@@ -60,9 +52,6 @@ def down() -> None:
     Example:
       calve down
     """
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import down as stop_stack
-
     stopped = stop_stack(project_root())
     Console().event("calve is down" if stopped else "nothing was up")
 
@@ -79,9 +68,6 @@ def deploy(
       calve deploy
       calve deploy --config examples/sales_channel/calve.yaml
     """
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
-
     stack = current(project_root())
     if stack is None:
         raise Fatal("the embedded stack is not up", fix="calve up   (for an AWS account: cdk deploy --all)")
@@ -102,9 +88,6 @@ def deploy(
 
 def app(stack: Stack, config: Path, env: str | None = None) -> App:
     """The stacks of a configuration, with the embedded stack's Kafka and registry unless it names some."""
-    from cli.embedded.cdk import App
-    from cli.embedded.layout import Layout
-
     folder = Layout(stack.root).deploy
     folder.mkdir(parents=True, exist_ok=True)
     deployed = folder / "calve.yaml"
@@ -116,8 +99,6 @@ def app(stack: Stack, config: Path, env: str | None = None) -> App:
 
 def _supplied(stack: Stack, config: Path, env: str | None) -> str:
     """Sections to append, so that the lines above keep their numbers."""
-    import yaml
-
     given: set[str] = set()
     for file in (config, config.with_name(f"{config.stem}.{env}{config.suffix}")):
         if file.exists():
@@ -128,7 +109,5 @@ def _supplied(stack: Stack, config: Path, env: str | None) -> str:
         "kafka": {"bootstrap_servers": stack.bootstrap_servers},
         "registry": {"url": stack.registry_url},
     }
-    return (
-        "".join(f"\n{name}: {json.dumps(values)}" for name, values in sections.items() if name not in given)
-        + "\n"
-    )
+    missing = (f"\n{name}: {json.dumps(values)}" for name, values in sections.items() if name not in given)
+    return "".join(missing) + "\n"

@@ -43,7 +43,7 @@ def verify(
     """
     from cli.kafka import cluster_database
     from cli.lake import load, open_catalog
-    from cli.look.condition import Conditions
+    from cli.look.health import Conditions
     from cli.verify.topic import Sources
     from cli.verify.verification import verify
 

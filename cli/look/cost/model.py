@@ -38,7 +38,6 @@ class Rates:
 
 
 def rates() -> Rates:
-    """The rates of the file."""
     raw = json.loads(FILE.read_text(encoding="utf-8"))
     return Rates(raw["region"], {name: Rate(**each) for name, each in raw["rates"].items()})
 
@@ -64,6 +63,10 @@ CATALOG_ALARMS, SNOWFLAKE_ALARMS = 3, 6
 PATTERN_ALARMS, PATTERN_METRICS = 5, 2  # of a job that has some
 EXPORT_GB_S = 2 * 60
 MAINTENANCE, MAINTENANCE_WORKERS = "rate(6 hours)", 2
+
+
+WAYS = {"configured": "as configured", "continuous": "every job always", "scheduled": "every job scheduled"}
+"""The ways to run the jobs: the amount of each line, and its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +98,9 @@ class Bill:
     lines: list[Line] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    @property
-    def configured(self) -> float:
-        return sum(line.configured for line in self.lines)
-
-    @property
-    def continuous(self) -> float:
-        return sum(line.continuous for line in self.lines)
-
-    @property
-    def scheduled(self) -> float:
-        return sum(line.scheduled for line in self.lines)
+    def total(self, way: str) -> float:
+        """The sum for one of `WAYS`."""
+        return float(sum(getattr(line, way) for line in self.lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,36 +116,31 @@ class Total:
 
 def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
     """The bill of a month: jobs as configured, every job always running, every job by a schedule."""
-    lines, warnings = [], []
-    for job in deployment.jobs:
-        line, warned = _job(job, load, rates)
-        lines.append(line)
-        warnings += warned
-        warnings += [
-            f"{each.name}: which topics match is not known here, so it counts as one table"
-            for each in job.settings.patterns
-        ]
-    lines += [
+    priced = [_job(job, load, rates) for job in deployment.jobs]
+    unknown = [
+        f"{each.name}: which topics match is not known here, so it counts as one table"
+        for job in deployment.jobs
+        for each in job.settings.patterns
+    ]
+    lines = [
+        *(line for line, _ in priced),
         _maintenance(deployment, rates),
         *_objects(deployment, load, rates),
         *_kafka(deployment, load, rates),
         *_around(deployment, rates),
     ]
-    return Bill(lines, warnings)
+    return Bill(lines, [*(each for _, warnings in priced for each in warnings), *unknown])
 
 
 def totals(total: Bill, idle: Bill) -> list[Total]:
-    """The totals of each way to run the jobs; `idle`: the bill while no data arrives."""
-    ways = [
-        ("as configured", total.configured, idle.configured),
-        ("every job always", total.continuous, idle.continuous),
-        ("every job scheduled", total.scheduled, idle.scheduled),
-    ]
-    return [Total(jobs, month, month / DAYS, at_rest, at_rest / DAYS) for jobs, month, at_rest in ways]
+    found = []
+    for way, jobs in WAYS.items():
+        month, idle_month = total.total(way), idle.total(way)
+        found.append(Total(jobs, month, month / DAYS, idle_month, idle_month / DAYS))
+    return found
 
 
 def assumptions(load: Load) -> list[str]:
-    """The assumptions behind the figures, besides the rates."""
     return [
         "idle: while no data arrives",
         f"each topic: {load.topic_mb_s:g} MB/s, evenly (--topic-rate); {load.partitions} partitions (--partitions)",

@@ -10,22 +10,24 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, profile_is_named
 from cli.console import Console, Output, OutputOption
-from cli.embedded.layout import Layout
-from cli.embedded.processes import HOST
-from lambdas.doctor.finding import Finding, Probe
-
-if TYPE_CHECKING:
-    from cli.embedded.servers import Server
+from cli.embedded import aws, runtimes
+from cli.embedded.layout import Layout, project_root
+from cli.embedded.processes import HOST, alive, read_state
+from cli.embedded.runtimes import find_java, java_version
+from cli.embedded.stack import Server, answers
+from cli.look.doctor.deployment import of_deployment
+from lambdas.doctor.finding import Finding, Probe, examine
+from stacks.jobs.jars import damaged, pinned, present
 
 RemoteOption = Annotated[
     bool,
-    typer.Option("--remote", help="Look from where the jobs stand, too, by a function of the deployment."),
+    typer.Option("--remote", help="Look from the network of the jobs, too, by a function of the deployment."),
 ]
 GIB = 1 << 30
 DISK_NEEDED = 3 * GIB
@@ -39,7 +41,7 @@ def doctor(
     *,
     remote: RemoteOption = False,
 ) -> None:
-    """Check this machine, and the systems of the configuration; every fault comes with its cure.
+    """Check this machine, and the systems of the configuration; every fault comes with its fix.
 
     Nothing is changed, and no secret is shown. With --remote, what a laptop cannot reach is looked at in AWS.
 
@@ -48,10 +50,6 @@ def doctor(
     Example:
       calve doctor --remote
     """
-    from cli.embedded.layout import project_root
-    from cli.look.doctor.deployment import of_deployment
-    from lambdas.doctor.finding import examine
-
     console = Console(output)
     found = [
         *examine(probes(project_root(), embedded=not profile_is_named())),
@@ -65,8 +63,7 @@ def doctor(
 
 def _row(finding: Finding) -> dict[str, str]:
     row = asdict(finding)
-    seen_from = row.pop("seen_from")
-    return {"check": row.pop("check"), "from": seen_from, **row}
+    return {"check": row.pop("check"), "from": row.pop("seen_from"), **row}
 
 
 def probes(root: Path, *, embedded: bool = True) -> dict[str, Probe]:
@@ -76,7 +73,6 @@ def probes(root: Path, *, embedded: bool = True) -> dict[str, Probe]:
 
 
 def python(_root: Path) -> Finding:
-    """Check the interpreter."""
     version = ".".join(map(str, sys.version_info[:3]))
     if (3, 11) <= sys.version_info[:2] <= (3, 13):
         return Finding("python", "ok", f"{version} ({sys.executable})")
@@ -84,9 +80,6 @@ def python(_root: Path) -> Finding:
 
 
 def java(root: Path) -> Finding:
-    """Check that a Java runs, and name it."""
-    from cli.embedded.runtimes import find_java, java_version
-
     found = find_java(Layout(root))
     if java_version(Path(found.executable)) is None:
         return Finding(
@@ -99,7 +92,6 @@ def java(root: Path) -> Finding:
 
 
 def disk(root: Path) -> Finding:
-    """Check the disk space for downloads, logs and Kafka's data."""
     free = shutil.disk_usage(root).free
     detail = f"{free / GIB:,.1f} GiB free"
     if free < DISK_NEEDED:
@@ -110,7 +102,6 @@ def disk(root: Path) -> Finding:
 
 
 def memory(_root: Path) -> Finding:
-    """Check the memory for Spark beside the three servers."""
     available = available_memory(Path("/proc/meminfo"))
     detail = f"{available / GIB:,.1f} GiB available"
     if available < MEMORY_NEEDED:
@@ -130,7 +121,6 @@ def available_memory(meminfo: Path) -> int:
 
 
 def loopback(_root: Path) -> Finding:
-    """Check that servers can listen on 127.0.0.1 and be reached."""
     with socket.socket() as server:
         server.bind((HOST, 0))
         server.listen(1)
@@ -139,9 +129,6 @@ def loopback(_root: Path) -> Finding:
 
 
 def jars(root: Path) -> Finding:
-    """Check every downloaded jar against its checksum."""
-    from stacks.jobs.jars import damaged, pinned, present
-
     folder = Layout(root).jars
     lock = pinned()
     if bad := damaged(lock, folder):
@@ -156,30 +143,21 @@ def jars(root: Path) -> Finding:
 
 
 def emulator(root: Path) -> Finding:
-    """Check that the AWS emulator is installed."""
-    from cli.embedded.aws import installed
-
-    if installed(Layout(root)):
-        return Finding("aws emulator", "ok", "installed")
-    return Finding("aws emulator", "absent", "not installed yet", "calve up")
+    return _installed("aws emulator", aws.emulator(Layout(root)), "calve up")
 
 
 def cdk(root: Path) -> Finding:
-    """Check that the CDK CLI, which `calve deploy` uses, is installed."""
-    from cli.embedded.runtimes import cdk_installed
+    return _installed("aws cdk", runtimes.cdk(Layout(root)), "calve deploy")
 
-    if cdk_installed(Layout(root)):
-        return Finding("aws cdk", "ok", "installed")
-    return Finding("aws cdk", "absent", "not installed yet", "calve deploy")
+
+def _installed(name: str, program: runtimes.Installation, fix: str) -> Finding:
+    if program.is_ready:
+        return Finding(name, "ok", "installed")
+    return Finding(name, "absent", "not installed yet", fix)
 
 
 def server(name: Server) -> Callable[[Path], Finding]:
-    """Make the check of one server of the embedded stack."""
-
     def check(root: Path) -> Finding:
-        from cli.embedded.processes import alive, read_state
-        from cli.embedded.servers import answers
-
         recorded = read_state(Layout(root).stack_file)
         if recorded is None:
             return Finding(name, "absent", "not up", "calve up")
@@ -193,18 +171,12 @@ def server(name: Server) -> Callable[[Path], Finding]:
     return check
 
 
-CHECKS: dict[str, Callable[[Path], Finding]] = {
-    "python": python,
-    "java": java,
-    "disk": disk,
-    "memory": memory,
-}
-STACK_CHECKS: dict[str, Callable[[Path], Finding]] = {
+Check = Callable[[Path], Finding]
+CHECKS: dict[str, Check] = {"python": python, "java": java, "disk": disk, "memory": memory}
+STACK_CHECKS: dict[str, Check] = {
     "loopback": loopback,
     "jars": jars,
     "aws emulator": emulator,
     "aws cdk": cdk,
-    "kafka": server("kafka"),
-    "registry": server("registry"),
-    "aws": server("aws"),
 }
+STACK_CHECKS |= {name: server(name) for name in get_args(Server)}

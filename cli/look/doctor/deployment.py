@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from botocore.config import Config
@@ -19,20 +21,17 @@ from botocore.exceptions import ClientError
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment
 from calve.config.job import Job, Kafka, Registry
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
+from calve.settings import load_deployment
+from calve.settings.resolving import StackDefaults
 from cli.account import Account, outputs
 from cli.config import embedded_stack, found, load_target, profile_is_named
+from cli.embedded.stack import Stack
 from cli.lake import aws_errors
 from cli.look.cost.model import dpus
 from lambdas.doctor import lake
 from lambdas.doctor.checks import LIMIT_S, lake_probes, probes, secrets_of
 from lambdas.doctor.finding import Finding, Probe, examine, of_error
 from lambdas.doctor.lake import ABSENT, DENIED, code_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from cli.embedded.stack import Stack
 
 NO_KAFKA, NO_REGISTRY = Kafka("kafka.invalid:9092"), Registry("https://registry.invalid")
 """Placeholders while the embedded stack does not run."""
@@ -77,9 +76,6 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
 
 
 def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
-    from calve.settings import load_deployment
-    from calve.settings.resolving import StackDefaults
-
     if embedded_stack() or profile_is_named():
         return load_target(config, env)
     return load_deployment(found(config), env, StackDefaults(NO_KAFKA, NO_REGISTRY)), None
@@ -235,11 +231,7 @@ def of_release(deployed: str | None) -> Finding:
 
 
 def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
-    """The findings of the deployed doctor, which runs in the jobs' network.
-
-    Raises:
-        Retryable, Fatal: AWS does not answer, or does not let this user invoke it.
-    """
+    """The findings of the deployed doctor, which runs in the jobs' network."""
     if function is None:
         return [Finding("doctor", "fail", "it is not deployed: the stacks are of an older release", DEPLOY)]
     with aws_errors(f"the function {function}"):

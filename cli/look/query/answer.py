@@ -70,17 +70,14 @@ def _secret(lake: Lake) -> dict[str, str]:
 
 
 def literal(text: str) -> str:
-    """A text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:
-    """Any name as an identifier of DuckDB's SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _extension(name: str) -> Path:
-    """The extension's file, in its wheel."""
     found = importlib.util.find_spec(f"duckdb_extension_{name}")
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(f"duckdb_extension_{name}")

@@ -9,17 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from calve.errors import ConfigError
 from calve.names import SYSTEM_COLUMN
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, parse_time
 from cli.console import COMMON, Console, Output, SystemOption
-
-if TYPE_CHECKING:
-    from cli.look.query.answer import Answer
+from cli.kafka import cluster_database
+from cli.lake import open_catalog
+from cli.look.query.answer import Answer, answered
+from cli.look.query.statement import Lookup, Statement
 
 SHOWN = 50
 SPECIAL = frozenset(',"\r\n')
@@ -33,18 +34,13 @@ class Format(StrEnum):
     json = "json"
 
 
-SqlArgument = Annotated[
-    str, typer.Argument(metavar="SQL", help="One query in DuckDB's SQL.", show_default=False)
-]
+SqlArgument = Annotated[str, typer.Argument(metavar="SQL", help="One query in DuckDB's SQL.")]
 AtOption = Annotated[
-    str | None,
-    typer.Option("--at", help="Read all tables as of: 2h, 7d, 2026-01-01T00:00:00Z.", show_default=False),
+    str | None, typer.Option("--at", help="Read all tables as of: 2h, 7d, 2026-01-01T00:00:00Z.")
 ]
 LimitOption = Annotated[
     int | None,
-    typer.Option(
-        "--limit", "-n", min=1, help=f"Rows to write; as text {SHOWN}, else all of them.", show_default=False
-    ),
+    typer.Option("--limit", "-n", min=1, help=f"Rows to write; as text {SHOWN}, else all of them."),
 ]
 FormatOption = Annotated[
     Format, typer.Option("--output", "-o", help="What to write on stdout.", rich_help_panel=COMMON)
@@ -73,19 +69,13 @@ def query(
       calve query "select symbol, count(*) from stock_trades group by all order by all"
       calve query --at 2h --output csv "select * from users"
     """
-    from cli.config import parse_time
-    from cli.kafka import cluster_database
-    from cli.lake import open_catalog
-    from cli.look.query.answer import answered
-    from cli.look.query.statement import Lookup, Statement, opened
-
     console = Console(Output.json if output is Format.json else Output.text)
     statement = Statement(sql)
     otherwise = None if at is None else parse_time(at, datetime.now(UTC), "--at")
     jobs = load_jobs(config, env)
     lake, database = jobs[0].lake, cluster_database(jobs[0]) or jobs[0].lake.database
     configured = [table.name for job in jobs for table in job.tables]
-    tables = opened(statement, Lookup(open_catalog(lake), database, configured), otherwise)
+    tables = Lookup(open_catalog(lake), database, configured).opened(statement, otherwise)
     for each in tables.values():
         console.event("query.reads", **each.reads)
     with answered(statement, tables, lake, database) as answer:
@@ -120,7 +110,6 @@ def write(
 
 
 def _draw(console: Console, answer: Answer, rows: Sequence[Sequence[Any]], hidden: Sequence[str]) -> None:
-    """Show rows to a person."""
     wanted = [place for place, name in enumerate(answer.columns) if name not in hidden]
     kinds = answer.types
     cells = [
@@ -134,15 +123,10 @@ def _draw(console: Console, answer: Answer, rows: Sequence[Sequence[Any]], hidde
 
 def text(value: Any) -> str | None:
     """A value as one text; lists and structs are JSON, null stays null."""
-    match value:
-        case None | str():
-            return value
-        case bool():
-            return "true" if value else "false"
-        case list() | dict():
-            return json.dumps(_spoken(value), ensure_ascii=False)
-        case _:
-            return str(_spoken(value))
+    if value is None or isinstance(value, str):
+        return value
+    found = _spoken(value)
+    return json.dumps(found, ensure_ascii=False) if isinstance(found, bool | list | dict) else str(found)
 
 
 def shown(value: Any) -> str | None:

@@ -116,25 +116,21 @@ def _tables(tree: Node) -> Iterator[Node]:
     return _nodes(tree, "BASE_TABLE")
 
 
+def _nodes(tree: Any, kind: str) -> Iterator[Node]:
+    return (each for each in _all_nodes(tree) if each.get("type") == kind)
+
+
 def _defined(tree: Any) -> Iterator[str]:
     """The names that the query's own `with` clauses define."""
-    if isinstance(tree, dict) and "cte_map" in tree:
-        yield from (entry["key"] for entry in tree["cte_map"]["map"])
-    for each in _children(tree):
-        yield from _defined(each)
+    maps = (each["cte_map"]["map"] for each in _all_nodes(tree) if "cte_map" in each)
+    return (entry["key"] for found in maps for entry in found)
 
 
-def _nodes(tree: Any, kind: str) -> Iterator[Node]:
-    if isinstance(tree, dict) and tree.get("type") == kind:
-        yield tree
-    for each in _children(tree):
-        yield from _nodes(each, kind)
-
-
-def _children(tree: Any) -> list[Any]:
+def _all_nodes(tree: Any) -> Iterator[Node]:
     if isinstance(tree, dict):
-        return list(tree.values())
-    return tree if isinstance(tree, list) else []
+        yield tree
+    for each in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _all_nodes(each)
 
 
 def _text(parser: duckdb.DuckDBPyConnection, tree: Node) -> str:
@@ -172,38 +168,34 @@ class Lookup:
     database: str
     configured: Collection[str]
 
-    def open(self, reference: Reference, otherwise: When | None) -> Opened:
-        """The table at the snapshot that the query names, else at `otherwise`, else at the newest.
+    def opened(self, statement: Statement, otherwise: When | None) -> dict[Reference, Opened]:
+        """The statement's tables at the snapshots that it names, else at `otherwise`, else at the newest.
+
+        A name that the statement defines itself may or may not be a table.
 
         Raises:
             CalveError: there is no such table, or it has no such snapshot.
-            Retryable, Fatal: the catalog or the object store does not answer, or refuses.
         """
-        name = self._name(reference)
-        table = self._load(name)
-        if table is None:
-            raise self._missing(name)
-        snapshot = _snapshot(table, name, otherwise if reference.when is None else reference.when)
-        return Opened(
-            name,
-            table.location(),
-            table.metadata_location,
-            snapshot.snapshot_id if snapshot else None,
-            datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC) if snapshot else None,
-        )
-
-    def has(self, reference: Reference) -> bool:
-        """Tell whether the table exists."""
-        return self._load(self._name(reference)) is not None
-
-    def _name(self, reference: Reference) -> TableName:
-        return TableName(reference.database or self.database, reference.table)
-
-    def _load(self, name: TableName) -> Table | None:
-        try:
-            return load(self.catalog, name)
-        except NoSuchIcebergTableError:
-            raise ConfigError(f"{name} is no Iceberg table") from None
+        found = {}
+        for reference in sorted(statement.tables, key=str):
+            name = TableName(reference.database or self.database, reference.table)
+            try:
+                table = load(self.catalog, name)
+            except NoSuchIcebergTableError:
+                raise ConfigError(f"{name} is no Iceberg table") from None
+            if table is None:
+                if reference.database is None and reference.table in statement.defined:
+                    continue
+                raise self._missing(name)
+            snapshot = _snapshot(table, name, otherwise if reference.when is None else reference.when)
+            found[reference] = Opened(
+                name,
+                table.location(),
+                table.metadata_location,
+                snapshot.snapshot_id if snapshot else None,
+                datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC) if snapshot else None,
+            )
+        return found
 
     def _missing(self, name: TableName) -> CalveError:
         of = name.table.removesuffix(DEAD_LETTERS_SUFFIX)
@@ -223,19 +215,6 @@ class Lookup:
                 return [str(identifier[-1]) for identifier in self.catalog.list_tables(database)]
             except NoSuchNamespaceError:
                 return []
-
-
-def opened(statement: Statement, lookup: Lookup, otherwise: When | None) -> dict[Reference, Opened]:
-    """The tables that a statement names; a name that it defines itself may or may not be a table.
-
-    Raises:
-        CalveError: as `Lookup.open`.
-    """
-    return {
-        each: lookup.open(each, otherwise)
-        for each in sorted(statement.tables, key=str)
-        if each.database or each.table not in statement.defined or lookup.has(each)
-    }
 
 
 def _snapshot(table: Table, name: TableName, when: When | None) -> Snapshot | None:

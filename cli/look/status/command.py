@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -19,11 +19,10 @@ from rich.text import Text
 from calve.errors import CalveError, ConfigError
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument
 from cli.console import Console, Output, OutputOption, duration
-
-if TYPE_CHECKING:
-    from cli.look.status.health import TableStatus, Trouble
-    from cli.look.status.overview import Overview
-    from lambdas.publish_states import PublishState
+from cli.look.health import TableStatus, Trouble
+from cli.look.status.overview import Overview, lines, look
+from cli.look.status.screen import MOST_TROUBLES, alarming, screen, table_screen
+from lambdas.publish_states import PublishState
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", "-w", help="Draw the screen again every few seconds, until q or Ctrl-C.")
@@ -41,7 +40,7 @@ def status(
     env: EnvOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Show what is wrong and what to do, then how each table fares; of one table, its history, too.
+    """Show problems and fixes, then the health of every table; of one table, also its history.
 
     Kafka is asked where it can be reached; elsewhere, lag is what the jobs reported last.
 
@@ -50,8 +49,6 @@ def status(
       calve status --watch
       calve status stock_trades --output json
     """
-    from cli.look.status.overview import look
-
     console = Console(output)
     if watch and not console.is_terminal:
         raise ConfigError(
@@ -72,8 +69,6 @@ def status(
 
 def _print(console: Console, found: Overview) -> None:
     """For a log or a pipe: one line per problem and per table."""
-    from cli.look.status.overview import lines
-
     say(console, found.troubles)
     console.table("status", [_line(each) for each in found.tables])
     console.table("published", [_published(each) for each in found.published])
@@ -84,9 +79,6 @@ def _print(console: Console, found: Overview) -> None:
 
 
 def say(console: Console, troubles: Sequence[Trouble]) -> None:
-    """Show problems and fixes."""
-    from cli.look.status.screen import MOST_TROUBLES, alarming
-
     if not console.is_terminal:
         console.table("trouble", [asdict(each) for each in troubles])
     elif troubles:
@@ -130,9 +122,6 @@ def _published(state: PublishState) -> dict[str, object]:
 
 def drawn(found: Overview, width: int, height: int | None = None) -> RenderableType:
     """The screen of one table with its history, or of all."""
-    from cli.look.status.screen import screen
-    from cli.look.status.table_screen import table_screen
-
     return (table_screen if found.history else screen)(found, width, height)
 
 

@@ -21,7 +21,7 @@ from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
 from cli.lake import Snapshot, ancestors, aws_errors, load, state_of
 from cli.look.description import snapshot_document, snapshot_line
-from cli.look.status.health import TableStatus, Trouble, troubles, urgency
+from cli.look.health import TableStatus, Trouble, troubles, urgency
 from cli.look.status.survey import Survey
 from lambdas.publish_states import PublishState, PublishStates
 
@@ -39,11 +39,7 @@ class History:
 
     @classmethod
     def of(cls, catalog: Catalog, name: TableName, now: FormerState) -> History:
-        """The history of a table in the state `now`; empty if the table does not exist yet.
-
-        Raises:
-            Retryable, Fatal: the catalog does not answer, or refuses.
-        """
+        """The history of a table in the state `now`; empty if the table does not exist yet."""
         table = load(catalog, name)
         if table is None:
             return cls()
@@ -64,7 +60,6 @@ class History:
 
     @property
     def document(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "snapshots": [snapshot_document(each) for each in self.snapshots],
             "states": [asdict(each) for each in self.states],
@@ -85,7 +80,6 @@ def lines(history: History, limit: int) -> Iterator[dict[str, object]]:
 
 
 def kind(snapshot: Snapshot) -> str:
-    """The origin of a snapshot, in a word."""
     requested = next((word for name, word in REQUESTED.items() if name in snapshot.summary), None)
     if requested:
         return requested
@@ -145,17 +139,14 @@ class Overview:
 
     @property
     def troubles(self) -> list[Trouble]:
-        """All problems, the most urgent first."""
         return troubles(self.tables, self.published, self.not_kept, self.at)
 
     @property
     def by_urgency(self) -> list[TableStatus]:
-        """The tables, the most urgent first."""
         return sorted(self.tables, key=lambda each: urgency(each, self.at))
 
     @property
     def document(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "at": self.at.isoformat(timespec="seconds"),
             "tables": [asdict(each) for each in self.tables],
@@ -171,7 +162,6 @@ def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
 
     Raises:
         ConfigError: the configuration is invalid.
-        Retryable, Fatal: the catalog does not answer, or refuses.
     """
     jobs = load_jobs(config, env, tables=only)
     problems: list[CalveError] = []

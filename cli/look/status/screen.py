@@ -1,4 +1,4 @@
-"""The screen of `calve status`: problems with their fixes, then a line for each table, the most urgent first.
+"""The screens of `calve status`: problems with their fixes, then a line for each table; of one table, its lateness and history.
 
 The parts are shared with other screens: tables that fit the terminal, plots, short numbers, and the colours of states.
 """
@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.rule import Rule
@@ -17,10 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.console import duration
-from cli.look.status.health import TableStatus, Trouble, Urgency
-
-if TYPE_CHECKING:
-    from cli.look.status.overview import Overview
+from cli.look.health import TableStatus, Trouble, Urgency
+from cli.look.status.overview import History, Overview, lines
 
 MARKS = {
     "running": ("●", "green"),
@@ -134,15 +131,13 @@ def screen(found: Overview, width: int, height: int | None = None) -> Renderable
 
 
 def heading(found: Overview) -> RenderableType:
-    """The number of tables in each state, and the time."""
     states = Counter(each.state for each in found.tables)
     line = Table.grid(expand=True)
     line.add_column()
     line.add_column(justify="right")
     counts = Text(f"{len(found.tables)} table{'s' if len(found.tables) != 1 else ''}  ", "bold")
     for state, count in states.most_common():
-        mark, style = MARKS.get(state, UNKNOWN)
-        counts.append(f" {mark} {count} {state} ", style)
+        counts.append(" ").append_text(marked(state, count, " "))
     line.add_row(counts, Text(f"{found.at:%Y-%m-%d %H:%M:%S} UTC", "dim"))
     parts: list[RenderableType] = [line]
     if any(each.lag_source == "job" for each in found.tables):
@@ -152,7 +147,6 @@ def heading(found: Overview) -> RenderableType:
 
 
 def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
-    """A line for each problem, with its fix below."""
     if not troubles:
         return Text("✓ nothing is wrong", "green")
     grid = Table.grid(padding=(0, 1))
@@ -176,8 +170,7 @@ def _elsewhere(found: Overview) -> RenderableType:
         line.append(f"{target} ", "bold")
         states = Counter(each.state for each in found.published if each.target == target)
         for state, count in states.most_common():
-            mark, style = MARKS.get(state, UNKNOWN)
-            line.append(f"{mark} {count} {state}  ", style)
+            line.append_text(marked(state, count, "  "))
     return line
 
 
@@ -190,9 +183,10 @@ def _tables(found: Overview, width: int, at_most: int | None) -> RenderableType:
     return Group(table, Text(f"and {len(found.tables) - len(shown)} more, which are less urgent", "dim"))
 
 
-def state(table: TableStatus) -> Text:
-    mark, style = MARKS.get(table.state, UNKNOWN)
-    return Text(f"{mark} {table.state}", style)
+def marked(state: str, count: int | None = None, more: str = "") -> Text:
+    """A state with its mark and colour, and how many have it."""
+    mark, style = MARKS.get(state, UNKNOWN)
+    return Text(" ".join(filter(None, (mark, str(count or ""), state))) + more, style)
 
 
 def rejects(table: TableStatus) -> Text:
@@ -214,7 +208,7 @@ def named(table: TableStatus) -> Text:
 
 COLUMNS: dict[str, Callable[[TableStatus, Overview], Text]] = {
     "table": lambda table, _: named(table),
-    "state": lambda table, _: state(table),
+    "state": lambda table, _: marked(table.state),
     "lag": lambda table, _: Text("-" if table.lag_records is None else short(table.lag_records), late(table)),
     "oldest": lambda table, found: Text(lag_age(table, found), late(table)),
     "p50": lambda table, _: Text(seconds(table.freshness_p50_s)),
@@ -233,7 +227,6 @@ DISPENSABLE = ("p50", "average", "files", "due", "commit")
 
 
 def late(table: TableStatus) -> str:
-    """The colour of a lag."""
     if table.lag_s is None or table.lag_records is None:
         return "dim"
     return "" if table.lag_s <= table.freshness_target_s else "bold yellow"
@@ -246,3 +239,139 @@ def lag_age(table: TableStatus, found: Overview) -> str:
         ago = (found.at - datetime.fromisoformat(table.lag_as_of)).total_seconds()
         text = f"{text} {duration(max(0.0, ago))} ago".strip()
     return text
+
+
+SNAPSHOTS = 15
+STATES, DONE = 6, 6
+DISPENSABLE_OF_ROUNDS = (
+    "cpu s",
+    "requests",
+    "filtered",
+    "skipped",
+    "bytes",
+    "deduplicated",
+    "deleted",
+    "stage ms",
+    "commit ms",
+)
+"""Columns of rounds to leave out, in this order."""
+PLOT_HEIGHT = 5
+FRAME = 24
+"""Lines of the screen beside the snapshots."""
+
+
+def table_screen(found: Overview, width: int, height: int | None = None) -> RenderableType:
+    """The screen of one table. height: as for `cli.look.status.screen.screen`."""
+    (table,), history = found.tables, found.history or History()
+    snapshots = SNAPSHOTS if height is None else max(3, height - FRAME)
+    parts: list[RenderableType] = [heading(found), Text()]
+    parts += [alarming(found.troubles, MOST_TROUBLES), Text(), _facts(table, found), Text()]
+    if history.snapshots:
+        parts += [_plots(history, table, width), Text(), _timeline(history, snapshots, width)]
+    if len(history.states) > 1:
+        parts += [Text(), _states(history, found.at)]
+    if history.done:
+        parts += [Text(), _done(history)]
+    return Group(*parts)
+
+
+def _facts(table: TableStatus, found: Overview) -> RenderableType:
+    lasting = f" since {table.since}" if table.since else ""
+    lag = "not known" if table.lag_records is None else f"{table.lag_records:,} records"
+    age = lag_age(table, found)
+    average = f", {size(table.bytes / table.files)} on average" if table.files else ""
+    deletes = f", {table.delete_files:,} delete files" if table.delete_files else ""
+    grid = Table.grid(padding=(0, 2))
+    for _ in ("left", "right"):
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+    grid.add_row("state", marked(table.state, more=lasting), "topic", table.topic)
+    grid.add_row("lag", Text(f"{lag}, {age}" if age else lag, late(table)), "rows", f"{table.rows:,}")
+    grid.add_row("freshness", _freshness(table), "files", f"{short(table.files)}{average}{deletes}")
+    newest = "none yet" if table.commit_age_s is None else f"{duration(table.commit_age_s)} ago"
+    grid.add_row("commit", newest, "snapshots", f"{table.snapshots:,}")
+    more = [("due", f"{each.kind}: {each.why}") for each in table.due]
+    more += [("waits", f"a {each.request} since {each.at}") for each in table.waiting]
+    more += [(each.target, f"{each.state} {each.reason or ''}") for each in found.published]
+    return Group(grid, *(Text.assemble((f"{name}  ", "dim"), value) for name, value in more if value))
+
+
+def _freshness(table: TableStatus) -> str:
+    promise = f"{duration(table.freshness_target_s)} promised"
+    if table.freshness_p95_s is None:
+        return f"{seconds(table.freshness_s)} of {promise}"
+    return f"{seconds(table.freshness_p50_s)} p50, {seconds(table.freshness_p95_s)} p95 of {promise}"
+
+
+def _plots(history: History, table: TableStatus, width: int) -> RenderableType:
+    """Lag after each round and age of records when visible, side by side if there is room."""
+    fresh = history.figures("freshness_p95_s") or history.figures("freshness_s")
+    found = {
+        "oldest record left by each round": history.figures("lag_s"),
+        f"age when visible, {duration(table.freshness_target_s)} promised": fresh,
+    }
+    shown = {title: values for title, values in found.items() if values}
+    beside = len(shown) > 1 and width >= WIDE
+    room = (width // 2 if beside else width) - 12
+    drawn = [_plot(title, values, room) for title, values in shown.items()]
+    if not beside:
+        return Group(*drawn)
+    grid = Table.grid(expand=True)
+    grid.add_row(*drawn)
+    return grid
+
+
+def _plot(title: str, values: Sequence[tuple[datetime, float]], room: int) -> RenderableType:
+    drawn = plot([value for _, value in values], width=room, height=PLOT_HEIGHT, label=duration)
+    began, ended = values[0][0], values[-1][0]
+    text = Text(f"{title}\n", "bold")
+    text.append("\n".join(drawn) + "\n", "not bold cyan")
+    text.append(f"{began:%m-%d %H:%M} .. {ended:%m-%d %H:%M} UTC, {len(values)} commits", "not bold dim")
+    return text
+
+
+def _timeline(history: History, at_most: int, width: int) -> RenderableType:
+    rows = list(lines(history, at_most))
+    names = [name for name in rows[0] if any(row[name] not in (None, 0, "") for row in rows)]
+    columns = {
+        name.replace("_", " "): [_cell(name, row[name]) for row in rows]
+        for name in names
+        if name != "snapshot"
+    }
+    table = fitted(columns, width, left=("committed", "what"), dispensable=DISPENSABLE_OF_ROUNDS)
+    if more := len(history.snapshots) - len(rows):
+        return Group(table, Text(f"and {more} older: -o json has all", "dim"))
+    return table
+
+
+def _cell(name: str, value: object) -> Text:
+    if value is None or value == 0:
+        return Text("-", "dim")
+    if name in ("dead_letters", "gaps", "lost"):
+        return Text(f"{value:,}", "yellow")
+    if name == "bytes" and isinstance(value, int | float):
+        return Text(size(value))
+    return Text(f"{value:,}" if isinstance(value, int | float) else str(value))
+
+
+def _done(history: History) -> RenderableType:
+    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    for name in ("done", "at", "by", "what became of it"):
+        grid.add_column(name, overflow="fold")
+    for each in history.done[:DONE]:
+        became = Text(f"refused: {each.problem}", "yellow") if each.problem else Text(each.told)
+        grid.add_row(each.what, each.at, Text(each.by or "the job"), became)
+    return grid
+
+
+def _states(history: History, now: datetime) -> RenderableType:
+    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    for name in ("state", "since", "for", "code"):
+        grid.add_column(name)
+    ended = now
+    for each in history.states[:STATES]:
+        began = datetime.fromisoformat(each.since) if each.since else None
+        lasted = duration(max(0.0, (ended - began).total_seconds())) if began else "-"
+        grid.add_row(marked(each.state), each.since or "-", lasted, each.code or "")
+        ended = began or ended
+    return grid

@@ -20,14 +20,7 @@ from pyiceberg.table import Table as Iceberg
 from pyiceberg.types import PrimitiveType
 
 from calve.config.job import Job, Table
-from calve.config.maintenance import (
-    ORPHANS_NOTE,
-    SURPLUS_FILES,
-    Figures,
-    Maintenance,
-    due,
-    surplus,
-)
+from calve.config.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Figures, Maintenance, due, surplus
 from calve.config.topics import NotKept
 from calve.errors import CalveError, Fatal, Retryable
 from calve.requests.requests import Pause
@@ -35,22 +28,12 @@ from calve.schema.columns import REJECTED_AT
 from calve.table.position import Offsets, Position
 from calve.table.protocol import complete_until
 from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL
+from cli import lake
+from cli.config import surveyed, with_tables
 from cli.dead_letters import Selection
 from cli.kafka import Cluster, Topic, cluster_database
-from cli.lake import (
-    Snapshot,
-    ancestors,
-    aws_errors,
-    count_by,
-    latest_commit,
-    load,
-    open_catalog,
-    rows,
-    state_of,
-)
-from cli.look.condition import STOPPED, Conditions
-from cli.look.status.health import ANY_REASON, TableStatus, Waiting
-from cli.topics import surveyed, with_tables
+from cli.lake import Snapshot, aws_errors
+from cli.look.health import ANY_REASON, STOPPED, Conditions, TableStatus, Waiting
 
 _T = TypeVar("_T")
 PATIENCE_S = 3.0
@@ -60,12 +43,7 @@ DEAD_LETTER_FILES = 200
 """With more files, dead letters are not read for a screen."""
 _COUNTED: dict[tuple[str, int], dict[str, int]] = {}
 """Open dead letters by table and snapshot: a snapshot never changes, so it is read once."""
-REQUESTS = {
-    REDRIVE: "redrive",
-    FORGET: "forget",
-    TRAVEL: "rollback",
-    BACKFILL: "backfill",
-}
+REQUESTS = {REDRIVE: "redrive", FORGET: "forget", TRAVEL: "rollback", BACKFILL: "backfill"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +73,8 @@ class Survey:
 
     @classmethod
     def begin(cls, job: Job) -> Survey:
-        """Ask the cluster about all topics at once; go on without it if it does not answer, or refuses.
-
-        Raises:
-            Retryable, Fatal: the catalog does not answer, or refuses; or Kafka, where the database is named after it.
-        """
-        catalog, database = open_catalog(job.lake), cluster_database(job, PATIENCE_S)
+        """Ask the cluster about all topics at once; go on without it if it does not answer, or refuses."""
+        catalog, database = lake.open_catalog(job.lake), cluster_database(job, PATIENCE_S)
         problems: list[CalveError] = []
 
         def answered(question: Callable[[], _T]) -> _T | None:
@@ -136,14 +110,14 @@ class Survey:
 
     def _found(self, table: Table) -> Found:
         name = self.job.table_name(table, self.database)
-        main, dead_letters = load(self.catalog, name), load(self.catalog, name.dead_letters)
-        state = self.conditions.of_table(table.name, state_of(main) if main else None)
+        main, dead_letters = lake.load(self.catalog, name), lake.load(self.catalog, name.dead_letters)
+        state = self.conditions.of_table(table.name, lake.state_of(main) if main else None)
         if self.cluster and table.topic not in self.topics and state.state not in STOPPED:
             fix = f"make the topic, or correct that of {table.name} in calve.yaml"
             state = replace(state, reason=f"topic {table.topic} does not exist", fix=fix)
-        commit, position = (main and latest_commit(main)) or (None, None)
+        commit, position = (main and lake.latest_commit(main)) or (None, None)
         shown = commit if position and position.offsets else None
-        history = ancestors(main) if main else []
+        history = lake.ancestors(main) if main else []
         # Merges repeat the position, and move nothing.
         reported = next((each for each in history if "freshness_s" in each.metrics), None)
         moved = next((each for each in history if each.ledger), shown) if shown else None
@@ -153,7 +127,7 @@ class Survey:
             table=str(name),
             topic=table.topic,
             **asdict(state),
-            rows=rows(main) if main else 0,
+            rows=lake.rows(main) if main else 0,
             snapshot_id=shown.id if shown else None,
             committed_at=moved.committed_at.isoformat(timespec="milliseconds") if moved else None,
             commit_age_s=_age_s(moved.committed_at) if moved else None,
@@ -169,7 +143,7 @@ class Survey:
             delete_files=history[0].total("delete-files") if history else 0,
             snapshots=len(main.metadata.snapshots) if main else 0,
             due=due(figures(main, dead_letters, table.maintenance), table.maintenance) if main else (),
-            waiting=waiting(main.properties, state_of(main).state) if main else (),
+            waiting=waiting(main.properties, lake.state_of(main).state) if main else (),
         )
         return Found(status, position, _report(main, history, reported) if main and reported else {})
 
@@ -203,7 +177,6 @@ def _oldest(cluster: Cluster, unread: Mapping[str, Offsets]) -> dict[str, float 
 
 
 def waiting(properties: Mapping[str, str], state: str) -> tuple[Waiting, ...]:
-    """The requests in a table's properties."""
     found = [
         Waiting(title, json.loads(properties[name]).get("at"))
         for name, title in REQUESTS.items()
@@ -259,16 +232,16 @@ def _report(main: Iceberg, history: Sequence[Snapshot], reported: Snapshot) -> d
 
 def _count_open(dead_letters: Iceberg) -> dict[str, int]:
     """Open dead letters by reason; all under one if there are too many files to read, or access is refused."""
-    head = next(iter(ancestors(dead_letters)), None)
+    head = next(iter(lake.ancestors(dead_letters)), None)
     if head is None:
         return {}
     if (place := (str(dead_letters.metadata.table_uuid), head.id)) in _COUNTED:
         return _COUNTED[place]
     if head.total("data-files") <= DEAD_LETTER_FILES:
         with suppress(Retryable, Fatal):
-            _COUNTED[place] = count_by(dead_letters, "reason", Selection().within(dead_letters))
+            _COUNTED[place] = lake.count_by(dead_letters, "reason", Selection().within(dead_letters))
             return _COUNTED[place]
-    count = rows(dead_letters)
+    count = lake.rows(dead_letters)
     return {ANY_REASON: count} if count else {}
 
 
@@ -281,12 +254,8 @@ PER_SECOND = {"date": 1 / 86_400, "timestamp_ns": 10**9, "timestamptz_ns": 10**9
 
 
 def figures(main: Iceberg, dead_letters: Iceberg | None, maintenance: Maintenance) -> Figures:
-    """Figures for maintenance, of main's head and of its dead letters.
-
-    Raises:
-        Retryable, Fatal: the object store does not answer, or refuses.
-    """
-    head = next(iter(ancestors(main)), None)
+    """Figures for maintenance, of main's head and of its dead letters."""
+    head = next(iter(lake.ancestors(main)), None)
     if head is None:
         return Figures()
     now, manifests = datetime.now(UTC).timestamp(), _manifests(main)
@@ -347,7 +316,6 @@ def _oldest_s(now: float, table: Iceberg, files: Sequence[DataFile], column: str
 
 
 def _looked_at(table: Iceberg) -> float | None:
-    """When the job last looked for orphan files."""
     note = table.io.new_input(f"{table.location().rstrip('/')}/metadata/{ORPHANS_NOTE}")
     with aws_errors(f"table {'.'.join(table.name())}"):
         try:

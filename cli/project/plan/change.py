@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from calve.config.job import Job, Table
 from calve.config.maintenance import Maintenance
@@ -15,9 +15,7 @@ from calve.errors import Suspended
 from calve.modes.switch import switch
 from calve.schema.columns import Transform
 from cli.console import duration
-
-if TYPE_CHECKING:
-    from cli.project.plan.deployed import DeployedTable
+from cli.project.plan.deployed import DeployedTable
 
 CONTENT = ("table", "time_column", "window", "time_zone", "filter", "group_by", "measures", "csv")
 """Keys of an export that determine its files."""
@@ -52,22 +50,19 @@ class Consequence:
 
 
 def job_consequences(keys: Collection[str]) -> Iterator[Consequence]:
-    """The consequences for a job if these keys change."""
     if _any(keys, "lake.database", "lake.namespace"):
         yield Consequence(
-            "its tables are made anew in the other database, from the beginning of their topics; those that are there stay,"
+            "its tables are made again in the other database, from the beginning of their topics; the old tables stay,"
             " and no job writes them",
             breaking=True,
         )
     if "kafka.bootstrap_servers" in keys:
-        yield Consequence("if they are those of another cluster, the job will suspend every table it has")
+        yield Consequence("if they name another cluster, the job will suspend all its tables")
     if "run" in keys:
         yield Consequence("its tables are as fresh as its runs are frequent")
     if "masking" in keys:
-        yield Consequence(
-            "tokens of another key are others: rows no longer match those of before", breaking=True
-        )
-    yield Consequence("a running job ends its round; the new one goes on from where each table stands")
+        yield Consequence("another key makes other tokens: new rows no longer match old ones", breaking=True)
+    yield Consequence("a running job ends its round; the new one goes on from the position of each table")
 
 
 def table_consequences(
@@ -77,13 +72,13 @@ def table_consequences(
     if held and not held.empty:
         yield from _of_rows(after, held, keys)
     if _any(keys, "partition_by", "sort_by"):
-        yield Consequence("new files are laid out so; those that are there stay until they are compacted")
+        yield Consequence("new files are laid out so; existing files stay until they are compacted")
     if "format_version" in keys:
         yield Consequence("a table that exists keeps its version of the format")
     if "job" in keys:
         yield Consequence("one job goes on where the other ends")
     if "steps" in keys:
-        yield Consequence("rows from now on are made so; those that are there stay as they are")
+        yield Consequence("new rows are made so; existing rows stay as they are")
     if before:
         yield from _of_losses(before, after)
         yield from _of_emit(before.emit, after.emit)
@@ -93,22 +88,21 @@ def table_consequences(
 def column_consequences(renamed: Iterable[tuple[str, str]], unfilled: Iterable[str]) -> Iterator[Consequence]:
     """The consequences of columns that steps rename or no longer make."""
     for old, new in renamed:
-        yield Consequence(f"who reads {old} has to read {new}", breaking=True)
+        yield Consequence(f"readers of {old} must read {new}", breaking=True)
     for path in unfilled:
         yield Consequence(f"{path} stays, and is null in every new row", breaking=True)
 
 
 def export_consequences(before: Export, after: Export, keys: Collection[str]) -> Iterator[Consequence]:
-    """The consequences for an export if these keys change."""
     for gone in (each for each in before.recipients if each not in after.recipients):
-        yield Consequence(f"{gone} gets no more of it", breaking=True)
+        yield Consequence(f"{gone} gets no more mails", breaking=True)
     for more in (each for each in after.recipients if each not in before.recipients):
-        yield Consequence(f"{more} gets it from the next run on")
+        yield Consequence(f"{more} gets a mail from the next run on")
     appended = before.columns and after.columns[: len(before.columns)] == before.columns
     if _any(keys, *CONTENT) or ("columns" in keys and not appended):
-        yield Consequence("the next files say other things, or say them otherwise", breaking=True)
+        yield Consequence("the content or the format of the next files changes", breaking=True)
     elif "columns" in keys:
-        yield Consequence("the next files have more columns, after those of before")
+        yield Consequence("the next files have more columns, after the present ones")
     if "schedule" in keys:
         yield Consequence("it arrives at other times")
 
@@ -118,18 +112,17 @@ def _of_rows(table: Table, held: DeployedTable, keys: Collection[str]) -> Iterat
     if "mode" in keys:
         yield _of_mode(table, held)
     if "topic" in keys:
-        text = "the job will suspend it: what it holds is of the other topic"
+        text = "the job will suspend it: its rows are from the other topic"
         yield Consequence(text, breaking=True, at=("topic",))
     if _any(keys, "start"):
         yield Consequence("`start` is for topics that were never read: nothing is read again")
 
 
 def _of_losses(before: Table, after: Table) -> Iterator[Consequence]:
-    """For records that may be missing in the table."""
     if after.on_error != before.on_error and after.on_error == "skip":
-        yield Consequence("records that cannot be read are counted, and no longer kept", breaking=True)
+        yield Consequence("records that fail to decode are counted, and no longer kept", breaking=True)
     if after.on_data_loss != before.on_data_loss and after.on_data_loss == "continue":
-        yield Consequence("offsets that Kafka no longer has are passed over, and noted in the ledger")
+        yield Consequence("offsets that Kafka no longer has are skipped, and counted in the ledger")
 
 
 def _of_mode(table: Table, held: DeployedTable) -> Consequence:
@@ -201,7 +194,6 @@ def differences(
 
 
 def of_job(job: Job) -> dict[str, str]:
-    """A job's settings without its tables."""
     found = flat({"masking": job.masking})
     for section in ("kafka", "registry", "lake"):
         part = getattr(job, section)
@@ -210,7 +202,6 @@ def of_job(job: Job) -> dict[str, str]:
 
 
 def of_table(table: Table) -> dict[str, str]:
-    """One entry of `tables`."""
     plain = asdict(table) | {"partition_by": terms(table.partition_by), "sort_by": terms(table.sort_by)}
     del plain["name"], plain["pattern"]
     return flat(plain)

@@ -104,7 +104,6 @@ def _settings(
 
 
 def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
-    """The settings that the table itself stores."""
     by_key = table.mode.bucketed
     same = by_key or _fields(terms(table.partition_by)) == _fields(held.partition_by)
     configured = {
@@ -112,11 +111,7 @@ def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
         "sort_by": terms(table.sort_by),
         "format_version": str(table.format_version),
     }
-    there = {
-        "partition_by": held.partition_by,
-        "sort_by": held.sort_by,
-        "format_version": str(held.format_version),
-    }
+    there = {name: str(getattr(held, name)) for name in LAYOUT}
     if not held.empty:
         there["mode"], configured["mode"] = described(held.columns, held.mode), _mode(table, held)
     yield from differences(there, configured)
@@ -162,11 +157,8 @@ def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveEr
 
 
 def _table_gone(name: str, *, held: bool) -> Change:
-    if not held:
-        return Change("tables", name, "-")
-    return Change(
-        "tables", name, "-", consequences=(Consequence("it stays, and no job writes it", breaking=True),)
-    )
+    stays = (Consequence("it stays, and no job writes it", breaking=True),) if held else ()
+    return Change("tables", name, "-", consequences=stays)
 
 
 def _job(job: JobDeployment, deployed: DeployedJob | None) -> Change:
@@ -174,33 +166,17 @@ def _job(job: JobDeployment, deployed: DeployedJob | None) -> Change:
     if deployed is None:
         return Change("jobs", name, "+")
     found = tuple(_job_differences(job, deployed))
-    if not found:
-        return Change("jobs", name, "=")
-    following = tuple(job_consequences({each.key for each in found}))
-    return Change("jobs", name, "~", found, consequences=following)
+    following = job_consequences({each.key for each in found}) if found else ()
+    return Change("jobs", name, "~" if found else "=", found, consequences=tuple(following))
 
 
 def _job_differences(job: JobDeployment, deployed: DeployedJob) -> Iterator[Difference]:
-    before = {
-        "worker": deployed.worker,
-        "workers.min": str(deployed.workers if deployed.least is None else deployed.least),
-        "workers.max": str(deployed.workers),
-        "run": deployed.schedule or "continuous",
-    }
-    after = {
-        "worker": job.worker,
-        "workers.min": str(job.workers.min),
-        "workers.max": str(job.workers.max),
-        "run": job.schedule or "continuous",
-    }
-    if job.schedule and deployed.schedule:
-        before["time_zone"], after["time_zone"] = deployed.time_zone, job.time_zone
-    if job.schedule is None and deployed.maintenance_window:
-        before["maintenance_window"], after["maintenance_window"] = (
-            deployed.maintenance_window,
-            job.maintenance_window,
-        )
-    yield from differences(before, after)
+    zone = bool(job.schedule and deployed.schedule)
+    window = job.schedule is None and bool(deployed.maintenance_window)
+    yield from differences(
+        _shape(deployed, deployed.fewest, deployed.workers, zone=zone, window=window),
+        _shape(job, job.workers.min, job.workers.max, zone=zone, window=window),
+    )
     yield from differences(deployed.conf, job.conf, "conf.")
     if deployed.settings is None:
         yield Difference("settings", "not readable", "as in calve.yaml")
@@ -208,25 +184,31 @@ def _job_differences(job: JobDeployment, deployed: DeployedJob) -> Iterator[Diff
         yield from differences(of_job(deployed.settings), of_job(job.settings))
 
 
+def _shape(
+    job: DeployedJob | JobDeployment, fewest: int, most: int, *, zone: bool, window: bool
+) -> dict[str, str]:
+    """The workers and times of a job by their keys. zone, window: whether its time zone and maintenance window count."""
+    run = job.schedule or "continuous"
+    found = {"worker": job.worker, "workers.min": str(fewest), "workers.max": str(most), "run": run}
+    found |= {"time_zone": job.time_zone} if zone else {}
+    return found | ({"maintenance_window": job.maintenance_window or NOTHING} if window else {})
+
+
 def _job_gone(name: str) -> Change:
-    return Change("jobs", name, "-", consequences=(Consequence("it ends its round, and is no more"),))
+    return Change("jobs", name, "-", consequences=(Consequence("it ends its round, and is deleted"),))
 
 
 def _export(export: Export, deployed: Export | None) -> Change:
     if deployed is None:
         return Change("exports", export.name, "+", note=f"of {export.table}, {export.schedule}")
     found = tuple(differences(flat(asdict(deployed)), flat(asdict(export))))
-    if not found:
-        return Change("exports", export.name, "=")
-    following = tuple(export_consequences(deployed, export, {each.key for each in found}))
-    return Change("exports", export.name, "~", found, consequences=following)
+    following = export_consequences(deployed, export, {each.key for each in found}) if found else ()
+    return Change("exports", export.name, "~" if found else "=", found, consequences=tuple(following))
 
 
 def _export_gone(name: str) -> Change:
-    following = Consequence(
-        "its recipients get no more of it; files that were delivered stay as long as before", breaking=True
-    )
-    return Change("exports", name, "-", consequences=(following,))
+    text = "its recipients get no more mails; delivered files stay as long as before"
+    return Change("exports", name, "-", consequences=(Consequence(text, breaking=True),))
 
 
 PLACE = {
@@ -238,12 +220,7 @@ SHOWN = 10
 
 
 def _of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget]) -> list[Change]:
-    """The changes of all targets."""
-    wanted: dict[str, IcebergRest | Snowflake] = {}
-    if publish and publish.iceberg_rest:
-        wanted["iceberg_rest"] = publish.iceberg_rest
-    if publish and publish.snowflake:
-        wanted["snowflake"] = publish.snowflake
+    wanted = {name: each for name in PLACE if publish and (each := getattr(publish, name))}
     found = [_target(name, each, publish, deployed.get(name)) for name, each in wanted.items() if publish]
     return found + [
         Change("publish", name, "-", consequences=tuple(_dropped(each.tables)))
@@ -266,11 +243,7 @@ def _target(
     else:
         found = [Difference("settings", "not readable", "as in calve.yaml")]
     added = tables - deployed.tables
-    gone = {
-        table
-        for table in deployed.tables - tables
-        if not any(pattern.fullmatch(table) for pattern in patterns)
-    }
+    gone = {each for each in deployed.tables - tables if not any(one.fullmatch(each) for one in patterns)}
     if added or gone:
         found.append(Difference("tables", _listed(gone) or NOTHING, _listed(added) or NOTHING))
     if not found:
@@ -321,7 +294,6 @@ class Bills:
 
 
 def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) -> Bills:
-    """The bills before and after a deploy, at the same load."""
     there = _as_deployed(deployment, deployed)
     before = _parts(there, load, rates) if there.jobs else {}
     after = _parts(deployment, load, rates)
@@ -337,14 +309,9 @@ def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) 
 def _as_deployed(deployment: Deployment, deployed: Deployed) -> Deployment:
     """The deployed state in the form of a configuration; the lake, whose parts never change, is the configuration's."""
     jobs = tuple(
-        JobDeployment(
-            job.settings,
-            job.worker,
-            Workers(job.workers if job.least is None else job.least, job.workers),
-            job.schedule,
-        )
-        for job in deployed.jobs.values()
-        if job.settings
+        JobDeployment(each.settings, each.worker, Workers(each.fewest, each.workers), each.schedule)
+        for each in deployed.jobs.values()
+        if each.settings
     )
     return replace(
         deployment,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from pyiceberg.schema import Schema
 
 from calve.config.job import Job, Table
+from calve.config.publishing import Export
 from calve.config.steps import masked_columns
 from calve.errors import CalveError, Retryable, Suspended, topic_missing
 from calve.modes.aggregate import Aggregate, columns_of, require_same_columns
@@ -27,21 +28,15 @@ from calve.rounds.column_rules import (
 from calve.schema.columns import KAFKA, Json, Transform, struct, with_ids
 from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
+from cli.project.plan.change import Change
+from cli.project.plan.deployed import DeployedTable
 from cli.project.plan.survey import Foreseen, Read, Records, Survey
 from lambdas.csv_export.aggregate import columns_written
 from lambdas.csv_export.scan import column_of, filter_of, in_window
 from lambdas.csv_export.window import ExportFailed, previous
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
-    from calve.config.publishing import Export
-    from cli.project.plan.change import Change
-    from cli.project.plan.deployed import DeployedTable
-
 
 def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
-    """Topics of tables that the cluster does not have."""
     for job in jobs:
         for table in job.tables:
             if table.pattern is None and table.topic not in listed:
@@ -50,7 +45,6 @@ def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
 
 
 def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
-    """Patterns that match no topic yet."""
     for job in jobs:
         for entry in job.patterns:
             if not any(table.pattern == entry.name and table.topic in listed for table in job.tables):
@@ -60,7 +54,6 @@ def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
 
 
 def schema_warnings(records: Records) -> Iterator[Problem]:
-    """Newest schema versions whose records would be dead letters."""
     for name, each in records.items():
         if isinstance(each, Read) and each.misfit:
             reason = f"{name}: records of the newest version are dead letters: {each.misfit}"
@@ -70,7 +63,7 @@ def schema_warnings(records: Records) -> Iterator[Problem]:
 
 def problems(surveyed: Survey, deployed: Mapping[str, DeployedTable]) -> Iterator[Problem]:
     """The problems of the tables with known records, and of their exports."""
-    deployment = surveyed.whole.deployment
+    deployment = surveyed.deployment
     for job in deployment.jobs:
         for table in job.settings.tables:
             if (read := surveyed.records.get(table.name)) is None:
@@ -137,7 +130,6 @@ def _of_export(export: Export, columns: Json, event_time: str | None) -> Iterato
 
 
 def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
-    """The problems of the groups and of each measure."""
     try:
         columns_of(records, replace(aggregate, measures=()))
     except Suspended as problem:

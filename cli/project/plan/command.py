@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from calve.config.job import PartName
 from calve.config.topics import PLACEHOLDER
 from calve.errors import ConfigError
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
+from calve.settings import read_source
+from calve.settings.problems import Place, Problem, in_order, rows, shown
+from cli.account import Account
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, load_target
+from cli.config import found as found_config
 from cli.console import Branch, Console, Output, OutputOption
 from cli.look.cost.command import RateOption
+from cli.look.cost.model import Load, rates
 from cli.project.plan.change import KINDS, Change
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from calve.config.job import PartName
-    from calve.settings.problems import Place, Problem
-    from cli.project.plan.changes import Bills
-    from cli.project.plan.deployed import Deployed
-    from cli.project.plan.survey import Survey
+from cli.project.plan.changes import Bills, bills, changes
+from cli.project.plan.checks import consequences, problems, schema_warnings, topic_problems, topic_warnings
+from cli.project.plan.deployed import Deployed, read_deployed
+from cli.project.plan.fields_to_review import DECIDE, PERSONAL, lines, proposed, read_candidate, undecided
+from cli.project.plan.fields_to_review import tree as candidate_tree
+from cli.project.plan.survey import Survey, survey, with_engines
 
 ALIKE = 3
 CHANGED, BREAKING = 3, 4
 """2 is taken: for every command it means misuse or an invalid configuration."""
-TableOption = Annotated[
-    str | None, typer.Option("--table", help="A table, to try a schema on.", show_default=False)
-]
+TableOption = Annotated[str | None, typer.Option("--table", help="A table, to try a schema on.")]
 SchemaOption = Annotated[
-    Path | None,
-    typer.Option("--schema", help="A file that may become the next version.", show_default=False),
+    Path | None, typer.Option("--schema", help="A file that may become the next version.")
 ]
 KeyOption = Annotated[bool, typer.Option("--key", help="The schema is one of the keys, not of the values.")]
 ExitCodeOption = Annotated[
@@ -63,7 +64,7 @@ def plan(
 ) -> None:
     """Show the changes of a deploy, their consequences, and every problem; change nothing.
 
-    What a month costs, before and after, stands below the changes.
+    The cost of a month, before and after, is below the changes.
 
     + is new, ~ is changed, - is deployed and no longer configured; what is the same is counted. ! is a consequence that breaks
     something for those who use what is deployed, ? a field that somebody should decide on. Below a table stands the engine that
@@ -98,10 +99,6 @@ def _plan_schema(
     console: Console, config: Path, env: str | None, table: str, schema: Path, part: PartName
 ) -> bool:
     """Show what a schema would change in a table; False where the table refuses it."""
-    from cli.config import load_jobs
-    from cli.project.plan.plan_without_table import lines, proposed, read_candidate
-    from cli.project.plan.plan_without_table import tree as candidate_tree
-
     candidate = read_candidate(schema)
     found, undecided = proposed(load_jobs(config, env, tables=[table]), table, candidate, part)
     accepted = found.problem is None
@@ -111,7 +108,7 @@ def _plan_schema(
             "table": table,
             "schema": str(schema),
             "accepted": accepted,
-            "changes": [asdict(each) for each in lines(found)],
+            "changes": lines(found),
             "undecided": undecided,
         }
     )
@@ -119,25 +116,8 @@ def _plan_schema(
 
 
 def _plan_deploy(
-    console: Console,
-    config: Path,
-    env: str | None,
-    topic_rate: float,
-    *,
-    detailed: bool,
-    offline: bool,
+    console: Console, config: Path, env: str | None, topic_rate: float, *, detailed: bool, offline: bool
 ) -> int:
-    """Show the changes and the problems; return the exit code."""
-    from calve.settings import read_source
-    from calve.settings.problems import rows
-    from cli.account import Account
-    from cli.config import found as found_config
-    from cli.look.cost.model import Load, rates
-    from cli.project.plan.changes import bills
-    from cli.project.plan.deployed import read_deployed
-    from cli.project.plan.fields_to_review import DECIDE, PERSONAL
-    from cli.project.plan.survey import survey
-
     deployment, embedded = load_target(config, env)
     if offline and deployment.lake.namespace == "cluster_id":
         raise ConfigError(
@@ -180,33 +160,20 @@ def _plan_deploy(
 
 
 def planned(surveyed: Survey, deployed: Deployed) -> list[Change]:
-    """The changes of a deploy, with each table's engine and fields to review."""
-    from cli.project.plan.changes import changes
-    from cli.project.plan.fields_to_review import undecided
-    from cli.project.plan.survey import with_engines
-
     made = {name: each.columns for name, each in surveyed.made.items()}
     to_review = undecided(surveyed.records, deployed.tables)
     found = [
         replace(each, undecided=to_review.get(each.name, ())) if each.section == "tables" else each
-        for each in changes(surveyed.whole.deployment, deployed, made)
+        for each in changes(surveyed.deployment, deployed, made)
     ]
-    return [*with_engines(found, surveyed.engines), *surveyed.whole.entries]
+    return [*with_engines(found, surveyed.engines), *surveyed.entries]
 
 
 def findings(
     surveyed: Survey, found: Sequence[Change], deployed: Deployed
 ) -> tuple[list[Problem], list[Problem]]:
     """Problems and warnings, each once for its place."""
-    from cli.project.plan.checks import (
-        consequences,
-        problems,
-        schema_warnings,
-        topic_problems,
-        topic_warnings,
-    )
-
-    jobs = [job.settings for job in surveyed.whole.deployment.jobs]
+    jobs = [job.settings for job in surveyed.deployment.jobs]
     entries = {table.name: table.pattern for job in jobs for table in job.tables if table.pattern}
     faults = [*surveyed.faults, *problems(surveyed, deployed.tables)]
     faults += consequences(found, entries)
@@ -218,9 +185,6 @@ def findings(
 
 
 def _documented(placed: Iterable[tuple[Place, Problem]]) -> list[dict[str, str | None]]:
-    """Problems for programs."""
-    from calve.settings.problems import in_order, shown
-
     return [
         {"place": str(place), "path": shown(each.path), "reason": each.reason, "fix": each.fix}
         for place, each in in_order(placed)

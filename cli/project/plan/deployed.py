@@ -25,6 +25,7 @@ from cli.account import Account, resources
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, latest_commit, load, open_catalog
 from cli.look.description import partitioning, sorting
+from cli.spark import parse_conf
 from lambdas.publish_states import PublishStates
 
 ABSENT = ("EntityNotFoundException", "ResourceNotFoundException", "NoSuchKey", "NoSuchBucket", "404")
@@ -47,6 +48,10 @@ class DeployedJob:
     conf: dict[str, str] = field(default_factory=dict)
     settings: Job | None = None
     least: int | None = None
+
+    @property
+    def fewest(self) -> int:
+        return self.workers if self.least is None else self.least
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +107,7 @@ class Deployed:
 
 
 def read_deployed(deployment: Deployment, account: Account) -> Deployed:
-    """Read the account; nothing is changed.
-
-    Raises:
-        Retryable, Fatal: AWS, or the cluster that names the database, does not answer or refuses.
-    """
+    """Read the account; nothing is changed."""
     settings = deployment.jobs[0].settings
     database = cluster_database(settings) or deployment.lake.database
     with aws_errors(f"the deployment {deployment.name}"):
@@ -150,7 +151,7 @@ def _jobs(deployment: Deployment, account: Account) -> Iterator[tuple[str, Deplo
 
 
 def _job(raw: dict[str, Any], settings: Job | None, schedule: dict[str, Any] | None) -> DeployedJob:
-    conf = conf_of(raw.get("DefaultArguments", {}).get("--conf", ""))
+    conf = parse_conf(raw.get("DefaultArguments", {}).get("--conf", ""))
     return DeployedJob(
         worker=raw.get("WorkerType", ""),
         workers=int(raw.get("NumberOfWorkers", 0)),
@@ -163,14 +164,7 @@ def _job(raw: dict[str, Any], settings: Job | None, schedule: dict[str, Any] | N
     )
 
 
-def conf_of(argument: str) -> dict[str, str]:
-    """The settings of a job's `--conf`."""
-    pairs = (each.partition("=") for each in argument.split(" --conf ") if each)
-    return {key: value for key, _, value in pairs}
-
-
 def own(conf: dict[str, str]) -> dict[str, str]:
-    """The settings that calve.yaml may set."""
     return {key: value for key, value in conf.items() if not OWN_SETTINGS.fullmatch(key)}
 
 

@@ -1,22 +1,34 @@
-"""Fields of records that a person should review: unmasked fields that look like personal data, and fields in quarantine.
+"""Fields that a person should review, and `calve plan --table --schema`: what a schema changes before it is registered.
 
-A name is read as a noun phrase: its last word is the thing, the words before say whose or which. `customer_email` is an e-mail
-address, `email_count` a count. A struct gives its fields their first words: `card.number` is read like `card_number`. A name
-proves nothing: `docs/masking.md` lists false positives and false negatives.
+To review are unmasked fields that look like personal data, and fields in quarantine. A name is read as a noun phrase: its last
+word is the thing, the words before say whose or which. `customer_email` is an e-mail address, `email_count` a count. A struct
+gives its fields their first words: `card.number` is read like `card_number`. A name proves nothing: `docs/masking.md` lists false
+positives and false negatives.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from calve.config.job import Table
+from calve.config.job import Job, PartName, Table
 from calve.config.steps import is_masked, names_behind, ways_to
 from calve.decoding.field_quarantine import admitted, leaves
-from calve.errors import Suspended
-from calve.schema.columns import Json, join
-from calve.schema.evolution import data_columns
+from calve.decoding.formats import columns
+from calve.decoding.record_schemas import record_schemas_of
+from calve.errors import ConfigError, Suspended
+from calve.registry.registry import open_registry
+from calve.schema.columns import Json, join, tags_of
+from calve.schema.evolution import Change, data_columns
+from calve.schema.lineage import Proposal
+from calve.schema.wire import Schema
+from cli.config import table_named
+from cli.console import Branch
+from cli.kafka import cluster_database
+from cli.lake import load, open_catalog
 from cli.project.plan.deployed import DeployedTable
 from cli.project.plan.survey import Read, Records
 
@@ -42,9 +54,9 @@ def undecided(records: Records, deployed: Mapping[str, DeployedTable]) -> Undeci
 
 def looking_personal(table: Table, columns: Json, tags: Tags, is_new: Callable[[str], bool]) -> Iterator[str]:
     """A sentence for each new field that looks like personal data and that no rule decides on."""
-    for each in findings(columns, tags):
-        if is_new(each.path) and _may_get_in(table, each.path) and not _is_decided(table, each.path, tags):
-            yield f"{each.path} {PERSONAL} ({each.why})"
+    for path, why in findings(columns, tags).items():
+        if is_new(path) and _may_get_in(table, path) and not _is_decided(table, path, tags):
+            yield f"{path} {PERSONAL} ({why})"
 
 
 def _of_table(read: Read, deployed: DeployedTable | None) -> Iterator[str]:
@@ -56,7 +68,7 @@ def _of_table(read: Read, deployed: DeployedTable | None) -> Iterator[str]:
     tags, fields = parts.tags(columns, versions), parts.leaves(columns, versions)
     known = deployed.fields if deployed and table.quarantine_new_fields else None
     let_in = admitted(fields, known, table.steps, parts.own_columns)
-    looks = {each.path: f", and {PERSONAL} ({each.why})" for each in findings(columns, tags)}
+    looks = {path: f", and {PERSONAL} ({why})" for path, why in findings(columns, tags).items()}
     for path in sorted(fields.keys() - let_in):
         yield f"{path} is in quarantine{looks.get(path, '')}: name it in the step mask, with a rule or keep"
     held = leaves(data_columns(deployed.columns)).keys() if deployed else set()
@@ -121,22 +133,13 @@ COUNTED = "is has num count total nr of"
 """First words of names about a thing, not the thing itself: `num_phones`, `has_email`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A field that looks like personal data. path: as those of `calve.config.steps`. why: its apparent kind."""
-
-    path: str
-    why: str
-
-
-def findings(columns: Json, tags: Mapping[str, tuple[str, ...]]) -> list[Finding]:
-    """The fields that look like personal data, in their order; tags: of fields by path, each of which is a sign."""
-    found = []
-    for path, kind in _fields(columns, ""):
-        why = f"tagged {', '.join(tags[path])}" if path in tags else _looks_like(path, kind)
-        if why is not None:
-            found.append(Finding(path, why))
-    return found
+def findings(columns: Json, tags: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """The fields that look like personal data, by path, with their apparent kind. tags: of fields by path; each is a sign."""
+    found = {
+        path: f"tagged {', '.join(tags[path])}" if path in tags else _looks_like(path, kind)
+        for path, kind in _fields(columns, "")
+    }
+    return {path: why for path, why in found.items() if why is not None}
 
 
 def _looks_like(path: str, kind: Json) -> str | None:
@@ -189,3 +192,95 @@ def _by_word(kinds: Mapping[str, str]) -> dict[str, str]:
 _TEXTS = _by_word(TEXTS) | {f"{each}name": "name of a person" for each in PERSONS.split()}
 _VALUES = _by_word(VALUES)
 _OTHERS, _BESIDE, _COUNTED = (frozenset(words.split()) for words in (OTHERS, BESIDE, COUNTED))
+
+
+TYPES = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
+MARKS = {"add": "+", "widen": "~", "rename": "~", "comment": "~"}
+
+
+def read_candidate(file: Path) -> Schema:
+    """A schema without an id.
+
+    Raises:
+        ConfigError: the file is missing, or its ending is unknown.
+    """
+    kind = TYPES.get(file.suffix)
+    if kind is None:
+        raise ConfigError(f"{file} has none of the endings {', '.join(TYPES)}")
+    try:
+        return Schema(0, file.read_text(encoding="utf-8"), kind)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from None
+
+
+def proposed(
+    jobs: Sequence[Job], name: str, candidate: Schema, part: PartName = "value"
+) -> tuple[Proposal, list[str]]:
+    """The effect of the schema on the table as it is now, after all versions of its subject or file.
+
+    For a table with steps or an aggregate: the effect on the columns of its records. Also a sentence for each added field that
+    looks like personal data.
+
+    Raises:
+        ConfigError: this part of the table's records has no schema.
+    """
+    job, table = table_named(jobs, name)
+    source = table.key if part == "key" else table.value
+    if source is None or source.format in ("string", "bytes"):
+        raise ConfigError(f"the {part}s of table {name} have no schema, as calve.yaml says")
+    registry = open_registry(job.registry) if table.registered else None
+    parts = record_schemas_of(table, registry)
+    mine = parts.key if part == "key" and parts.key else parts.value
+    made = table.aggregate or table.steps
+    held = parts.first_columns(parts.versions()) if made else _columns(job, table)
+    found = parts.proposal(part, held, mine.schemas.listed(), candidate)
+    return found, [] if found.problem else _undecided(table, columns(candidate, mine.top), found.changes)
+
+
+def _undecided(table: Table, found: Any, changes: Sequence[Change]) -> list[str]:
+    added = {each.where.replace("[]", "").replace("{}", "") for each in changes if each.kind == "add"}
+    return list(
+        looking_personal(table, found, tags_of(found), lambda path: not added.isdisjoint(ways_to(path)))
+    )
+
+
+def lines(found: Proposal) -> list[dict[str, str | None]]:
+    """The effects of a schema, path by path. `kind`: a kind of change, `unfilled` or `reject`."""
+
+    def line(kind: str, path: str, note: str, rule: str | None = None) -> dict[str, str | None]:
+        return {"kind": kind, "path": path, "note": note, "rule": rule}
+
+    if problem := found.problem:
+        return [line("reject", problem.path or "the schema", problem.why, problem.rule)]
+    return [
+        *(line(each.kind, each.where, _note(each)) for each in found.changes),
+        *(line("unfilled", path, "stays, and this version does not fill it") for path in found.unfilled),
+    ]
+
+
+def tree(name: str, found: Sequence[Mapping[str, str | None]], undecided: Sequence[str] = ()) -> Branch:
+    below = [
+        Branch(
+            str(each["path"]),
+            MARKS.get(str(each["kind"]), "-"),
+            f"{each['note']} ({each['rule']})" if each["rule"] else str(each["note"]),
+        )
+        for each in found
+    ]
+    below += [Branch("", "?", each) for each in undecided]
+    return Branch(name, below=below or [Branch("nothing changes", "=")])
+
+
+def _note(change: Change) -> str:
+    shown = change.type if isinstance(change.type, str) else change.type["type"]
+    notes = {
+        "rename": f"rename of {change.path}",
+        "comment": f'comment "{change.doc}"',
+        "add": f"add {shown}",
+    }
+    return notes.get(change.kind, f"widen to {shown}")
+
+
+def _columns(job: Job, table: Table) -> Any:
+    found = load(open_catalog(job.lake), job.table_name(table, cluster_database(job)))
+    return None if found is None else data_columns(json.loads(found.schema().model_dump_json()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -17,20 +18,18 @@ from calve.decoding.record_schemas import RecordSchemas, Versions, record_schema
 from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
 from calve.modes.upsert import require_tombstones
 from calve.registry.registry import Registry, open_registry
+from calve.schema.columns import Json
 from calve.schema.evolution import apply, data_columns
 from calve.settings.problems import Problem
+from cli.config import joined, of_lake, with_tables
 from cli.kafka import Cluster
+from cli.project.plan.change import Change
 from cli.project.plan.changes import of_entry
-from cli.topics import joined, of_lake, with_tables
+from cli.project.plan.deployed import Deployed, DeployedTable
+from cli.spark import local_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
     from pyspark.sql import SparkSession
-
-    from calve.schema.columns import Json
-    from cli.project.plan.change import Change
-    from cli.project.plan.deployed import Deployed, DeployedTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,6 @@ Records = dict[str, "Read | CalveError"]
 
 
 def _asks_registry(table: Table) -> bool:
-    """Whether the registry has the schemas of its records."""
     return table.value.registered or (table.key is not None and table.key.registered)
 
 
@@ -113,10 +111,6 @@ Engines = dict[str, "Chosen | Suspended"]
 
 
 def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines:
-    """The engine of each table whose records can be read.
-
-    by_rows: why the steps of a table are not columnar.
-    """
     return {
         name: _of_table(each, by_rows.get(name, ()))
         for name, each in records.items()
@@ -125,7 +119,6 @@ def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines
 
 
 def with_engines(found: Sequence[Change], chosen: Engines) -> list[Change]:
-    """The changes, with the engine of each table."""
     shown = {name: str(each) for name, each in chosen.items() if isinstance(each, Chosen)}
     return [
         replace(each, engine=shown.get(each.name)) if each.section == "tables" and each.kind != "-" else each
@@ -145,16 +138,10 @@ def _of_table(read: Read, by_rows: tuple[str, ...]) -> Chosen | Suspended:
         return refused
 
 
-@dataclass(frozen=True, slots=True)
-class Expanded:
-    """The deployment with the tables of its patterns. `entries`: a line for each pattern."""
-
-    deployment: Deployment
-    entries: list[Change]
-
-
-def expanded(deployment: Deployment, deployed: Deployed, listed: Collection[str]) -> Expanded:
-    """The deployment expanded by the topics that Kafka lists, and by the lake's tables."""
+def expanded(
+    deployment: Deployment, deployed: Deployed, listed: Collection[str]
+) -> tuple[Deployment, list[Change]]:
+    """The deployment with the tables of its patterns, by the topics of Kafka and the lake's tables; a line for each pattern."""
     topics = {name: each.topic for name, each in deployed.tables.items() if each.topic}
     jobs: list[JobDeployment] = []
     entries: list[Change] = []
@@ -163,7 +150,7 @@ def expanded(deployment: Deployment, deployed: Deployed, listed: Collection[str]
         found = joined(expand(settings, listed, topics.get), of_lake(settings, topics))
         jobs.append(replace(job, settings=with_tables(settings, found)))
         entries += _entries(settings, found, deployed)
-    return Expanded(replace(deployment, jobs=tuple(jobs)), entries)
+    return replace(deployment, jobs=tuple(jobs)), entries
 
 
 def _entries(settings: Job, found: Expansion, deployed: Deployed) -> Iterator[Change]:
@@ -182,14 +169,17 @@ def _entries(settings: Job, found: Expansion, deployed: Deployed) -> Iterator[Ch
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """made: the result of steps. listed: the topics; None: not known. faults: systems that did not answer, and topics that their
-    tables refuse. skipped: unchecked parts, with the reason.
+    """deployment: with the tables of its patterns. made: the result of steps. entries: a line for each pattern.
+
+    listed: the topics; None: not known. faults: systems that did not answer, and topics that their tables refuse. skipped:
+    unchecked parts, with the reason.
     """
 
-    whole: Expanded
+    deployment: Deployment
     records: Records
     made: dict[str, Foreseen]
     engines: Engines
+    entries: list[Change] = field(default_factory=list)
     listed: Collection[str] | None = None
     faults: list[Problem] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -199,13 +189,9 @@ def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Surv
     """Ask all systems; offline: neither Kafka nor the registry, and only tables whose schemas are files."""
     faults: list[Problem] = []
     listed, skipped = (None, _SKIPPED) if offline else _listed(deployment.jobs[0].settings, faults)
-    whole = expanded(deployment, deployed, listed or ())
-    jobs = _jobs(
-        whole.deployment, lambda table: table.pattern is None or listed is None or table.topic in listed
-    )
-    without_registry = _jobs(
-        replace(deployment, jobs=whole.deployment.jobs), lambda table: not _asks_registry(table)
-    )
+    deployment, entries = expanded(deployment, deployed, listed or ())
+    jobs = _jobs(deployment, lambda table: table.pattern is None or listed is None or table.topic in listed)
+    without_registry = _jobs(deployment, lambda table: not _asks_registry(table))
     try:
         records = read_records(without_registry if offline else jobs, deployed.tables)
     except (Retryable, Fatal, ConfigError) as error:
@@ -216,7 +202,8 @@ def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Surv
     failed = {name for name, each in made.items() if isinstance(each.columns, CalveError)}
     shaped = {name: each for name, each in records.items() if name not in failed}
     by_rows = {name: each.by_rows for name, each in made.items()}
-    return Survey(whole, records, made, engines(shaped, by_rows), listed, faults, skipped)
+    chosen = engines(shaped, by_rows)
+    return Survey(deployment, records, made, chosen, entries, listed, faults, skipped)
 
 
 _SKIPPED = ["neither topics nor registered schemas were looked at, nor what depends on them: --offline"]
@@ -280,8 +267,6 @@ def _made_by_steps(jobs: Sequence[Job]) -> dict[str, Foreseen]:
     stepped = [job for job in jobs if any(each.steps for each in job.tables)]
     if not stepped:
         return found
-    from cli.spark import local_session
-
     spark = local_session(stepped[0])
     for job in stepped:
         found |= made_by_steps(spark, job)

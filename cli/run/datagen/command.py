@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from calve.config import job
 from calve.errors import ConfigError
 from cli.config import EnvOption, load_jobs
 from cli.console import Console, Output, OutputOption
+from cli.embedded.layout import project_root
+from cli.embedded.stack import current
 from cli.run.datagen.plan import DATASETS, MALFORMED, Dataset, Plan, in_turn
-
-if TYPE_CHECKING:
-    from cli.run.datagen.produce import Target
+from cli.run.datagen.produce import Target, produce
 
 TopicArgument = Annotated[
     str,
@@ -74,8 +75,6 @@ def datagen(
       calve datagen stock_trades --count 300000 --duplicates 0.01 --malformed 60
       calve datagen stock_trades --evolve
     """
-    from cli.run.datagen.produce import produce
-
     plan = Plan(
         topic=topic,
         count=count,
@@ -131,11 +130,6 @@ def _malformed(total: int, kinds: list[str]) -> dict[str, int]:
 
 def _target(bootstrap: str | None, registry: str | None, config: Path | None, env: str | None) -> Target:
     """The cluster that is named, the configuration's, or the embedded one."""
-    from calve.config import job
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
-    from cli.run.datagen.produce import Target
-
     if bootstrap and registry:
         return Target(job.Kafka(bootstrap), job.Registry(registry))
     if bootstrap or registry:

@@ -121,7 +121,6 @@ class Plan:
 
 
 def in_turn(total: int) -> dict[Kind, int]:
-    """`total` malformed records, every kind in turn."""
     return {kind: (total - n - 1) // len(MALFORMED) + 1 for n, kind in enumerate(MALFORMED) if n < total}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import chain, islice
@@ -39,17 +39,29 @@ ABSURD_LENGTH = b"\x80\xcc\xfd\x93\x0e"
 """Avro's length of a string of 1,900,000,000 bytes, of which none follow."""
 
 USERS = [f"User_{n}" for n in range(1, 10_001)]
-SIDES = ["BUY", "SELL"]
-SYMBOLS = ["ZBZX", "ZJZZT", "ZTEST", "ZVV", "ZVZZT", "ZWZZT", "ZXZZT"]
-ACCOUNTS = ["ABC123", "LMN456", "XYZ789"]
-QUANTITIES = range(1, 4_001)
+COLUMNS: dict[Dataset, dict[str, Sequence[object]]] = {
+    "stock_trades": {
+        "side": ["BUY", "SELL"],
+        "quantity": range(1, 4_001),
+        "symbol": ["ZBZX", "ZJZZT", "ZTEST", "ZVV", "ZVZZT", "ZWZZT", "ZXZZT"],
+        "price": range(5, 1_001),
+        "account": ["ABC123", "LMN456", "XYZ789"],
+        "userid": USERS,
+    },
+    "users": {
+        "registertime": range(1_487_715_775_521, 1_519_273_364_600),
+        "userid": USERS,
+        "regionid": [f"Region_{n}" for n in range(1, 10)],
+        "gender": ["MALE", "FEMALE", "OTHER"],
+    },
+}
+"""By dataset, the values of each field."""
+ADDED: dict[Dataset, tuple[str, Sequence[object]]] = {
+    "stock_trades": ("venue", ["XNAS", "XNYS", "XVIL", None]),
+    "users": ("language", ["en", "lt", "de", None]),
+}
+"""The field of the second schema version."""
 LARGE_QUANTITIES = range(4_001, 5_001)
-PRICES = range(5, 1_001)
-VENUES = ["XNAS", "XNYS", "XVIL", None]
-REGISTERTIMES_MS = (1_487_715_775_521, 1_519_273_364_600)
-REGIONS = [f"Region_{n}" for n in range(1, 10)]
-GENDERS = ["MALE", "FEMALE", "OTHER"]
-LANGUAGES = ["en", "lt", "de", None]
 
 Row = dict[str, Any]
 TIMEOUT_S = 10
@@ -97,51 +109,22 @@ def register(registry: SchemaRegistryClient, topic: str, text: str, row: Row) ->
 def rows(plan: Plan, block: Block) -> Iterator[Row]:
     """The block's well-formed rows, one for each place, also for places of special records."""
     random = Random(f"{plan.seed} {plan.topic} {block.number}")  # noqa: S311 reproducible on purpose
-    make = _trades if plan.dataset == "stock_trades" else _users
-    return make(plan, block.size, random)
+    size, fields = block.size, COLUMNS[plan.dataset]
+    columns: dict[str, list[Any]] = {name: random.choices(values, k=size) for name, values in fields.items()}
+    if plan.dataset == "stock_trades":
+        for place in random.sample(range(size), round(size * plan.large_quantities)):
+            columns["quantity"][place] = random.choice(LARGE_QUANTITIES)
+        for place in random.sample(range(size), round(size * plan.negative_prices)):
+            columns["price"][place] *= -1
+    return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
 
 def _later_rows(plan: Plan, block: Block) -> Iterator[Row]:
     """`rows` in the second schema version: one field more."""
     random = Random(f"{plan.seed} {plan.topic} {block.number} v2")  # noqa: S311 reproducible on purpose
-    name, values = ("venue", VENUES) if plan.dataset == "stock_trades" else ("language", LANGUAGES)
+    name, values = ADDED[plan.dataset]
     added = random.choices(values, k=block.size)
     return (row | {name: value} for row, value in zip(rows(plan, block), added, strict=True))
-
-
-def _trades(plan: Plan, size: int, random: Random) -> Iterator[Row]:
-    columns = (
-        random.choices(SIDES, k=size),
-        random.choices(QUANTITIES, k=size),
-        random.choices(SYMBOLS, k=size),
-        random.choices(PRICES, k=size),
-        random.choices(ACCOUNTS, k=size),
-        random.choices(USERS, k=size),
-    )
-    for place in random.sample(range(size), round(size * plan.large_quantities)):
-        columns[1][place] = random.choice(LARGE_QUANTITIES)
-    for place in random.sample(range(size), round(size * plan.negative_prices)):
-        columns[3][place] = -columns[3][place]
-    for side, quantity, symbol, price, account, userid in zip(*columns, strict=True):
-        yield {
-            "side": side,
-            "quantity": quantity,
-            "symbol": symbol,
-            "price": price,
-            "account": account,
-            "userid": userid,
-        }
-
-
-def _users(_plan: Plan, size: int, random: Random) -> Iterator[Row]:
-    columns = (
-        random.choices(range(*REGISTERTIMES_MS), k=size),
-        random.choices(USERS, k=size),
-        random.choices(REGIONS, k=size),
-        random.choices(GENDERS, k=size),
-    )
-    for registertime, userid, regionid, gender in zip(*columns, strict=True):
-        yield {"registertime": registertime, "userid": userid, "regionid": regionid, "gender": gender}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,24 +137,17 @@ class Breaker:
 
     def broken(self, kind: Kind, value: bytes) -> bytes | None:
         """`value` broken in the given way; None is a record without a value."""
-        match kind:
-            case "null_value" | "tombstone":
-                return None
-            case "bad_magic":
-                return b"\x7b" + value[1:]
-            case "truncated":
-                return value[: FRAME_BYTES - 2]
-            case "truncated_payload":
-                return value[:-1]
-            case "trailing_bytes":
-                return value + b"left over"
-            case "unknown_schema_id":
-                return b"\x00" + UNKNOWN_ID.to_bytes(4, "big") + value[FRAME_BYTES:]
-            case "absurd_length":
-                return self.frame + self.before_string + ABSURD_LENGTH
-            case "incompatible_schema":
-                return self.other
-        raise ValueError(kind)
+        return {
+            "null_value": None,
+            "tombstone": None,
+            "bad_magic": b"\x7b" + value[1:],
+            "truncated": value[: FRAME_BYTES - 2],
+            "truncated_payload": value[:-1],
+            "trailing_bytes": value + b"left over",
+            "unknown_schema_id": b"\x00" + UNKNOWN_ID.to_bytes(4, "big") + value[FRAME_BYTES:],
+            "absurd_length": self.frame + self.before_string + ABSURD_LENGTH,
+            "incompatible_schema": self.other,
+        }[kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +254,7 @@ class Source:
         row = next(rows(plan, first))
         self._encoder = self._register(plan.topic, "", row)
         self._later: Encoder | None = None
-        other = b""
-        if "incompatible_schema" in plan.malformed:
-            other = self._other()
+        other = self._other() if "incompatible_schema" in plan.malformed else b""
         before_string = b"" if plan.dataset == "stock_trades" else b"\x00"
         self._breaker = Breaker(self._encoder.frame, before_string, other)
 
@@ -294,11 +268,8 @@ class Source:
             ) from None
 
     def _other(self) -> bytes:
-        row: dict[str, Any] = (
-            {"side": True, "quantity": "many", "userid": 1}
-            if self._plan.dataset == "stock_trades"
-            else {"userid": 1, "gender": True}
-        )
+        trade: Row = {"side": True, "quantity": "many", "userid": 1}
+        row = trade if self._plan.dataset == "stock_trades" else {"userid": 1, "gender": True}
         return self._register(f"{self._plan.topic}_other", "other", row).encode(row)
 
     def __iter__(self) -> Iterator[Record]:
@@ -309,7 +280,8 @@ class Source:
         for place, kind in block.special.items():
             key, value = made[place]
             if kind == DUPLICATE:
-                made[place] = made[_good_before(place, block)]
+                earlier = (each for each in range(place - 1, -1, -1) if each not in block.special)
+                made[place] = made[next(earlier)]
             else:
                 made[place] = (key, self._breaker.broken(kind, value or b""))
         return made
@@ -328,11 +300,6 @@ class Source:
         return made
 
 
-def _good_before(place: int, block: Block) -> int:
-    """The nearest well-formed record before `place`."""
-    return next(earlier for earlier in range(place - 1, -1, -1) if earlier not in block.special)
-
-
 def _paced(source: Source, rate: float | None) -> Iterator[list[Record]]:
     """Batches of records, held back to `rate` records per second."""
     size = 2_000 if rate is None else max(1, min(2_000, int(rate / 20)))
@@ -346,20 +313,14 @@ def _paced(source: Source, rate: float | None) -> Iterator[list[Record]]:
         sent += len(batch)
 
 
-def _clock(plan: Plan) -> tuple[float, float]:
-    """The first record's timestamp and the step to the next, in ms; 0 is now for librdkafka."""
-    if plan.period is None:
-        return 0.0, 0.0
-    first, last = (at.timestamp() * 1000 for at in plan.period)
-    return first, (last - first) / plan.count
-
-
 class _Sender:
     """An idempotent producer that remembers the first record that was not delivered."""
 
     def __init__(self, plan: Plan, properties: Mapping[str, Any]) -> None:
         self._topic = plan.topic
-        self._first_ms, self._step_ms = _clock(plan)
+        # 0 is now for librdkafka.
+        first_ms, last_ms = (at.timestamp() * 1000 for at in plan.period) if plan.period else (0.0, 0.0)
+        self._first_ms, self._step_ms = first_ms, (last_ms - first_ms) / plan.count
         self._sent = 0
         self._failed = 0
         self._cause: KafkaError | None = None
@@ -392,6 +353,5 @@ class _Sender:
 
     def _check(self) -> None:
         if self._cause is not None:
-            raise CalveError(
-                f"{self._failed} records were not delivered to {self._topic}: {self._cause.str()}"
-            )
+            problem = f"{self._failed} records were not delivered to {self._topic}"
+            raise CalveError(f"{problem}: {self._cause.str()}")

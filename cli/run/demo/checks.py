@@ -7,56 +7,51 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
-import pyarrow.compute as pc
+import duckdb
+from duckdb import DuckDBPyConnection
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
+from calve.config.job import Job, Lake
 from calve.errors import CalveError, Fatal
-from calve.names import SYSTEM_COLUMN, TableName
+from calve.names import TableName
 from cli import lake
+from cli.console import Console
 from cli.embedded import aws
+from cli.embedded.elsewhere import Elsewhere
 from cli.embedded.layout import CHECKOUT, Layout
+from cli.embedded.stack import Stack
 from cli.look.query.answer import connect, identifier, literal
+from cli.run import jobs
+from cli.run.datagen.plan import Fates
 from cli.verify.command import show
+from cli.verify.findings import Verification
 from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from lambdas.publish_states import PublishState, PublishStates, Target
 from lambdas.snowflake.sql import name as quoted
 from lambdas.snowflake.sql_api import system_status
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-
-    from calve.config.job import Job, Lake
-    from cli.console import Console
-    from cli.embedded.elsewhere import Elsewhere
-    from cli.embedded.stack import Stack
-    from cli.run.datagen.plan import Fates
-    from cli.verify.findings import Verification
-
 Spans = dict[int, tuple[int, int]]
 """Offsets [from, to) by partition."""
 
-ROWS = """
+FIGURES = """
 WITH kept AS (
-    SELECT rows.* EXCLUDE (_kafka)
-    FROM iceberg_scan(?) AS rows JOIN span ON _kafka.partition = part AND _kafka.offset >= first AND _kafka.offset < past
+    SELECT held.* EXCLUDE (_kafka)
+    FROM held JOIN span ON _kafka.partition = part AND _kafka.offset >= first AND _kafka.offset < past
 )
 SELECT
-    (SELECT count(*) FROM iceberg_scan(?)),
+    (SELECT count(*) FROM held),
     (SELECT count(*) FROM kept),
     (SELECT count(*) FROM (SELECT DISTINCT * FROM kept))
 """
 REASONS = """
 SELECT reason, count(*)
-FROM iceberg_scan(?) AS letters
-JOIN span ON letters.partition = part AND letters.offset >= first AND letters.offset < past
+FROM letters JOIN span ON letters.partition = part AND letters.offset >= first AND letters.offset < past
 GROUP BY reason
 """
 PATIENCE_S = 60.0
@@ -78,41 +73,31 @@ class Found:
 
 
 def by_pyiceberg(table: Table, dead_letters: Table | None, spans: Spans) -> Found:
-    """Read a table and its dead letters with PyIceberg."""
-    rows = table.scan().to_arrow()
-    origin = rows[SYSTEM_COLUMN]
-    within = _within(pc.struct_field(origin, "partition"), pc.struct_field(origin, "offset"), spans)
-    values = rows.filter(within).drop_columns([SYSTEM_COLUMN])
-    distinct = values.group_by(values.column_names).aggregate([]).num_rows
-    return Found(rows.num_rows, values.num_rows, values.num_rows - distinct, _reasons(dead_letters, spans))
-
-
-def _reasons(dead_letters: Table | None, spans: Spans) -> dict[str, int]:
-    if dead_letters is None:
-        return {}
-    rows = dead_letters.scan(selected_fields=("partition", "offset", "reason")).to_arrow()
-    reasons = rows.filter(_within(rows["partition"], rows["offset"], spans))["reason"]
-    return {each["values"]: each["counts"] for each in reasons.value_counts().to_pylist()}
-
-
-def _within(partition: Any, offset: Any, spans: Spans) -> Any:
-    masks = [
-        pc.and_(pc.equal(partition, p), pc.and_(pc.greater_equal(offset, start), pc.less(offset, to)))
-        for p, (start, to) in spans.items()
-    ]
-    return reduce(pc.or_, masks)
+    """Read a table and its dead letters with PyIceberg; DuckDB only adds up."""
+    with duckdb.connect() as connection:
+        connection.register("held", table.scan().to_arrow())
+        if dead_letters:
+            letters = dead_letters.scan(selected_fields=("partition", "offset", "reason")).to_arrow()
+            connection.register("letters", letters)
+        return _found(connection, spans, dead_letters)
 
 
 def by_duckdb(table: Table, dead_letters: Table | None, spans: Spans, place: Lake) -> Found:
     """Read a table and its dead letters with DuckDB, from their metadata files in the emulator's S3."""
     with connect(place) as connection:
-        connection.execute("CREATE TABLE span (part INTEGER, first BIGINT, past BIGINT)")
-        bounds = [[p, start, to] for p, (start, to) in spans.items()]
-        connection.executemany("INSERT INTO span VALUES (?, ?, ?)", bounds)
-        counted = connection.execute(ROWS, [table.metadata_location] * 2).fetchall()[0]
-        location = [dead_letters.metadata_location] if dead_letters else []
-        reasons = connection.execute(REASONS, location).fetchall() if dead_letters else []
-    total, rows, distinct = counted
+        for view, each in (("held", table), ("letters", dead_letters)):
+            if each:
+                source = f"iceberg_scan({literal(each.metadata_location)})"
+                connection.execute(f"CREATE VIEW {view} AS SELECT * FROM {source}")  # noqa: S608  quoted
+        return _found(connection, spans, dead_letters)
+
+
+def _found(connection: DuckDBPyConnection, spans: Spans, dead_letters: Table | None) -> Found:
+    connection.execute("CREATE TABLE span (part INTEGER, first BIGINT, past BIGINT)")
+    bounds = [[p, start, to] for p, (start, to) in spans.items()]
+    connection.executemany("INSERT INTO span VALUES (?, ?, ?)", bounds)
+    [(total, rows, distinct)] = connection.execute(FIGURES).fetchall()
+    reasons = connection.execute(REASONS).fetchall() if dead_letters else []
     return Found(total, rows, rows - distinct, dict(reasons))
 
 
@@ -126,21 +111,19 @@ class Count:
     found: Mapping[str, int]
 
     @property
-    def state(self) -> str:
-        """The result in a word."""
-        return "differs" if self.differs else "exact"
-
-    @property
     def differs(self) -> str | None:
-        """The result in a sentence if a reader finds another figure than expected."""
-        others = [
-            f"{reader} finds {figure:,}" for reader, figure in self.found.items() if figure != self.expected
+        """A sentence if a reader finds another figure than expected."""
+        wrong = [
+            f"{reader} finds {found:,}" for reader, found in self.found.items() if found != self.expected
         ]
-        return (
-            f"{self.table}, {self.figure}: expected {self.expected:,}, {', '.join(others)}"
-            if others
-            else None
-        )
+        what = f"{self.table}, {self.figure}: expected {self.expected:,}"
+        return f"{what}, {', '.join(wrong)}" if wrong else None
+
+    def line(self, readers: Iterable[str]) -> dict[str, object]:
+        """For people; a reader without a figure does not know it."""
+        figures = {name: self.found.get(name) for name in readers}
+        state = "differs" if self.differs else "exact"
+        return {"figure": self.figure, "expected": self.expected, **figures, "state": state}
 
 
 def counts_of(
@@ -151,16 +134,29 @@ def counts_of(
     def count(name: str, expected: int, figures: Mapping[str, int]) -> Count:
         return Count(table, name, expected, figures)
 
-    counts = [
-        count("applied", fates.applied, {name: each.rows for name, each in found.items()}),
-        count("duplicates", fates.duplicates, {name: each.repeated for name, each in found.items()}),
-    ]
+    def of_each(figure: Callable[[Found], int]) -> dict[str, int]:
+        return {name: figure(each) for name, each in found.items()}
+
     reasons = set(fates.dead_lettered).union(*(each.dead_letters for each in found.values()))
-    for reason in sorted(reasons):
-        figures = {name: each.dead_letters.get(reason, 0) for name, each in found.items()}
-        counts.append(count(reason, fates.dead_lettered.get(reason, 0), figures))
-    totals = {name: each.total for name, each in found.items()} | dict(total)
-    return [*counts, count("rows in all", next(iter(total.values())), totals)]
+    return [
+        count("applied", fates.applied, of_each(lambda each: each.rows)),
+        count("duplicates", fates.duplicates, of_each(lambda each: each.repeated)),
+        *(
+            count(why, fates.dead_lettered.get(why, 0), of_each(lambda each: each.dead_letters.get(why, 0)))  # noqa: B023
+            for why in sorted(reasons)
+        ),
+        count("rows in all", next(iter(total.values())), of_each(lambda each: each.total) | dict(total)),
+    ]
+
+
+def ingested(stack: Stack, name: str, console: Console, expected: int) -> None:
+    """Run a deployed job until its topics' ends.
+
+    Raises:
+        CalveError: it left a table suspended or failed.
+    """
+    if jobs.run_deployed(stack, name, console, drain=True, quick=True, expected=expected):
+        raise CalveError("the job left a table suspended or failed", fix="see the reason above")
 
 
 def opened(catalog: Catalog, name: TableName) -> Table:
@@ -224,7 +220,6 @@ def count_published(
 
 
 def _source(target: Target, table: Table, elsewhere: Elsewhere) -> str:
-    """The source for DuckDB: the REST catalog's table, or the metadata file that Snowflake names."""
     database, name = table.name()
     if target is Target.ICEBERG_REST:
         return f"rest.{identifier(database)}.{identifier(name)}"

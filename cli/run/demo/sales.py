@@ -11,33 +11,27 @@ import re
 import runpy
 import time
 import uuid
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import urllib3
+from pyiceberg.table import Table
 
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 from cli import lake
 from cli.config import load_jobs, table_named
+from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.layout import CHECKOUT, Layout
+from cli.embedded.stack import Stack
 from cli.kafka import Cluster
-from cli.run import run_job
-from cli.run.demo.checks import Count, opened, unproved, verified
+from cli.run.demo.checks import Count, ingested, opened, unproved, verified
 from cli.run.stack import app
 from lambdas.csv_export.window import previous
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyiceberg.table import Table
-
-    from cli.console import Console
-    from cli.embedded.stack import Stack
 
 PATIENCE_S = 60
 LINK = re.compile(r"https://\S+\.lambda-url\.\S+")
@@ -48,33 +42,11 @@ SECRET = "sales/masking"  # noqa: S105 the name of one
 EVENTS = 1_000
 SHOWN = ("customer_email", "customer_phone", "customer_birth_date", "payment_card", "items_sku", "amount")
 LINES = 5
-READER = "the demo"
-
-
-@dataclass(frozen=True, slots=True)
-class Mail:
-    """A message of SNS to its subscribers."""
-
-    subject: str
-    text: str
-
-    def save(self, folder: Path, export: str, recipient: str) -> Path:
-        """Write it as a file that mail programs open."""
-        message = EmailMessage()
-        message["From"] = "AWS Notifications <no-reply@sns.amazonaws.com>"
-        message["To"] = recipient
-        message["Subject"] = self.subject
-        message.set_content(self.text)
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{export}.eml"
-        file.write_bytes(bytes(message))
-        return file
+READER = "found"
 
 
 def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
     """The window of an export whose schedule fires now."""
-    from zoneinfo import ZoneInfo
-
     week = previous("previous_week", now, ZoneInfo(zone))
     return week.start, week.end
 
@@ -117,8 +89,8 @@ class _Monday:
         export: dict[str, Any] = json.loads(made["Target"]["Input"])["export"]
         return export
 
-    def mail(self) -> Mail:
-        """The next mail.
+    def mail(self, recipient: str) -> EmailMessage:
+        """The next message of SNS to its subscribers, as a mail that mail programs open.
 
         Raises:
             CalveError: none came.
@@ -128,20 +100,23 @@ class _Monday:
         while time.monotonic() < deadline:
             answer = sqs.receive_message(QueueUrl=self._queue, WaitTimeSeconds=5)
             for message in answer.get("Messages", []):
-                body = json.loads(message["Body"])
-                return Mail(body["Subject"], body["Message"])
+                body, mail = json.loads(message["Body"]), EmailMessage()
+                mail["From"] = "AWS Notifications <no-reply@sns.amazonaws.com>"
+                mail["To"], mail["Subject"] = recipient, body["Subject"]
+                mail.set_content(body["Message"])
+                return mail
         raise CalveError(
             f"no mail of {self._export} came in {PATIENCE_S} s",
             fix="calve export list says what was delivered before: a file that says the same is not mailed again",
         )
 
-    def page(self, mail: Mail) -> str:
+    def page(self, text: str) -> str:
         """The address of the mail's page: on this machine, the emulator's.
 
         Raises:
             CalveError: the mail has no link.
         """
-        found = LINK.search(mail.text)
+        found = LINK.search(text)
         if found is None:
             raise CalveError("the mail has no link")
         return aws.reachable(found[0], self._stack.aws_endpoint)
@@ -172,7 +147,7 @@ def run(stack: Stack, console: Console) -> list[str]:
     sales = _Sales(stack, console)
     sales.deploy()
     sales.produce()
-    sales.ingest()
+    ingested(stack, "sales-main", console, 2 * EVENTS)
     sales.show()
     return sales.verify() + sales.count() + sales.monday()
 
@@ -220,12 +195,7 @@ class _Sales:
                 first=self._before[TOPIC],
             )
 
-    def ingest(self) -> None:
-        if run_job.run(self._stack, "sales-main", self._console, drain=True, quick=True, expected=2 * EVENTS):
-            raise CalveError("the job left a table suspended or failed", fix="see the reason above")
-
     def show(self) -> None:
-        """Show one event, and its rows in the tables."""
         event = next(each for each in self._events if _tells_much(each))
         self._console.heading("14  An event as it came, and its rows: a name is gone, an address is a token")
         lines = [
@@ -251,11 +221,10 @@ class _Sales:
             _counted(f"records of {CLEAN}", len(expected), written),
             _counted("names, e-mails, cards, addresses found in rows", 0, leaked),
         ]
-        self._console.table("count", [_line(each) for each in counts], title="")
+        self._console.table("count", [each.line([READER]) for each in counts], title="")
         return [each.differs for each in counts if each.differs]
 
     def monday(self) -> list[str]:
-        """From the schedule to the file in a browser."""
         monday = _Monday(self._stack, "sales", EXPORT)
         self._console.heading(
             "15  Monday morning: the export's schedule fires, and the analyst gets this mail"
@@ -263,12 +232,15 @@ class _Sales:
         monday.subscribe()
         with self._console.progress().task(f"exporting {EXPORT}"):
             export = monday.fire()
-            mail = monday.mail()
-        self._console.quote(mail.subject, mail.text)
-        file = mail.save(Layout(self._stack.root).demo, EXPORT, export["recipients"][0])
+            mail = monday.mail(export["recipients"][0])
+        subject, text = mail["Subject"], mail.get_content()
+        self._console.quote(subject, text)
+        file = Layout(self._stack.root).demo / f"{EXPORT}.eml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes(mail))
         self._console.say(f"Saved as {file.relative_to(self._stack.root)}.")
         self._console.heading("16  The link: a page with a button, and behind the button the file")
-        page = monday.page(mail)
+        page = monday.page(text)
         self._console.say(
             "The emulator answers for the address in the mail. The page, as long as the stack is up:"
         )
@@ -276,7 +248,7 @@ class _Sales:
         lines = monday.download(page).splitlines()
         first, rest = lines[: LINES + 1], len(lines) - LINES - 1
         self._console.quote(f"{EXPORT}.csv", "\n".join([*first, f"... and {rest} more"]))
-        return self._wrong_in(lines, "\n".join([mail.subject, mail.text, *lines]))
+        return self._wrong_in(lines, "\n".join([subject, text, *lines]))
 
     def _wrong_in(self, lines: list[str], sent: str) -> list[str]:
         """Counts that differ between file and table, and personal values in all that was sent."""
@@ -297,7 +269,6 @@ class _Sales:
         return opened(self._catalog, self._job.table_name(table))
 
     def _ends(self) -> dict[str, int]:
-        """The end offsets of the topics."""
         found = Cluster(self._job.kafka, self._job.lake.region).topics({TOPIC, CLEAN})
         return {name: sum(found[name].end.values()) if name in found else 0 for name in (TOPIC, CLEAN)}
 
@@ -306,18 +277,7 @@ def _counted(figure: str, expected: int, found: int) -> Count:
     return Count(SALES, figure, expected, {READER: found})
 
 
-def _line(count: Count) -> dict[str, object]:
-    """A count for people; there is one reader."""
-    return {
-        "figure": count.figure,
-        "expected": count.expected,
-        "found": count.found[READER],
-        "state": count.state,
-    }
-
-
 def _tells_much(event: dict[str, Any]) -> bool:
-    """Whether an event has two items and all personal fields."""
     whole = event["delivery"] and event["payment"]["card"] and all(event["customer"].values())
     return bool(whole) and len(event["items"]) == 2
 

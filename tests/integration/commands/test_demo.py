@@ -13,8 +13,9 @@ from cli import lake
 from cli.console import Console
 from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
-from cli.run import run_job
-from cli.run.demo import checks, steps
+from cli.run import jobs
+from cli.run.demo import checks
+from cli.run.demo import demo as steps
 from tests.integration.support.servers.projects import project
 
 pytestmark = pytest.mark.long
@@ -36,7 +37,7 @@ def test_rows_that_vanish_behind_the_engine_are_counted_as_missing(
     stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert spark  # else verifying starts a JVM that later tests of this process could not use
-    drain = run_job.run
+    drain = jobs.run_deployed
 
     def drain_and_lose_a_region(stack, name, *arguments, **options):
         code = drain(stack, name, *arguments, **options)
@@ -48,7 +49,7 @@ def test_rows_that_vanish_behind_the_engine_are_counted_as_missing(
         users.delete("regionid == 'Region_1'")
         return code
 
-    monkeypatch.setattr(run_job, "run", drain_and_lose_a_region)
+    monkeypatch.setattr(jobs, "run_deployed", drain_and_lose_a_region)
     monkeypatch.setattr(checks, "PATIENCE_S", 20.0)
     wrong = steps.run(stack, Console())
     assert any(each.startswith("users, applied: expected 10,000, PyIceberg finds") for each in wrong)

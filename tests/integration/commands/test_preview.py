@@ -6,8 +6,7 @@ from calve.config.job import Table
 from calve.config.steps import Filter, Flatten, Sql
 from calve.modes.upsert import Upsert
 from calve.names import TableName
-from cli.project.preview.command import summary
-from cli.project.preview.preview import Refused, look
+from cli.project.preview import Refused, look, summary
 from tests.integration.steps.test_steps import ROWS, sale, schema
 from tests.integration.support.engine import DATABASE, Engine
 

@@ -20,9 +20,8 @@ from calve.config.job import Budget, Kafka, Table
 from calve.names import TableName
 from cli import config as configuration
 from cli.lake import open_catalog
-from cli.look.condition import Conditions
 from cli.look.description import facts
-from cli.look.status.health import Urgency
+from cli.look.health import Conditions, Urgency
 from cli.look.status.overview import Overview, look
 from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop
@@ -55,7 +54,7 @@ def shop(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sho
     engine.flush()
     drained(engine, topic)
     engine.produce(topic, 3)
-    monkeypatch.setattr("cli.embedded.stack.current", lambda _: engine.stack)
+    monkeypatch.setattr("cli.config.current", lambda _: engine.stack)
     (file := tmp_path / "calve.yaml").write_text(
         f"name: {DATABASE}\ntables: {{{topic}: {{topic: {topic}, freshness: 1h}}}}\n"
     )
@@ -136,7 +135,7 @@ def test_a_refused_table_and_a_drained_one_are_told_apart_and_each_has_its_next_
     assert "schema_unsupported" in stopped.what
     assert (stopped.fix or "").endswith("then start the job: calve ingest")
     catalog = open_catalog(job.lake)
-    listed = facts(catalog, TableName(DATABASE, refused), Conditions.of(job))
+    listed, _ = facts(catalog, TableName(DATABASE, refused), Conditions.of(job))
     assert (listed.state, listed.fix) == ("refused", stopped.fix)
 
 

@@ -11,7 +11,7 @@ from calve.schema.columns import Transform
 from calve.schema.evolution import Rule
 from calve.schema.wire import Schema
 from cli.embedded.aws import client
-from cli.project.plan.plan_without_table import lines, proposed
+from cli.project.plan.fields_to_review import lines, proposed
 from tests.integration.decode.test_evolution import any_schema
 from tests.integration.support.engine import DATABASE, Engine, suspended
 from tests.integration.support.proofs import assert_proved, proof
@@ -239,7 +239,7 @@ def test_a_plan_names_what_a_schema_would_change_and_changes_nothing(engine: Eng
     before = engine.table(topic).schema
     jobs = [engine.job(Table(name=topic, topic=topic))]
     found = lines(proposed(jobs, topic, Schema(0, json.dumps(SECOND)))[0])
-    assert [(each.kind, each.path) for each in found] == [
+    assert [(each["kind"], each["path"]) for each in found] == [
         ("rename", "order_id"),
         ("rename", "direction"),
         ("rename", "article"),
@@ -248,5 +248,9 @@ def test_a_plan_names_what_a_schema_would_change_and_changes_nothing(engine: Eng
         ("widen", "order_id"),
     ]
     [refused] = lines(proposed(jobs, topic, Schema(0, json.dumps(record("Order", id="string"))))[0])
-    assert (refused.kind, refused.path, refused.rule) == ("reject", "id", Rule.UNSUPPORTED_TYPE_CHANGE)
+    assert (refused["kind"], refused["path"], refused["rule"]) == (
+        "reject",
+        "id",
+        Rule.UNSUPPORTED_TYPE_CHANGE,
+    )
     assert engine.table(topic).schema == before

@@ -15,7 +15,7 @@ from calve.errors import Fatal
 from cli.console import Console
 from cli.embedded.stack import Stack
 from cli.progress import LineProgress
-from cli.run.run_job import run
+from cli.run.jobs import run_deployed
 from cli.run.stack import app
 from tests.integration.support.deployed import Deployed, deployment
 from tests.integration.support.engine import Engine, everything, until
@@ -62,7 +62,7 @@ def test_a_destroy_ends_the_job_and_keeps_its_data_and_the_next_deploy_goes_on_f
 
     engine.produce(kept.topic, 50)
     kept.deploy()
-    assert run(engine.stack, kept.job, Console(), drain=True, memory="1g", quick=True) == 0
+    assert run_deployed(engine.stack, kept.job, Console(), drain=True, memory="1g", quick=True) == 0
     assert kept.rows() == everything(150)
 
 
@@ -71,7 +71,7 @@ def test_a_destroy_with_both_keys_leaves_nothing_at_all(engine: Engine, tmp_path
     gone = deployment(engine, tmp_path, "gone", exports=True)
     gone.deploy()
     engine.produce(gone.topic, 10)
-    assert run(engine.stack, gone.job, Console(), drain=True, memory="1g", quick=True) == 0
+    assert run_deployed(engine.stack, gone.job, Console(), drain=True, memory="1g", quick=True) == 0
     engine.spark.sql(f"CREATE TABLE lake.{gone.database}.made_by_hand (id BIGINT) USING iceberg")
     gone.deploy(delete_data=f"yes-delete-{gone.name}")
     assert gone.rows() == everything(10)

@@ -16,7 +16,7 @@ from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
-from cli.run.run_job import run
+from cli.run.jobs import run_deployed
 
 SCRIPT = """
 import json, os, pathlib, sys
@@ -75,7 +75,7 @@ def test_code_files_arguments_and_settings_are_those_of_the_definition(
 ) -> None:
     monkeypatch.setenv("SAID", str(tmp_path / "said"))
     name = deployed(SCRIPT, generation="g1")
-    assert run(stack, name, Console(), drain=True) == 0
+    assert run_deployed(stack, name, Console(), drain=True) == 0
     said: dict[str, Any] = json.loads((tmp_path / "said").read_text())
     (archive,) = {Path(file).parents[1] for file in said["files"][:2]}
     assert archive == Layout(stack.root).job_code / f"{name}.zip"
@@ -93,9 +93,9 @@ def test_a_job_that_ends_without_a_word_is_shown_with_the_end_of_its_log(
     stack: Stack, deployed: Callable[..., str]
 ) -> None:
     with pytest.raises(Fatal, match=r"(?s)ended with code 1 without a reason.*ZeroDivisionError"):
-        run(stack, deployed("1 / 0"), Console(), drain=True)
+        run_deployed(stack, deployed("1 / 0"), Console(), drain=True)
 
 
 def test_a_job_that_nobody_deployed_is_no_traceback(stack: Stack) -> None:
     with pytest.raises(ConfigError, match='no job "nobodys" is deployed'):
-        run(stack, "nobodys", Console(), drain=True)
+        run_deployed(stack, "nobodys", Console(), drain=True)

@@ -19,7 +19,7 @@ from calve.config.job import Job, Kafka, Table
 from calve.config.spark_conf import java_options
 from calve.names import TableName
 from cli.lake import load, open_catalog, state_of
-from cli.look.condition import Conditions
+from cli.look.health import Conditions
 from cli.spark import spark_environment
 from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop

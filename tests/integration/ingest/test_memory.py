@@ -9,7 +9,7 @@ import pytest
 
 from calve.config.job import Table
 from cli.console import Console
-from cli.run import ingest as command
+from cli.run import jobs as command
 from tests.integration.support.engine import Engine, everything
 
 DOCUMENT = json.dumps(
@@ -40,7 +40,7 @@ def backlog(engine: Engine, counts: list[int]) -> str:
 def drain_in_child(engine: Engine, topic: str, *, memory: str, **settings: Any) -> list[dict[str, Any]]:
     """Drain in a process with that heap; returns the figures of every round, oldest first."""
     job = engine.job(Table(name=topic, topic=topic, **settings))
-    assert command.run(job, Console(), drain=True, memory=memory, conf={}) == 0
+    assert command.run("ingest", job, ["--drain"], Console(), memory=memory, conf={}) == 0
     table = engine.lake.load(engine.target(topic).name)
     assert table is not None
     commits = [each.summary for each in table.ancestors() if "calve.metrics" in each.summary]

@@ -16,7 +16,7 @@ from calve.config.kafka_auth import java_properties
 from calve.errors import Fatal
 from cli.console import Console
 from cli.embedded.layout import Layout
-from cli.run import ingest as command
+from cli.run import jobs as command
 from glue_jobs.ingest import run
 from tests.integration.support.engine import DATABASE, Engine, everything
 from tests.integration.support.servers.registry_gate import RegistryGate
@@ -114,7 +114,7 @@ def test_a_wrong_password_ends_the_job_and_stands_in_no_log(
     topic = filled(engine)
     job = engine.job(Table(name=topic, topic=topic), kafka=kafka("sasl_scram", password=wrong))
     with pytest.raises(Fatal) as refused:
-        command.run(job, Console(), drain=True, memory="1g", conf={})
+        command.run("ingest", job, ["--drain"], Console(), memory="1g", conf={})
     assert refused.value.message.startswith(f"Kafka at {engine.stack.sasl_bootstrap_servers} refused: Sasl")
     assert refused.value.fix == "check kafka.auth in calve.yaml"
     log = (Layout(engine.stack.root).logs / "ingest.log").read_text()

@@ -12,7 +12,7 @@ import pytest
 from calve.config.job import Entry, Table
 from calve.names import TableName
 from cli.console import Console
-from cli.run.run_job import run
+from cli.run.jobs import run_deployed
 from glue_jobs.maintain import Maintaining
 from glue_jobs.maintenance.table_stats import tables_of
 from tests.integration.support.deployed import deployment
@@ -60,8 +60,11 @@ def test_the_deployed_job_does_it(engine: Engine, tmp_path: Path) -> None:
     kept.deploy()
     for _ in range(2):
         engine.produce(kept.topic, 20)
-        assert run(engine.stack, kept.job, Console(), drain=True, memory="1g", quick=True) == 0
+        assert run_deployed(engine.stack, kept.job, Console(), drain=True, memory="1g", quick=True) == 0
     before = kept.rows()
-    assert run(engine.stack, f"{kept.job}-maintenance", Console(), drain=True, memory="1g", quick=True) == 0
+    assert (
+        run_deployed(engine.stack, f"{kept.job}-maintenance", Console(), drain=True, memory="1g", quick=True)
+        == 0
+    )
     assert kept.rows() == before
     kept.app.destroy(kept.progress)

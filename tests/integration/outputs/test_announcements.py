@@ -33,7 +33,7 @@ from calve.outputs.announcement import (
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.stack import Stack
-from cli.run.run_job import run as run_deployed
+from cli.run.jobs import run_deployed
 from cli.spark import spark_environment
 from glue_jobs.ingest import main
 from tests.announcements import assert_as_documented

@@ -20,7 +20,7 @@ from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
 from cli.main import app as calve
 from cli.progress import LineProgress
-from cli.run.run_job import run
+from cli.run.jobs import run_deployed
 from cli.run.stack import app
 from lambdas.lake_tables import read
 from lambdas.publish_states import PublishState, PublishStates, State, Target
@@ -209,7 +209,7 @@ def test_what_a_job_commits_is_in_the_catalog_without_anybody_asking(engine: Eng
         made.client("secretsmanager").create_secret(Name=f"{made.name}/catalog", SecretString=secret)
         made.deploy(delete_data=f"yes-delete-{made.name}")
         engine.produce(made.topic, 100)
-        assert run(engine.stack, made.job, Console(), drain=True, memory="1g", quick=True) == 0
+        assert run_deployed(engine.stack, made.job, Console(), drain=True, memory="1g", quick=True) == 0
 
         reader, name = published.reader(), (made.database, made.topic)
         until(lambda: reader.table_exists(name), seconds=90)

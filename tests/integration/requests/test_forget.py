@@ -174,7 +174,7 @@ def test_the_command_is_answered_by_the_running_job(
     scene = Scene(engine, tmp_path, {"steps": (MASK, Flatten())})
     scene.round()
     jobs = (engine.job(scene.table, masking=scene.masking),)
-    monkeypatch.setattr("cli.act.forget.load_jobs", lambda *_, **__: jobs)
+    monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: jobs)
     with running(scene.target(), monkeypatch) as job:
         email = f"email={scene.persons[0].email}"
         done = CliRunner().invoke(app, ["forget", scene.topic, "--key", email, "--yes"])

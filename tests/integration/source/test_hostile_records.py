@@ -21,7 +21,7 @@ from calve.config.job import EngineChoice, Job, Kafka, Table
 from calve.modes.aggregate import Aggregate, Measure
 from calve.modes.deduplicate import Deduplicate
 from cli.console import Console
-from cli.run import ingest as command
+from cli.run import jobs as command
 from glue_jobs.ingest import run
 from glue_jobs.kafka.client import Client, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import Connection
@@ -216,7 +216,7 @@ def in_child(job: Job) -> dict[str, str]:
     """In processes of their own, in whose memory no record of a gigabyte has room."""
     memory = Memory()
     memory.start()
-    code = command.run(job, Console(), drain=True, memory="1g", conf={})
+    code = command.run("ingest", job, ["--drain"], Console(), memory="1g", conf={})
     memory.over.set()
     assert 0 < memory.peak < MOST_MEMORY, f"{memory.peak >> 20} MiB"
     return {each.name: "running" if code == 0 else f"exit code {code}" for each in job.tables}

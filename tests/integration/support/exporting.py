@@ -24,7 +24,7 @@ from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
 from cli.main import app as calve
 from cli.progress import Progress
-from cli.run.run_job import run as run_job
+from cli.run.jobs import run_deployed as run_job
 from cli.run.stack import app
 from lambdas import formatting
 from tests.integration.support.engine import until

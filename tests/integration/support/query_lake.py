@@ -10,7 +10,7 @@ from calve.config.spark_conf import CATALOG
 from calve.names import TableName
 from cli.lake import open_catalog
 from cli.look.query.answer import answered
-from cli.look.query.statement import Lookup, Statement, When, opened
+from cli.look.query.statement import Lookup, Statement, When
 from tests.integration.support.engine import DATABASE, Engine
 
 Rows = list[Any]
@@ -19,7 +19,7 @@ Rows = list[Any]
 def by_calve(engine: Engine, sql: str, at: When | None = None) -> Rows:
     lake = engine.job().lake
     statement = Statement(sql)
-    tables = opened(statement, Lookup(open_catalog(lake), DATABASE, ()), at)
+    tables = Lookup(open_catalog(lake), DATABASE, ()).opened(statement, at)
     with answered(statement, tables, lake, DATABASE) as answer:
         return sorted((list(row) for row in answer.rows()), key=repr)
 

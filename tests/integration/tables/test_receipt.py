@@ -147,7 +147,7 @@ def test_cost_sums_the_receipts_of_a_table(
     topic = engine.topic()
     engine.ingest(topic, 10)
     engine.ingest(topic, 20)
-    monkeypatch.setattr("cli.embedded.stack.current", lambda _: engine.stack)
+    monkeypatch.setattr("cli.config.current", lambda _: engine.stack)
     (file := tmp_path / "calve.yaml").write_text(
         f"name: {DATABASE}\ntables: {{{topic}: {{topic: {topic}}}}}\n"
     )

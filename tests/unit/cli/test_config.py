@@ -24,7 +24,7 @@ DEPLOYED = "name: t\nkafka: {bootstrap_servers: 'b:1'}\nregistry: {url: https://
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("cli.embedded.stack.current", lambda _: None)
+    monkeypatch.setattr("cli.config.current", lambda _: None)
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws"))

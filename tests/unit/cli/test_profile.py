@@ -11,9 +11,10 @@ import typer
 from typer.testing import CliRunner
 
 from calve.errors import ConfigError
-from cli.config import KEY_VARIABLES, PROFILE_VARIABLE, embedded_stack, offer_profile
-from cli.main import app
-from cli.reference import commands
+from cli.config import embedded_stack
+from cli.console import PROFILE_VARIABLE
+from cli.main import KEY_VARIABLES, app, offer_profile
+from tests.reference import commands
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "elsewhere")
     monkeypatch.delenv("AWS_PROFILE")
     monkeypatch.delenv(PROFILE_VARIABLE)
-    monkeypatch.setattr("cli.embedded.stack.current", lambda _: "the embedded stack")
+    monkeypatch.setattr("cli.config.current", lambda _: "the embedded stack")
 
 
 def one(environment: None) -> typer.Typer:

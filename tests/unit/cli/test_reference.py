@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 from typer.testing import CliRunner
 
 from cli.main import Manual, app
-from cli.reference import commands, manual, reference, root
+from tests.reference import commands, manual, reference
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 COMMANDS = {name: command for name, _, command in commands()}
@@ -36,7 +37,7 @@ def test_every_example_is_taken_by_the_parser(example: str) -> None:
     for line in example.split(" && "):
         program, *arguments = shlex.split(line)
         assert program == "calve"
-        _parse(root(), arguments)
+        _parse(get_group(app), arguments)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -6,7 +6,7 @@ import pytest
 
 from calve.config.maintenance import Kind
 from calve.errors import ConfigError
-from cli.run.ingest import KINDS
+from cli.run.jobs import KINDS
 from glue_jobs.maintain import _read
 from tests.unit.glue_jobs.test_ingest_arguments import GLUES_OWN, SETTINGS
 

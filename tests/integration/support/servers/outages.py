@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 
-from cli.embedded import kafka, processes, servers
+from cli.embedded import kafka, processes
+from cli.embedded import stack as embedded
 from cli.embedded.layout import Layout
 from cli.embedded.runtimes import find_java
-from cli.embedded.servers import Server
-from cli.embedded.stack import Stack
+from cli.embedded.stack import Server, Stack
 
 
 def stop(stack: Stack, server: Server) -> None:
@@ -20,8 +20,8 @@ def stop(stack: Stack, server: Server) -> None:
 def start(stack: Stack, server: Server) -> None:
     """A stopped server starts on its old port and its data; returns once it answers."""
     layout = Layout(stack.root)
-    recorded = servers.launch(layout, _recorded(stack), find_java(layout), server)
-    servers.wait_for(layout, recorded, [server])
+    recorded = embedded.launch(layout, _recorded(stack), find_java(layout), server)
+    embedded.wait_for(layout, recorded, [server])
     if (
         server == "kafka"
     ):  # broker and controller in one process: it starts without the SCRAM users that it knew

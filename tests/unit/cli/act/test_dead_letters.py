@@ -71,8 +71,8 @@ def rejected(partition: int, offset: int, reason: str = "malformed", **changes: 
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderCatalog:
     made = FolderCatalog(tmp_path)
     made.make(("trading", "trades"), Schema(NestedField(1, "id", LongType())))
-    monkeypatch.setattr("cli.lake.open_catalog", lambda _: made)
-    monkeypatch.setattr("cli.kafka.cluster_database", lambda _: None)
+    monkeypatch.setattr("cli.act.requests.open_catalog", lambda _: made)
+    monkeypatch.setattr("cli.act.requests.cluster_database", lambda _: None)
     monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (JOB,))
     return made
 
@@ -241,8 +241,8 @@ def test_of_a_sealed_letter_no_bytes_are_shown_and_an_export_has_them_sealed(
 ) -> None:
     keep(catalog, rejected(0, 3, sealed="2026a"))
     _, text, _ = run("show", "trades", "0:3")
-    assert "sealed: by the masking key 2026a" in text
-    assert "only the job opens them" in text
+    assert "encrypted: by the masking key 2026a" in text
+    assert "only the job decrypts them" in text
     assert "68 75 6e" not in text
     assert "trace" not in text
     target = tmp_path / "letters.jsonl"
@@ -321,7 +321,7 @@ def test_an_export_never_overwrites_and_leaves_nothing_half_written(
             raise RuntimeError
         return real(each)
 
-    monkeypatch.setattr(dead_letter, "document", fails)
+    monkeypatch.setattr("cli.act.dead_letters.document", fails)
     _, _, error = run("export", "trades", str(target))
     assert isinstance(error, RuntimeError)
     assert not target.exists()

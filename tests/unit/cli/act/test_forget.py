@@ -22,7 +22,7 @@ from calve.modes.upsert import Upsert
 from calve.requests.forget import Condition, Entry, Request, bound_to, seal_key, to_json
 from calve.schema.columns import KAFKA, field, list_of, struct, with_ids
 from calve.table.summary import FORGET, FORGET_LEFT, FORGOTTEN
-from cli.act import forget, requests
+from cli.act import requests
 from cli.main import app
 from tests.unit.cli.act.test_dead_letters import JOB, NAME
 from tests.unit.cli.folder_catalog import FolderCatalog
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COLUMNS = struct(field("email", "string"), field("tags", list_of("string")), KAFKA)
-PLAIN = Settings("trades", "trades")
+PLAIN = Settings("trades", "trades", freshness_s=0.0)
 
 
 @pytest.fixture
@@ -41,17 +41,17 @@ def main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
     made = catalog.make(
         (NAME.database, NAME.table), Schema.model_validate(with_ids(COLUMNS) | {"schema-id": 0})
     )
-    monkeypatch.setattr("cli.lake.open_catalog", lambda _: catalog)
-    monkeypatch.setattr("cli.kafka.cluster_database", lambda _: None)
+    monkeypatch.setattr("cli.act.requests.open_catalog", lambda _: catalog)
+    monkeypatch.setattr("cli.act.requests.cluster_database", lambda _: None)
     monkeypatch.setattr(requests, "ASK_S", 0.0)
-    monkeypatch.setattr(forget, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(requests, "LONG_PATIENCE_S", 0.0)
     configure(monkeypatch, PLAIN)
     return made
 
 
 def configure(monkeypatch: pytest.MonkeyPatch, table: Settings, masking: str | None = None) -> None:
     job = replace(JOB, tables=(table,), masking=masking)
-    monkeypatch.setattr(forget, "load_jobs", lambda *_, **__: (job,))
+    monkeypatch.setattr(requests, "load_jobs", lambda *_, **__: (job,))
 
 
 def run(*arguments: str) -> tuple[int, str, BaseException | None]:
@@ -76,7 +76,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, **figures: Any) -> list[Request]:
         return table
 
     monkeypatch.setattr(Table, "refresh", refresh)
-    monkeypatch.setattr(forget, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(requests, "LONG_PATIENCE_S", 60.0)
     return seen
 
 
@@ -85,12 +85,12 @@ def test_it_says_what_goes_and_what_it_cannot_reach(main: Table, monkeypatch: py
     code, text, error = run("--key", "email=a@b.c", "--yes")
     assert code == 0, error
     for said in (
-        "told by email",
+        "where email matches",
         "the history of both tables",
         "those whose window holds one of the rows",
         "the topic, until its retention",
         "versions of objects in the bucket",
-        "rows: 1,200\ndead letters: 3\ndata files written anew: 2\nfiles deleted: 40\nexports deleted: 1",
+        "rows: 1,200\ndead letters: 3\ndata files rewritten: 2\nfiles deleted: 40\nexports deleted: 1",
     ):
         assert said in text
     assert "a@b.c" not in text

@@ -94,13 +94,13 @@ publish:
 def test_the_secrets_of_who_tables_are_published_to(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.embedded.stack.current", lambda _: None)
+    monkeypatch.setattr("cli.config.current", lambda _: None)
     stacks = {"trading-publish": ("SnowflakeKeyA1", "IcebergRestBootstrapB2")}
     for name in ("snowflake", *stacks["trading-publish"]):
         held(client, name)
     kind = "AWS::SecretsManager::Secret"
     monkeypatch.setattr(
-        "cli.account.resources", lambda _, stack: (Resource(kind, id, id) for id in stacks[stack])
+        "cli.act.keys.resources", lambda _, stack: (Resource(kind, id, id) for id in stacks[stack])
     )
     file = tmp_path / "calve.yaml"
     file.write_text(PUBLISHED)
@@ -115,7 +115,7 @@ def test_the_secrets_of_who_tables_are_published_to(
 
 @pytest.mark.usefixtures("client")
 def test_without_secrets_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.embedded.stack.current", lambda _: None)
+    monkeypatch.setattr("cli.config.current", lambda _: None)
     file = tmp_path / "calve.yaml"
     file.write_text(PUBLISHED.partition("publish:")[0])
     answer = CliRunner().invoke(app, ["keys", "-c", str(file)])
@@ -157,7 +157,7 @@ tables: {a: {topic: t}}
 def test_the_command_shows_all_and_no_value(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.embedded.stack.current", lambda _: None)
+    monkeypatch.setattr("cli.config.current", lambda _: None)
     for name in ("trading/kafka", "trading/emit", "trading/admin"):
         held(client, name)
     file = tmp_path / "calve.yaml"

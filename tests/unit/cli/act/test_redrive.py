@@ -18,7 +18,7 @@ from calve.errors import CalveError, Retryable
 from calve.requests.redrive import Request, Result
 from calve.schema.columns import DEAD_LETTERS, REDRIVEN, with_ids
 from calve.table.summary import REDRIVE, REDRIVE_RESULT
-from cli.act import redrive, requests
+from cli.act import requests
 from cli.act.dead_letters import dead_letters
 from tests.unit.cli.act.test_dead_letters import JOB, NAME, SCHEMA, catalog, keep, rejected  # noqa: F401 a fixture
 
@@ -37,7 +37,7 @@ def main(catalog: FolderCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:  # n
         rejected(0, 6, "unknown_schema_id", schema_id=9, redriven="x1"),
     )
     monkeypatch.setattr(requests, "ASK_S", 0.0)
-    monkeypatch.setattr(redrive, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(requests, "PATIENCE_S", 0.0)
     fresh = replace(JOB, tables=tuple(replace(each, freshness_s=0.0) for each in JOB.tables))
     monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (fresh,))
     table: Table = catalog.load_table((NAME.database, NAME.table))
@@ -64,7 +64,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, **figures: Any) -> list[Request]:
         return table
 
     monkeypatch.setattr(Table, "refresh", refresh)
-    monkeypatch.setattr(redrive, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(requests, "PATIENCE_S", 60.0)
     return seen
 
 
@@ -95,7 +95,7 @@ def test_what_the_job_could_not_do_is_an_error(main: Table, monkeypatch: pytest.
     answering(monkeypatch, problem="the registry does not answer")
     code, _, error = run("redrive", "trades", "--yes")
     assert code == 1
-    assert "nothing of trading.trades was redriven: the registry does not answer" in str(error)
+    assert "nothing was redriven in trading.trades: the registry does not answer" in str(error)
 
 
 def test_without_a_job_the_request_stays_and_a_second_one_is_refused(main: Table) -> None:
@@ -120,7 +120,7 @@ def test_a_request_whose_place_another_one_takes_is_given_up(
         return table
 
     monkeypatch.setattr(Table, "refresh", refresh)
-    monkeypatch.setattr(redrive, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(requests, "PATIENCE_S", 60.0)
     _, _, error = run("redrive", "trades", "--yes")
     assert "a redrive of trading.trades: another request has taken the place of this one" in str(error)
 
@@ -130,7 +130,7 @@ def test_a_lake_that_does_not_answer_ends_the_waiting(main: Table, monkeypatch: 
         raise OSError("connection refused")
 
     monkeypatch.setattr(Table, "refresh", refresh)
-    monkeypatch.setattr(redrive, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(requests, "PATIENCE_S", 60.0)
     _, _, error = run("redrive", "trades", "--yes")
     assert isinstance(error, Retryable)
     assert Request.pending(main.properties) is not None
@@ -157,7 +157,7 @@ def test_the_list_counts_those_that_are_open_and_can_show_the_others(main: Table
     back = json.loads(run("trades", "--redriven", "--output", "json")[1])
     assert (back["dead_letters"], back["redriven"]) == (3, 1)
     assert [each["dead_letters"] for each in back["groups"]] == [1]
-    assert "1 came back: --redriven lists them." in run("trades")[1]
+    assert "1 were redriven: --redriven lists them." in run("trades")[1]
     assert "redriven: x1" in run("show", "trades", "0:6")[1]
 
 
@@ -170,7 +170,7 @@ def test_a_table_that_knows_no_redrives_has_open_letters_only(
     row = {name: value for name, value in rejected(0, 3).items() if name != REDRIVEN}
     table.append(pa.Table.from_pylist([row], schema_to_pyarrow(schema, include_field_ids=False)))
     assert json.loads(run("trades", "--output", "json")[1])["dead_letters"] == 1
-    assert "no dead letters that came back" in run("trades", "--redriven")[1]
+    assert "no redriven dead letters" in run("trades", "--redriven")[1]
     with table.update_schema() as change:
         change.add_column(REDRIVEN, SCHEMA.find_type(REDRIVEN))
     found = json.loads(run("trades", "--output", "json")[1])

@@ -18,7 +18,7 @@ from calve.requests.requests import Entry, Pause
 from calve.requests.rollback import Request
 from calve.table.position import Ledger, Offsets
 from calve.table.summary import PAUSED, encode
-from cli.act import pause, requests, rollback
+from cli.act import pause, requests
 from cli.main import app
 from tests.unit.calve.protocol_model.says import TOPIC, position
 from tests.unit.cli.act.test_dead_letters import JOB, NAME, catalog  # noqa: F401 a fixture
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def main(catalog: FolderCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:  # noqa: F811 the fixture
     """The table behind two rounds of three offsets each; nobody waits longer than a moment."""
-    monkeypatch.setattr(rollback, "BACKFILL_PATIENCE_S", 0.0)
-    for module in (pause, rollback):
+    monkeypatch.setattr(requests, "LONG_PATIENCE_S", 0.0)
+    for module in (pause, requests):
         monkeypatch.setattr(module, "PATIENCE_S", 0.0)
     monkeypatch.setattr(requests, "ASK_S", 0.0)
     impatient = replace(JOB, tables=tuple(replace(each, freshness_s=0.0) for each in JOB.tables))
@@ -142,7 +142,7 @@ def test_a_new_table_is_an_entry_of_the_configuration(main: Table) -> None:
 
 def test_a_pause_holds_though_no_job_has_said_so_and_is_ended(main: Table) -> None:
     code, text, _ = run("pause", "trades", "--reason", "why", "--until", "2999-01-01T00:00:00Z")
-    assert (code, "No job runs that has said so" in text) == (0, True)
+    assert (code, "No job runs now" in text) == (0, True)
     main.refresh()
     held = Pause.of(main.properties, datetime.now(UTC))
     assert held is not None

@@ -8,19 +8,17 @@ import pytest
 
 from cli.embedded import cdk
 from cli.embedded.stack import Stack
-from cli.progress import End
+from cli.progress import Task
 from cli.run.stack import app
 
 
-class Shown:
+class Shown(Task):
     def __init__(self) -> None:
+        super().__init__(None, lambda: None)
         self.seen: list[tuple[int | None, int | None, str | None]] = []
 
     def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
         self.seen.append((done, total, note))
-
-    def end(self, how: End, note: str) -> None:
-        self.seen.append((None, None, f"{how}: {note}"))
 
 
 def test_events_are_progress_over_all_stacks() -> None:

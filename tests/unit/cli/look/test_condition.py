@@ -10,8 +10,7 @@ import pytest
 
 from calve.names import TableName
 from calve.outputs.job_status import JobStatus, ReportedTable, Run, TableState
-from cli.look.condition import GONE_AFTER_S, Condition, Conditions, newest
-from cli.look.status.health import Urgency, of_states
+from cli.look.health import GONE_AFTER_S, Condition, Conditions, Urgency, newest, of_states
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SINCE = (NOW - timedelta(minutes=5)).isoformat()
@@ -55,14 +54,14 @@ def condition(said: ReportedTable | None, run: Run = ALIVE, written: TableState 
             condition(None, written=replace(REFUSED, fix=None)),
             "suspended",
             "suspended for 5m: schema_unsupported: a string has no columns",
-            "docs/states.md says what cures schema_unsupported",
+            "docs/states.md has the fix for schema_unsupported",
             id="a release that only wrote into the table",
         ),
         pytest.param(
             condition(ReportedTable("r", TableState("failed", "retries_exhausted", "no answer", SINCE))),
             "failed",
             "failed for 5m: retries_exhausted: no answer",
-            "docs/states.md says what cures retries_exhausted",
+            "docs/states.md has the fix for retries_exhausted",
             id="failed before the table was made",
         ),
         pytest.param(

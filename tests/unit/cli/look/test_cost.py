@@ -88,7 +88,7 @@ def test_what_the_readme_says_of_costs_is_recomputed() -> None:
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     anywhere = StackDefaults(Kafka("anywhere:9092"), Registry("https://anywhere"))
     least = bill(load_deployment(ROOT / "calve.yaml", None, anywhere), IDLE, RATES)
-    always, scheduled = (month / DAYS for month in (least.continuous, least.scheduled))
+    always, scheduled = (month / DAYS for month in (least.total("continuous"), least.total("scheduled")))
     assert f"are {always:.2f} dollars a day with the job always running, and {scheduled:.2f} with" in readme
     endpoints = ENDPOINTS * ZONES * 24 * RATES["endpoint_hour"]
     assert f"five in two zones, {endpoints:.2f} dollars a day" in readme
@@ -151,7 +151,7 @@ def test_jobs_as_configured_cost_what_each_costs_in_its_way() -> None:
     found = bill(Deployment("n", (always, nightly), LakeDeployment("d")), Load(), RATES)
     first, second = found.lines[:2]
     assert (first.configured, second.configured) == (first.continuous, second.scheduled)
-    assert found.scheduled < found.configured < found.continuous
+    assert found.total("scheduled") < found.total("configured") < found.total("continuous")
     requests = next(line for line in found.lines if line.part == "S3 requests")
     assert requests.scheduled < requests.configured < requests.continuous
 

@@ -20,7 +20,7 @@ from calve.config.deployment import UNKNOWN_SERVERS, Msk
 from calve.config.job import Kafka
 from calve.errors import ConfigError, Fatal
 from cli.account import Account
-from cli.config import PROFILE_VARIABLE
+from cli.console import PROFILE_VARIABLE
 from cli.look.doctor.command import probes
 from cli.look.doctor.deployment import (
     jobs,

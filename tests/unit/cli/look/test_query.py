@@ -24,7 +24,7 @@ from calve.errors import CalveError, ConfigError
 from cli.console import Console
 from cli.look.query.answer import answered
 from cli.look.query.command import Format, csv_lines, objects, shown, text, write
-from cli.look.query.statement import Lookup, Statement, When, opened
+from cli.look.query.statement import Lookup, Statement, When
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 SCHEMA = Schema(
@@ -55,7 +55,7 @@ class World:
 
     def ask(self, sql: str, at: When | None = None) -> list[tuple[Any, ...]]:
         statement = Statement(sql)
-        tables = opened(statement, self.lookup, at)
+        tables = self.lookup.opened(statement, at)
         with answered(
             statement, tables, Lake("trading", "", endpoint="http://127.0.0.1:1"), "trading"
         ) as answer:
@@ -247,7 +247,7 @@ def drawn(world: World, sql: str, hidden: tuple[str, ...] = ("_kafka",), width: 
     console._out = Rich(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
     statement = Statement(sql)
     lake = Lake("trading", "", endpoint="http://127.0.0.1:1")
-    with answered(statement, opened(statement, world.lookup, None), lake, "trading") as answer:
+    with answered(statement, world.lookup.opened(statement, None), lake, "trading") as answer:
         write(console, Format.text, answer, None, hidden)
     return str(console._out.file.getvalue())  # type: ignore[attr-defined]
 

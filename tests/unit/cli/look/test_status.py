@@ -39,9 +39,8 @@ from calve.table.summary import POSITION_TAG, STATE, encode, restated
 from cli.console import duration
 from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
-from cli.look.condition import Conditions
 from cli.look.description import columns, facts, partitioning, sorting
-from cli.look.status.health import Waiting
+from cli.look.health import Conditions, Waiting
 from cli.look.status.overview import History, kind
 from cli.look.status.survey import Survey, figures, unread_offsets, waiting
 from tests.unit.cli.folder_catalog import FolderCatalog
@@ -216,10 +215,10 @@ def test_a_list_of_tables_shows_their_layout_and_size(catalog: FolderCatalog) ->
     table = catalog.make(NAME, SCHEMA)
     append(table, 3, summary(3))
     append(table, 4, summary(7))
-    shown = facts(catalog, TableName(*NAME), Conditions())
-    assert (shown.rows, shown.files, shown.columns, shown.dead_letters) == (7, 2, 1, 0)
-    assert shown.bytes > 0
-    assert facts(catalog, TableName("trading", "users"), Conditions()).state == "pending"
+    _, shown = facts(catalog, TableName(*NAME), Conditions())
+    assert [shown[each] for each in ("rows", "files", "columns", "dead_letters")] == [7, 2, 1, 0]
+    assert shown["bytes"] > 0
+    assert facts(catalog, TableName("trading", "users"), Conditions())[0].state == "pending"
     assert load(catalog, TableName("trading", "users")) is None
 
 

@@ -16,8 +16,8 @@ from calve.outputs.job_status import FormerState
 from calve.requests.requests import Entry
 from cli.console import duration
 from cli.lake import Snapshot
+from cli.look.health import TableStatus
 from cli.look.status.command import drawn
-from cli.look.status.health import TableStatus
 from cli.look.status.overview import History, Overview
 from cli.look.status.screen import plot, short, size
 

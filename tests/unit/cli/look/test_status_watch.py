@@ -27,7 +27,7 @@ from calve.errors import Retryable
 from cli.console import Console
 from cli.look.status import command
 from cli.look.status.overview import Overview
-from cli.look.status.health import TableStatus
+from cli.look.health import TableStatus
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who started the tests may have it ignored
 command.EVERY_S = 0.1

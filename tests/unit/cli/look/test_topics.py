@@ -14,13 +14,12 @@ from calve.config.job import Entry, Job, Kafka, Lake, Table
 from calve.errors import ConfigError, Retryable
 from calve.schema.columns import struct, with_ids
 from calve.table.summary import TOPIC
-from cli.config import load_jobs, table_named
+from cli.config import load_jobs, surveyed, table_named, with_named
 from cli.look.status.survey import Survey
 from cli.project.plan.changes import changes
 from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable
 from cli.project.plan.survey import expanded
-from cli.run.ingest import only, what
-from cli.topics import surveyed, with_named
+from cli.run.jobs import only, what
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 SCHEMA = Schema(NestedField(1, "price", LongType()))
@@ -70,7 +69,7 @@ class Brokers:
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
     made = Lakes(tmp_path)
-    for module in ("cli.topics", "cli.look.status.survey"):
+    for module in ("cli.config", "cli.lake"):
         monkeypatch.setattr(f"{module}.open_catalog", lambda _: made)
     return made
 
@@ -78,7 +77,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     brokers = Brokers(None)
-    for module in ("cli.topics", "cli.look.status.survey"):
+    for module in ("cli.config", "cli.look.status.survey"):
         monkeypatch.setattr(f"{module}.Cluster", lambda *_: brokers)
     return brokers
 
@@ -143,7 +142,7 @@ def test_a_name_that_is_no_table_is_refused_with_the_nearest_one(
     lake: Lakes, kafka: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.topics = ["shop.orders"]
-    monkeypatch.setattr("cli.embedded.stack.current", lambda _: None)
+    monkeypatch.setattr("cli.config.current", lambda _: None)
     config = tmp_path / "calve.yaml"
     config.write_text(
         "name: t\nkafka: {bootstrap_servers: 'b:1'}\nregistry: {url: https://r}\n"
@@ -170,10 +169,10 @@ HELD = DeployedTable("-", "-", 2, with_ids(struct()), topic="shop.gone")
 
 def planned(deployed: Deployed, *listed: str) -> tuple[dict[str, str], list[str]]:
     """Kinds of tables and entries, and what is said of entries."""
-    whole = expanded(DEPLOYMENT, deployed, listed)
-    found = [*changes(whole.deployment, deployed), *whole.entries]
+    whole, entries = expanded(DEPLOYMENT, deployed, listed)
+    found = [*changes(whole, deployed), *entries]
     kinds = {each.name: f"{each.kind} {each.note}".strip() for each in found if each.section == "tables"}
-    return kinds, [one for each in whole.entries for one in each.undecided]
+    return kinds, [one for each in entries for one in each.undecided]
 
 
 def test_a_plan_shows_which_topics_become_which_tables() -> None:
@@ -199,16 +198,14 @@ def test_a_plan_without_kafka_shows_the_lakes_tables() -> None:
 
 def test_a_job_that_is_deployed_with_its_patterns_is_the_same() -> None:
     job = DeployedJob("G.1X", 4, None, "UTC", "Sun:3", {}, JOB, least=2)
-    whole = expanded(DEPLOYMENT, Deployed("t", jobs={"main": job}), ["shop.orders"])
+    whole, entries = expanded(DEPLOYMENT, Deployed("t", jobs={"main": job}), ["shop.orders"])
     assert [
-        each.kind
-        for each in changes(whole.deployment, Deployed("t", jobs={"main": job}))
-        if each.section == "jobs"
+        each.kind for each in changes(whole, Deployed("t", jobs={"main": job})) if each.section == "jobs"
     ] == ["="]
-    assert [each.kind for each in whole.entries] == ["="]
+    assert [each.kind for each in entries] == ["="]
     slower = replace(JOB, patterns=(replace(SHOP, freshness_s=60.0),))
     wanted = replace(DEPLOYMENT, jobs=(replace(DEPLOYMENT.jobs[0], settings=slower),))
-    (entry,) = expanded(wanted, Deployed("t", jobs={"main": job}), ["shop.orders"]).entries
+    _, (entry,) = expanded(wanted, Deployed("t", jobs={"main": job}), ["shop.orders"])
     assert (entry.kind, [each.key for each in entry.differences]) == ("~", ["freshness"])
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.config.topics import NotKept
-from cli.look.status.health import TableStatus, Trouble, Urgency, Waiting, troubles, urgency
+from cli.look.health import TableStatus, Trouble, Urgency, Waiting, troubles, urgency
 from lambdas.publish_states import PublishState, State, Target
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -15,12 +15,16 @@ from calve.schema.evolution import Rule
 from calve.schema.wire import Schema
 from cli.console import Branch
 from cli.main import app
-from cli.project.plan.plan_without_table import Line, lines, read_candidate, tree
+from cli.project.plan.fields_to_review import lines, read_candidate, tree
 
 
 def schema(number: int, *fields: tuple[Any, ...]) -> Schema:
     named = [{"name": n, "type": t, "aliases": list(aliases)} for n, t, *aliases in fields]
     return Schema(number, json.dumps({"type": "record", "name": "R", "fields": named}))
+
+
+def line(kind: str, path: str, note: str) -> dict[str, str | None]:
+    return {"kind": kind, "path": path, "note": note, "rule": None}
 
 
 INNER = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}
@@ -36,10 +40,10 @@ def test_what_would_be_added_widened_renamed_and_left_is_named_by_path() -> None
     )
     found = lines(proposal(first_columns([FIRST], "t-value"), [FIRST], candidate))
     assert found == [
-        Line("rename", "b", "rename of a"),
-        Line("widen", "inner[].x", "widen to long"),
-        Line("add", "new", "add struct"),
-        Line("unfilled", "old", "stays, and this version does not fill it"),
+        line("rename", "b", "rename of a"),
+        line("widen", "inner[].x", "widen to long"),
+        line("add", "new", "add struct"),
+        line("unfilled", "old", "stays, and this version does not fill it"),
     ]
     assert [each.mark for each in tree("t", found).below] == ["~", "~", "+", "-"]
 
@@ -56,17 +60,17 @@ def test_a_proto_file_is_a_candidate_that_renames_by_number(tmp_path: Path) -> N
     )
     found = lines(proposal(first_columns([first], "t-value"), [first], read_candidate(file)))
     assert found == [
-        Line("rename", "b", "rename of a"),
-        Line("widen", "b", "widen to long"),
-        Line("add", "c[].y", "add boolean"),
-        Line("unfilled", "c[].x", "stays, and this version does not fill it"),
+        line("rename", "b", "rename of a"),
+        line("widen", "b", "widen to long"),
+        line("add", "c[].y", "add boolean"),
+        line("unfilled", "c[].x", "stays, and this version does not fill it"),
     ]
 
 
 def test_what_is_refused_is_named_by_path_and_rule() -> None:
     candidate = schema(0, ("id", "string"))
     [found] = lines(proposal(first_columns([FIRST], "t-value"), [FIRST], candidate))
-    assert (found.kind, found.path, found.rule) == ("reject", "id", Rule.UNSUPPORTED_TYPE_CHANGE)
+    assert (found["kind"], found["path"], found["rule"]) == ("reject", "id", Rule.UNSUPPORTED_TYPE_CHANGE)
     below = tree("t", [found]).below[0]
     assert (below.mark, below.text) == ("-", "id")
     assert "UNSUPPORTED_TYPE_CHANGE" in below.note
@@ -74,7 +78,7 @@ def test_what_is_refused_is_named_by_path_and_rule() -> None:
 
 def test_for_a_table_that_does_not_exist_yet_every_column_is_new() -> None:
     found = lines(proposal(None, [], schema(0, ("id", "int"), ("a", "string"))))
-    assert [(each.kind, each.path) for each in found] == [("add", "id"), ("add", "a")]
+    assert [(each["kind"], each["path"]) for each in found] == [("add", "id"), ("add", "a")]
 
 
 def test_a_schema_that_changes_nothing_says_so() -> None:

@@ -18,7 +18,7 @@ from calve.schema.wire import Schema
 from calve.settings import load, load_deployment
 from calve.settings.resolving import StackDefaults
 from cli.main import app
-from cli.project.init.text import (
+from cli.project.init import (
     Found,
     Source,
     configuration,

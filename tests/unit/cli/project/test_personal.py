@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from calve.schema.columns import field, list_of, map_of, struct
-from cli.project.plan.fields_to_review import Finding, findings
+from cli.project.plan.fields_to_review import findings
 
 PERSONAL = {
     "e-mail": "email, customer_email, customerEmail, emails, e_mail, eMail, emailAddress, EMAIL_ADDRESS, email2, email_raw,"
@@ -40,7 +40,7 @@ def found(path: str, kind: Any = "string") -> str | None:
     """What a field of this path seems to be."""
     for name in reversed(path.split(".")):
         kind = struct(field(name, kind))
-    reasons = {each.path: each.why for each in findings(kind, {})}
+    reasons = findings(kind, {})
     assert reasons.keys() <= {path}
     return reasons.get(path)
 
@@ -81,14 +81,14 @@ def test_fields_are_found_in_lists_and_maps_by_their_path() -> None:
     columns = struct(
         field("items", list_of(item)), field("phones", map_of("string")), field("by", map_of(item))
     )
-    assert findings(columns, {}) == [
-        Finding("items.email", "e-mail"),
-        Finding("phones", "telephone number"),
-        Finding("by.email", "e-mail"),
-    ]
+    assert findings(columns, {}) == {
+        "items.email": "e-mail",
+        "phones": "telephone number",
+        "by.email": "e-mail",
+    }
 
 
 def test_any_tag_is_a_sign_also_on_a_field_that_has_fields() -> None:
     columns = struct(field("a", struct(field("b", "int"))), field("c", "boolean"))
     tags = {"a": ("PII",), "c": ("GDPR", "Internal")}
-    assert findings(columns, tags) == [Finding("a", "tagged PII"), Finding("c", "tagged GDPR, Internal")]
+    assert findings(columns, tags) == {"a": "tagged PII", "c": "tagged GDPR, Internal"}

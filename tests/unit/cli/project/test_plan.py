@@ -33,10 +33,10 @@ from cli.project.plan.deployed import (
     DeployedJob,
     DeployedTable,
     DeployedTarget,
-    conf_of,
     own,
     read_deployed,
 )
+from cli.spark import parse_conf
 from lambdas.publish_states import PublishState, PublishStates, State, Target
 
 TABLE = Table("trades", "stock.trades", partition_by=(Transform("at", "day"),))
@@ -436,8 +436,8 @@ def test_targets_are_read_from_the_functions_that_publish(
 def test_the_conf_of_calve_yaml_is_told_from_that_of_the_jobs() -> None:
     conf = spark_conf(SETTINGS) | {"spark.x": "a=b"}
     argument = " --conf ".join(f"{key}={value}" for key, value in conf.items())
-    assert own(conf_of(argument)) == {"spark.x": "a=b"}
-    assert conf_of("") == {}
+    assert own(parse_conf(argument)) == {"spark.x": "a=b"}
+    assert parse_conf("") == {}
 
 
 SHORT = Maintenance(snapshots_s=3_600.0, dead_letters_s=86_400.0, rows=RowRetention("at", 7 * 86_400.0))
@@ -446,8 +446,8 @@ SHORT = Maintenance(snapshots_s=3_600.0, dead_letters_s=86_400.0, rows=RowRetent
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ({}, {"topic": "other"}, [(True, "the job will suspend it: what it holds is of the other topic")]),
-        ({}, {"on_error": "skip"}, [(True, "records that cannot be read are counted, and no longer kept")]),
+        ({}, {"topic": "other"}, [(True, "the job will suspend it: its rows are from the other topic")]),
+        ({}, {"on_error": "skip"}, [(True, "records that fail to decode are counted, and no longer kept")]),
         ({}, {"start": Start("latest")}, [(False, "`start` is for topics that were never read: nothing is read again")]),
         ({}, {"freshness_s": 5.0}, []),
         ({}, {"emit": Emit("out")}, []),
@@ -482,23 +482,23 @@ def test_another_database_is_another_set_of_tables() -> None:
     settings = replace(SETTINGS, lake=Lake("other", "s3://lake"))
     (change,) = planned(replace(DEPLOYMENT, jobs=(replace(JOB, settings=settings),))).values()
     assert change.breaking
-    assert "made anew in the other database" in change.consequences[0].text
+    assert "made again in the other database" in change.consequences[0].text
 
 
 @pytest.mark.parametrize(
     ("options", "breaking", "text"),
     [
-        ({"recipients": ("a@b.c", "d@e.f")}, False, "d@e.f gets it from the next run on"),
-        ({"recipients": ("d@e.f",)}, True, "a@b.c gets no more of it"),
+        ({"recipients": ("a@b.c", "d@e.f")}, False, "d@e.f gets a mail from the next run on"),
+        ({"recipients": ("d@e.f",)}, True, "a@b.c gets no more mails"),
         ({"schedule": "rate(1 day)"}, False, "it arrives at other times"),
         (
             {"columns": ("id", "price", "at")},
             False,
-            "the next files have more columns, after those of before",
+            "the next files have more columns, after the present ones",
         ),
-        ({"columns": ("price",)}, True, "the next files say other things, or say them otherwise"),
-        ({"filter": "price > 1"}, True, "the next files say other things, or say them otherwise"),
-        ({"csv": Csv(delimiter=";")}, True, "the next files say other things, or say them otherwise"),
+        ({"columns": ("price",)}, True, "the content or the format of the next files changes"),
+        ({"filter": "price > 1"}, True, "the content or the format of the next files changes"),
+        ({"csv": Csv(delimiter=";")}, True, "the content or the format of the next files changes"),
     ],
 )
 def test_what_follows_from_a_changed_export(options: dict[str, Any], breaking: bool, text: str) -> None:
@@ -553,7 +553,7 @@ def test_a_target_that_is_no_longer_configured_loses_its_tables() -> None:
 def test_the_bill_before_is_that_of_what_is_deployed() -> None:
     same = bills(DEPLOYMENT, SAME, Load(), rates())
     assert (same.parts, same.before) == ((), same.after)
-    assert same.after == pytest.approx(bill(DEPLOYMENT, Load(), rates()).configured)
+    assert same.after == pytest.approx(bill(DEPLOYMENT, Load(), rates()).total("configured"))
     bigger = bills(replace(DEPLOYMENT, jobs=(replace(JOB, worker="G.2X"),)), SAME, Load(), rates())
     assert [each.part for each in bigger.parts] == ["Glue job main"]
     assert bigger.after > bigger.before == same.after

@@ -25,7 +25,7 @@ from cli.project.plan.changes import Bills, changes
 from cli.project.plan.checks import consequences, problems, topic_problems, topic_warnings
 from cli.project.plan.command import counted, folded, tree
 from cli.project.plan.deployed import Deployed, DeployedTable
-from cli.project.plan.survey import Expanded, Foreseen, Survey, engines, read_records, survey
+from cli.project.plan.survey import Foreseen, Survey, engines, read_records, survey
 
 FIELDS = [
     {"name": "id", "type": "long"},
@@ -56,7 +56,7 @@ def found(
     whole = deployment(replace(TABLE, **settings), exports=exports)
     tables = {"sales": held} if held else {}
     read = read_records([whole.jobs[0].settings], tables)
-    asked = Survey(Expanded(whole, []), read, {"sales": Foreseen(made)} if made else {}, engines(read, {}))
+    asked = Survey(whole, read, {"sales": Foreseen(made)} if made else {}, engines(read, {}))
     return list(problems(asked, tables))
 
 

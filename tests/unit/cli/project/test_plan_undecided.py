@@ -17,13 +17,12 @@ from calve.modes.aggregate import Aggregate, Measure
 from calve.schema.columns import KAFKA, Json, field, struct, with_ids
 from calve.settings import load
 from calve.settings.resolving import StackDefaults
-from cli.project.plan import plan_without_table
+from cli.project.plan import fields_to_review as plan_without_table
 from cli.project.plan.change import Change
 from cli.project.plan.changes import Bills
 from cli.project.plan.command import tree as plan_tree
 from cli.project.plan.deployed import DeployedTable
-from cli.project.plan.fields_to_review import DECIDE, undecided
-from cli.project.plan.plan_without_table import proposed, read_candidate, tree
+from cli.project.plan.fields_to_review import DECIDE, proposed, read_candidate, tree, undecided
 from cli.project.plan.survey import read_records
 
 HASH, KEEP = Rule("hash"), Rule("keep")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from calve.errors import ConfigError
-from cli.run.run_job import Definition, parse_conf
+from cli.run.jobs import Definition
+from cli.spark import parse_conf
 
 
 class Glue:

@@ -12,7 +12,7 @@ from rich.console import Console as Rich
 from calve.outputs.job_status import JobStatus, ReportedTable, Run, TableState
 from cli.console import Console
 from cli.progress import BarProgress, LineProgress
-from cli.run.run_summary import RunSummary
+from cli.run.job_process import RunSummary
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 NOW = BEGAN.isoformat()

@@ -1,22 +1,35 @@
-"""The steps of the demo, one after the other."""
+"""`calve demo`: all of calve once, on this machine, step by step."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Annotated
 
-from calve.config.job import Job, Kafka, Lake, Registry, Table
+import typer
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table as Iceberg
+
+from calve.config.job import Job, Table
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import REASONS
+from calve.settings import load
 from cli import lake
+from cli.config import stack_defaults
+from cli.console import Console
 from cli.embedded import elsewhere
+from cli.embedded.elsewhere import Elsewhere
+from cli.embedded.layout import CHECKOUT, project_root
+from cli.embedded.stack import Stack, current, running
 from cli.kafka import Cluster, Topic
-from cli.look.condition import Conditions
 from cli.look.description import facts, snapshot_line
-from cli.run import run_job
+from cli.look.health import Conditions
 from cli.run.datagen.plan import Plan, in_turn
 from cli.run.datagen.produce import Target, produce
 from cli.run.demo import sales
@@ -27,6 +40,7 @@ from cli.run.demo.checks import (
     by_pyiceberg,
     count_published,
     counts_of,
+    ingested,
     opened,
     published_configuration,
     unproved,
@@ -34,15 +48,71 @@ from cli.run.demo.checks import (
 )
 from cli.run.demo.sales import last_week
 from cli.run.stack import app
+from cli.verify.findings import Verification
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table as Iceberg
+SALES = "examples/sales_channel/calve.yaml"
+QUERY = "select symbol, count(*) from stock_trades group by all"
+PUBLISHED = ".calve/demo/calve.yaml"
 
-    from cli.console import Console
-    from cli.embedded.elsewhere import Elsewhere
-    from cli.embedded.stack import Stack
-    from cli.verify.findings import Verification
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the stack up, to look around.")]
+
+
+def demo(*, keep: Keep = False) -> None:
+    """Run all of calve on this machine, and check every count.
+
+    The deploy, records, the job, its tables, two catalogs that follow, and the mailed export.
+
+    Uses the stack that runs, or one that it starts and stops again; Ctrl-C leaves nothing behind. Exits with 1 where a count
+    is not exact.
+
+    Example:
+      calve demo --keep
+    """
+    console, root, began = Console(), project_root(), time.monotonic()
+    console.say("calve keeps Kafka topics as Iceberg tables, exactly once. All of it, here:")
+    console.heading("1  The stack: a Kafka broker, a schema registry, an AWS emulator")
+    with running(root, console.progress(), keep=keep) as stack:
+        try:
+            wrong = run(stack, console)
+        except (KeyboardInterrupt, SystemExit):
+            console.event("interrupted: stopping what the demo started")
+            raise
+    if wrong:
+        raise CalveError("not every count is exact:\n  " + "\n  ".join(wrong))
+    left_up = current(root) is not None
+    console.heading(f"Every count is exact. {time.monotonic() - began:.0f} s in all.")
+    console.say(
+        "The stack is still up." if left_up else "The stack is down again; of this run only the mail is left."
+    )
+    console.panel("Try next", _what_next(left_up=left_up))
+
+
+def _what_next(*, left_up: bool) -> dict[str, str]:
+    """Purpose -> a command that works from here."""
+    calve = _program()
+    if not left_up:
+        return {"again, and leave it up": f"{calve} demo --keep", "what else there is": f"{calve} --help"}
+    return {
+        "the health of the tables": f"{calve} status",
+        "and of what is published": f"{calve} status -c {PUBLISHED}",
+        "ask them": f'{calve} query "{QUERY}"',
+        "one table from inside": f"{calve} tables stock_trades",
+        "records with a new field": f"{calve} datagen stock_trades --evolve",
+        "take them in": f"{calve} run-job trading-main --drain",
+        "prove it again": f"{calve} verify stock_trades",
+        "what was mailed": f"{calve} export list -c {SALES} --env aws",
+        "what steps make of records": f"{calve} preview sales -c {SALES}",
+        "stop the stack": f"{calve} down",
+    }
+
+
+def _program() -> str:
+    """The name of this program if the shell finds it, else its path."""
+    called = Path(sys.argv[0])
+    if called.name != "calve" or shutil.which("calve") == str(called):
+        return "calve"
+    return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
+
 
 WEEK = last_week(datetime.now(UTC))
 TRADES = Plan("stock_trades", 300_000, duplicates=0.01, malformed=in_turn(60), period=WEEK)
@@ -54,14 +124,8 @@ PYICEBERG, DUCKDB, VERIFY = "PyIceberg", "DuckDB", "verify"
 
 def job_on(stack: Stack) -> Job:
     """The job of the shipped calve.yaml, for readers."""
-    return Job(
-        name="trading",
-        job="main",
-        kafka=Kafka(stack.bootstrap_servers),
-        registry=Registry(stack.registry_url),
-        lake=Lake("trading", f"s3://{stack.bucket}", region=stack.region, endpoint=stack.aws_endpoint),
-        tables=tuple(Table(plan.topic, plan.topic) for plan in PLANS),
-    )
+    [job] = load(CHECKOUT / "calve.yaml", stack=stack_defaults(stack))
+    return job
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +147,8 @@ def run(stack: Stack, console: Console) -> list[str]:
     others = elsewhere.up(stack)
     states = _deploy(stack, job, others, console)
     spans = _produce(job, console)
-    _ingest(stack, job, console)
+    console.heading("4  The job: what was deployed into Glue, here on local Spark")
+    ingested(stack, f"{job.name}-{job.job}", console, sum(plan.count for plan in PLANS))
     catalog = lake.open_catalog(job.lake)
     kept = {table.topic: _open(catalog, job, table, spans[table.topic]) for table in job.tables}
     _show_tables(catalog, job, console)
@@ -100,7 +165,6 @@ def run(stack: Stack, console: Console) -> list[str]:
 
 
 def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
-    """Deploy with the targets; return the name of the table of their states."""
     console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
     outputs = app(stack, published_configuration(stack, others)).deploy(console.progress())
     lake_of = outputs[f"{job.name}-lake"]
@@ -112,7 +176,6 @@ def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
 
 
 def _produce(job: Job, console: Console) -> dict[str, Spans]:
-    """Produce both plans; return their offsets by topic."""
     fates = TRADES.fates()
     console.heading(f"3  Records: {TRADES.count:,} trades and {USERS.count:,} users")
     console.say(
@@ -138,14 +201,6 @@ def _grown(before: Topic | None, after: Topic) -> Spans:
     return {p: (first.get(p, 0), end) for p, end in after.end.items()}
 
 
-def _ingest(stack: Stack, job: Job, console: Console) -> None:
-    console.heading("4  The job: what was deployed into Glue, here on local Spark")
-    expected = sum(plan.count for plan in PLANS)
-    name = f"{job.name}-{job.job}"
-    if run_job.run(stack, name, console, drain=True, quick=True, expected=expected):
-        raise CalveError("the job left a table suspended or failed", fix="see the reason above")
-
-
 def _open(catalog: Catalog, job: Job, table: Table, spans: Spans) -> Kept:
     name = job.table_name(table)
     return Kept(opened(catalog, name), lake.load(catalog, name.dead_letters), spans)
@@ -155,8 +210,8 @@ def _show_tables(catalog: Catalog, job: Job, console: Console) -> None:
     console.heading("5  The tables, in the emulator's Glue Data Catalog and S3")
     shown = ("table", "state", "rows", "files", "bytes", "dead_letters")
     conditions = Conditions.of(job)
-    found = [facts(catalog, job.table_name(table), conditions) for table in job.tables]
-    console.table("tables", [{name: getattr(each, name) for name in shown} for each in found], title="")
+    found = [facts(catalog, job.table_name(table), conditions)[1] for table in job.tables]
+    console.table("tables", [{name: row[name] for name in shown} for row in found], title="")
 
 
 def _show_rows(kept: Kept, console: Console) -> None:
@@ -196,21 +251,10 @@ def _count(job: Job, kept: dict[str, Kept], proved: dict[str, Verification], con
         }
         total = {"Iceberg": lake.rows(here.table), VERIFY: _rows_verified(proved[plan.topic])}
         counts += counts_of(plan.topic, plan.fates(), found, total=total)
-    console.table("count", [_line(each) for each in counts], title="")
+    lines = [{"table": each.table, **each.line((PYICEBERG, DUCKDB, VERIFY))} for each in counts]
+    console.table("count", lines, title="")
     return counts
 
 
 def _rows_verified(found: Verification) -> int:
     return next((int(each.figures["rows"]) for each in found.checks if each.name == "contents"), 0)
-
-
-def _line(count: Count) -> dict[str, object]:
-    """A count for people; a reader without a figure does not know it."""
-    figures = {name: count.found.get(name) for name in (PYICEBERG, DUCKDB, VERIFY)}
-    return {
-        "table": count.table,
-        "figure": count.figure,
-        "expected": count.expected,
-        **figures,
-        "state": count.state,
-    }

@@ -1,4 +1,4 @@
-"""docs/cli.md, written from the commands: `python -m cli.reference > docs/cli.md`."""
+"""docs/cli.md, written from the commands: `python -m tests.reference > docs/cli.md`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import sys
 import textwrap
 from collections.abc import Iterator
 
-import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cli.console import COMMON
-from cli.main import Manual, app
+from cli.main import CONTENTS, Manual, called
 
 HEAD = """\
 # Commands
 
-<!-- Written by `python -m cli.reference`; change the commands' docstrings and options instead. -->
+<!-- Written by `python -m tests.reference`; change the commands' docstrings and options instead. -->
 
 `calve COMMAND --help` says the same on a terminal.
 
@@ -39,18 +38,13 @@ OPTIONS = ["| argument or option | meaning | default |", "| --- | --- | --- |"]
 
 def commands(group: TyperGroup | None = None, path: str = "calve") -> Iterator[tuple[str, str, TyperCommand]]:
     """Each command with its full name and the panel of it or its group."""
-    group = group or root()
-    for name, command in group.commands.items():
+    found = group.commands if group else {name: called(name) for each in CONTENTS.values() for name in each}
+    for name, command in found.items():
         full, panel = f"{path} {name}", str(getattr(command, "rich_help_panel", ""))
         if isinstance(command, TyperGroup):
             yield from ((each, panel, inner) for each, _, inner in commands(command, full))
         elif isinstance(command, TyperCommand) and not command.hidden:
             yield full, panel, command
-
-
-def root() -> TyperGroup:
-    """The app, as it parses."""
-    return typer.main.get_group(app)
 
 
 def manual(command: TyperCommand) -> Manual:
@@ -60,7 +54,6 @@ def manual(command: TyperCommand) -> Manual:
 
 
 def reference() -> str:
-    """The whole page."""
     found = list(commands())
     panels = list(dict.fromkeys(panel for _, panel, _ in found))
     return "\n".join(

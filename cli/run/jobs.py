@@ -1,10 +1,12 @@
-"""`calve run-job`: a job as it is deployed in the emulator's Glue, on local Spark."""
+"""`calve ingest`, `calve maintain` and `calve run-job`: the scripts of jobs on local Spark, as processes of their own.
+
+`ingest` and `maintain` run the job of this folder, `run-job` a job as it is deployed in the emulator's Glue.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 import tempfile
 import uuid
@@ -12,17 +14,130 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import typer
 
+from calve.config.job import Job
 from calve.errors import ConfigError, Fatal
+from calve.outputs.job_status import JobStatus
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs, spark_settings
 from cli.console import Console
+from cli.embedded import aws
+from cli.embedded.layout import Layout, project_root
+from cli.embedded.stack import Stack, current
+from cli.look.health import reported_by
 from cli.run.job_process import Program, follow
+from cli.spark import parse_conf, spark_environment
+from stacks.jobs.jars import pinned
 
-if TYPE_CHECKING:
-    from calve.outputs.job_status import JobStatus
-    from cli.embedded.stack import Stack
+DrainOption = Annotated[bool, typer.Option("--drain", help="Stop at the topics' ends as they are now.")]
+MemoryOption = Annotated[str, typer.Option(help="Heap of the Spark driver.")]
+KINDS = ("compact", "deletes", "manifests", "orphans", "rows", "dead_letters", "snapshots")
+
+
+def ingest(
+    tables: TablesArgument = None,
+    *,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    drain: DrainOption = False,
+    memory: MemoryOption = "2g",
+) -> None:
+    """Run the job of this folder without a deploy.
+
+    Without --drain it runs until Ctrl-C, which lets the rounds under way finish; a second Ctrl-C does not. No record is lost
+    or doubled by either. At the end each table is listed with its rows, dead letters and state. Exits with 1 where a table
+    is suspended or failed.
+
+    Example:
+      calve ingest stock_trades --drain
+    """
+    jobs, conf = _chosen(config, env, tables, writes=True), spark_settings(config, env)
+    arguments = ["--drain"] if drain else []
+    codes = [run("ingest", job, arguments, Console(), memory=memory, conf=conf) for job in jobs]
+    if any(codes):
+        raise typer.Exit(1)
+
+
+def _chosen(config: Path, env: str | None, tables: list[str] | None, *, writes: bool = False) -> list[Job]:
+    jobs = (only(job, tables) for job in load_jobs(config, env, tables=tables or (), writes=writes))
+    return [job for job in jobs if job.tables or job.patterns]
+
+
+def only(job: Job, tables: list[str] | None) -> Job:
+    """The job with only these tables; None: all of them."""
+    if not tables:
+        return job
+    return replace(job, tables=tuple(each for each in job.tables if each.name in tables), patterns=())
+
+
+def what(job: Job) -> str:
+    """The topics and tables for a sentence; with patterns their number is not known."""
+    if job.patterns:
+        return f"for job {job.job}"
+    return job.tables[0].name if len(job.tables) == 1 else f"{len(job.tables)} tables"
+
+
+def run(
+    script: Literal["ingest", "maintain"],
+    job: Job,
+    arguments: Sequence[str],
+    console: Console,
+    *,
+    memory: str,
+    conf: Mapping[str, Mapping[str, str]],
+) -> int:
+    """Run a script of `glue_jobs` here, as `follow`; return its exit code.
+
+    conf: Spark settings of each job, as Glue passes them.
+    """
+    root, ingests = project_root(), script == "ingest"
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as settings:
+        settings.write(job.to_json())
+        settings.flush()
+        program = Program(
+            [sys.executable, "-m", f"glue_jobs.{script}", "--settings-file", settings.name, *arguments],
+            spark_environment(root, current(root), memory=memory, more=conf.get(job.job)),
+            Path.cwd(),
+            Layout(root).logs / f"{script}.log",
+            drains=not ingests or "--drain" in arguments,
+            said=partial(reported_by, job) if ingests else None,
+        )
+        return follow(
+            program, console, title=f"ingesting {what(job)}" if ingests else "maintaining the tables"
+        )
+
+
+def maintain(
+    tables: TablesArgument = None,
+    *,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what the tables need, and do nothing.")
+    ] = False,
+    kind: Annotated[
+        str | None, typer.Option("--only", help=f"Do this alone, due or not: {', '.join(KINDS)}.")
+    ] = None,
+    memory: MemoryOption = "2g",
+) -> None:
+    """Merge small files, and delete old and unused ones, where due.
+
+    It may run beside the job that keeps the tables. Deployed, it runs every six hours.
+
+    Examples:
+      calve maintain --dry-run
+      calve maintain stock_trades --only compact
+    """
+    if kind is not None and kind not in KINDS:
+        raise typer.BadParameter(f"use one of {', '.join(KINDS)}", param_hint="--only")
+    conf = spark_settings(config, env)
+    arguments = [*(["--dry-run"] if dry_run else []), *(["--only", kind] if kind else [])]
+    for job in _chosen(config, env, tables):
+        if run("maintain", job, arguments, Console(), memory=memory, conf=conf):
+            raise typer.Exit(1)
+
 
 CONF, PY_FILES, FILES, JARS = "--conf", "--extra-py-files", "--extra-files", "--extra-jars"
 
@@ -30,8 +145,8 @@ CONF, PY_FILES, FILES, JARS = "--conf", "--extra-py-files", "--extra-files", "--
 def run_job(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the Glue job, such as trading-main.")],
     *,
-    drain: Annotated[bool, typer.Option("--drain", help="Stop at the topics' ends as they are now.")] = False,
-    memory: Annotated[str, typer.Option(help="Heap of the Spark driver.")] = "2g",
+    drain: DrainOption = False,
+    memory: MemoryOption = "2g",
 ) -> None:
     """Run a deployed job on local Spark.
 
@@ -41,17 +156,14 @@ def run_job(
     Example:
       calve run-job trading-main --drain
     """
-    from cli.embedded.layout import project_root
-    from cli.embedded.stack import current
-
     stack = current(project_root())
     if stack is None:
         raise Fatal("the embedded stack is not up", fix="calve up, then: calve deploy")
-    if run(stack, name, Console(), drain=drain, memory=memory) != 0:
+    if run_deployed(stack, name, Console(), drain=drain, memory=memory) != 0:
         raise typer.Exit(1)
 
 
-def run(
+def run_deployed(
     stack: Stack,
     name: str,
     console: Console,
@@ -66,8 +178,6 @@ def run(
     Raises:
         ConfigError: no job of this name is deployed.
     """
-    from cli.embedded import aws
-
     definition = Definition.deployed(aws.client("glue", stack.aws_endpoint), name)
     with tempfile.TemporaryDirectory(prefix="calve-job-") as folder:
         program = prepared(definition, stack, Path(folder), drain=drain, memory=memory, quick=quick)
@@ -99,7 +209,6 @@ class Definition:
         return cls(name, job["Command"]["ScriptLocation"], job["DefaultArguments"])
 
     def files(self, argument: str) -> list[str]:
-        """The S3 URIs in an argument."""
         return [uri for uri in self.arguments.get(argument, "").split(",") if uri]
 
     @property
@@ -115,20 +224,10 @@ class Definition:
         return [word for pair in (host | own | dict(given)).items() for word in pair]
 
 
-def parse_conf(text: str) -> dict[str, str]:
-    """The settings of Glue's one `--conf` argument, which chains them: `k=v --conf k2=v2`."""
-    pairs = [each.partition("=") for each in re.split(r"(?:^|\s)\s*--conf\s+", text) if each.strip()]
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
 def prepared(
     definition: Definition, stack: Stack, folder: Path, *, drain: bool, memory: str, quick: bool
 ) -> Program:
     """Download the definition's files into the script's working directory, and return how to start it."""
-    from cli.embedded import aws
-    from cli.embedded.layout import Layout
-    from cli.spark import spark_environment
-
     s3 = aws.client("s3", stack.aws_endpoint)
     (script,) = _fetch(s3, [definition.script], folder)
     _fetch(s3, definition.files(FILES), folder)
@@ -142,11 +241,7 @@ def prepared(
         conf=definition.conf,
     )
     return Program(
-        [
-            sys.executable,
-            str(script),
-            *definition.script_arguments({"--drain": "true"} if drain else {}),
-        ],
+        [sys.executable, str(script), *definition.script_arguments({"--drain": "true"} if drain else {})],
         # Before what is installed: calve itself is, on this machine, and must come from the deployed archive.
         environment | {"PYTHONPATH": os.pathsep.join(map(str, packages))},
         folder,
@@ -158,9 +253,6 @@ def prepared(
 
 def _said(definition: Definition, stack: Stack, folder: Path) -> Callable[[], JobStatus] | None:
     """A reader of the job's report of its tables; a maintenance job reports nothing."""
-    from calve.config.job import Job
-    from cli.look.condition import reported_by
-
     if "--control" not in definition.arguments:
         return None
     job = Job.from_json((folder / definition.arguments["--settings-file"]).read_text())
@@ -170,7 +262,6 @@ def _said(definition: Definition, stack: Stack, folder: Path) -> Callable[[], Jo
 
 
 def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:
-    """The downloaded files, named by their content; existing files are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     found = []
     for uri in uris:
@@ -183,9 +274,6 @@ def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:
 
 def _jars(root: Path, deployed: Sequence[Path]) -> list[Path]:
     """The deployed jars, and those of ours that Glue has by itself."""
-    from cli.embedded.layout import Layout
-    from stacks.jobs.jars import pinned
-
     known = {hashlib.sha256(each.read_bytes()).hexdigest() for each in deployed}
     ours = [jar for jar in pinned() if jar.class_path == "spark" and jar.sha256 not in known]
     return [*deployed, *(Layout(root).jars / jar.file for jar in ours)]

@@ -1,18 +1,171 @@
-"""The health of a table: its status, and for each problem a sentence and a fix, the most urgent first."""
+"""The health of a table: its state by its job's report and its own properties, and for each problem a sentence and a fix."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
+from botocore.exceptions import ClientError
+
+from calve.config.deployment import UNKNOWN_WAREHOUSE
+from calve.config.job import Job
 from calve.config.maintenance import Due
 from calve.config.topics import NotKept
+from calve.errors import CalveError
+from calve.names import TableName
+from calve.outputs.job_status import EVERY_S, JobStatus, ReportedTable, Run, TableState, place
+from cli.account import Account, outputs
 from cli.console import duration
-from cli.look.condition import STOPPED, Condition
+from cli.lake import aws_errors
 from lambdas.publish_states import PublishState, State
+
+GONE_AFTER_S = 5 * EVERY_S
+"""A run without a report for this long has ended."""
+STOPPED = ("refused", "suspended", "failed")
+"""The table gets nothing until a person acts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The state of a table, its reason and its fix.
+
+    | state | means | | --- | --- | | `pending` | no run has begun the table yet | | `starting` | its first round is under way | |
+    `running`, `paused` | as the table says | | `retrying` | the newest round failed and is tried again | | `refused` | the job
+    cannot make the table | | `suspended`, `failed` | the table gets nothing; or the job as a whole failed | | `ended` | the job
+    has ended, and left the table in order |
+    """
+
+    state: str
+    code: str | None = None
+    reason: str | None = None
+    fix: str | None = None
+    since: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The reason, in a sentence without the state."""
+        if self.state == "pending":
+            return "no job has read its topic yet"
+        if self.state == "starting":
+            return "its first round is under way"
+        return ": ".join(each for each in (self.code, self.reason) if each)
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The conditions of one job's tables. reports: the report of each table, with its run. start: how to start the job."""
+
+    start: str = "start the job: calve ingest"
+    reports: dict[str, tuple[ReportedTable, Run]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, job: Job) -> Conditions:
+        """What the newest runs of a job report; nothing if access is refused, or if earlier releases ran."""
+        found = cls(reports=newest(_read(job)))
+        if job.lake.endpoint:
+            return found
+        return replace(found, start=f"see in AWS Glue why {job.name}-{job.job} does not run")
+
+    def of_table(self, name: str, written: TableState | None, now: datetime | None = None) -> Condition:
+        """The condition of one table. written: the state in its properties; None: the table does not exist."""
+        report, run = self.reports.get(name, (None, None))
+        if report is None or run is None or (written and written.since and _later(written.since, run.at)):
+            found, over = written or TableState(), False
+        else:
+            found, over = report.state, run.ended is not None
+        if found.state in ("suspended", "failed"):
+            fix = found.fix or f"docs/states.md has the fix for {found.code or found.state}"
+            word = "refused" if found.state == "suspended" and not written else found.state
+            fix = f"{fix}; then {self.start}" if over else fix
+            return Condition(word, found.code, found.reason, fix, found.since)
+        if found.state == "paused":
+            return Condition("paused", found.code, found.reason, f"calve resume {name}", found.since)
+        if report and run:
+            return _of_run(found, report, run, now or datetime.now(UTC), self.start)
+        return Condition(found.state, since=found.since, fix=self.start if found.state == "pending" else None)
+
+    def missing(self, name: TableName) -> CalveError:
+        """Why a table is missing, with its fix."""
+        found = self.of_table(name.table, None)
+        reason = f"{found.state}: {found.words}" if found.state in STOPPED else found.words
+        return CalveError(f"there is no table {name} yet: {reason}", fix=found.fix)
+
+
+def _of_run(found: TableState, report: ReportedTable, run: Run, now: datetime, start: str) -> Condition:
+    """The condition of a table that reports no problem, by its run."""
+    if run.reason:
+        return Condition("failed", "job_failed", run.reason, run.fix or start, run.ended)
+    if report.failures:
+        tries = "1 round" if report.failures == 1 else f"{report.failures} rounds"
+        fix = report.fix or "wait; the job tries again by itself"
+        return Condition("retrying", None, f"{tries} failed: {report.why}", start if run.ended else fix)
+    if run.ended:
+        if found.state == "pending":
+            return Condition("pending", fix=start)
+        return Condition("ended", fix=start, since=run.ended)
+    silent_s = (now - datetime.fromisoformat(run.at)).total_seconds()
+    if silent_s > GONE_AFTER_S:
+        reason = (
+            f"the job said nothing for {duration(silent_s)}: it was killed, or cannot write into the lake"
+        )
+        return Condition("ended", None, reason, start, run.at)
+    if found.state == "pending":
+        return Condition("starting", since=run.began)
+    return Condition(found.state, since=found.since)
+
+
+def newest(found: Iterable[JobStatus]) -> dict[str, tuple[ReportedTable, Run]]:
+    """The newest report of each table, with its run."""
+    tables: dict[str, tuple[ReportedTable, Run]] = {}
+    for status in found:
+        for name, report in status.tables.items():
+            run = status.runs.get(report.run)
+            if run and (name not in tables or _later(run.at, tables[name][1].at)):
+                tables[name] = (report, run)
+    return tables
+
+
+def _read(job: Job) -> list[JobStatus]:
+    """The reports of the job as it runs here, and as it is deployed."""
+    warehouses = {job.lake.warehouse} - {UNKNOWN_WAREHOUSE}
+    with suppress(CalveError):
+        account = Account(job.lake.region, job.lake.endpoint)
+        warehouses.add(outputs(account, f"{job.name}-lake", fix="")["Warehouse"])
+    found: list[JobStatus] = []
+    for warehouse in sorted(warehouses):
+        with suppress(CalveError, ValueError):
+            found.append(reported_by(replace(job, lake=replace(job.lake, warehouse=warehouse))))
+    return found
+
+
+def reported_by(job: Job) -> JobStatus:
+    """What a job reports of its tables; nothing if it never ran."""
+    uri = place(job.lake.warehouse, job.name, job.job)
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    with aws_errors(f"what the job says of its tables, {uri},"):
+        try:
+            body = _s3(Account(job.lake.region, job.lake.endpoint)).get_object(Bucket=bucket, Key=key)
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in ("NoSuchKey", "NoSuchBucket"):
+                raise
+            return JobStatus()
+        return JobStatus.from_dict(json.loads(body["Body"].read()))
+
+
+@cache
+def _s3(account: Account) -> Any:
+    return account.client("s3")
+
+
+def _later(one: str, other: str) -> bool:
+    return datetime.fromisoformat(one) > datetime.fromisoformat(other)
+
 
 LagSource = Literal["kafka", "job"]
 ANY_REASON = "any"
@@ -87,12 +240,10 @@ class TableStatus:
 
     @property
     def condition(self) -> Condition:
-        """The state with its reason and fix."""
         return Condition(self.state, self.code, self.reason, self.fix, self.since)
 
     @property
     def name(self) -> str:
-        """The table's name without its database."""
         return self.table.rpartition(".")[2]
 
 
@@ -128,7 +279,6 @@ def troubles(
 
 
 def of_states(conditions: Iterable[tuple[str, Condition]], now: datetime) -> list[Trouble]:
-    """The problems of tables, by their states alone."""
     return _together(found for name, each in conditions if (found := _of_condition(name, each, now)))
 
 
@@ -219,7 +369,7 @@ def _of_publishing(each: PublishState, now: datetime) -> Trouble | None:
         return None
     long = duration(max(0.0, now.timestamp() - each.since_ms / 1000))
     where = f"{each.table.rpartition('.')[2]} in {each.target}"
-    fix = f"cure that; it is tried again every five minutes (docs/{each.target}.md)"
+    fix = f"fix that; calve tries again every five minutes (docs/{each.target}.md)"
     return Trouble(Urgency.NOTE, where, f"failed for {long}: {each.reason}", fix)
 
 

@@ -1,13 +1,14 @@
-"""The newest records of a topic, read and shaped by the job's own code."""
+"""`calve preview`: what the steps of a table make of the newest records of its topic, by the job's code; nothing is written."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, NamedTuple
 
+import typer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -16,6 +17,10 @@ from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import REASONS
 from calve.table.position import Offsets
 from calve.table.protocol import TopicState, bounded
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
+from cli.console import Console, Output, OutputOption
+from cli.look.query.command import shown
+from cli.spark import local_session
 from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT
 from glue_jobs.decode.decode import decode
 from glue_jobs.engines.batch import errors_of_source
@@ -26,6 +31,68 @@ from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.kafka.source import read_few
 from glue_jobs.table.records import rows
 from glue_jobs.transform.row_columns import data
+
+RecordsOption = Annotated[
+    int, typer.Option("--records", "-n", min=1, max=10_000, help="How many of the newest records to read.")
+]
+
+
+def preview(
+    table: TableArgument,
+    records: RecordsOption = 20,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Show what a table's steps make of its newest records.
+
+    Nothing is written, and the table need not exist. Rows are shown as the table would get them, so what is masked is masked
+    here, too. Its mode (upsert, deduplicate, aggregate) is not applied.
+
+    Example:
+      calve preview stock_trades --records 100
+    """
+    console = Console(output)
+    job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
+    with console.progress().task(f"reading {wanted.topic}"):
+        found = look(local_session(job), job, wanted, records)
+    show(console, table, found)
+
+
+def show(console: Console, table: str, found: Preview) -> None:
+    """Print the rows, then what became of the other records, and why."""
+    rows = [list(map(shown, row.values())) for row in found.shown]
+    if rows:
+        console.heading(f"preview {table}")
+        console.grid(list(found.shown[0]), rows)
+    if found.refused:
+        refused = [{**asdict(each), "why": each.why} for each in found.refused]
+        console.table("dead letters", refused)
+    console.say(summary(found))
+    console.document(asdict(replace(found, shown=tuple(map(_plain, found.shown)))))
+
+
+def summary(found: Preview) -> str:
+    """One sentence: `20 records: 18 rows, 1 left out by a step, 1 dead letter`."""
+    parts = {
+        "rows": found.rows,
+        "left out by a step": found.filtered,
+        "rows left out behind an explosion": found.cut,
+        "of other tables": found.others,
+        "dead-lettered": sum(each.records for each in found.refused),
+    }
+    counts = [f"{count:,} {what}" for what, count in parts.items() if count or what == "rows"]
+    return f"{found.records:,} records: {', '.join(counts)}"
+
+
+def _plain(value: Any) -> Any:
+    """The value for JSON, which has no bytes: they are hexadecimal digits."""
+    match value:
+        case dict():
+            return {name: _plain(each) for name, each in value.items()}
+        case list():
+            return list(map(_plain, value))
+    return value.hex() if isinstance(value, bytes | bytearray) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +182,8 @@ def _collected(frame: DataFrame, names: Iterable[str]) -> list[_Row]:
     place = [F.col(f"{SYSTEM_COLUMN}.{each}") for each in ("partition", "offset")]
     columns = [each.alias(f"calve:{n}") for n, each in enumerate((*place, *outcomes))]
     found = frame.select(*columns, *map(quote, names)).collect()
-    made = [
-        _Row(
-            row[0],
-            row[1],
-            row[2],
-            row[3],
-            row[4],
-            row[5],
-            list(row.asDict(recursive=True).items())[len(columns) :],
-        )
-        for row in found
-    ]
+    values = (list(row.asDict(recursive=True).items())[len(columns) :] for row in found)
+    made = [_Row._make((*row[: len(columns)], each)) for row, each in zip(found, values, strict=True)]
     return sorted(made, key=lambda row: row[:2])
 
 

@@ -1,1 +1,0 @@
-"""`calve init`: a commented calve.yaml, made from what a Kafka and a registry hold."""

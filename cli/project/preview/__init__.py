@@ -1,1 +1,0 @@
-"""`calve preview`: what the steps of a table make of the newest records of its topic; nothing is written."""
