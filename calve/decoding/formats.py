@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from calve.registry.registry import NO_ID
 from calve.schema import avro, json_schema
-from calve.schema.avro import with_definitions
 from calve.schema.avro_reader import framed, resolution, unframed
 from calve.schema.change_events import JSON_TYPES, read_as, row_of, with_logical_types
 from calve.schema.columns import Json, field, struct
@@ -139,8 +138,7 @@ def _avro_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
 
 def _avro_schema(schema: Schema, top: Top) -> Json:
     """For a single whole column, a record with that one field: it is written as the field is."""
-    text = with_definitions(schema.text, schema.references) if schema.references else schema.text
-    kind = avro.expand(text)
+    kind = avro.expand(schema.text, schema.references)
     if top.changes:
         kind = with_logical_types(kind)
     if top.column is None:

@@ -6,7 +6,7 @@ https://iceberg.apache.org/spec/#appendix-c-json-serialization, without field id
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal
@@ -201,6 +201,49 @@ def with_tags(column: dict[str, Json], tags: list[str]) -> dict[str, Json]:
     return column | {"tags": list(dict.fromkeys(tags))} if tags else column
 
 
+def inner_struct(kind: Json, where: str = "") -> tuple[Json | None, str]:
+    """The struct in a type, or in its lists and maps, and its path as in a `SchemaProblem`."""
+    while isinstance(kind, dict) and kind["type"] != "struct":
+        inside, mark = ("element", "[]") if kind["type"] == "list" else ("value", "{}")
+        kind, where = kind[inside], where + mark
+    return kind if isinstance(kind, dict) else None, where
+
+
+def with_inner_struct(kind: Json, change: Callable[[Json], Json]) -> Json:
+    """The type with another struct in place of `inner_struct`."""
+    if not isinstance(kind, dict):
+        return kind
+    if kind["type"] == "struct":
+        return change(kind)
+    inside = "element" if kind["type"] == "list" else "value"
+    return kind | {inside: with_inner_struct(kind[inside], change)}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A field at any depth. path: Iceberg's; where: as in a `SchemaProblem`; name: as in `calve.config.steps`."""
+
+    path: tuple[str, ...]
+    where: str
+    name: str
+    field: Json
+
+
+def places(struct: Json, above: Place | None = None) -> Iterator[Place]:
+    """All fields of a struct, also in lists and maps, each before its own fields."""
+    path, where, name = (above.path, above.where, above.name) if above else ((), "", "")
+    for each in struct["fields"]:
+        here = Place((*path, each["name"]), join(where, each["name"]), join(name, each["name"]), each)
+        yield here
+        kind, inside = each["type"], here
+        while isinstance(kind, dict) and kind["type"] != "struct":
+            part, mark = ("element", "[]") if kind["type"] == "list" else ("value", "{}")
+            inside = Place((*inside.path, part), inside.where + mark, inside.name, each)
+            kind = kind[part]
+        if isinstance(kind, dict):
+            yield from places(kind, inside)
+
+
 def tags_of(*versions: Json) -> dict[str, tuple[str, ...]]:
     """The tags of each tagged field, by path; paths go through lists and maps as in `calve.config.steps`.
 
@@ -208,25 +251,10 @@ def tags_of(*versions: Json) -> dict[str, tuple[str, ...]]:
     """
     found: dict[str, list[str]] = {}
     for columns in versions:
-        for path, tags in _tagged(columns, ""):
-            found.setdefault(path, []).extend(tags)
+        for each in places(columns):
+            if tags := each.field.get("tags"):
+                found.setdefault(each.name, []).extend(tags)
     return {path: tuple(dict.fromkeys(tags)) for path, tags in found.items()}
-
-
-def _tagged(kind: Json, path: str) -> Iterator[tuple[str, list[str]]]:
-    if isinstance(kind, str):
-        return
-    match kind["type"]:
-        case "struct":
-            for each in kind["fields"]:
-                here = join(path, each["name"])
-                if each.get("tags"):
-                    yield here, each["tags"]
-                yield from _tagged(each["type"], here)
-        case "list":
-            yield from _tagged(kind["element"], path)
-        case _:
-            yield from _tagged(kind["value"], path)
 
 
 def joined(one: Json, other: Json) -> Json | None:

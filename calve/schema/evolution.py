@@ -238,28 +238,26 @@ def data_columns(table: Json) -> Json:
     return plain(table | {"fields": [each for each in table["fields"] if each["name"] != SYSTEM_COLUMN]})
 
 
+PLAIN = frozenset(
+    (
+        "type",
+        "fields",
+        "name",
+        "required",
+        "doc",
+        "element-required",
+        "element",
+        "key",
+        "value-required",
+        "value",
+    )
+)
+
+
 def plain(kind: Json) -> Json:
     """The type with only what makes columns."""
-    if not isinstance(kind, dict):
-        return kind
-    match kind["type"]:
-        case "struct":
-            fields = [
-                {"name": f["name"], "required": f["required"], "type": plain(f["type"])}
-                | ({"doc": f["doc"]} if "doc" in f else {})
-                for f in kind["fields"]
-            ]
-            return {"type": "struct", "fields": fields}
-        case "list":
-            return {
-                "type": "list",
-                "element-required": kind["element-required"],
-                "element": plain(kind["element"]),
-            }
-        case _:
-            return {
-                "type": "map",
-                "key": kind["key"],
-                "value-required": kind["value-required"],
-                "value": plain(kind["value"]),
-            }
+    if isinstance(kind, list):
+        return [plain(each) for each in kind]
+    return (
+        {key: plain(each) for key, each in kind.items() if key in PLAIN} if isinstance(kind, dict) else kind
+    )

@@ -337,7 +337,9 @@ def tags_in(node: Json, documents: Documents, kind: Json) -> list[str]:
 
     A value that is kept as JSON text has the tags of everything in it, as there are no columns inside.
     """
-    is_text = _leaf(kind) == "json"
+    while isinstance(kind, dict) and kind["type"] != "struct":
+        kind = kind["element" if kind["type"] == "list" else "value"]
+    is_text = kind == "json"
     found: list[str] = []
     seen: set[str] = set()
     rest = [node]
@@ -355,9 +357,3 @@ def tags_in(node: Json, documents: Documents, kind: Json) -> list[str]:
             with suppress(SchemaProblem):  # inside JSON text it may not resolve
                 rest.append(documents.resolve(reference, ""))
     return found
-
-
-def _leaf(kind: Json) -> Json:
-    while isinstance(kind, dict) and kind["type"] != "struct":
-        kind = kind["element" if kind["type"] == "list" else "value"]
-    return kind

@@ -9,9 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 
 from calve.names import SYSTEM_COLUMN
-from calve.schema.columns import Json, field, join, list_of, map_of, struct, with_tags
+from calve.schema.columns import (
+    Json,
+    field,
+    inner_struct,
+    join,
+    list_of,
+    map_of,
+    struct,
+    with_inner_struct,
+    with_tags,
+)
 from calve.schema.evolution import Rule, SchemaProblem, column_name
 from calve.schema.protobuf.model import DATE, DECIMAL, MEMBERS, TIMESTAMP, WRAPPERS, Field, Message
 
@@ -201,24 +212,14 @@ class _Known:
                 raise SchemaProblem(here, "the name belonged to another field number", Rule.RENAME_AMBIGUOUS)
             aliases = [name for name in former if name != each["name"]]
             inner = next((self.inside[key] for key in keys if key in self.inside), _Known())
-            made = each | {"type": inner.typed(each["type"], here)}
+            _, inside = inner_struct(each["type"], here)
+            made = each | {"type": with_inner_struct(each["type"], partial(inner.named, path=inside))}
             fields.append(made | ({"aliases": aliases} if aliases else {}))
         return struct | {"fields": fields}
 
-    def typed(self, kind: Json, path: str) -> Json:
-        if not isinstance(kind, dict):
-            return kind
-        match kind["type"]:
-            case "struct":
-                return self.named(kind, path)
-            case "list":
-                return kind | {"element": self.typed(kind["element"], f"{path}[]")}
-            case _:
-                return kind | {"value": self.typed(kind["value"], f"{path}{{}}")}
-
     def learn(self, struct: Json) -> None:
         for each in struct["fields"]:
-            inner = _inner(each["type"])
+            inner, _ = inner_struct(each["type"])
             for key in _keys(each):
                 for other in self.names.values():
                     if each["name"] in other:
@@ -235,9 +236,3 @@ def _keys(each: Json) -> list[int]:
     if not isinstance(each["type"], dict) or each["type"]["type"] != "struct":
         return []
     return [-member["number"] for member in each["type"]["fields"] if "number" in member]
-
-
-def _inner(kind: Json) -> Json | None:
-    while isinstance(kind, dict) and kind["type"] != "struct":
-        kind = kind["element" if kind["type"] == "list" else "value"]
-    return kind if isinstance(kind, dict) else None
