@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from dataclasses import field as default
 from types import MappingProxyType
 
-from calve.names import SYSTEM_COLUMN
 from calve.schema.change_events import AVRO_UNITS, MILLIS, MOMENT
 from calve.schema.columns import (
     TAGS,
@@ -28,7 +27,7 @@ from calve.schema.columns import (
     with_tags,
     with_unit,
 )
-from calve.schema.evolution import Rule, SchemaProblem, column_name
+from calve.schema.evolution import Rule, SchemaProblem, column_name, struct_of, top_of
 
 PRIMITIVES = {
     "boolean": "boolean",
@@ -186,12 +185,7 @@ def columns_of(schema: Json) -> Json:
         raise SchemaProblem(
             "", "a table needs a record at the top, so that its fields can be columns", Rule.NO_RECORD
         )
-    columns = column_type(schema, "")
-    if any(each["name"].lower() == SYSTEM_COLUMN for each in columns["fields"]):
-        raise SchemaProblem(
-            SYSTEM_COLUMN, "this name is taken by the facts of the record", Rule.FIELD_NAME_RESERVED
-        )
-    return columns
+    return top_of(column_type(schema, ""))
 
 
 def column_type(node: Json, path: str) -> Json:
@@ -296,21 +290,16 @@ def _union_type(union: list[Json], path: str) -> Json:
 
 
 def _record_type(node: Json, path: str) -> Json:
-    fields: dict[str, Json] = {}
+    fields = []
     for each in node["fields"]:
-        name, where = each["name"], join(path, each["name"])
-        if column_name(name, where).lower() in fields:
-            raise SchemaProblem(
-                where,
-                f'differs from "{fields[name.lower()]["name"]}" only by case',
-                Rule.FIELD_NAME_CASE_COLLISION,
-            )
+        where = join(path, each["name"])
+        name = column_name(each["name"], where)
         made = field(name, column_type(each["type"], where), doc=_doc(each.get("doc"), each["type"]))
         made |= {"aliases": each["aliases"]} if each.get("aliases") else {}
-        fields[name.lower()] = with_tags(made, _tags(each))
+        fields.append(with_tags(made, _tags(each)))
     if not fields:
         raise SchemaProblem(path, "a record without fields has no columns", Rule.EMPTY_STRUCT)
-    return struct(*fields.values())
+    return struct_of(fields, path)
 
 
 def _tags(each: Json) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from calve.errors import CalveError
 from calve.names import FIELD_NAME, SYSTEM_COLUMN, nearest
-from calve.schema.columns import Json, decimal_digits, join
+from calve.schema.columns import Json, decimal_digits, join, struct
 
 WIDENINGS = (("int", "long"), ("float", "double"))
 
@@ -227,6 +227,32 @@ def column_name(name: str, where: str) -> str:
             Rule.FIELD_NAME_INVALID,
         )
     return name
+
+
+def struct_of(columns: Sequence[dict[str, Json]], path: str) -> Json:
+    """A struct of columns.
+
+    Raises:
+        SchemaProblem: two names differ only by case.
+    """
+    names: dict[str, str] = {}
+    for each in columns:
+        if (other := names.setdefault(each["name"].lower(), each["name"])) is not each["name"]:
+            why = f'differs from "{other}" only by case'
+            raise SchemaProblem(join(path, each["name"]), why, Rule.FIELD_NAME_CASE_COLLISION)
+    return struct(*columns)
+
+
+def top_of(columns: Json) -> Json:
+    """The columns, unless one has the name of the system column.
+
+    Raises:
+        SchemaProblem: one has it.
+    """
+    if any(each["name"].lower() == SYSTEM_COLUMN for each in columns["fields"]):
+        why = "this name is taken by the facts of the record"
+        raise SchemaProblem(SYSTEM_COLUMN, why, Rule.FIELD_NAME_RESERVED)
+    return columns
 
 
 def show(kind: Json) -> str:

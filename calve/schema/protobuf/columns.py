@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Sequence
 from functools import partial
 
-from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import (
     Json,
     field,
@@ -19,11 +18,10 @@ from calve.schema.columns import (
     join,
     list_of,
     map_of,
-    struct,
     with_inner_struct,
     with_tags,
 )
-from calve.schema.evolution import Rule, SchemaProblem, column_name
+from calve.schema.evolution import Rule, SchemaProblem, column_name, struct_of, top_of
 from calve.schema.protobuf.model import DATE, DECIMAL, MEMBERS, TIMESTAMP, WRAPPERS, Field, Message
 
 SCALAR_COLUMNS = {
@@ -43,13 +41,7 @@ def columns_of(message: Message) -> Json:
     Raises:
         SchemaProblem: a part of it has no column type.
     """
-    columns = _Columns()
-    made = columns.struct(message, (), "")
-    if any(each["name"].lower() == SYSTEM_COLUMN for each in made["fields"]):
-        raise SchemaProblem(
-            SYSTEM_COLUMN, "this name is taken by the facts of the record", Rule.FIELD_NAME_RESERVED
-        )
-    return made
+    return top_of(_Columns().struct(message, (), ""))
 
 
 def own_column(each: Field, path: str) -> Json:
@@ -121,11 +113,11 @@ class _Columns:
             here = join(path, oneof)
             members = [each for each in message.fields if each.oneof == oneof]
             if members:
-                branches = _distinct([self.column(each, within, here) for each in members], here)
-                made.append(field(column_name(oneof, here), struct(*branches)))
+                branches = [self.column(each, within, here) for each in members]
+                made.append(field(column_name(oneof, here), struct_of(branches, here)))
         if not made:
             raise SchemaProblem(path, "a message without fields has no columns", Rule.EMPTY_STRUCT)
-        return struct(*_distinct(made, path))
+        return struct_of(made, path)
 
     def column(self, each: Field, inside: tuple[str, ...], path: str) -> dict[str, Json]:
         here = join(path, each.name)
@@ -152,19 +144,6 @@ class _Columns:
             assert each.message is not None  # noqa: S101 anything else is a value
             return self.struct(each.message, inside, path)
         return found
-
-
-def _distinct(columns: list[dict[str, Json]], path: str) -> list[dict[str, Json]]:
-    names: dict[str, str] = {}
-    for each in columns:
-        other = names.setdefault(each["name"].lower(), each["name"])
-        if other is not each["name"]:
-            raise SchemaProblem(
-                join(path, each["name"]),
-                f'differs from "{other}" only by case',
-                Rule.FIELD_NAME_CASE_COLLISION,
-            )
-    return columns
 
 
 def _integer(text: str | None, absent: int) -> int | None:
