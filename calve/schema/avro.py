@@ -27,7 +27,15 @@ from calve.schema.columns import (
     with_tags,
     with_unit,
 )
-from calve.schema.evolution import Rule, SchemaProblem, column_name, struct_of, top_of
+from calve.schema.evolution import (
+    Rule,
+    SchemaProblem,
+    column_name,
+    contains_itself,
+    decimal_type,
+    struct_of,
+    top_of,
+)
 
 PRIMITIVES = {
     "boolean": "boolean",
@@ -138,9 +146,7 @@ class _Expansion:
             return name
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         if full in inside:
-            raise SchemaProblem(
-                path, f'"{full}" contains itself; a recursive type has no table form', Rule.CYCLIC_TYPE
-            )
+            raise contains_itself(full, path)
         if full in self.names:
             return self.names[full]
         for each in (full, name):
@@ -182,9 +188,8 @@ def columns_of(schema: Json) -> Json:
         SchemaProblem: the schema is not a record, or a part of it has no column type.
     """
     if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
-        raise SchemaProblem(
-            "", "a table needs a record at the top, so that its fields can be columns", Rule.NO_RECORD
-        )
+        why = "a table needs a record at the top, so that its fields can be columns"
+        raise SchemaProblem("", why, Rule.NO_RECORD)
     return top_of(column_type(schema, ""))
 
 
@@ -320,14 +325,5 @@ def _doc(doc: str | None, kind: Json) -> str | None:
 
 
 def _decimal_type(node: Json, path: str) -> str:
-    precision, scale = node.get("precision", 10), node.get("scale", 0)
-    digits = 38 if node["type"] == "bytes" else min(38, len(str(2 ** (8 * node["size"] - 1) - 1)) - 1)
-    if type(precision) is not int or not 1 <= precision <= digits:
-        raise SchemaProblem(
-            path, f"the precision {precision} is not between 1 and {digits}", Rule.PRECISION_OUT_OF_RANGE
-        )
-    if type(scale) is not int or not 0 <= scale <= precision:
-        raise SchemaProblem(
-            path, f"the scale {scale} is not between 0 and the precision {precision}", Rule.SCALE_OUT_OF_RANGE
-        )
-    return f"decimal({precision}, {scale})"
+    most = 38 if node["type"] == "bytes" else min(38, len(str(2 ** (8 * node["size"] - 1) - 1)) - 1)
+    return decimal_type(node.get("precision", 10), node.get("scale", 0), path, most)

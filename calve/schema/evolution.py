@@ -221,11 +221,8 @@ def column_name(name: str, where: str) -> str:
         SchemaProblem: it may not (`FIELD_NAME_INVALID`).
     """
     if not FIELD_NAME.fullmatch(name):
-        raise SchemaProblem(
-            where,
-            "a column name must be letters, digits and _ and start with a letter or _",
-            Rule.FIELD_NAME_INVALID,
-        )
+        why = "a column name must be letters, digits and _ and start with a letter or _"
+        raise SchemaProblem(where, why, Rule.FIELD_NAME_INVALID)
     return name
 
 
@@ -253,6 +250,26 @@ def top_of(columns: Json) -> Json:
         why = "this name is taken by the facts of the record"
         raise SchemaProblem(SYSTEM_COLUMN, why, Rule.FIELD_NAME_RESERVED)
     return columns
+
+
+def decimal_type(precision: Json, scale: Json, path: str, most: int = 38) -> str:
+    """Raises `SchemaProblem` if the precision is not in 1 to `most`, or the scale not in 0 to the precision."""
+    if type(precision) is not int or not 1 <= precision <= most:
+        why = f"the precision {precision} is not between 1 and {most}"
+        raise SchemaProblem(path, why, Rule.PRECISION_OUT_OF_RANGE)
+    if type(scale) is not int or not 0 <= scale <= precision:
+        why = f"the scale {scale} is not between 0 and the precision {precision}"
+        raise SchemaProblem(path, why, Rule.SCALE_OUT_OF_RANGE)
+    return f"decimal({precision}, {scale})"
+
+
+def contains_itself(name: str, path: str) -> SchemaProblem:
+    why = f'"{name}" contains itself; a recursive type has no table form'
+    return SchemaProblem(path, why, Rule.CYCLIC_TYPE)
+
+
+def mismatch(table: str, writer: str, path: str) -> SchemaProblem:
+    return SchemaProblem(path, f"the table holds {table}, the writer wrote {writer}", Rule.TYPE_MISMATCH)
 
 
 def show(kind: Json) -> str:

@@ -21,7 +21,15 @@ from calve.schema.columns import (
     with_inner_struct,
     with_tags,
 )
-from calve.schema.evolution import Rule, SchemaProblem, column_name, struct_of, top_of
+from calve.schema.evolution import (
+    Rule,
+    SchemaProblem,
+    column_name,
+    contains_itself,
+    decimal_type,
+    struct_of,
+    top_of,
+)
 from calve.schema.protobuf.model import DATE, DECIMAL, MEMBERS, TIMESTAMP, WRAPPERS, Field, Message
 
 SCALAR_COLUMNS = {
@@ -73,22 +81,10 @@ def value_column(each: Field, path: str) -> str | None:
         case name if name in WRAPPERS:
             return SCALAR_COLUMNS[WRAPPERS[name]]
         case name if name == DECIMAL:
-            precision, scale = _digits(each, path)
-            return f"decimal({precision}, {scale})"
+            precision, scale = (_integer(each.params.get(name)) for name in ("precision", "scale"))
+            return decimal_type(10 if precision is None else precision, 0 if scale is None else scale, path)
         case name:
             return {TIMESTAMP: "timestamptz", DATE: "date"}[name]
-
-
-def _digits(each: Field, path: str) -> tuple[int, int]:
-    precision = _integer(each.params.get("precision"), 10)
-    scale = _integer(each.params.get("scale"), 0)
-    if precision is None or not 1 <= precision <= 38:
-        raise SchemaProblem(path, "the precision is not between 1 and 38", Rule.PRECISION_OUT_OF_RANGE)
-    if scale is None or not 0 <= scale <= precision:
-        raise SchemaProblem(
-            path, f"the scale is not between 0 and the precision {precision}", Rule.SCALE_OUT_OF_RANGE
-        )
-    return precision, scale
 
 
 class _Columns:
@@ -97,11 +93,7 @@ class _Columns:
 
     def struct(self, message: Message, inside: tuple[str, ...], path: str) -> Json:
         if message.name in inside:
-            raise SchemaProblem(
-                path,
-                f'"{message.name}" contains itself; a recursive type has no table form',
-                Rule.CYCLIC_TYPE,
-            )
+            raise contains_itself(message.name, path)
         if len(inside) >= MAX_DEPTH:
             raise SchemaProblem(path, f"messages are nested deeper than {MAX_DEPTH}", Rule.NESTED_TOO_DEEP)
         self.fields += len(message.fields)
@@ -146,11 +138,11 @@ class _Columns:
         return found
 
 
-def _integer(text: str | None, absent: int) -> int | None:
+def _integer(text: str | None) -> int | str | None:
     try:
-        return absent if text is None else int(text)
+        return None if text is None else int(text)
     except ValueError:
-        return None
+        return text
 
 
 def with_former_names(versions: Sequence[Json | SchemaProblem]) -> list[Json | SchemaProblem]:

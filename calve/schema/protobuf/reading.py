@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from calve.schema.columns import Json, join
-from calve.schema.evolution import Rule, SchemaProblem, show, widens
+from calve.schema.evolution import mismatch, show, widens
 from calve.schema.protobuf.columns import SCALAR_COLUMNS, own_column, value_column, value_kind
 from calve.schema.protobuf.model import Enum, Field, Message, Presence
 
@@ -82,7 +82,7 @@ def plan(message: Message, table: Json, path: str = "") -> Struct:
             continue
         here = join(path, each["name"])
         if not isinstance(each["type"], dict) or each["type"]["type"] != "struct":
-            raise _mismatch(each["type"], "struct", here)
+            raise mismatch(show(each["type"]), "struct", here)
         inside = tuple(column(member, here) for member in each["type"]["fields"])
         columns.append(Column(each["name"], each["type"], oneof=inside))
         oneofs.append(tuple(p for p, member in enumerate(message.fields) if member.oneof == name))
@@ -97,15 +97,15 @@ def _read(each: Field, column: Json, path: str) -> Read:
     if each.is_map:
         assert each.message is not None  # noqa: S101 it is a map
         if not isinstance(column, dict) or column["type"] != "map":
-            raise _mismatch(column, "map", path)
+            raise mismatch(show(column), "map", path)
         key, value = each.message.fields
         if SCALAR_COLUMNS[key.kind] != column["key"]:
-            raise _mismatch(column["key"], SCALAR_COLUMNS[key.kind], path)
+            raise mismatch(show(column["key"]), SCALAR_COLUMNS[key.kind], path)
         made = _value(value, column["value"], f"{path}{{}}")
         return Read(each.number, made, repeated=True, key=Value(key.kind, column["key"]))
     if each.repeated:
         if not isinstance(column, dict) or column["type"] != "list":
-            raise _mismatch(column, "list", path)
+            raise mismatch(show(column), "list", path)
         return Read(each.number, _value(each, column["element"], f"{path}[]"), repeated=True)
     made = _value(each, column, path)
     implicit = each.presence is Presence.IMPLICIT and each.message is None
@@ -117,15 +117,9 @@ def _value(each: Field, column: Json, path: str) -> Value:
     if own is None:
         assert each.message is not None  # noqa: S101 anything else is a value
         if not isinstance(column, dict) or column["type"] != "struct" or each.kind == "group":
-            raise _mismatch(column, each.kind, path)
+            raise mismatch(show(column), each.kind, path)
         return Value("message", column, message=plan(each.message, column, path))
     if own != column and not widens(own, column):
-        raise _mismatch(column, own, path)
+        raise mismatch(show(column), own, path)
     symbols = each.type.symbols if isinstance(each.type, Enum) else {}
     return Value(value_kind(each.message) or each.kind, column, symbols)
-
-
-def _mismatch(table: Json, writer: str, path: str) -> SchemaProblem:
-    return SchemaProblem(
-        path, f"the table holds {show(table)}, the writer wrote {writer}", Rule.TYPE_MISMATCH
-    )
