@@ -228,7 +228,7 @@ class _Compiler:
             return Items(of.column, cell, mark, level, parts[0])
         key, value = parts
         if not isinstance(key, Leaf):
-            raise Unsupported("keys of its maps have fields")
+            raise Unsupported("its maps have keys with fields")
         return Pairs(of.column, cell, mark, level, key, value, listed=of.written["type"] == "array")
 
     def item(self, of: _Value) -> tuple[Part, ...]:
@@ -243,7 +243,7 @@ class _Compiler:
             return key, value
         items, read = node["items"], of.read["items"]
         if not _takes_bytes(items):
-            raise Unsupported("its lists hold what takes no bytes")
+            raise Unsupported("its lists have items without bytes")
         if shape and "entries" in shape:
             sides = zip(("key", "value"), shape["entries"], strict=True)
             shaped = {"struct": [[name, inner, None] for name, inner in sides]}
@@ -255,7 +255,7 @@ class _Compiler:
         kind, read, column = of.written["type"], of.read, of.column
         logical = read.get("logicalType") if isinstance(read, dict) else None
         if of.shape and "moment" in of.shape:
-            raise Unsupported("its texts say moments")
+            raise Unsupported("its values have timestamps as text")
         unfit = logical == "decimal" or logical in MILLIS
         in_map = min(self.maps, 1)
         cell, size = self.cell(), int(of.written.get("size", 0))

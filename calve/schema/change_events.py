@@ -49,7 +49,7 @@ def row_of(envelope: Json) -> Json:
     for each in after["fields"]:
         if each["name"].lower() in (SYSTEM_COLUMN, CHANGE["name"]):
             raise SchemaProblem(
-                each["name"], "this name is taken by a column of calve", Rule.FIELD_NAME_RESERVED
+                each["name"], "calve uses this name for a column of its own", Rule.FIELD_NAME_RESERVED
             )
     return after
 
@@ -67,7 +67,7 @@ def read_as(envelope: Json, row: Json, order: Sequence[str]) -> Json:
     for name in order:
         if source.get(name) not in (*NUMBERS, "string"):
             raise SchemaProblem(
-                f"source.{name}", "changes are ordered by it, and it is no number and no text"
+                f"source.{name}", "changes are ordered by it, but it is neither an integer nor a string"
             )
     read = [
         field(slot, kind) | {"written": name if _holds(source.get(name), kind) else None}

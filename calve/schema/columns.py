@@ -16,25 +16,25 @@ Json = Any
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 REASONS = {
-    "null_value": "the value is null, and no row of the table can be told by the key alone",
+    "null_value": "the value is null, and the key alone identifies no row of the table",
     "truncated": "the value is shorter than the header that every framed value starts with",
     "bad_magic": "the value does not start with the registry's magic bytes",
     "unknown_schema_id": "the registry knows no schema of this id",
     "incompatible_schema": "the schema of this id cannot be read as a row of this table",
-    "bad_change": "the change event has no operation that is known, or not the row that its operation needs",
+    "bad_change": "the change event has an unknown operation, or lacks the row of its operation",
     "malformed": "the payload does not match its schema: truncated, an invalid length, a wrong type, or a number too long",
     "trailing_bytes": "bytes are left over after the payload was decoded",
-    "null_key": "a column of the table's key is null, so no row can be told by it",
-    "no_route": "no table of the topic names the value by which its records are routed",
+    "null_key": "a key column of the table is null, so the record identifies no row",
+    "no_route": "no table of the topic has a route for the record's value",
     "step_failed": "a step cannot compute a value of the record: an overflow, a bad cast, a division by zero or the like",
-    "lookup_missing": "the table of a lookup has no row of the record's key",
+    "lookup_missing": "the table of a lookup has no row with the record's key",
     "key_unknown_schema_id": "the registry knows no schema of the id in the key",
     "key_incompatible_schema": "the schema of the id in the key cannot be read as the key's column",
-    "key_malformed": "the key does not match its schema, or does not begin as it should",
-    "bad_timestamp": "the record's timestamp is further away than a column can hold: some 292,000 years from 1970",
-    "record_too_large": "key, value and headers have more than 32 MiB: the value is not kept, Kafka has it",
-    "batch_too_large": "the record lies beyond the part of its batch that calve inflates: nothing of it is kept, Kafka has it",
-    "corrupt_batch": "the record's batch cannot be read from some place on, though its checksum is right: nothing of it is kept",
+    "key_malformed": "the key does not match its schema, or has an invalid header",
+    "bad_timestamp": "the record's timestamp is outside the range of a column: about 292,000 years before and after 1970",
+    "record_too_large": "key, value and headers exceed 32 MiB: the value is in Kafka only",
+    "batch_too_large": "the record lies behind the part of its batch that calve decompresses: it is in Kafka only",
+    "corrupt_batch": "the record's batch is invalid from this record on, although its checksum is correct: nothing of it is kept",
 }
 """Reject reasons: `reason` of the dead-letter table -> its `message`."""
 

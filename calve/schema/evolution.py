@@ -247,7 +247,7 @@ def top_of(columns: Json) -> Json:
         SchemaProblem: one has it.
     """
     if any(each["name"].lower() == SYSTEM_COLUMN for each in columns["fields"]):
-        why = "this name is taken by the facts of the record"
+        why = "calve uses this name for the record's metadata"
         raise SchemaProblem(SYSTEM_COLUMN, why, Rule.FIELD_NAME_RESERVED)
     return columns
 

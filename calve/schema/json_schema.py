@@ -306,7 +306,7 @@ def _both(key: str, one: Json, other: Json, path: str) -> Json:
         case "enum" if isinstance(one, list) and isinstance(other, list):
             return [each for each in one if each in other]
         case "oneOf" | "anyOf" | "connect.type" | "connect.parameters":
-            raise SchemaProblem(path, f"its parts name {key} twice, and differently")
+            raise SchemaProblem(path, f"its parts name {key} with different values")
     return one
 
 

@@ -130,7 +130,7 @@ class _Columns:
 
     def type(self, each: Field, inside: tuple[str, ...], path: str) -> Json:
         if each.kind == "group":
-            raise SchemaProblem(path, "groups, and fields encoded like them, are not read")
+            raise SchemaProblem(path, "groups and fields with the encoding of groups are not supported")
         found = value_column(each, path)
         if found is None:
             assert each.message is not None  # noqa: S101 anything else is a value

@@ -69,7 +69,7 @@ def layout(columns: Json, spec: Json, order: Json, properties: Mapping[str, str]
         Unsupported: the table needs a feature that this engine lacks.
     """
     if storage.names_key:
-        raise Unsupported("the lake's bucket was there before, and a file would have to name lake.kms_key")
+        raise Unsupported("the lake's bucket existed before, and each upload must name lake.kms_key")
     _require_supported(columns, properties)
     sources = {each.id: (each.name, each.kind) for each in leaves(columns)}
     file_bytes = int(properties.get("write.target-file-size-bytes", 512 << 20))
@@ -134,7 +134,7 @@ def _partition_field(field: dict[str, Any], column: str, kind: str) -> Partition
 def _sort_field(field: dict[str, Any], column: str, kind: str) -> SortField:
     transform = _transform(field["transform"], column, descending=field["direction"] == "desc")
     if transform is None:
-        raise Unsupported("its sort order has a field that means nothing")
+        raise Unsupported("its sort order has a field without a meaning")
     return SortField(transform, kind, field["null-order"] == "nulls-first")
 
 

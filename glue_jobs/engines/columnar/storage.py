@@ -85,5 +85,5 @@ def failures() -> Iterator[None]:
     except OSError as error:
         found = AWS_ERROR.search(str(error))
         raise Retryable(
-            f"the object store takes no data files: {found[1] if found else type(error).__name__}"
+            f"the object store refused data files: {found[1] if found else type(error).__name__}"
         ) from None

@@ -356,4 +356,4 @@ class Planning:
         return Planned(Constant(value, kind), kind)
 
     def _refused(self, tree: Any) -> Unsupported:
-        return Unsupported(f"{self._place}: {tree.prettyName()} is computed by rows alone")
+        return Unsupported(f"{self._place}: {tree.prettyName()} needs the row engine")

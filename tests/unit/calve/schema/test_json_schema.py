@@ -218,7 +218,7 @@ PROBLEMS: dict[str, tuple[Any, str]] = {
     ),
     "case": (objects(x=objects(a=STRING, A=STRING)), r'x\.A: differs from "a" only by case'),
     "name": (objects(**{"a-b": STRING}), "a-b: a column name must be"),
-    "reserved": (objects(_Kafka=STRING), "_kafka: this name is taken"),
+    "reserved": (objects(_Kafka=STRING), "_kafka: calve uses this name"),
     "connect": (objects(x={"type": "integer", "connect.type": "int7"}), 'x: "int7" is no connect.type'),
     "no decimal": (objects(x={"type": "number", "connect.type": "bytes"}), 'x: "bytes" is no connect.type'),
     "precision": (
