@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from calve.registry.registry import NO_ID
 from calve.schema import avro, json_schema
 from calve.schema.avro_reader import framed, resolution, unframed
-from calve.schema.change_events import JSON_TYPES, read_as, row_of, with_logical_types
+from calve.schema.change_events import AVRO_LOGICAL, JSON_TYPES, read_as, row_of
 from calve.schema.columns import Json, field, struct
 from calve.schema.evolution import Rule, SchemaProblem
 from calve.schema.json_scalars import CONNECT_TYPES, PAYLOAD, as_json_schema, is_connect_schema
@@ -138,9 +138,7 @@ def _avro_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
 
 def _avro_schema(schema: Schema, top: Top) -> Json:
     """For a single whole column, a record with that one field: it is written as the field is."""
-    kind = avro.expand(schema.text, schema.references)
-    if top.changes:
-        kind = with_logical_types(kind)
+    kind = avro.expand(schema.text, schema.references, AVRO_LOGICAL if top.changes else {})
     if top.column is None:
         return kind
     return {"type": "record", "name": "calve_whole", "fields": [{"name": top.column, "type": kind}]}

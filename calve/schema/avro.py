@@ -72,17 +72,21 @@ MAX_DEPTH = 32
 MAX_FIELDS = 10_000
 
 
-def expand(text: str, references: Mapping[str, str] = MappingProxyType({})) -> Json:
+def expand(
+    text: str,
+    references: Mapping[str, str] = MappingProxyType({}),
+    logical: Mapping[tuple[str, str], str] = MappingProxyType({}),
+) -> Json:
     """A registered schema as JSON, with every reference to a named type replaced by its definition.
 
-    `references`: the texts of the schemas that it refers to.
+    `references`: the texts of the schemas that it refers to. `logical`: logical types by type and `connect.name`.
 
     Raises:
         SchemaProblem: recursive types (a table cannot hold them), undefined references, or JSON that is not an Avro schema: some
             registries call every version AVRO.
         ValueError: a text is not JSON.
     """
-    expansion = _Expansion()
+    expansion = _Expansion(logical)
     try:
         for each in references.values():
             expansion.know(json.loads(each))
@@ -114,6 +118,7 @@ def _count(node: Json, known: dict[int, int]) -> int:
 class _Expansion:
     """names: the types defined so far, expanded. known: the types of referenced schemas, each with its namespace."""
 
+    logical: Mapping[tuple[str, str], str]
     names: dict[str, Json] = default(default_factory=dict)
     known: dict[str, Json] = default(default_factory=dict)
 
@@ -139,7 +144,10 @@ class _Expansion:
             return node | {"items": self.of(node["items"], inside, namespace, f"{path}[]")}
         if kind == "map":
             return node | {"values": self.of(node["values"], inside, namespace, f"{path}{{}}")}
-        return node if kind in PRIMITIVES or kind == "null" else self.of(kind, inside, namespace, path)
+        if kind not in PRIMITIVES and kind != "null":
+            return self.of(kind, inside, namespace, path)
+        logical = self.logical.get((kind, str(node.get("connect.name"))))
+        return node | {"logicalType": logical} if logical else node
 
     def by_name(self, name: str, inside: tuple[str, ...], namespace: str, path: str) -> Json:
         if name in PRIMITIVES or name == "null":

@@ -123,6 +123,7 @@ AVRO_LOGICAL = {
     ("long", f"{TIME}MicroTimestamp"): "local-timestamp-micros",
     ("string", MOMENT): MOMENT,
 } | {(kind, name): name for kind, name in AVRO_UNITS}
+"""Avro type and `connect.name` -> logical type."""
 JSON_TYPES = Named(
     {
         **CONNECT_TYPES.leaves,
@@ -136,21 +137,3 @@ JSON_TYPES = Named(
     {**CONNECT_NUMBERS, "float32": "database_float", "float64": "database_double"},
 )
 """Decimals may be Base64 text; Confluent's converter then registers them so."""
-
-
-def with_logical_types(schema: Json) -> Json:
-    """An expanded Avro schema; its named types get their logical types."""
-    if isinstance(schema, list):
-        return [with_logical_types(each) for each in schema]
-    if isinstance(schema, str):
-        return schema
-    match schema["type"]:
-        case "record" | "error":
-            fields = [each | {"type": with_logical_types(each["type"])} for each in schema["fields"]]
-            return schema | {"fields": fields}
-        case "array":
-            return schema | {"items": with_logical_types(schema["items"])}
-        case "map":
-            return schema | {"values": with_logical_types(schema["values"])}
-    logical = AVRO_LOGICAL.get((schema["type"], str(schema.get("connect.name"))))
-    return schema | {"logicalType": logical} if logical else schema
