@@ -72,14 +72,14 @@ def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode = AP
     delivered = F.col(REFUSED).isNull()
     reject, ours = F.coalesce(F.col(REFUSED), verdict(decoding, end)), is_good(end) & delivered
     empty = F.col("value").isNull() & delivered
-    told: dict[str, Column] = {}
+    marks: dict[str, Column] = {}
     if mode.reads_changes:
         found = with_rows(found, mode.source_order)
         reject = F.coalesce(reject, F.when(is_bad(found) & ~empty, F.lit("bad_change")))
-        told = tombstones_and_idle(found, deletes=mode.deletes, keep_deleted=mode.keep_deleted)
+        marks = tombstones_and_idle(found, deletes=mode.deletes, keep_deleted=mode.keep_deleted)
     elif mode.deletes:
-        told = {TOMBSTONE: empty}
-    if told:
+        marks = {TOMBSTONE: empty}
+    if marks:
         reject, ours = F.when(~empty, reject), ours | empty
     if decoding.key is not None:
         on_key = verdict_on_key(decoding.key, end)
@@ -92,7 +92,7 @@ def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode = AP
     }
     if decoding.others:
         judged[OTHER] = F.when(~ours & delivered, other(decoding))
-    return found.withColumns(judged | told).drop(*parsed)
+    return found.withColumns(judged | marks).drop(*parsed)
 
 
 def raw(records: DataFrame, part: PartName) -> Column:

@@ -92,7 +92,7 @@ class ColumnarEngine:
             sweep(table.main, work.location)
             raise trouble.error()
         counted = TaskCounts.together(each.counted for each in done)
-        return _staged(table, work, done, counted), counted.seen()
+        return _staged(table, work, done, counted), counted.of_round()
 
     def _work(self, batch: Batch, stage_id: str) -> Work:
         table = self.table

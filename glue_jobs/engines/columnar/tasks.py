@@ -155,7 +155,7 @@ class TaskCounts:
         ages = Ages.together(each.ages for each in found).thinned()
         return cls(counts, ages, values_together(each.values for each in found))
 
-    def seen(self) -> Counts:
+    def of_round(self) -> Counts:
         median, late = (_seconds(self.ages.percentile(share)) for share in (0.5, 0.05))
         return replace(self.counts, median=median, late=late)
 
