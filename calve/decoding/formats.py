@@ -13,11 +13,10 @@ from calve.schema.change_events import AVRO_LOGICAL, JSON_TYPES, read_as, row_of
 from calve.schema.columns import Json, field, struct
 from calve.schema.evolution import Rule, SchemaProblem
 from calve.schema.json_scalars import CONNECT_TYPES, PAYLOAD, as_json_schema, is_connect_schema
-from calve.schema.protobuf.columns import columns_of
+from calve.schema.protobuf.columns import columns_of, plan
 from calve.schema.protobuf.descriptor import message_indexes, message_places
 from calve.schema.protobuf.files import has_message, load, message_of, messages
 from calve.schema.protobuf.model import File
-from calve.schema.protobuf.reading import plan
 from calve.schema.wire import Schema, Wire
 from calve.schema.writers import (
     AvroWriter,

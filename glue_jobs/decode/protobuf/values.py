@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calve.schema.columns import Json, decimal_digits
-from calve.schema.protobuf.columns import SCALAR_COLUMNS
+from calve.schema.protobuf.columns import SCALAR_COLUMNS, Column, Read, Struct, Value
 from calve.schema.protobuf.model import DATE, MEMBERS, TIMESTAMP, WRAPPERS
-from calve.schema.protobuf.reading import Column, Read, Struct, Value
 from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
 from glue_jobs.decode.protobuf.scan import (
     FIXED32,
