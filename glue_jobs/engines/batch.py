@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from calve.config.job import Table
 from calve.config.masking_keys import newest
+from calve.decoding.decode_plan import MAX_OTHERS
 from calve.errors import Retryable, Suspended
 from calve.rounds.dead_letter_policy import Rejects
 from calve.table.position import Offsets, TopicKey
@@ -20,7 +21,6 @@ from glue_jobs.columns.expressions import OFFSET, PARTITION, at, key_names
 from glue_jobs.columns.helpers import RECEIVED, REJECT
 from glue_jobs.dead_letters.encryption import encrypted
 from glue_jobs.decode.decode import decode
-from glue_jobs.decode.reject_reasons import MAX_OTHERS
 from glue_jobs.iceberg.layout import tasks_for
 from glue_jobs.iceberg.staging import Staged, stage
 from glue_jobs.process.workers import errors_of_workers
