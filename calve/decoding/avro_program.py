@@ -9,8 +9,8 @@ meaning of the cells.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from calve.config.engine_choice import Unsupported
 from calve.decoding.avro_operations import (
@@ -50,7 +50,7 @@ def program(writer: AvroWriter, columns: Json) -> Program:
     names = {each["name"] for each in read["fields"]}
     wanted = struct(*(each for each in columns["fields"] if each["name"] in names))
     compiler = _Compiler()
-    fields = compiler.fields(written, read, writer.shape, wanted, optional=False)
+    fields = compiler.fields(_Value(written, read, writer.shape, wanted))
     return compiler.program(Group(wanted, None, fields))
 
 
@@ -75,6 +75,22 @@ def require_avro(writer: Writer) -> AvroWriter:
 
 def _field(record: Json, name: str) -> Json:
     return next(each["type"] for each in record["fields"] if each["name"] == name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """The types of a value as written and as read, its conversion afterwards, and its column.
+
+    Without a column it is still read, because it must be valid, but its cells are unused. optional: some rows lack it.
+    null: the place of null in a union with one other type, or -1.
+    """
+
+    written: Json
+    read: Json
+    shape: Json | None
+    column: Json | None
+    optional: bool = False
+    null: int = -1
 
 
 @dataclass(slots=True)
@@ -111,186 +127,167 @@ class _Compiler:
         self, op: Op, *, cell: int = 0, mark: int | None = None, null: int = -1, a: int = 0
     ) -> list[int]:
         """Add an operation; after null it continues with the next one."""
-        marked = self.nothing() if mark is None else mark
-        self.code.append(made := [int(op), cell, marked, null, self.here + WIDTH, a, 0, 0])
+        if mark is None:
+            if self.level not in self.unmarked:
+                self.unmarked[self.level] = self.mark()
+            mark = self.unmarked[self.level]
+        self.code.append(made := [int(op), cell, mark, null, self.here + WIDTH, a, 0, 0])
         return made
 
     def cell(self) -> int:
         self.cells.append(self.level)
         return len(self.cells) - 1
 
-    def mark(self, *, needed: bool) -> int | None:
-        if not needed:
-            return None
+    def mark(self) -> int:
         self.marks.append(self.level)
         return len(self.marks) - 1
 
-    def nothing(self) -> int:
-        if self.level not in self.unmarked:
-            self.marks.append(self.level)
-            self.unmarked[self.level] = len(self.marks) - 1
-        return self.unmarked[self.level]
-
-    def fields(
-        self, written: Json, read: Json, shape: Json | None, column: Json | None, *, optional: bool
-    ) -> tuple[Part, ...]:
-        """Read the column's fields, in its order. optional: their parent may be null."""
-        kinds = {each["name"]: each["type"] for each in read["fields"]}
-        shapes = {name: inner for name, inner, absent in shape["struct"] if not absent} if shape else {}
-        wanted = {each["name"]: each["type"] for each in column["fields"]} if column else {}
+    def fields(self, of: _Value) -> tuple[Part, ...]:
+        """Read the column's fields, in its order."""
+        kinds = {each["name"]: each["type"] for each in of.read["fields"]}
+        shapes = {name: inner for name, inner, absent in of.shape["struct"] if not absent} if of.shape else {}
+        wanted = {each["name"]: each["type"] for each in of.column["fields"]} if of.column else {}
         found: dict[str, Part] = {}
-        for each in written["fields"]:
+        for each in of.written["fields"]:
             name, kind = each["name"], each["type"]
             if name in kinds:
-                found[name] = self.read(
-                    kind, kinds[name], shapes.get(name), wanted.get(name), optional=optional
-                )
+                value = _Value(kind, kinds[name], shapes.get(name), wanted.get(name), of.optional)
+                found[name] = self.read(value)
             else:
                 self.skip(kind)
         return tuple(found.get(name) or Absent(kind) for name, kind in wanted.items())
 
-    def read(
-        self, written: Json, read: Json, shape: Json | None, column: Json | None, *, optional: bool
-    ) -> Part:
-        """Read a value. Without a column it is still read, because it must be valid, but its cells are unused."""
-        if not isinstance(written, list):
-            return self.one(written, read, shape, column, optional=optional, null=-1)
-        if (null := _null_of_two(written)) is not None:
+    def read(self, of: _Value) -> Part:
+        if isinstance(of.written, list):
+            if (null := _null_of_two(of.written)) is None:
+                return self.union(of)
             other = 1 - null
-            return self.one(written[other], read[other], shape, column, optional=optional, null=null)
-        return self.union(written, read, shape, column, optional=optional)
+            of = replace(of, written=of.written[other], read=of.read[other], optional=True, null=null)
+        node: Json = {"type": of.written} if isinstance(of.written, str) else of.written
+        of = replace(of, written=node)
+        match node["type"]:
+            case "record":
+                mark = self.mark() if of.optional else None
+                marked = self.emit(Op.MARK, mark=mark, null=of.null) if of.optional else None
+                fields = self.fields(of)
+                if marked:
+                    marked[JUMP_TO] = self.here
+                return Group(of.column, mark, fields)
+            case "array" | "map":
+                return self.collection(of)
+        return self.leaf(of)
 
-    def union(
-        self,
-        written: list[Json],
-        read: list[Json],
-        shape: Json | None,
-        column: Json | None,
-        *,
-        optional: bool,
-    ) -> Part:
-        several = len(branches(written)) > 1
-        optional = optional or len(branches(written)) < len(written)
-        mark = self.mark(needed=several and optional)
+    def union(self, of: _Value) -> Part:
+        several = len(branches(of.written)) > 1
+        optional = of.optional or len(branches(of.written)) < len(of.written)
+        mark = self.mark() if several and optional else None
         fields: dict[str, tuple[str, Json | None, Json]] = {}
-        for name, member, inner, kind in shape["union"] if several and shape else ():
+        for name, member, inner, kind in of.shape["union"] if several and of.shape else ():
             fields[member] = (name, inner, kind)
         found: dict[str, Part] = {}
-        jumps, ends, number = self.jumps(len(written)), [], 0
+
+        def branch(place: int, each: Json) -> None:
+            if each == "null":
+                return
+            member = f"member{len(branches(of.written[:place]))}"
+            name, inner, kind = fields.get(member, ("", None, None)) if several else ("", of.shape, of.column)
+            if mark is not None:
+                self.emit(Op.MARK, mark=mark)
+            found[name] = self.read(_Value(each, of.read[place], inner, kind, optional or several))
+
+        self.branches(of.written, branch)
+        if not several:
+            return found[""]
+        wanted = of.column["fields"] if of.column else ()
+        parts = tuple(found.get(each["name"]) or Absent(each["type"]) for each in wanted)
+        return Group(of.column, mark, parts)
+
+    def branches(self, written: Sequence[Json], branch: Callable[[int, Json], None]) -> None:
+        """A union's operation, and those of each of its types. The pool has the place where each type begins."""
+        jumps, ends = len(self.pool), []
+        self.emit(Op.UNION, a=len(written))[B] = jumps
+        self.pool += [0] * len(written)
         for place, each in enumerate(written):
             self.pool[jumps + place] = self.here
-            if each != "null":
-                name, inner, kind = (
-                    fields.get(f"member{number}", ("", None, None)) if several else ("", shape, column)
-                )
-                number += 1
-                if mark is not None:
-                    self.emit(Op.MARK, mark=mark)
-                found[name] = self.read(each, read[place], inner, kind, optional=optional or several)
+            branch(place, each)
             ends.append(self.emit(Op.JUMP))
         for end in ends:
             end[JUMP_TO] = self.here
-        if not several:
-            return found[""]
-        wanted = column["fields"] if column else ()
-        return Group(column, mark, tuple(found.get(each["name"]) or Absent(each["type"]) for each in wanted))
 
-    def jumps(self, count: int) -> int:
-        """Add a union's operation; returns the place in the pool of each type's next operation."""
-        place = len(self.pool)
-        self.emit(Op.UNION, a=count)[B] = place
-        self.pool += [0] * count
-        return place
-
-    def one(
-        self, written: Json, read: Json, shape: Json | None, column: Json | None, *, optional: bool, null: int
-    ) -> Part:
-        """Read a value without a union, or of a union of null and one other type."""
-        optional = optional or null >= 0
-        node: Json = {"type": written} if isinstance(written, str) else written
-        match node["type"]:
-            case "record":
-                mark = self.mark(needed=optional)
-                marked = self.emit(Op.MARK, mark=mark, null=null) if optional else None
-                fields = self.fields(node, read, shape, column, optional=optional)
-                if marked:
-                    marked[JUMP_TO] = self.here
-                return Group(column, mark, fields)
-            case "array" | "map":
-                return self.collection(node, read, shape, column, optional=optional, null=null)
-        return self.leaf(node, read, shape, column, optional=optional, null=null)
-
-    def collection(
-        self, node: Json, read: Json, shape: Json | None, column: Json | None, *, optional: bool, null: int
-    ) -> Part:
-        cell, mark, outer = self.cell(), self.mark(needed=optional), self.level
-        begun = self.emit(Op.LIST, cell=cell, mark=mark, null=null, a=self.levels)
+    def collection(self, of: _Value) -> Part:
+        cell, mark, outer = self.cell(), self.mark() if of.optional else None, self.level
+        begun = self.emit(Op.LIST, cell=cell, mark=mark, null=of.null, a=self.levels)
         self.level, self.levels, self.inside = self.levels, self.levels + 1, self.inside + 1
         self.depth = max(self.depth, self.inside)
         level, body = self.level, self.here
-        parts = self.item(node, read, shape, column)
+        parts = self.item(of)
         self.emit(Op.NEXT, a=level)[JUMP_TO] = body
         begun[JUMP_TO] = self.here
         self.level, self.inside = outer, self.inside - 1
         if len(parts) == 1:
-            return Items(column, cell, mark, level, parts[0])
+            return Items(of.column, cell, mark, level, parts[0])
         key, value = parts
         if not isinstance(key, Leaf):
-            raise Unsupported("keys of its maps have fields")
-        return Pairs(column, cell, mark, level, key, value, listed=node["type"] == "array")
+            raise Unsupported("its maps have keys with fields")
+        return Pairs(of.column, cell, mark, level, key, value, listed=of.written["type"] == "array")
 
-    def item(self, node: Json, read: Json, shape: Json | None, column: Json | None) -> tuple[Part, ...]:
+    def item(self, of: _Value) -> tuple[Part, ...]:
         """Read an item of a list, or key and value of a map entry."""
+        node, shape, column = of.written, of.shape, of.column
         if node["type"] == "map":
-            key = self.leaf({"type": "string"}, "string", None, "string", optional=False, null=-1)
+            key = self.leaf(_Value({"type": "string"}, "string", None, "string"))
             inner, kind = shape and shape["map"], column and column["value"]
             self.maps += 1
-            value = self.read(node["values"], read["values"], inner, kind, optional=False)
+            value = self.read(_Value(node["values"], of.read["values"], inner, kind))
             self.maps -= 1
             return key, value
-        if not _takes_bytes(node["items"]):
-            raise Unsupported("its lists hold what takes no bytes")
+        items, read = node["items"], of.read["items"]
+        if not _takes_bytes(items):
+            raise Unsupported("its lists have items without bytes")
         if shape and "entries" in shape:
             sides = zip(("key", "value"), shape["entries"], strict=True)
             shaped = {"struct": [[name, inner, None] for name, inner in sides]}
             kinds = [{"name": name, "type": column and column[name]} for name in ("key", "value")]
-            return self.fields(node["items"], read["items"], shaped, struct(*kinds), optional=False)
-        inner, kind = shape and shape["list"], column and column["element"]
-        return (self.read(node["items"], read["items"], inner, kind, optional=False),)
+            return self.fields(_Value(items, read, shaped, struct(*kinds)))
+        return (self.read(_Value(items, read, shape and shape["list"], column and column["element"])),)
 
-    def leaf(
-        self, node: Json, read: Json, shape: Json | None, column: Json | None, *, optional: bool, null: int
-    ) -> Leaf:
-        kind, logical = node["type"], read.get("logicalType") if isinstance(read, dict) else None
-        if shape and "moment" in shape:
-            raise Unsupported("its texts say moments")
+    def leaf(self, of: _Value) -> Leaf:
+        kind, read, column = of.written["type"], of.read, of.column
+        logical = read.get("logicalType") if isinstance(read, dict) else None
+        if of.shape and "moment" in of.shape:
+            raise Unsupported("its values have timestamps as text")
         unfit = logical == "decimal" or logical in MILLIS
         in_map = min(self.maps, 1)
-        cell, size = self.cell(), int(node.get("size", 0))
-        mark = self.mark(needed=optional or (unfit and in_map > 0))
+        cell, size = self.cell(), int(of.written.get("size", 0))
+        mark = self.mark() if of.optional or (unfit and in_map > 0) else None
         if logical == "decimal":
-            made = self.emit(Op.DECIMAL, cell=cell, mark=mark, null=null, a=size if kind == "fixed" else -1)
+            made = self.emit(
+                Op.DECIMAL, cell=cell, mark=mark, null=of.null, a=size if kind == "fixed" else -1
+            )
             made[B], made[SECOND] = len(self.pool), self.cell()
             least = 10 ** int(read["precision"])
             self.pool += [_signed(least), least >> 64, in_map]
             return Leaf(column, "decimal", cell, mark)
+        symbols = tuple(of.written["symbols"]) if kind == "enum" else ()
         if unfit:
-            self.emit(Op.MILLIS, cell=cell, mark=mark, null=null, a=in_map)
-            return Leaf(column, kind, cell, mark)
-        if kind == "enum":
-            symbols = tuple(node["symbols"])
-            self.emit(Op.ENUM, cell=cell, mark=mark, null=null, a=len(symbols))
-            return Leaf(column, kind, cell, mark, symbols=symbols)
-        if kind == "fixed":
-            self.emit(Op.FIXED, cell=cell, mark=mark, null=null, a=size)
-            return Leaf(column, kind, cell, mark, size)
-        self.emit(NUMBERS.get(kind, Op.BYTES), cell=cell, mark=mark, null=null)
-        return Leaf(column, kind if kind in NUMBERS else "bytes", cell, mark)
+            op, a = Op.MILLIS, in_map
+        elif kind == "enum":
+            op, a = Op.ENUM, len(symbols)
+        elif kind == "fixed":
+            op, a = Op.FIXED, size
+        else:
+            op, a = NUMBERS.get(kind, Op.BYTES), 0
+            kind = kind if kind in NUMBERS else "bytes"
+        self.emit(op, cell=cell, mark=mark, null=of.null, a=a)
+        return Leaf(column, kind, cell, mark, size, symbols)
 
     def skip(self, written: Json, null: int = -1) -> None:
         """Skip a value without a column. As in Avro's Java, skipping checks less than reading."""
         if isinstance(written, list):
-            self.skip_union(written)
+            if (place := _null_of_two(written)) is not None:
+                self.skip(written[1 - place], place)
+            else:
+                self.branches(written, lambda _, each: self.skip(each))
             return
         node: Json = {"type": written} if isinstance(written, str) else written
         match node["type"]:
@@ -308,18 +305,6 @@ class _Compiler:
             case kind:
                 op, size = SKIPPED[kind]
                 self.emit(op, null=null, a=size)
-
-    def skip_union(self, written: Sequence[Json]) -> None:
-        if (null := _null_of_two(written)) is not None:
-            self.skip(written[1 - null], null)
-            return
-        jumps, ends = self.jumps(len(written)), []
-        for place, each in enumerate(written):
-            self.pool[jumps + place] = self.here
-            self.skip(each)
-            ends.append(self.emit(Op.JUMP))
-        for end in ends:
-            end[JUMP_TO] = self.here
 
     def skip_collection(self, node: Json, null: int) -> None:
         items = node["items"] if node["type"] == "array" else node["values"]

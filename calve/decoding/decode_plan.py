@@ -48,6 +48,8 @@ class DecodePlan:
         return tuple(dict.fromkeys(self.wire.schema_id(prefix) for prefix in self.others))
 
 
+MAX_OTHERS = 100
+"""The most schemas of other tables whose records are counted apart."""
 OTHER_SCHEMA = "change the schema, or leave the topic out of calve.yaml"
 
 

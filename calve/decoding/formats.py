@@ -8,17 +8,15 @@ from dataclasses import dataclass
 
 from calve.registry.registry import NO_ID
 from calve.schema import avro, json_schema
-from calve.schema.avro import with_definitions
 from calve.schema.avro_reader import framed, resolution, unframed
-from calve.schema.change_events import JSON_TYPES, read_as, row_of, with_logical_types
+from calve.schema.change_events import AVRO_LOGICAL, JSON_TYPES, read_as, row_of
 from calve.schema.columns import Json, field, struct
 from calve.schema.evolution import Rule, SchemaProblem
 from calve.schema.json_scalars import CONNECT_TYPES, PAYLOAD, as_json_schema, is_connect_schema
-from calve.schema.protobuf.columns import columns_of
+from calve.schema.protobuf.columns import columns_of, plan
 from calve.schema.protobuf.descriptor import message_indexes, message_places
 from calve.schema.protobuf.files import has_message, load, message_of, messages
 from calve.schema.protobuf.model import File
-from calve.schema.protobuf.reading import plan
 from calve.schema.wire import Schema, Wire
 from calve.schema.writers import (
     AvroWriter,
@@ -139,10 +137,7 @@ def _avro_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
 
 def _avro_schema(schema: Schema, top: Top) -> Json:
     """For a single whole column, a record with that one field: it is written as the field is."""
-    text = with_definitions(schema.text, schema.references) if schema.references else schema.text
-    kind = avro.expand(text)
-    if top.changes:
-        kind = with_logical_types(kind)
+    kind = avro.expand(schema.text, schema.references, AVRO_LOGICAL if top.changes else {})
     if top.column is None:
         return kind
     return {"type": "record", "name": "calve_whole", "fields": [{"name": top.column, "type": kind}]}

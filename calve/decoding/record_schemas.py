@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -139,11 +139,19 @@ class Versions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The values, or the keys."""
+    """The values, or the keys (`is_key`)."""
 
     schemas: Subjects | Declared
     wire: Wire
     top: Top
+    is_key: bool = False
+
+    def share(self, table: Json) -> Json:
+        """The columns of a table that this part makes."""
+        if self.is_key:
+            return table | {"fields": [each for each in table["fields"] if each["name"] == self.top.column]}
+        others = (self.top.taken, CHANGE["name"] if self.top.changes else None)
+        return table | {"fields": [each for each in table["fields"] if each["name"] not in others]}
 
     def versions(self) -> tuple[list[Schema], list[Schema]]:
         """The table's current schemas, and the foreign ones: those that records have named, or without the table's message.
@@ -232,10 +240,8 @@ class RecordSchemas:
 
     def evolution(self, table: Json, versions: Versions) -> list[tuple[Schema, list[Change]]]:
         """As `calve.decoding.decode_plan.evolution`."""
-        found = evolution(self._of_values(table), versions.values, self.value.top)
-        if self.key is None:
-            return found
-        return [*evolution(self._of_keys(table), versions.keys, self.key.top), *found]
+        parts = self._parts(table, versions)
+        return [each for part, share, found in parts for each in evolution(share, found, part.top)]
 
     def decoding(self, table: Json, versions: Versions, fields: Collection[str] | None = None) -> DecodePlan:
         """How records become rows of the table; `fields`: as in `calve.decoding.decode_plan.decoding`.
@@ -243,26 +249,32 @@ class RecordSchemas:
         Raises:
             Suspended: as `Part.decoding`.
         """
-        of_values, of_keys = self._of_values(table), self._of_keys(table)
-        values = self.value.decoding(of_values, versions.values, versions.foreign_values, fields)
+        share = self.value.share(table)
+        values = self.value.decoding(share, versions.values, versions.foreign_values, fields)
         if self.key is None:
             return values
-        return replace(values, key=self.key.decoding(of_keys, versions.keys, versions.foreign_keys, fields))
+        share = self.key.share(table)
+        return replace(values, key=self.key.decoding(share, versions.keys, versions.foreign_keys, fields))
 
     def leaves(self, columns: Json, versions: Versions) -> dict[str, frozenset[str]]:
         """As `calve.decoding.decode_plan.leaves`, for records that are decoded to these columns."""
-        found = leaves(self._of_values(columns), versions.values, self.value.top)
-        if self.key is None:
-            return found
-        return leaves(self._of_keys(columns), versions.keys, self.key.top) | found
+        parts = self._parts(columns, versions)
+        return dict(each for part, share, found in parts for each in leaves(share, found, part.top).items())
 
     def tags(self, columns: Json, versions: Versions) -> dict[str, tuple[str, ...]]:
         """The schemas' tags, by path, for fields of records that are decoded to these columns."""
-        found = tags(self._of_values(columns), versions.values, self.value.top)
-        if self.key is not None:
-            found = tags(self._of_keys(columns), versions.keys, self.key.top) | found
+        parts = self._parts(columns, versions)
+        found = dict(
+            each for part, share, schemas in parts for each in tags(share, schemas, part.top).items()
+        )
         held = {way for path in leaves_of(columns) for way in ways_to(path)}
         return {path: own for path, own in found.items() if path in held}
+
+    def _parts(self, table: Json, versions: Versions) -> Iterator[tuple[Part, Json, list[Schema]]]:
+        """The keys, then the values: the part, its columns and its schemas."""
+        for part, found in ((self.key, versions.keys), (self.value, versions.values)):
+            if part is not None:
+                yield part, part.share(table), found
 
     def read_with(self, versions: Versions) -> dict[str, str]:
         """The schemas of values and keys: `calve.registry.registry.identity` of the only schema, or `FRAMED`.
@@ -280,49 +292,35 @@ class RecordSchemas:
         versions, schemas = self.value.schemas.versions(), self.value.schemas
         if all(each.id != schema_id for each in versions):
             return f"not one of {schemas.title}"
-        problem = misfit(self._of_values(table), versions, schema_id, self.value.top)
+        problem = misfit(self.value.share(table), versions, schema_id, self.value.top)
         return schemas.title + (f", {problem.message}" if problem else "")
 
     def proposal(
         self, name: job.PartName, table: Json | None, versions: Sequence[Schema], candidate: Schema
     ) -> Proposal:
         """As `calve.decoding.decode_plan.proposal`, for one of the parts."""
-        part, share = (self.key, self._of_keys) if name == "key" else (self.value, self._of_values)
+        part = self.key if name == "key" else self.value
         if part is None:
             raise AssertionError("the keys of this table make no column")
-        return proposal(None if table is None else share(table), versions, candidate, part.top)
-
-    def _of_values(self, table: Json) -> Json:
-        others = {
-            self.key.top.column if self.key else None,
-            CHANGE["name"] if self.value.top.changes else None,
-        }
-        return table | {"fields": [each for each in table["fields"] if each["name"] not in others]}
-
-    def _of_keys(self, table: Json) -> Json:
-        column = self.key.top.column if self.key else None
-        return table | {"fields": [each for each in table["fields"] if each["name"] == column]}
+        return proposal(None if table is None else part.share(table), versions, candidate, part.top)
 
 
 def record_schemas_of(table: job.Table, registry: Registry | None) -> RecordSchemas:
     """The schemas of a table's records; `registry` may be None if `table.registered` is false."""
+
+    def part(source: Source, name: PartName, top: Top) -> Part:
+        if not source.registered:
+            return Part(Declared(source), BARE, top, name == "key")
+        if registry is None:
+            raise AssertionError("a table that needs the registry was opened without one")
+        wire = registry.wire if source.framed else BARE
+        return Part(subjects_of(registry, source, table.topic, name), wire, top, name == "key")
+
     key = None
     if table.key is not None:
-        top = Top(table.key.column or KEY, message=table.key.message)
-        key = _part(table, table.key, "key", top, registry)
+        key = part(table.key, "key", Top(table.key.column or KEY, message=table.key.message))
     taken = key.top.column if key else None
     top = Top(table.value.column, table.value.rest, taken, table.value.message)
     if table.change_data is not None:
         top = replace(top, changes=True, order=table.change_data.source_order)
-    return RecordSchemas(_part(table, table.value, "value", top, registry), key)
-
-
-def _part(
-    table: job.Table, source: job.Source, part: job.PartName, top: Top, registry: Registry | None
-) -> Part:
-    if not source.registered:
-        return Part(Declared(source), BARE, top)
-    if registry is None:
-        raise AssertionError("a table that asks the registry was opened without one")
-    wire = registry.wire if source.framed else BARE
-    return Part(subjects_of(registry, source, table.topic, part), wire, top)
+    return RecordSchemas(part(table.value, "value", top), key)

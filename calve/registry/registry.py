@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from calve.config import job
 from calve.config.job import Source
@@ -27,18 +27,12 @@ class Declared:
     """Instead of `calve.decoding.record_schemas.Subjects`: one version, which no record names."""
 
     source: Source
+    foreign: ClassVar[list[Schema]] = []
+    shared: ClassVar[bool] = False
 
     @property
     def title(self) -> str:
         return f"the {self.source.format} schema of calve.yaml"
-
-    @property
-    def foreign(self) -> list[Schema]:
-        return []
-
-    @property
-    def shared(self) -> bool:
-        return False
 
     def listed(self) -> list[Schema]:
         return self.versions()

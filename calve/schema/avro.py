@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as default
+from types import MappingProxyType
 
-from calve.names import SYSTEM_COLUMN
 from calve.schema.change_events import AVRO_UNITS, MILLIS, MOMENT
 from calve.schema.columns import (
     TAGS,
@@ -25,7 +27,15 @@ from calve.schema.columns import (
     with_tags,
     with_unit,
 )
-from calve.schema.evolution import Rule, SchemaProblem, column_name
+from calve.schema.evolution import (
+    Rule,
+    SchemaProblem,
+    column_name,
+    contains_itself,
+    decimal_type,
+    struct_of,
+    top_of,
+)
 
 PRIMITIVES = {
     "boolean": "boolean",
@@ -62,15 +72,25 @@ MAX_DEPTH = 32
 MAX_FIELDS = 10_000
 
 
-def expand(text: str) -> Json:
+def expand(
+    text: str,
+    references: Mapping[str, str] = MappingProxyType({}),
+    logical: Mapping[tuple[str, str], str] = MappingProxyType({}),
+) -> Json:
     """A registered schema as JSON, with every reference to a named type replaced by its definition.
+
+    `references`: the texts of the schemas that it refers to. `logical`: logical types by type and `connect.name`.
 
     Raises:
         SchemaProblem: recursive types (a table cannot hold them), undefined references, or JSON that is not an Avro schema: some
             registries call every version AVRO.
+        ValueError: a text is not JSON.
     """
+    expansion = _Expansion(logical)
     try:
-        schema = _expand(json.loads(text), {}, (), "", "")
+        for each in references.values():
+            expansion.know(json.loads(each))
+        schema = expansion.of(json.loads(text), (), "", "")
         fields = _count(schema, {})
     except (LookupError, TypeError, AttributeError):
         raise SchemaProblem("", "this is no Avro schema", Rule.UNREADABLE_SCHEMA) from None
@@ -94,62 +114,79 @@ def _count(node: Json, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-def _expand(node: Json, names: dict[str, Json], inside: tuple[str, ...], namespace: str, path: str) -> Json:
-    if isinstance(node, str):
-        return _expand_name(node, names, inside, namespace, path)
-    if isinstance(node, list):
-        return [_expand(branch, names, inside, namespace, path) for branch in node]
-    if not isinstance(node, dict) or "type" not in node:
-        raise SchemaProblem(path, "this is no Avro schema", Rule.UNREADABLE_SCHEMA)
-    kind = node["type"]
-    if isinstance(kind, dict | list):
-        return _expand(kind, names, inside, namespace, path)
-    if kind in ("record", "error", "enum", "fixed"):
-        return _expand_named(node, names, inside, namespace, path)
-    if kind == "array":
-        return node | {"items": _expand(node["items"], names, inside, namespace, f"{path}[]")}
-    if kind == "map":
-        return node | {"values": _expand(node["values"], names, inside, namespace, f"{path}{{}}")}
-    return node if kind in PRIMITIVES or kind == "null" else _expand(kind, names, inside, namespace, path)
+@dataclass(slots=True)
+class _Expansion:
+    """names: the types defined so far, expanded. known: the types of referenced schemas, each with its namespace."""
 
+    logical: Mapping[tuple[str, str], str]
+    names: dict[str, Json] = default(default_factory=dict)
+    known: dict[str, Json] = default(default_factory=dict)
 
-def _expand_name(
-    name: str, names: dict[str, Json], inside: tuple[str, ...], namespace: str, path: str
-) -> Json:
-    plain = "." in name or name in PRIMITIVES or name == "null" or not namespace
-    full = name if plain else f"{namespace}.{name}"
-    if full in PRIMITIVES or full == "null":
-        return full
-    if full in inside:
-        raise SchemaProblem(
-            path, f'"{full}" contains itself; a recursive type has no table form', Rule.CYCLIC_TYPE
-        )
-    if full not in names:
+    def know(self, schema: Json) -> None:
+        for each in schema if isinstance(schema, list) else [schema]:
+            if isinstance(each, dict) and isinstance(each.get("name"), str):
+                full, space = _full_name(each, "")
+                self.known[full] = each | {"namespace": space}
+
+    def of(self, node: Json, inside: tuple[str, ...], namespace: str, path: str) -> Json:
+        if isinstance(node, str):
+            return self.by_name(node, inside, namespace, path)
+        if isinstance(node, list):
+            return [self.of(branch, inside, namespace, path) for branch in node]
+        if not isinstance(node, dict) or "type" not in node:
+            raise SchemaProblem(path, "this is no Avro schema", Rule.UNREADABLE_SCHEMA)
+        kind = node["type"]
+        if isinstance(kind, dict | list):
+            return self.of(kind, inside, namespace, path)
+        if kind in ("record", "error", "enum", "fixed"):
+            return self.named(node, inside, namespace, path)
+        if kind == "array":
+            return node | {"items": self.of(node["items"], inside, namespace, f"{path}[]")}
+        if kind == "map":
+            return node | {"values": self.of(node["values"], inside, namespace, f"{path}{{}}")}
+        if kind not in PRIMITIVES and kind != "null":
+            return self.of(kind, inside, namespace, path)
+        logical = self.logical.get((kind, str(node.get("connect.name"))))
+        return node | {"logicalType": logical} if logical else node
+
+    def by_name(self, name: str, inside: tuple[str, ...], namespace: str, path: str) -> Json:
+        if name in PRIMITIVES or name == "null":
+            return name
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        if full in inside:
+            raise contains_itself(full, path)
+        if full in self.names:
+            return self.names[full]
+        for each in (full, name):
+            if each in self.known and each not in inside:
+                return self.names.get(each) or self.named(self.known[each], inside, "", path)
         raise SchemaProblem(path, f'"{full}" is not defined in this schema', Rule.UNRESOLVED_TYPE_REF)
-    return names[full]
+
+    def named(self, node: Json, inside: tuple[str, ...], namespace: str, path: str) -> Json:
+        full, space = _full_name(node, namespace)
+        if len(inside) >= MAX_DEPTH:
+            raise SchemaProblem(path, f"records are nested deeper than {MAX_DEPTH}", Rule.NESTED_TOO_DEEP)
+        made = {key: value for key, value in node.items() if key not in ("namespace", "aliases")}
+        made["name"] = full
+        if node["type"] == "enum" and not all(SYMBOL.fullmatch(each) for each in node["symbols"]):
+            raise SchemaProblem(path, "a symbol is no name", Rule.UNREADABLE_SCHEMA)
+        if node["type"] in ("record", "error"):
+            within = (*inside, full)
+            made["fields"] = [
+                each | {"type": self.of(each["type"], within, space, join(path, each["name"]))}
+                for each in node["fields"]
+            ]
+        self.names[full] = made
+        return made
 
 
-def _expand_named(
-    node: Json, names: dict[str, Json], inside: tuple[str, ...], namespace: str, path: str
-) -> Json:
+def _full_name(node: Json, space: str) -> tuple[str, str]:
+    """The full name of a named type, and the namespace inside it."""
     name = node["name"]
-    space = name.rpartition(".")[0] if "." in name else node.get("namespace", namespace)
-    full = name if "." in name or not space else f"{space}.{name}"
-    if len(inside) >= MAX_DEPTH:
-        raise SchemaProblem(path, f"records are nested deeper than {MAX_DEPTH}", Rule.NESTED_TOO_DEEP)
-    result = {key: value for key, value in node.items() if key not in ("namespace", "aliases")} | {
-        "name": full
-    }
-    if node["type"] == "enum" and not all(SYMBOL.fullmatch(each) for each in node["symbols"]):
-        raise SchemaProblem(path, "a symbol is no name", Rule.UNREADABLE_SCHEMA)
-    if node["type"] in ("record", "error"):
-        within = (*inside, full)
-        result["fields"] = [
-            each | {"type": _expand(each["type"], names, within, space, join(path, each["name"]))}
-            for each in node["fields"]
-        ]
-    names[full] = result
-    return result
+    if "." in name:
+        return name, name.rpartition(".")[0]
+    own = node.get("namespace", space)
+    return (f"{own}.{name}" if own else name), own
 
 
 def columns_of(schema: Json) -> Json:
@@ -159,15 +196,9 @@ def columns_of(schema: Json) -> Json:
         SchemaProblem: the schema is not a record, or a part of it has no column type.
     """
     if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
-        raise SchemaProblem(
-            "", "a table needs a record at the top, so that its fields can be columns", Rule.NO_RECORD
-        )
-    columns = column_type(schema, "")
-    if any(each["name"].lower() == SYSTEM_COLUMN for each in columns["fields"]):
-        raise SchemaProblem(
-            SYSTEM_COLUMN, "this name is taken by the facts of the record", Rule.FIELD_NAME_RESERVED
-        )
-    return columns
+        why = "a table needs a record at the top, so that its fields can be columns"
+        raise SchemaProblem("", why, Rule.NO_RECORD)
+    return top_of(column_type(schema, ""))
 
 
 def column_type(node: Json, path: str) -> Json:
@@ -272,21 +303,16 @@ def _union_type(union: list[Json], path: str) -> Json:
 
 
 def _record_type(node: Json, path: str) -> Json:
-    fields: dict[str, Json] = {}
+    fields = []
     for each in node["fields"]:
-        name, where = each["name"], join(path, each["name"])
-        if column_name(name, where).lower() in fields:
-            raise SchemaProblem(
-                where,
-                f'differs from "{fields[name.lower()]["name"]}" only by case',
-                Rule.FIELD_NAME_CASE_COLLISION,
-            )
+        where = join(path, each["name"])
+        name = column_name(each["name"], where)
         made = field(name, column_type(each["type"], where), doc=_doc(each.get("doc"), each["type"]))
         made |= {"aliases": each["aliases"]} if each.get("aliases") else {}
-        fields[name.lower()] = with_tags(made, _tags(each))
+        fields.append(with_tags(made, _tags(each)))
     if not fields:
         raise SchemaProblem(path, "a record without fields has no columns", Rule.EMPTY_STRUCT)
-    return struct(*fields.values())
+    return struct_of(fields, path)
 
 
 def _tags(each: Json) -> list[str]:
@@ -307,83 +333,5 @@ def _doc(doc: str | None, kind: Json) -> str | None:
 
 
 def _decimal_type(node: Json, path: str) -> str:
-    precision, scale = node.get("precision", 10), node.get("scale", 0)
-    digits = 38 if node["type"] == "bytes" else min(38, len(str(2 ** (8 * node["size"] - 1) - 1)) - 1)
-    if type(precision) is not int or not 1 <= precision <= digits:
-        raise SchemaProblem(
-            path, f"the precision {precision} is not between 1 and {digits}", Rule.PRECISION_OUT_OF_RANGE
-        )
-    if type(scale) is not int or not 0 <= scale <= precision:
-        raise SchemaProblem(
-            path, f"the scale {scale} is not between 0 and the precision {precision}", Rule.SCALE_OUT_OF_RANGE
-        )
-    return f"decimal({precision}, {scale})"
-
-
-def with_definitions(text: str, references: Mapping[str, str]) -> str:
-    """A schema with each referenced type defined at its first use, as Avro requires.
-
-    `references`: each after those that it needs itself.
-
-    Raises:
-        ValueError: a text is not JSON.
-    """
-    written = _Written()
-    for each in references.values():
-        written.know(json.loads(each))
-    return json.dumps(written.walk(json.loads(text), ""))
-
-
-class _Written:
-    def __init__(self) -> None:
-        self.known: dict[str, Json] = {}
-        self.defined: set[str] = set()
-
-    def know(self, schema: Json) -> None:
-        """Register every named type of a referenced schema."""
-        if isinstance(schema, list):
-            for each in schema:
-                self.know(each)
-        elif isinstance(schema, dict) and isinstance(schema.get("name"), str):
-            full, space = _full_name(schema, "")
-            self.known[full] = schema | {"namespace": space}
-
-    def walk(self, node: Json, space: str) -> Json:
-        if isinstance(node, str):
-            return self._name(node, space)
-        if isinstance(node, list):
-            return [self.walk(each, space) for each in node]
-        if not isinstance(node, dict):
-            return node
-        result = dict(node)
-        if isinstance(node.get("name"), str) and node.get("type") in ("record", "error", "enum", "fixed"):
-            full, space = _full_name(node, space)
-            self.defined.add(full)
-        for key in ("items", "values"):
-            if key in node:
-                result[key] = self.walk(node[key], space)
-        if isinstance(node.get("fields"), list):
-            result["fields"] = [
-                each | {"type": self.walk(each.get("type"), space)} if isinstance(each, dict) else each
-                for each in node["fields"]
-            ]
-        elif "type" in node:
-            result["type"] = self.walk(node["type"], space)
-        return result
-
-    def _name(self, name: str, space: str) -> Json:
-        if name in PRIMITIVES or name == "null":
-            return name
-        for full in (name,) if "." in name or not space else (f"{space}.{name}", name):
-            if full in self.known and full not in self.defined:
-                return self.walk(self.known[full], "")
-        return name
-
-
-def _full_name(node: Json, space: str) -> tuple[str, str]:
-    """The full name of a named type, and the namespace inside it."""
-    name = node["name"]
-    if "." in name:
-        return name, name.rpartition(".")[0]
-    own = node.get("namespace", space)
-    return (f"{own}.{name}" if own else name), own
+    most = 38 if node["type"] == "bytes" else min(38, len(str(2 ** (8 * node["size"] - 1) - 1)) - 1)
+    return decimal_type(node.get("precision", 10), node.get("scale", 0), path, most)

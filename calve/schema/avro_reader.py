@@ -12,7 +12,7 @@ from itertools import count
 from calve.schema.avro import branch_names, branches, column_type, is_map
 from calve.schema.change_events import MILLIS
 from calve.schema.columns import Json, decimal_digits, join
-from calve.schema.evolution import Rule, SchemaProblem, show, widens
+from calve.schema.evolution import mismatch, show, widens
 
 FLOATS, INTEGERS = {"float", "double"}, {"int", "long"}
 SPARK_LOGICAL = {"date": ("int", "date"), "timestamptz": ("long", "timestamp-micros")} | {
@@ -97,7 +97,7 @@ class _Resolver:
             made = [self.type(each, column, path) for each in found]
             return self._union(writer, made, made[0].shape)
         if not isinstance(column, dict) or column["type"] != "struct":
-            raise _mismatch(show(column), "a union of several types", path)
+            raise mismatch(show(column), "a union of several types", path)
         names = branch_names(writer, path)
         columns = _by_written_name(column)
         made = []
@@ -143,7 +143,7 @@ class _Resolver:
                 return self._collection("map", "values", made, "map")
             case "map", "array" if is_map(node):
                 return self.entries(node, column, path)
-        raise _mismatch(f"a {column['type']}", f"a {node['type']}", path)
+        raise mismatch(f"a {column['type']}", f"a {node['type']}", path)
 
     def entries(self, node: Json, column: Json, path: str) -> Resolution:
         """A map written as a list of entries. With string keys, key first, its bytes are those of Avro's map."""
@@ -183,7 +183,7 @@ class _Resolver:
         """A type without fields; with a cast if the column is wider."""
         own = column_type(node, path)
         if own != column and not widens(own, column):
-            raise _mismatch(show(column), show(own), path)
+            raise mismatch(show(column), show(own), path)
         written = self.copy(node)
         if node["type"] == "string" and own == "timestamptz":
             return Resolution(written, written, {"moment": column})
@@ -260,10 +260,6 @@ def _absent_primitive(column: str) -> Json:
         kind, name = SPARK_LOGICAL[column]
         return {"type": kind, "logicalType": name}
     return "bytes" if column == "binary" or column.startswith("fixed") else column
-
-
-def _mismatch(table: str, writer: str, path: str) -> SchemaProblem:
-    return SchemaProblem(path, f"the table holds {table}, the writer wrote {writer}", Rule.TYPE_MISMATCH)
 
 
 def framed(schema: Json, size: int) -> Json:

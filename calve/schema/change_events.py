@@ -49,7 +49,7 @@ def row_of(envelope: Json) -> Json:
     for each in after["fields"]:
         if each["name"].lower() in (SYSTEM_COLUMN, CHANGE["name"]):
             raise SchemaProblem(
-                each["name"], "this name is taken by a column of calve", Rule.FIELD_NAME_RESERVED
+                each["name"], "calve uses this name for a column of its own", Rule.FIELD_NAME_RESERVED
             )
     return after
 
@@ -67,7 +67,7 @@ def read_as(envelope: Json, row: Json, order: Sequence[str]) -> Json:
     for name in order:
         if source.get(name) not in (*NUMBERS, "string"):
             raise SchemaProblem(
-                f"source.{name}", "changes are ordered by it, and it is no number and no text"
+                f"source.{name}", "changes are ordered by it, but it is neither an integer nor a string"
             )
     read = [
         field(slot, kind) | {"written": name if _holds(source.get(name), kind) else None}
@@ -123,6 +123,7 @@ AVRO_LOGICAL = {
     ("long", f"{TIME}MicroTimestamp"): "local-timestamp-micros",
     ("string", MOMENT): MOMENT,
 } | {(kind, name): name for kind, name in AVRO_UNITS}
+"""Avro type and `connect.name` -> logical type."""
 JSON_TYPES = Named(
     {
         **CONNECT_TYPES.leaves,
@@ -136,21 +137,3 @@ JSON_TYPES = Named(
     {**CONNECT_NUMBERS, "float32": "database_float", "float64": "database_double"},
 )
 """Decimals may be Base64 text; Confluent's converter then registers them so."""
-
-
-def with_logical_types(schema: Json) -> Json:
-    """An expanded Avro schema; its named types get their logical types."""
-    if isinstance(schema, list):
-        return [with_logical_types(each) for each in schema]
-    if isinstance(schema, str):
-        return schema
-    match schema["type"]:
-        case "record" | "error":
-            fields = [each | {"type": with_logical_types(each["type"])} for each in schema["fields"]]
-            return schema | {"fields": fields}
-        case "array":
-            return schema | {"items": with_logical_types(schema["items"])}
-        case "map":
-            return schema | {"values": with_logical_types(schema["values"])}
-    logical = AVRO_LOGICAL.get((schema["type"], str(schema.get("connect.name"))))
-    return schema | {"logicalType": logical} if logical else schema

@@ -6,7 +6,7 @@ https://iceberg.apache.org/spec/#appendix-c-json-serialization, without field id
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal
@@ -16,25 +16,25 @@ Json = Any
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 REASONS = {
-    "null_value": "the value is null, and no row of the table can be told by the key alone",
+    "null_value": "the value is null, and the key alone identifies no row of the table",
     "truncated": "the value is shorter than the header that every framed value starts with",
     "bad_magic": "the value does not start with the registry's magic bytes",
     "unknown_schema_id": "the registry knows no schema of this id",
     "incompatible_schema": "the schema of this id cannot be read as a row of this table",
-    "bad_change": "the change event has no operation that is known, or not the row that its operation needs",
+    "bad_change": "the change event has an unknown operation, or lacks the row of its operation",
     "malformed": "the payload does not match its schema: truncated, an invalid length, a wrong type, or a number too long",
     "trailing_bytes": "bytes are left over after the payload was decoded",
-    "null_key": "a column of the table's key is null, so no row can be told by it",
-    "no_route": "no table of the topic names the value by which its records are routed",
+    "null_key": "a key column of the table is null, so the record identifies no row",
+    "no_route": "no table of the topic has a route for the record's value",
     "step_failed": "a step cannot compute a value of the record: an overflow, a bad cast, a division by zero or the like",
-    "lookup_missing": "the table of a lookup has no row of the record's key",
+    "lookup_missing": "the table of a lookup has no row with the record's key",
     "key_unknown_schema_id": "the registry knows no schema of the id in the key",
     "key_incompatible_schema": "the schema of the id in the key cannot be read as the key's column",
-    "key_malformed": "the key does not match its schema, or does not begin as it should",
-    "bad_timestamp": "the record's timestamp is further away than a column can hold: some 292,000 years from 1970",
-    "record_too_large": "key, value and headers have more than 32 MiB: the value is not kept, Kafka has it",
-    "batch_too_large": "the record lies beyond the part of its batch that calve inflates: nothing of it is kept, Kafka has it",
-    "corrupt_batch": "the record's batch cannot be read from some place on, though its checksum is right: nothing of it is kept",
+    "key_malformed": "the key does not match its schema, or has an invalid header",
+    "bad_timestamp": "the record's timestamp is outside the range of a column: about 292,000 years before and after 1970",
+    "record_too_large": "key, value and headers exceed 32 MiB: the value is in Kafka only",
+    "batch_too_large": "the record lies behind the part of its batch that calve decompresses: it is in Kafka only",
+    "corrupt_batch": "the record's batch is invalid from this record on, although its checksum is correct: nothing of it is kept",
 }
 """Reject reasons: `reason` of the dead-letter table -> its `message`."""
 
@@ -201,6 +201,49 @@ def with_tags(column: dict[str, Json], tags: list[str]) -> dict[str, Json]:
     return column | {"tags": list(dict.fromkeys(tags))} if tags else column
 
 
+def inner_struct(kind: Json, where: str = "") -> tuple[Json | None, str]:
+    """The struct in a type, or in its lists and maps, and its path as in a `SchemaProblem`."""
+    while isinstance(kind, dict) and kind["type"] != "struct":
+        inside, mark = ("element", "[]") if kind["type"] == "list" else ("value", "{}")
+        kind, where = kind[inside], where + mark
+    return kind if isinstance(kind, dict) else None, where
+
+
+def with_inner_struct(kind: Json, change: Callable[[Json], Json]) -> Json:
+    """The type with another struct in place of `inner_struct`."""
+    if not isinstance(kind, dict):
+        return kind
+    if kind["type"] == "struct":
+        return change(kind)
+    inside = "element" if kind["type"] == "list" else "value"
+    return kind | {inside: with_inner_struct(kind[inside], change)}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A field at any depth. path: Iceberg's; where: as in a `SchemaProblem`; name: as in `calve.config.steps`."""
+
+    path: tuple[str, ...]
+    where: str
+    name: str
+    field: Json
+
+
+def places(struct: Json, above: Place | None = None) -> Iterator[Place]:
+    """All fields of a struct, also in lists and maps, each before its own fields."""
+    path, where, name = (above.path, above.where, above.name) if above else ((), "", "")
+    for each in struct["fields"]:
+        here = Place((*path, each["name"]), join(where, each["name"]), join(name, each["name"]), each)
+        yield here
+        kind, inside = each["type"], here
+        while isinstance(kind, dict) and kind["type"] != "struct":
+            part, mark = ("element", "[]") if kind["type"] == "list" else ("value", "{}")
+            inside = Place((*inside.path, part), inside.where + mark, inside.name, each)
+            kind = kind[part]
+        if isinstance(kind, dict):
+            yield from places(kind, inside)
+
+
 def tags_of(*versions: Json) -> dict[str, tuple[str, ...]]:
     """The tags of each tagged field, by path; paths go through lists and maps as in `calve.config.steps`.
 
@@ -208,25 +251,10 @@ def tags_of(*versions: Json) -> dict[str, tuple[str, ...]]:
     """
     found: dict[str, list[str]] = {}
     for columns in versions:
-        for path, tags in _tagged(columns, ""):
-            found.setdefault(path, []).extend(tags)
+        for each in places(columns):
+            if tags := each.field.get("tags"):
+                found.setdefault(each.name, []).extend(tags)
     return {path: tuple(dict.fromkeys(tags)) for path, tags in found.items()}
-
-
-def _tagged(kind: Json, path: str) -> Iterator[tuple[str, list[str]]]:
-    if isinstance(kind, str):
-        return
-    match kind["type"]:
-        case "struct":
-            for each in kind["fields"]:
-                here = join(path, each["name"])
-                if each.get("tags"):
-                    yield here, each["tags"]
-                yield from _tagged(each["type"], here)
-        case "list":
-            yield from _tagged(kind["element"], path)
-        case _:
-            yield from _tagged(kind["value"], path)
 
 
 def joined(one: Json, other: Json) -> Json | None:

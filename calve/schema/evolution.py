@@ -13,7 +13,7 @@ from typing import Literal
 
 from calve.errors import CalveError
 from calve.names import FIELD_NAME, SYSTEM_COLUMN, nearest
-from calve.schema.columns import Json, decimal_digits, join
+from calve.schema.columns import Json, decimal_digits, join, struct
 
 WIDENINGS = (("int", "long"), ("float", "double"))
 
@@ -221,12 +221,55 @@ def column_name(name: str, where: str) -> str:
         SchemaProblem: it may not (`FIELD_NAME_INVALID`).
     """
     if not FIELD_NAME.fullmatch(name):
-        raise SchemaProblem(
-            where,
-            "a column name must be letters, digits and _ and start with a letter or _",
-            Rule.FIELD_NAME_INVALID,
-        )
+        why = "a column name must be letters, digits and _ and start with a letter or _"
+        raise SchemaProblem(where, why, Rule.FIELD_NAME_INVALID)
     return name
+
+
+def struct_of(columns: Sequence[dict[str, Json]], path: str) -> Json:
+    """A struct of columns.
+
+    Raises:
+        SchemaProblem: two names differ only by case.
+    """
+    names: dict[str, str] = {}
+    for each in columns:
+        if (other := names.setdefault(each["name"].lower(), each["name"])) is not each["name"]:
+            why = f'differs from "{other}" only by case'
+            raise SchemaProblem(join(path, each["name"]), why, Rule.FIELD_NAME_CASE_COLLISION)
+    return struct(*columns)
+
+
+def top_of(columns: Json) -> Json:
+    """The columns, unless one has the name of the system column.
+
+    Raises:
+        SchemaProblem: one has it.
+    """
+    if any(each["name"].lower() == SYSTEM_COLUMN for each in columns["fields"]):
+        why = "calve uses this name for the record's metadata"
+        raise SchemaProblem(SYSTEM_COLUMN, why, Rule.FIELD_NAME_RESERVED)
+    return columns
+
+
+def decimal_type(precision: Json, scale: Json, path: str, most: int = 38) -> str:
+    """Raises `SchemaProblem` if the precision is not in 1 to `most`, or the scale not in 0 to the precision."""
+    if type(precision) is not int or not 1 <= precision <= most:
+        why = f"the precision {precision} is not between 1 and {most}"
+        raise SchemaProblem(path, why, Rule.PRECISION_OUT_OF_RANGE)
+    if type(scale) is not int or not 0 <= scale <= precision:
+        why = f"the scale {scale} is not between 0 and the precision {precision}"
+        raise SchemaProblem(path, why, Rule.SCALE_OUT_OF_RANGE)
+    return f"decimal({precision}, {scale})"
+
+
+def contains_itself(name: str, path: str) -> SchemaProblem:
+    why = f'"{name}" contains itself; a recursive type has no table form'
+    return SchemaProblem(path, why, Rule.CYCLIC_TYPE)
+
+
+def mismatch(table: str, writer: str, path: str) -> SchemaProblem:
+    return SchemaProblem(path, f"the table holds {table}, the writer wrote {writer}", Rule.TYPE_MISMATCH)
 
 
 def show(kind: Json) -> str:
@@ -238,28 +281,26 @@ def data_columns(table: Json) -> Json:
     return plain(table | {"fields": [each for each in table["fields"] if each["name"] != SYSTEM_COLUMN]})
 
 
+PLAIN = frozenset(
+    (
+        "type",
+        "fields",
+        "name",
+        "required",
+        "doc",
+        "element-required",
+        "element",
+        "key",
+        "value-required",
+        "value",
+    )
+)
+
+
 def plain(kind: Json) -> Json:
     """The type with only what makes columns."""
-    if not isinstance(kind, dict):
-        return kind
-    match kind["type"]:
-        case "struct":
-            fields = [
-                {"name": f["name"], "required": f["required"], "type": plain(f["type"])}
-                | ({"doc": f["doc"]} if "doc" in f else {})
-                for f in kind["fields"]
-            ]
-            return {"type": "struct", "fields": fields}
-        case "list":
-            return {
-                "type": "list",
-                "element-required": kind["element-required"],
-                "element": plain(kind["element"]),
-            }
-        case _:
-            return {
-                "type": "map",
-                "key": kind["key"],
-                "value-required": kind["value-required"],
-                "value": plain(kind["value"]),
-            }
+    if isinstance(kind, list):
+        return [plain(each) for each in kind]
+    return (
+        {key: plain(each) for key, each in kind.items() if key in PLAIN} if isinstance(kind, dict) else kind
+    )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calve.schema.columns import Json, join
-from calve.schema.evolution import SchemaProblem
+from calve.schema.evolution import SchemaProblem, decimal_type
 
 FORMATS = {"date": "date", "date-time": "timestamptz"}
 CONNECT = "org.apache.kafka.connect.data."
@@ -117,9 +117,7 @@ def _decimal(node: dict[str, Json], path: str) -> str:
         scale = int(parameters.get("scale", 0))
     except (AttributeError, TypeError, ValueError):
         raise SchemaProblem(path, "precision and scale of a decimal must be whole numbers") from None
-    if not (1 <= precision <= 38 and 0 <= scale <= precision):
-        raise SchemaProblem(path, f"decimal({precision}, {scale}) is outside decimal(1..38, 0..precision)")
-    return f"decimal({precision}, {scale})"
+    return decimal_type(precision, scale, path)
 
 
 PAYLOAD = "payload"

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 
-from calve.names import FIELD_NAME, SYSTEM_COLUMN
 from calve.schema.columns import (
     TAGS,
     Json,
@@ -26,7 +25,7 @@ from calve.schema.columns import (
     with_tags,
     with_unit,
 )
-from calve.schema.evolution import SchemaProblem
+from calve.schema.evolution import SchemaProblem, column_name, struct_of, top_of
 from calve.schema.json_pointers import Documents
 from calve.schema.json_scalars import CONNECT_TYPES, Named, kind_of, scalar
 
@@ -59,9 +58,7 @@ def shape(text: str, references: Mapping[str, str], named: Named = CONNECT_TYPES
         raise SchemaProblem(
             "", "a table needs an object with properties at the top, so that they can be columns"
         )
-    if any(each["name"].lower() == SYSTEM_COLUMN for each in found["fields"]):
-        raise SchemaProblem(SYSTEM_COLUMN, "this name is taken by the facts of the record")
-    return found
+    return top_of(found)
 
 
 def whole(text: str, references: Mapping[str, str], column: str, named: Named = CONNECT_TYPES) -> Json:
@@ -187,22 +184,17 @@ class _Shapes:
         return "json"
 
     def _struct(self, properties: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
-        fields: dict[str, Json] = {}
+        fields = []
         for name, node in sorted(properties.items(), key=_order):
             where = join(path, name)
-            if not FIELD_NAME.fullmatch(name):
-                raise SchemaProblem(
-                    where, "a column name must be letters, digits and _ and start with a letter or _"
-                )
-            if name.lower() in fields:
-                raise SchemaProblem(where, f'differs from "{fields[name.lower()]["name"]}" only by case')
             said = node.get("description") if isinstance(node, dict) else None
             doc = with_unit(said if isinstance(said, str) else None, self._named.unit(node))
             kind = self.of(node, where, inside)
-            aliases = _aliases(node, where)
-            made = field(name, kind, doc=doc) | ({"aliases": aliases} if aliases else {})
-            fields[name.lower()] = with_tags(made, tags_in(node, self._documents, kind))
-        return struct(*fields.values())
+            made = field(column_name(name, where), kind, doc=doc)
+            if aliases := _aliases(node, where):
+                made["aliases"] = aliases
+            fields.append(with_tags(made, tags_in(node, self._documents, kind)))
+        return struct_of(fields, path)
 
     def _array(self, node: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
         if "prefixItems" in node or not isinstance(node.get("items"), dict | bool):
@@ -314,7 +306,7 @@ def _both(key: str, one: Json, other: Json, path: str) -> Json:
         case "enum" if isinstance(one, list) and isinstance(other, list):
             return [each for each in one if each in other]
         case "oneOf" | "anyOf" | "connect.type" | "connect.parameters":
-            raise SchemaProblem(path, f"its parts name {key} twice, and differently")
+            raise SchemaProblem(path, f"its parts name {key} with different values")
     return one
 
 
@@ -337,7 +329,9 @@ def tags_in(node: Json, documents: Documents, kind: Json) -> list[str]:
 
     A value that is kept as JSON text has the tags of everything in it, as there are no columns inside.
     """
-    is_text = _leaf(kind) == "json"
+    while isinstance(kind, dict) and kind["type"] != "struct":
+        kind = kind["element" if kind["type"] == "list" else "value"]
+    is_text = kind == "json"
     found: list[str] = []
     seen: set[str] = set()
     rest = [node]
@@ -355,9 +349,3 @@ def tags_in(node: Json, documents: Documents, kind: Json) -> list[str]:
             with suppress(SchemaProblem):  # inside JSON text it may not resolve
                 rest.append(documents.resolve(reference, ""))
     return found
-
-
-def _leaf(kind: Json) -> Json:
-    while isinstance(kind, dict) and kind["type"] != "struct":
-        kind = kind["element" if kind["type"] == "list" else "value"]
-    return kind

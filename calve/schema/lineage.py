@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
-from calve.schema.columns import Json, join
+from calve.schema.columns import Json, inner_struct, join, places, with_inner_struct
 from calve.schema.evolution import Change, Rule, SchemaProblem, apply, changes
 
 
@@ -116,7 +117,7 @@ def _unfilled(columns: Json, where: str) -> Iterator[str]:
         if each["written"] is None:
             yield here
             continue
-        struct, inside = _inner(each["type"], here)
+        struct, inside = inner_struct(each["type"], here)
         if struct is not None:
             yield from _unfilled(struct, inside)
 
@@ -172,7 +173,7 @@ def _link(columns: list[_Column], struct: Json, where: str) -> _Links:
         taken.add(id(column))
         aliases = {alias for alias in each.get("aliases", ()) if alias not in own}
         column.names |= {each["name"]} | {a for a in aliases if current.get(a) in (None, column)}
-        inner, inside = _inner(each["type"], here)
+        inner, inside = inner_struct(each["type"], here)
         links.append((column, each, _link(column.below, inner, inside) if inner else []))
     for column, each, _ in links:
         if current.get(each["name"]) is None and set(each.get("aliases", ())) & {column.name}:
@@ -210,7 +211,8 @@ def _renamed(struct: Json, links: _Links) -> Json:
         former = sorted(column.names - {column.name})
         named = {key: value for key, value in each.items() if key != "aliases"}
         named |= {"name": column.name, "written": each["name"], "former": former}
-        fields.append(named | {"type": _with_inner(each["type"], below)})
+        kind = with_inner_struct(each["type"], partial(_renamed, links=below))
+        fields.append(named | {"type": kind})
     return struct | {"fields": fields}
 
 
@@ -219,51 +221,16 @@ def _written(table: Json, named: Json) -> Json:
     by_name = {each["name"]: each for each in named["fields"]}
     fields = []
     for each in table["fields"]:
-        version = by_name.get(each["name"])
-        fields.append(
-            each
-            | {
-                "written": version["written"] if version else None,
-                "type": _written_type(each["type"], version["type"]) if version else each["type"],
-            }
-        )
+        version, kind = by_name.get(each["name"]), each["type"]
+        if version:
+            inner, _ = inner_struct(version["type"])
+            kind = with_inner_struct(kind, partial(_written, named=inner))
+        fields.append(each | {"written": version["written"] if version else None, "type": kind})
     return table | {"fields": fields}
 
 
-def _written_type(table: Json, version: Json) -> Json:
-    if not isinstance(table, dict):
-        return table
-    match table["type"]:
-        case "struct":
-            return _written(table, version)
-        case "list":
-            return table | {"element": _written_type(table["element"], version["element"])}
-        case _:
-            return table | {"value": _written_type(table["value"], version["value"])}
-
-
-def _inner(kind: Json, where: str) -> tuple[Json | None, str]:
-    """The struct in a type, or in its lists and maps, and its path."""
-    while isinstance(kind, dict) and kind["type"] != "struct":
-        inside, mark = ("element", "[]") if kind["type"] == "list" else ("value", "{}")
-        kind, where = kind[inside], where + mark
-    return kind if isinstance(kind, dict) else None, where
-
-
-def _with_inner(kind: Json, below: _Links) -> Json:
-    if not isinstance(kind, dict):
-        return kind
-    match kind["type"]:
-        case "struct":
-            return _renamed(kind, below)
-        case "list":
-            return kind | {"element": _with_inner(kind["element"], below)}
-        case _:
-            return kind | {"value": _with_inner(kind["value"], below)}
-
-
 def _has_aliases(kind: Json) -> bool:
-    struct, _ = _inner(kind, "")
+    struct, _ = inner_struct(kind)
     return struct is not None and any(
         each.get("aliases") or _has_aliases(each["type"]) for each in struct["fields"]
     )
@@ -276,36 +243,15 @@ def comments(table: Json, versions: Sequence[Json]) -> list[Change]:
     version has belongs to the user and stays.
     """
     given: dict[tuple[str, ...], list[str]] = {}
-    for version in versions:
-        for each in _columns(version, (), ""):
-            if each.doc:
-                given.setdefault(each.path, []).append(each.doc)
-    return [
-        Change("comment", each.path[:-1], each.path[-1], each.type, docs[-1], where=each.where)
-        for each in _columns(table, (), "")
-        if (docs := given.get(each.path)) and each.doc != docs[-1] and (not each.doc or each.doc in docs)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Commented:
-    path: tuple[str, ...]
-    where: str
-    type: Json
-    doc: str | None
-
-
-def _columns(kind: Json, path: tuple[str, ...], where: str) -> Iterator[_Commented]:
-    """Every column at any depth; `path`: Iceberg's, `where`: as in a `SchemaProblem`."""
-    if isinstance(kind, str):
-        return
-    match kind["type"]:
-        case "struct":
-            for each in kind["fields"]:
-                here, inside = (*path, each["name"]), join(where, each["name"])
-                yield _Commented(here, inside, each["type"], each.get("doc"))
-                yield from _columns(each["type"], here, inside)
-        case "list":
-            yield from _columns(kind["element"], (*path, "element"), f"{where}[]")
-        case _:
-            yield from _columns(kind["value"], (*path, "value"), f"{where}{{}}")
+    for each in (place for version in versions for place in places(version)):
+        if doc := each.field.get("doc"):
+            given.setdefault(each.path, []).append(doc)
+    found = []
+    for each in places(table):
+        docs, doc = given.get(each.path), each.field.get("doc")
+        if docs and doc != docs[-1] and (not doc or doc in docs):
+            *parent, name = each.path
+            found.append(
+                Change("comment", tuple(parent), name, each.field["type"], docs[-1], where=each.where)
+            )
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from calve.schema.columns import Json
-from calve.schema.protobuf.reading import Struct
+from calve.schema.protobuf.columns import Struct
 
 
 @dataclass(frozen=True, slots=True)

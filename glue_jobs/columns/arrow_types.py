@@ -1,8 +1,10 @@
-"""Columns as Arrow has them, for whoever decodes to Arrow. Only they import this: a host may lack Arrow."""
+"""Columns as Arrow arrays. Only modules that decode to Arrow import this one: a host may lack Arrow."""
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from calve.schema.columns import Json, decimal_digits
 
@@ -45,3 +47,17 @@ def arrow_type(kind: Json, *, fixed: bool = True) -> pa.DataType:
         case "list":
             return pa.list_(pa.field("element", arrow_type(kind["element"], fixed=fixed)))
     return pa.map_(arrow_type(kind["key"], fixed=fixed), arrow_type(kind["value"], fixed=fixed))
+
+
+def not_utf_8(values: pa.Array) -> NDArray[np.bool_]:
+    """Which strings are not UTF-8."""
+    wrong = np.zeros(len(values), np.bool_)
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        for place, each in enumerate(values.cast(pa.binary()).to_pylist()):
+            try:
+                (each or b"").decode()
+            except UnicodeDecodeError:
+                wrong[place] = True
+    return wrong

@@ -88,38 +88,6 @@ def copy(cells: Any, data: Any, offsets: Any, out: Any) -> Any:
             place += 1
 
 
-@kernel(types.int64(LONGS, BYTES, BYTES, BYTES_OUT))
-def find_no_utf_8(cells: Any, marks: Any, data: Any, found: Any) -> Any:
-    """Mark the cells with invalid UTF-8; returns their number."""
-    count = np.int64(0)
-    for row in range(cells.size):
-        found[row] = 0
-        if marks.size and not marks[row]:
-            continue
-        at = cells[row] >> 32
-        end = at + (cells[row] & LENGTH)
-        while at < end:
-            lead = data[at]
-            size = 1 if lead < 0x80 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-            if (lead >= 0x80 and lead < 0xC2) or lead > 0xF4 or at + size > end:
-                break
-            if size > 1:
-                low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
-                high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
-                if data[at + 1] < low or data[at + 1] > high:
-                    break
-                rest = True
-                for place in range(at + 2, at + size):
-                    rest = rest and data[place] & 0xC0 == 0x80
-                if not rest:
-                    break
-            at += size
-        if at < end:
-            found[row] = 1
-            count += 1
-    return count
-
-
 def bits(marks: NDArray[Any]) -> Bytes:
     return np.packbits(marks, bitorder="little")
 

@@ -22,9 +22,9 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType
 
 from calve.config.job import PartName
-from calve.decoding.decode_plan import DecodePlan
+from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
 from calve.modes.mode import APPEND, Mode
-from calve.schema.wire import GLUE
+from calve.schema.wire import GLUE, Wire
 from calve.schema.writers import (
     AvroWriter,
     JsonWriter,
@@ -33,21 +33,11 @@ from calve.schema.writers import (
     WholeWriter,
     Writer,
 )
-from glue_jobs.columns.expressions import case
+from glue_jobs.columns.expressions import case, false
 from glue_jobs.columns.helpers import DECODED, OTHER, RAW, REFUSED, REJECT, SCHEMA_ID, SIZE, TOMBSTONE
 from glue_jobs.decode.change_events import is_bad, tombstones_and_idle, with_rows
 from glue_jobs.decode.json_values import JsonValue
 from glue_jobs.decode.protobuf.decoder import Frame, from_protobuf
-from glue_jobs.decode.reject_reasons import (
-    begins_with,
-    begins_with_any,
-    is_good,
-    message,
-    other,
-    schema_id,
-    verdict,
-    verdict_on_key,
-)
 from glue_jobs.decode.shapes import shaped
 
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
@@ -72,14 +62,14 @@ def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode = AP
     delivered = F.col(REFUSED).isNull()
     reject, ours = F.coalesce(F.col(REFUSED), verdict(decoding, end)), is_good(end) & delivered
     empty = F.col("value").isNull() & delivered
-    told: dict[str, Column] = {}
+    marks: dict[str, Column] = {}
     if mode.reads_changes:
         found = with_rows(found, mode.source_order)
         reject = F.coalesce(reject, F.when(is_bad(found) & ~empty, F.lit("bad_change")))
-        told = tombstones_and_idle(found, deletes=mode.deletes, keep_deleted=mode.keep_deleted)
+        marks = tombstones_and_idle(found, deletes=mode.deletes, keep_deleted=mode.keep_deleted)
     elif mode.deletes:
-        told = {TOMBSTONE: empty}
-    if told:
+        marks = {TOMBSTONE: empty}
+    if marks:
         reject, ours = F.when(~empty, reject), ours | empty
     if decoding.key is not None:
         on_key = verdict_on_key(decoding.key, end)
@@ -92,7 +82,7 @@ def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode = AP
     }
     if decoding.others:
         judged[OTHER] = F.when(~ours & delivered, other(decoding))
-    return found.withColumns(judged | told).drop(*parsed)
+    return found.withColumns(judged | marks).drop(*parsed)
 
 
 def raw(records: DataFrame, part: PartName) -> Column:
@@ -212,3 +202,105 @@ def inflated(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
 
 
 inflate: Callable[[Column], Column] = arrow_udf(inflated, BinaryType())  # type: ignore[call-overload]
+
+
+def schema_id(decoding: DecodePlan) -> Column:
+    """The id of the schema that reads the value, or that the value names; null if there is none."""
+    wire, nothing = decoding.wire, F.lit(None).cast("int")
+    if not wire.size:
+        [only] = decoding.ids
+        number = decoding.numbers.get(only, only)
+        return F.when(F.col("value").isNotNull(), F.lit(number or None).cast("int"))
+    if not wire.names_are_numbers:
+        shown = sorted(decoding.numbers.items())
+        numbers = [(any_id(wire, [each]), F.lit(number)) for each, number in shown]
+        return case(numbers, nothing) if numbers else nothing
+    known = [(begins_with(wire.frame(each)), F.lit(each)) for each in sorted(decoding.ids)]
+    framed = F.conv(framed_hex(wire), 16, 10).cast("long").cast("int")
+    return case([*known, (is_framed(wire), framed)], nothing)
+
+
+def is_framed(wire: Wire, part: PartName = "value") -> Column:
+    return (F.length(part) >= wire.size) & begins_with_any(wire.magics, part)
+
+
+def framed_hex(wire: Wire, part: PartName = "value") -> Column:
+    """The id in a frame, as hexadecimal digits."""
+    return F.hex(F.substring(part, len(wire.magic) + 1, wire.size - len(wire.magic)))
+
+
+def is_good(end: bytes) -> Column:
+    """Whether the value is good; never null."""
+    found = F.col(DECODED["value"])["end"] == F.lit(bytearray(end))
+    return F.coalesce(found, false())
+
+
+def verdict(decoding: DecodePlan, end: bytes) -> Column:
+    """The reject reason of a record. The good case is tested first, because nearly every record is good."""
+    wire, found = decoding.wire, F.col(DECODED["value"])["end"]
+    framed = [
+        (F.length("value") < wire.size, F.lit("truncated")),
+        (~begins_with_any(wire.magics), F.lit("bad_magic")),
+        (begins_with_any(decoding.others), F.lit(None).cast("string")),
+        (any_id(wire, decoding.incompatible), F.lit("incompatible_schema")),
+        (begins_with_any(_other_messages(decoding)), F.lit("incompatible_schema")),
+        (~any_id(wire, {writer.id for writer in decoding.writers}), F.lit("unknown_schema_id")),
+    ]
+    return case(
+        [
+            (found == F.lit(bytearray(end)), F.lit(None).cast("string")),
+            (F.col("value").isNull(), F.lit("null_value")),
+            *(framed if wire.size else ()),
+            (found.isNull(), F.lit("malformed")),
+        ],
+        F.lit("trailing_bytes"),
+    )
+
+
+def verdict_on_key(decoding: DecodePlan, end: bytes) -> Column:
+    """The reject reason of a key; a record without a key has a null in its column."""
+    wire, good = decoding.wire, F.col(DECODED["key"])["end"] == F.lit(bytearray(end))
+    unknown = is_framed(wire, "key") & ~any_id(wire, decoding.ids, "key")
+    framed = [
+        (any_id(wire, decoding.incompatible, "key"), F.lit("key_incompatible_schema")),
+        (begins_with_any(_other_messages(decoding), "key"), F.lit("key_incompatible_schema")),
+        (unknown, F.lit("key_unknown_schema_id")),
+    ]
+    return case(
+        [(F.col("key").isNull() | good, F.lit(None).cast("string")), *(framed if wire.size else ())],
+        F.lit("key_malformed"),
+    )
+
+
+def other(decoding: DecodePlan) -> Column:
+    """The index of the other table's schema that wrote the value. All beyond `MAX_OTHERS` count as one."""
+    branches = []
+    for number, each in enumerate(decoding.other_ids[:MAX_OTHERS]):
+        prefixes = [prefix for prefix in decoding.others if decoding.wire.schema_id(prefix) == each]
+        branches.append((begins_with_any(prefixes), F.lit(number)))
+    return case(branches, F.when(begins_with_any(decoding.others), F.lit(MAX_OTHERS)))
+
+
+def any_id(wire: Wire, ids: Iterable[int], part: PartName = "value") -> Column:
+    return begins_with_any([frame for each in sorted(ids) for frame in wire.frames(each)], part)
+
+
+def begins_with_any(prefixes: Iterable[bytes], part: PartName = "value") -> Column:
+    found = (begins_with(each, part) for each in prefixes)
+    return reduce(lambda a, b: a | b, found, false())
+
+
+def _other_messages(decoding: DecodePlan) -> list[bytes]:
+    """The prefixes of values that are other messages of a known schema."""
+    messages = (inner for writer in decoding.writers if (inner := message(writer)) is not None)
+    return [prefix for each in messages for prefix in each.others]
+
+
+def begins_with(prefix: bytes, found: Column | PartName = "value") -> Column:
+    """Compares bytes, because a number would need a string per record."""
+    return F.substring(found, 1, len(prefix)) == F.lit(bytearray(prefix))
+
+
+def message(writer: Writer) -> ProtobufWriter | None:
+    inner = writer.inner if isinstance(writer, WholeWriter) else writer
+    return inner if isinstance(inner, ProtobufWriter) else None

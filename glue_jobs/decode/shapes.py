@@ -151,37 +151,34 @@ def database_millis(value: Column) -> Column:
     return F.timestamp_millis(_bounded(value, F.lit(FIRST // 1000 - 1), F.lit(LAST // 1000 + 1)))
 
 
-def _within_years(value: Column, kind: T.DataType) -> Column | None:
-    """A value with its dates and timestamps limited to the years 1 to 9999, at any depth; None if it has none."""
+def kept_within_years(value: Column, kind: T.DataType) -> Column:
+    """A value with its dates and timestamps limited to the years 1 to 9999, at any depth."""
+    if not _has_times(kind):
+        return value
     match kind:
         case T.DateType():
-            first, last = (F.lit(each // DAY_MICROS) for each in (FIRST, LAST))
-            return _bounded(value, F.date_from_unix_date(first), F.date_from_unix_date(last))
-        case T.TimestampType() | T.TimestampNTZType():
-            return _bounded(value, *(F.timestamp_micros(F.lit(each)).cast(kind) for each in (FIRST, LAST)))
+            first, last = (F.date_from_unix_date(F.lit(each // DAY_MICROS)) for each in (FIRST, LAST))
+            return _bounded(value, first, last)
         case T.ArrayType(elementType=inner):
-            if _within_years(value, inner) is None:
-                return None
             return F.transform(value, lambda each: kept_within_years(each, inner))
         case T.MapType(valueType=inner):
-            if _within_years(value, inner) is None:
-                return None
             return F.transform_values(value, lambda _, each: kept_within_years(each, inner))
         case T.StructType(fields=fields):
-            if all(_within_years(value, each.dataType) is None for each in fields):
-                return None
             parts = (
                 kept_within_years(value.getField(each.name), each.dataType).alias(each.name)
                 for each in fields
             )
             return F.when(value.isNotNull(), F.struct(*parts))
-    return None
+    return _bounded(value, *(F.timestamp_micros(F.lit(each)).cast(kind) for each in (FIRST, LAST)))
 
 
-def kept_within_years(value: Column, kind: T.DataType) -> Column:
-    """As `_within_years`; a value without dates stays unchanged."""
-    found = _within_years(value, kind)
-    return value if found is None else found
+def _has_times(kind: T.DataType) -> bool:
+    match kind:
+        case T.ArrayType(elementType=inner) | T.MapType(valueType=inner):
+            return _has_times(inner)
+        case T.StructType(fields=fields):
+            return any(_has_times(each.dataType) for each in fields)
+    return isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType)
 
 
 def _bounded(value: Column, first: Column, last: Column) -> Column:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from calve.config.job import Table
 from calve.config.masking_keys import newest
+from calve.decoding.decode_plan import MAX_OTHERS
 from calve.errors import Retryable, Suspended
 from calve.rounds.dead_letter_policy import Rejects
 from calve.table.position import Offsets, TopicKey
@@ -20,7 +21,6 @@ from glue_jobs.columns.expressions import OFFSET, PARTITION, at, key_names
 from glue_jobs.columns.helpers import RECEIVED, REJECT
 from glue_jobs.dead_letters.encryption import encrypted
 from glue_jobs.decode.decode import decode
-from glue_jobs.decode.reject_reasons import MAX_OTHERS
 from glue_jobs.iceberg.layout import tasks_for
 from glue_jobs.iceberg.staging import Staged, stage
 from glue_jobs.process.workers import errors_of_workers
@@ -86,12 +86,12 @@ class Batch:
         found = places.groupBy(*names[:2]).agg(F.min(names[2]).alias(names[2])).localCheckpoint()
         return replace(self, failing=found)
 
-    def stage_rejects(self, seen: Counts, round_id: str) -> tuple[Staged, dict[str, int]]:
+    def stage_rejects(self, counts: Counts, round_id: str) -> tuple[Staged, dict[str, int]]:
         """Write the rejects as data files of the dead-letter table and count the reasons, in a second read of their range.
 
         If the table masks, the dead letters are encrypted by the newest key.
         """
-        observed, observation = observe_rejects(self._rejects(seen))
+        observed, observation = observe_rejects(self._rejects(counts))
         refused = rejected(observed, self.table.decode_plan, topic=self.topic, round_id=round_id)
         if self.table.config.masks:
             refused = encrypted(refused, newest(self.table.services.masking_keys, time.time_ns() // 1_000))
@@ -100,39 +100,39 @@ class Batch:
         staged = stage(self.table.services.lake, letters, refused.coalesce(1), f"{round_id}-letters")
         return replace(staged, cpu_s=self.table.worker_s.value - before), counted_reasons(observation)
 
-    def count_rejects(self, seen: Counts) -> Rejects:
+    def count_rejects(self, counts: Counts) -> Rejects:
         """Count the rejects that are not kept, in a second read of their range."""
-        observed, observation = observe_rejects(self._rejects(seen))
+        observed, observation = observe_rejects(self._rejects(counts))
         groups = reject_groups(observed, self.table.decode_plan)
         return Rejects(counted_reasons(observation), groups)
 
-    def filtered_schemas(self, seen: Counts) -> dict[str, int]:
+    def filtered_schemas(self, counts: Counts) -> dict[str, int]:
         """Records of other tables by schema, unless there are too many schemas."""
         decoding = self.table.decode_plan
         return {
             decoding.wire.name(decoding.other_ids[place]): count
-            for place, count in sorted(seen.others.items())
+            for place, count in sorted(counts.others.items())
             if place < MAX_OTHERS
         }
 
-    def unknown_ids(self, seen: Counts) -> tuple[list[int], list[int]]:
+    def unknown_ids(self, counts: Counts) -> tuple[list[int], list[int]]:
         """Unknown schema ids in the range of the rejects: of values, and of keys."""
-        return unknown_ids(self._read(*self._reject_range(seen)), self.table.decode_plan)
+        return unknown_ids(self._read(*self._reject_range(counts)), self.table.decode_plan)
 
     def missing(self) -> Offsets:
         """Offsets without a record by partition, as Kafka holds the range now. Reads it once more."""
         held = count_by_partition(self._read(self.start, self.to))
         return {p: size - held.get(p, 0) for p, size in self.span.items()}
 
-    def _reject_range(self, seen: Counts) -> tuple[Offsets, Offsets]:
-        if seen.reject_range is None:
+    def _reject_range(self, counts: Counts) -> tuple[Offsets, Offsets]:
+        if counts.reject_range is None:
             return self.start, self.start
-        first, last = seen.reject_range
+        first, last = counts.reject_range
         start = {p: min(max(first, o), self.to[p]) for p, o in self.start.items()}
         return start, {p: min(max(last + 1, o), self.to[p]) for p, o in start.items()}
 
-    def _rejects(self, seen: Counts) -> DataFrame:
-        return self._judged(*self._reject_range(seen), RECEIVED)
+    def _rejects(self, counts: Counts) -> DataFrame:
+        return self._judged(*self._reject_range(counts), RECEIVED)
 
     def _judged(self, start: Offsets, to: Offsets, *beside: str) -> DataFrame:
         table = self.table
@@ -142,8 +142,8 @@ class Batch:
             return found
         why = self.failing.columns[-1]
         place = [at(path) == F.col(name) for path, name in zip(PLACE, self.failing.columns, strict=False)]
-        told = found.join(F.broadcast(self.failing), place, "left")
-        return told.withColumn(REJECT, F.coalesce(REJECT, why)).drop(*self.failing.columns)
+        marked = found.join(F.broadcast(self.failing), place, "left")
+        return marked.withColumn(REJECT, F.coalesce(REJECT, why)).drop(*self.failing.columns)
 
     def _read(self, start: Offsets, to: Offsets) -> DataFrame:
         from glue_jobs.kafka.client import settings_of

@@ -39,8 +39,8 @@ class RowEngine:
 
     def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
         before = batch.table.worker_s.value
-        staged, seen = self.fold(batch, stage_id)
-        return replace(staged, cpu_s=batch.table.worker_s.value - before), seen
+        staged, counts = self.fold(batch, stage_id)
+        return replace(staged, cpu_s=batch.table.worker_s.value - before), counts
 
 
 _lock = threading.Lock()

@@ -11,9 +11,9 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.schema.columns import KAFKA, MOST_MILLIS, UNDELIVERED
-from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
 from glue_jobs.columns.kernels import BYTES, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.columns.texts import NOTHING, Bytes, Longs, find_no_utf_8, texts, validity
+from glue_jobs.columns.texts import NOTHING, Bytes, Longs, texts, validity
 
 DELIVERED = 0
 BAD_TIMESTAMP, RECORD_TOO_LARGE, BATCH_TOO_LARGE, CORRUPT_BATCH = range(1, len(UNDELIVERED) + 1)
@@ -142,7 +142,7 @@ def header_lists(records: Records, chosen: Longs) -> Any:
 
 def _names(kind: Any, cells: Longs, data: Bytes) -> Any:
     """Header names. Invalid UTF-8 is replaced, as in Kafka's Java client."""
-    found, wrong = texts(kind, cells, NOTHING, data), np.empty(cells.size, np.uint8)
-    if not find_no_utf_8(cells, NOTHING, data, wrong):
+    found = texts(kind, cells, NOTHING, data)
+    if not not_utf_8(found).any():
         return found
     return pa.array([each.decode(errors="replace") for each in found.cast(pa.binary()).to_pylist()], kind)

@@ -15,13 +15,13 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from calve.config.job import PartName
-from calve.decoding.decode_plan import DecodePlan
+from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
 from calve.rounds.dead_letter_policy import MAX_GROUPS, Group
 from calve.schema.columns import REASONS
 from calve.table.position import Offsets
 from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP
 from glue_jobs.columns.helpers import FILTERED, OTHER, RECEIVED, REJECT, SIZE
-from glue_jobs.decode.reject_reasons import MAX_OTHERS, framed_hex, is_framed
+from glue_jobs.decode.decode import framed_hex, is_framed
 from glue_jobs.table.records import explained
 
 MAX_UNKNOWN_IDS = 1_000

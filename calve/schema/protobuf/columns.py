@@ -1,4 +1,4 @@
-"""Protobuf messages as table columns.
+"""Protobuf messages as table columns; and a plan of plain values to read them, which is sent to the tasks of a job.
 
 Sources: the Protobuf specification, Iceberg's types, and Confluent's public converters. Unlike these, unsigned 64-bit numbers are
 decimals. A field without presence has proto3's default where nothing was written. `docs/types.md` has the table. A field number
@@ -9,11 +9,41 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 
-from calve.names import SYSTEM_COLUMN
-from calve.schema.columns import Json, field, join, list_of, map_of, struct, with_tags
-from calve.schema.evolution import Rule, SchemaProblem, column_name
-from calve.schema.protobuf.model import DATE, DECIMAL, MEMBERS, TIMESTAMP, WRAPPERS, Field, Message
+from calve.schema.columns import (
+    Json,
+    field,
+    inner_struct,
+    join,
+    list_of,
+    map_of,
+    with_inner_struct,
+    with_tags,
+)
+from calve.schema.evolution import (
+    Rule,
+    SchemaProblem,
+    column_name,
+    contains_itself,
+    decimal_type,
+    mismatch,
+    show,
+    struct_of,
+    top_of,
+    widens,
+)
+from calve.schema.protobuf.model import (
+    DATE,
+    DECIMAL,
+    MEMBERS,
+    TIMESTAMP,
+    WRAPPERS,
+    Enum,
+    Field,
+    Message,
+    Presence,
+)
 
 SCALAR_COLUMNS = {
     "int32": "int", "sint32": "int", "sfixed32": "int", "uint32": "long", "fixed32": "long", "int64": "long",
@@ -32,13 +62,7 @@ def columns_of(message: Message) -> Json:
     Raises:
         SchemaProblem: a part of it has no column type.
     """
-    columns = _Columns()
-    made = columns.struct(message, (), "")
-    if any(each["name"].lower() == SYSTEM_COLUMN for each in made["fields"]):
-        raise SchemaProblem(
-            SYSTEM_COLUMN, "this name is taken by the facts of the record", Rule.FIELD_NAME_RESERVED
-        )
-    return made
+    return top_of(_Columns().struct(message, (), ""))
 
 
 def own_column(each: Field, path: str) -> Json:
@@ -70,22 +94,10 @@ def value_column(each: Field, path: str) -> str | None:
         case name if name in WRAPPERS:
             return SCALAR_COLUMNS[WRAPPERS[name]]
         case name if name == DECIMAL:
-            precision, scale = _digits(each, path)
-            return f"decimal({precision}, {scale})"
+            precision, scale = (_integer(each.params.get(name)) for name in ("precision", "scale"))
+            return decimal_type(10 if precision is None else precision, 0 if scale is None else scale, path)
         case name:
             return {TIMESTAMP: "timestamptz", DATE: "date"}[name]
-
-
-def _digits(each: Field, path: str) -> tuple[int, int]:
-    precision = _integer(each.params.get("precision"), 10)
-    scale = _integer(each.params.get("scale"), 0)
-    if precision is None or not 1 <= precision <= 38:
-        raise SchemaProblem(path, "the precision is not between 1 and 38", Rule.PRECISION_OUT_OF_RANGE)
-    if scale is None or not 0 <= scale <= precision:
-        raise SchemaProblem(
-            path, f"the scale is not between 0 and the precision {precision}", Rule.SCALE_OUT_OF_RANGE
-        )
-    return precision, scale
 
 
 class _Columns:
@@ -94,11 +106,7 @@ class _Columns:
 
     def struct(self, message: Message, inside: tuple[str, ...], path: str) -> Json:
         if message.name in inside:
-            raise SchemaProblem(
-                path,
-                f'"{message.name}" contains itself; a recursive type has no table form',
-                Rule.CYCLIC_TYPE,
-            )
+            raise contains_itself(message.name, path)
         if len(inside) >= MAX_DEPTH:
             raise SchemaProblem(path, f"messages are nested deeper than {MAX_DEPTH}", Rule.NESTED_TOO_DEEP)
         self.fields += len(message.fields)
@@ -110,11 +118,11 @@ class _Columns:
             here = join(path, oneof)
             members = [each for each in message.fields if each.oneof == oneof]
             if members:
-                branches = _distinct([self.column(each, within, here) for each in members], here)
-                made.append(field(column_name(oneof, here), struct(*branches)))
+                branches = [self.column(each, within, here) for each in members]
+                made.append(field(column_name(oneof, here), struct_of(branches, here)))
         if not made:
             raise SchemaProblem(path, "a message without fields has no columns", Rule.EMPTY_STRUCT)
-        return struct(*_distinct(made, path))
+        return struct_of(made, path)
 
     def column(self, each: Field, inside: tuple[str, ...], path: str) -> dict[str, Json]:
         here = join(path, each.name)
@@ -135,7 +143,7 @@ class _Columns:
 
     def type(self, each: Field, inside: tuple[str, ...], path: str) -> Json:
         if each.kind == "group":
-            raise SchemaProblem(path, "groups, and fields encoded like them, are not read")
+            raise SchemaProblem(path, "groups and fields with the encoding of groups are not supported")
         found = value_column(each, path)
         if found is None:
             assert each.message is not None  # noqa: S101 anything else is a value
@@ -143,24 +151,11 @@ class _Columns:
         return found
 
 
-def _distinct(columns: list[dict[str, Json]], path: str) -> list[dict[str, Json]]:
-    names: dict[str, str] = {}
-    for each in columns:
-        other = names.setdefault(each["name"].lower(), each["name"])
-        if other is not each["name"]:
-            raise SchemaProblem(
-                join(path, each["name"]),
-                f'differs from "{other}" only by case',
-                Rule.FIELD_NAME_CASE_COLLISION,
-            )
-    return columns
-
-
-def _integer(text: str | None, absent: int) -> int | None:
+def _integer(text: str | None) -> int | str | None:
     try:
-        return absent if text is None else int(text)
+        return None if text is None else int(text)
     except ValueError:
-        return None
+        return text
 
 
 def with_former_names(versions: Sequence[Json | SchemaProblem]) -> list[Json | SchemaProblem]:
@@ -201,24 +196,14 @@ class _Known:
                 raise SchemaProblem(here, "the name belonged to another field number", Rule.RENAME_AMBIGUOUS)
             aliases = [name for name in former if name != each["name"]]
             inner = next((self.inside[key] for key in keys if key in self.inside), _Known())
-            made = each | {"type": inner.typed(each["type"], here)}
+            _, inside = inner_struct(each["type"], here)
+            made = each | {"type": with_inner_struct(each["type"], partial(inner.named, path=inside))}
             fields.append(made | ({"aliases": aliases} if aliases else {}))
         return struct | {"fields": fields}
 
-    def typed(self, kind: Json, path: str) -> Json:
-        if not isinstance(kind, dict):
-            return kind
-        match kind["type"]:
-            case "struct":
-                return self.named(kind, path)
-            case "list":
-                return kind | {"element": self.typed(kind["element"], f"{path}[]")}
-            case _:
-                return kind | {"value": self.typed(kind["value"], f"{path}{{}}")}
-
     def learn(self, struct: Json) -> None:
         for each in struct["fields"]:
-            inner = _inner(each["type"])
+            inner, _ = inner_struct(each["type"])
             for key in _keys(each):
                 for other in self.names.values():
                     if each["name"] in other:
@@ -237,7 +222,116 @@ def _keys(each: Json) -> list[int]:
     return [-member["number"] for member in each["type"]["fields"] if "number" in member]
 
 
-def _inner(kind: Json) -> Json | None:
-    while isinstance(kind, dict) and kind["type"] != "struct":
-        kind = kind["element" if kind["type"] == "list" else "value"]
-    return kind if isinstance(kind, dict) else None
+@dataclasses.dataclass(frozen=True, slots=True)
+class Value:
+    """One value.
+
+    kind: a scalar type, `enum`, `message`, or the full name of a message that is one value.
+    column: its column type. symbols: the names of an enum's numbers.
+    """
+
+    kind: str
+    column: Json
+    symbols: dict[int, str] = dataclasses.field(default_factory=dict)
+    message: Struct | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Read:
+    """One field: `key` makes it a map of `value`. `implicit`: its type's default if it is not written."""
+
+    number: int
+    value: Value
+    repeated: bool = False
+    key: Value | None = None
+    implicit: bool = False
+    required: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """One column: the index of its field in `fields` of the message, or the columns of a oneof; neither: always null."""
+
+    name: str
+    type: Json
+    source: int | None = None
+    oneof: tuple[Column, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Struct:
+    """One message: its fields, the columns in the table's order, and the fields of each oneof."""
+
+    fields: tuple[Read, ...]
+    columns: tuple[Column, ...]
+    oneofs: tuple[tuple[int, ...], ...] = ()
+
+
+def plan(message: Message, table: Json, path: str = "") -> Struct:
+    """How to read a writer's message as the table's columns.
+
+    A column may have `written`: the name by which this writer writes it, or None if it does not. Fields without a column are read
+    too: one field of a oneof replaces another.
+
+    Raises:
+        SchemaProblem: its values cannot be read as these columns.
+    """
+    by_name = {each.name: place for place, each in enumerate(message.fields)}
+    fields: list[Read | None] = [None] * len(message.fields)
+
+    def column(each: Json, where: str) -> Column:
+        place = by_name.get(each.get("written", each["name"]))
+        if place is None:
+            return Column(each["name"], each["type"])
+        fields[place] = _read(message.fields[place], each["type"], join(where, each["name"]))
+        return Column(each["name"], each["type"], place)
+
+    columns, oneofs = [], []
+    for each in table["fields"]:
+        name = each.get("written", each["name"])
+        if name not in message.oneofs:
+            columns.append(column(each, path))
+            continue
+        here = join(path, each["name"])
+        if not isinstance(each["type"], dict) or each["type"]["type"] != "struct":
+            raise mismatch(show(each["type"]), "struct", here)
+        inside = tuple(column(member, here) for member in each["type"]["fields"])
+        columns.append(Column(each["name"], each["type"], oneof=inside))
+        oneofs.append(tuple(p for p, member in enumerate(message.fields) if member.oneof == name))
+    read = (
+        found or _read(each, own_column(each, path), join(path, each.name))
+        for each, found in zip(message.fields, fields, strict=True)
+    )
+    return Struct(tuple(read), tuple(columns), tuple(oneofs))
+
+
+def _read(each: Field, column: Json, path: str) -> Read:
+    if each.is_map:
+        assert each.message is not None  # noqa: S101 it is a map
+        if not isinstance(column, dict) or column["type"] != "map":
+            raise mismatch(show(column), "map", path)
+        key, value = each.message.fields
+        if SCALAR_COLUMNS[key.kind] != column["key"]:
+            raise mismatch(show(column["key"]), SCALAR_COLUMNS[key.kind], path)
+        made = _value(value, column["value"], f"{path}{{}}")
+        return Read(each.number, made, repeated=True, key=Value(key.kind, column["key"]))
+    if each.repeated:
+        if not isinstance(column, dict) or column["type"] != "list":
+            raise mismatch(show(column), "list", path)
+        return Read(each.number, _value(each, column["element"], f"{path}[]"), repeated=True)
+    made = _value(each, column, path)
+    implicit = each.presence is Presence.IMPLICIT and each.message is None
+    return Read(each.number, made, implicit=implicit, required=each.presence is Presence.REQUIRED)
+
+
+def _value(each: Field, column: Json, path: str) -> Value:
+    own = value_column(each, path)
+    if own is None:
+        assert each.message is not None  # noqa: S101 anything else is a value
+        if not isinstance(column, dict) or column["type"] != "struct" or each.kind == "group":
+            raise mismatch(show(column), each.kind, path)
+        return Value("message", column, message=plan(each.message, column, path))
+    if own != column and not widens(own, column):
+        raise mismatch(show(column), own, path)
+    symbols = each.type.symbols if isinstance(each.type, Enum) else {}
+    return Value(value_kind(each.message) or each.kind, column, symbols)

@@ -283,7 +283,9 @@ class _Linker:
         for each in message.fields:
             here = join(path, each.name)
             if not 0 < each.number <= GREATEST_NUMBER or each.number in numbers:
-                raise SchemaProblem(here, f"{each.number} is no number of its own", Rule.UNREADABLE_SCHEMA)
+                raise SchemaProblem(
+                    here, f"{each.number} is no valid field number, or is used twice", Rule.UNREADABLE_SCHEMA
+                )
             numbers.add(each.number)
             if each.type_name:
                 self.resolve_type(each, message, here)

@@ -34,7 +34,7 @@ EXPLAINED: dict[str, PartName] = {
     "key_incompatible_schema": "key",
 }
 """Reject reasons with an explanation -> the part of the record to examine."""
-MOST_LETTERS = 1_000
+MOST_EXPLAINED = 1_000
 """The most explained records per reason and task. The others get the sentence of their reason."""
 MOST_STEPS, STEPS_OF_ONE = 5_000_000, 200_000
 
@@ -45,12 +45,12 @@ class Explainer:
 
     decoding: DecodePlan
     left: int = MOST_STEPS
-    seen: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
 
     def explain(self, reason: str, data: bytes) -> str | None:
         part = EXPLAINED[reason]
-        self.seen[reason] += 1
-        if self.seen[reason] > MOST_LETTERS or self.left <= 0:
+        self.counts[reason] += 1
+        if self.counts[reason] > MOST_EXPLAINED or self.left <= 0:
             return None
         decoding = self.decoding.key if part == "key" else self.decoding
         walk = Walk(f"the {part}", min(STEPS_OF_ONE, self.left))

@@ -23,7 +23,6 @@ from glue_jobs.decode.shapes import DATE, FAR, MOMENT
 STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 BRACKET = re.compile(r"[\[\]{}]")
 WHOLE = re.compile(r"-?[0-9]++")
-TEXTS = {"date": "a date", "timestamptz": "a date-time", "instant": "a date-time"}
 DAY, INSTANT, FAR_AWAY = (re.compile(each.replace(r"\z", r"\Z")) for each in (DATE, MOMENT, FAR))
 OFFSET = re.compile(r"(?:[Zz]|[+-](?:(?:0[0-9]|1[0-7]):[0-5][0-9]|18:00))\Z")
 BITS = {"int": 32, "long": 64, "days": 32, "millis": 64, "local_millis": 64, "local_micros": 64}
@@ -36,12 +35,6 @@ class Number:
     """A number as it was written."""
 
     text: str
-
-    @property
-    def kind(self) -> str:
-        if "e" in self.text.lower():
-            return "a number with an exponent"
-        return "a number with a fraction" if "." in self.text else "a number"
 
 
 def explain(data: bytes, writer: JsonWriter, walk: Walk) -> None:
@@ -174,10 +167,11 @@ class JsonValues:
     def _decimal(self, value: Any, precision: int, scale: int) -> None:
         kind = f"a decimal({precision}, {scale})"
         if isinstance(value, str):
-            number = _of_base64(self._whole_text(value))
-            if number is None:
+            text = self._whole_text(value)
+            data = base64.b64decode(text) if _is_base64(text) else b""
+            if not 1 <= len(data) <= MOST_BYTES:
                 raise self._walk.wrong(kind, "a string that is no number in Base64")
-            fits = abs(number) < 10**precision
+            fits = abs(int.from_bytes(data, "big", signed=True)) < 10**precision
         else:
             text = self._of_kind(value, Number, kind).text
             if "e" in text.lower():
@@ -188,15 +182,9 @@ class JsonValues:
             raise self._walk.wrong(kind, "a number with more digits")
 
     def _text(self, value: Any, shape: str) -> None:
-        kind = TEXTS.get(shape, "a string")
-        text = self._whole_text(self._of_kind(value, str, kind))
-        if shape == "binary" and not _is_base64(text):
-            raise self._walk.wrong("a string in Base64", "another string")
-        if (
-            (shape == "date" and not _is_day(text))
-            or (shape == "timestamptz" and not is_moment(text))
-            or (shape == "instant" and not is_database_moment(text))
-        ):
+        kind, is_right = TEXTS.get(shape, ("a string", None))
+        text = self._whole_text(self._of_kind(value, str, "a string" if shape == "binary" else kind))
+        if is_right is not None and not is_right(text):
             raise self._walk.wrong(kind, "another string")
 
     def _of_kind(self, value: Any, kind: type[Any], expected: str) -> Any:
@@ -234,33 +222,15 @@ def _kind(value: Any) -> str:
             return "an object"
         case list():
             return "a list"
-        case Number():
-            return value.kind
+        case Number(text):
+            fraction = "a number with a fraction" if "." in text else "a number"
+            return "a number with an exponent" if "e" in text.lower() else fraction
         case str():
             return "a string"
     return "no JSON value"
 
 
-def _is_day(text: str) -> bool:
-    return bool(DAY.fullmatch(text)) and _is_taken(date.fromisoformat, text)
-
-
-def is_database_moment(text: str) -> bool:
-    return bool(FAR_AWAY.fullmatch(text)) or is_moment(text)
-
-
-def is_moment(text: str) -> bool:
-    """Whether a text has date, time and offset in the form of `glue_jobs.decode.shapes.moment`."""
-    if not (INSTANT.fullmatch(text) and OFFSET.search(text)):
-        return False
-    return _is_taken(datetime.fromisoformat, text.upper())
-
-
-def _is_base64(text: str) -> bool:
-    return _is_taken(partial(base64.b64decode, validate=True), text)
-
-
-def _is_taken(parse: Callable[[str], object], text: str) -> bool:
+def _parses(parse: Callable[[str], object], text: str) -> bool:
     try:
         parse(text)
     except ValueError:
@@ -268,7 +238,24 @@ def _is_taken(parse: Callable[[str], object], text: str) -> bool:
     return True
 
 
-def _of_base64(text: str) -> int | None:
-    """Two's complement, big-endian."""
-    data = base64.b64decode(text) if _is_base64(text) else b""
-    return int.from_bytes(data, "big", signed=True) if 1 <= len(data) <= MOST_BYTES else None
+def is_moment(text: str) -> bool:
+    """Whether a text has date, time and offset in the form of `glue_jobs.decode.shapes.moment`."""
+    form = INSTANT.fullmatch(text) and OFFSET.search(text)
+    return bool(form) and _parses(datetime.fromisoformat, text.upper())
+
+
+def is_database_moment(text: str) -> bool:
+    return bool(FAR_AWAY.fullmatch(text)) or is_moment(text)
+
+
+def _is_day(text: str) -> bool:
+    return bool(DAY.fullmatch(text)) and _parses(date.fromisoformat, text)
+
+
+_is_base64: Callable[[str], bool] = partial(_parses, partial(base64.b64decode, validate=True))
+TEXTS: Mapping[str, tuple[str, Callable[[str], bool]]] = {
+    "binary": ("a string in Base64", _is_base64),
+    "date": ("a date", _is_day),
+    "timestamptz": ("a date-time", is_moment),
+    "instant": ("a date-time", is_database_moment),
+}

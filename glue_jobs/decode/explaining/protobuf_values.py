@@ -1,4 +1,4 @@
-"""Explain why bytes do not match a message plan (`calve.schema.protobuf.reading`).
+"""Explain why bytes do not match a message plan (`calve.schema.protobuf.columns`).
 
 Accepts and rejects as `glue_jobs.decode.protobuf` does.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from calve.schema.columns import decimal_digits
+from calve.schema.protobuf.columns import Read, Struct, Value
 from calve.schema.protobuf.model import DATE, DECIMAL, TIMESTAMP, WRAPPERS
-from calve.schema.protobuf.reading import Read, Struct, Value
 from calve.schema.writers import ProtobufWriter
 from glue_jobs.decode.explaining.walk import Misfit, Walk, article
 from glue_jobs.decode.protobuf.scan import (

@@ -17,7 +17,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql.pandas.functions import arrow_udf
 
 from calve.schema.columns import Json, field, struct
-from calve.schema.protobuf.reading import Column, Read, Struct, Value
+from calve.schema.protobuf.columns import Column, Read, Struct, Value
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.protobuf.scan import LENGTH, PADDING, Bytes, Flags, Found, Ints, Spans, scan
 from glue_jobs.decode.protobuf.values import (

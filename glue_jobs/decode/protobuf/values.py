@@ -10,10 +10,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calve.schema.columns import Json, decimal_digits
-from calve.schema.protobuf.columns import SCALAR_COLUMNS
+from calve.schema.protobuf.columns import SCALAR_COLUMNS, Column, Read, Struct, Value
 from calve.schema.protobuf.model import DATE, MEMBERS, TIMESTAMP, WRAPPERS
-from calve.schema.protobuf.reading import Column, Read, Struct, Value
-from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
 from glue_jobs.decode.protobuf.scan import (
     FIXED32,
     FIXED64,
@@ -106,25 +105,10 @@ def texts(data: Bytes, begin: Ints, length: Ints, column: str, absent: Flags | N
     """A column of strings or bytes, and which are not UTF-8 (and then empty)."""
     kind = arrow_type(column, fixed=False)
     made = _binary(data, begin, length, kind, absent)
-    wrong = np.zeros(begin.size, np.bool_)
-    if column == "string":
-        try:
-            made.validate(full=True)
-        except pa.ArrowInvalid:
-            wrong = _not_utf8(data, begin, length)
-            made = _binary(data, begin, np.where(wrong, 0, length), kind, absent)
+    wrong = not_utf_8(made) if column == "string" else np.zeros(begin.size, np.bool_)
+    if wrong.any():
+        made = _binary(data, begin, np.where(wrong, 0, length), kind, absent)
     return made, wrong
-
-
-def _not_utf8(data: Bytes, begin: Ints, length: Ints) -> Flags:
-    wrong = np.zeros(begin.size, np.bool_)
-    content = data.tobytes()
-    for place, (start, size) in enumerate(zip(begin.tolist(), length.tolist(), strict=True)):
-        try:
-            content[start : start + size].decode()
-        except UnicodeDecodeError:
-            wrong[place] = True
-    return wrong
 
 
 def _binary(data: Bytes, begin: Ints, length: Ints, kind: Any, absent: Flags | None) -> Any:

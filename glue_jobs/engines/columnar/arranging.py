@@ -103,13 +103,13 @@ def _json(value: pa.Scalar) -> Any:
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return value.as_py().hex()
     if pa.types.is_date(kind):
-        return _iso(np.datetime64(value.value, "D"))
+        return iso(np.datetime64(value.value, "D"))
     if pa.types.is_timestamp(kind):
-        return _iso(np.datetime64(value.value, "us")) + ("+00:00" if kind.tz else "")
+        return iso(np.datetime64(value.value, "us")) + ("+00:00" if kind.tz else "")
     return value.as_py()
 
 
-def _iso(moment: np.datetime64) -> str:
+def iso(moment: np.datetime64) -> str:
     """ISO 8601: a year has at least four digits, and a sign if it is negative or longer."""
     text = str(moment)
     sign, year = ("-", text[1:]) if text.startswith("-") else ("", text)

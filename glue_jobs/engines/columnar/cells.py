@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,39 +141,27 @@ class Cells:
         return NOTHING if found.all() else found
 
 
-Build = Callable[[Cells], Any]
-
-
-def builder(part: Part, level: int = 0) -> Build:
-    """Build a function from cells to a column. It checks the column's type once for all records."""
+def column(part: Part, cells: Cells, level: int = 0) -> Any:
+    """The column of a part of the program, for all records."""
     kind = arrow_type(part.type)
     match part:
         case Leaf():
-            return _leaf(part, kind)
-        case Group():
-            return _group(part, kind, level)
-        case ItemCells():
-            return _items(part, kind)
-        case Pairs():
-            return _pairs(part, kind)
+            return _leaf(part, kind, cells)
         case Absent():
-            return lambda cells: pa.nulls(int(cells.rows[level]), kind)
-
-
-def _leaf(part: Leaf, kind: Any) -> Build:
-    match part.kind:
-        case "bytes":
-            return lambda cells: texts(kind, cells.numbers(part.cell), cells.marked(part.mark), cells.data)
-        case "fixed":
-            return lambda cells: _fixed(part, kind, cells)
-        case "enum":
-            symbols = pa.array(part.symbols, pa.string())
-            return lambda cells: _enum(part, symbols, cells)
-        case "decimal":
-            return lambda cells: _plain(part, kind, cells, _halves(part, cells))
-        case "boolean":
-            return lambda cells: _plain(part, kind, cells, bits(cells.numbers(part.cell) == 1))
-    return _number(part, kind)
+            return pa.nulls(int(cells.rows[level]), kind)
+    marks = cells.marked(part.mark)
+    if isinstance(part, Group):
+        children = [column(each, cells, level) for each in part.fields]
+        return pa.Array.from_buffers(kind, int(cells.rows[level]), [validity(marks)], children=children)
+    counts = cells.numbers(part.cell)
+    offsets = np.zeros(counts.size + 1, np.int32)
+    np.cumsum(np.where(marks, counts, 0) if marks.size else counts, out=offsets[1:])
+    if isinstance(part, ItemCells):
+        item = column(part.item, cells, part.level)
+    else:
+        item, offsets = _entries(part, kind, cells, offsets)
+    buffers = [validity(marks), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(kind, counts.size, buffers, children=[item])
 
 
 CUT = {
@@ -186,85 +173,36 @@ CUT = {
 """The width to cut numbers of cells to, and the type of the resulting bits."""
 
 
-def _number(part: Leaf, kind: Any) -> Build:
-    (cut, bits), wide = CUT[part.kind], stored(kind)
-
-    def made(cells: Cells) -> Any:
-        numbers = cells.numbers(part.cell).astype(cut).view(bits)
-        return _plain(part, kind, cells, numbers.astype(wide, copy=False))
-
-    return made
-
-
-def _plain(part: Leaf, kind: Any, cells: Cells, numbers: Any) -> Any:
-    marks, size = cells.marked(part.mark), cells.numbers(part.cell).size
-    return pa.Array.from_buffers(kind, size, [validity(marks), pa.py_buffer(numbers)])
-
-
-def _halves(part: Leaf, cells: Cells) -> Longs:
-    return np.stack([cells.numbers(part.cell), cells.numbers(part.cell + 1)], axis=1)
-
-
-def _fixed(part: Leaf, kind: Any, cells: Cells) -> Any:
+def _leaf(part: Leaf, kind: Any, cells: Cells) -> Any:
     numbers, marks = cells.numbers(part.cell), cells.marked(part.mark)
-    content = np.empty(numbers.size * part.size, np.uint8)
-    copy_fixed(numbers, marks, cells.data, part.size, content)
+    match part.kind:
+        case "bytes":
+            return texts(kind, numbers, marks, cells.data)
+        case "fixed":
+            content = np.empty(numbers.size * part.size, np.uint8)
+            copy_fixed(numbers, marks, cells.data, part.size, content)
+        case "enum":
+            places = [validity(marks), pa.py_buffer(numbers.astype(np.int32))]
+            symbols = pa.array(part.symbols, pa.string())
+            return symbols.take(pa.Array.from_buffers(pa.int32(), numbers.size, places))
+        case "decimal":
+            content = np.stack([numbers, cells.numbers(part.cell + 1)], axis=1)
+        case "boolean":
+            content = bits(numbers == 1)
+        case _:
+            cut, as_bits = CUT[part.kind]
+            content = numbers.astype(cut).view(as_bits).astype(stored(kind), copy=False)
     return pa.Array.from_buffers(kind, numbers.size, [validity(marks), pa.py_buffer(content)])
 
 
-def _enum(part: Leaf, symbols: Any, cells: Cells) -> Any:
-    numbers, marks = cells.numbers(part.cell).astype(np.int32), cells.marked(part.mark)
-    places = pa.Array.from_buffers(pa.int32(), numbers.size, [validity(marks), pa.py_buffer(numbers)])
-    return symbols.take(places)
-
-
-def _group(part: Group, kind: Any, level: int) -> Build:
-    fields = [builder(each, level) for each in part.fields]
-
-    def made(cells: Cells) -> Any:
-        children = [build(cells) for build in fields]
-        marks = validity(cells.marked(part.mark))
-        return pa.Array.from_buffers(kind, int(cells.rows[level]), [marks], children=children)
-
-    return made
-
-
-def _counts(part: ItemCells | Pairs, cells: Cells, marks: Bytes) -> NDArray[np.int32]:
-    """List offsets from item counts."""
-    counts = cells.numbers(part.cell)
-    offsets = np.zeros(counts.size + 1, np.int32)
-    np.cumsum(np.where(marks, counts, 0) if marks.size else counts, out=offsets[1:])
-    return offsets
-
-
-def _items(part: ItemCells, kind: Any) -> Build:
-    item = builder(part.item, part.level)
-
-    def made(cells: Cells) -> Any:
-        marks = cells.marked(part.mark)
-        offsets = _counts(part, cells, marks)
-        buffers = [validity(marks), pa.py_buffer(offsets)]
-        return pa.Array.from_buffers(kind, offsets.size - 1, buffers, children=[item(cells)])
-
-    return made
-
-
-def _pairs(part: Pairs, kind: Any) -> Build:
-    sides = [builder(each, part.level) for each in (part.key, part.value)]
-
-    def made(cells: Cells) -> Any:
-        marks = cells.marked(part.mark)
-        offsets = _counts(part, cells, marks)
-        key, value = (build(cells) for build in sides)
-        repeated, all_kept = np.empty(offsets.size - 1, np.uint8), cells.every_entry and part.listed
-        if not all_kept and find_repeated(_digests(part.key, cells), offsets, repeated):
-            keys, values, offsets = _last_of_each(key, offsets, np.flatnonzero(repeated))
-            key, value = key.take(pa.array(keys)), value.take(pa.array(values))
-        entries = pa.StructArray.from_arrays([key, value], fields=[kind.key_field, kind.item_field])
-        buffers = [validity(marks), pa.py_buffer(offsets)]
-        return pa.Array.from_buffers(kind, offsets.size - 1, buffers, children=[entries])
-
-    return made
+def _entries(part: Pairs, kind: Any, cells: Cells, offsets: NDArray[np.int32]) -> tuple[Any, Any]:
+    """The entries of maps, and where each map begins. Of several with one key the last one is kept."""
+    key, value = (column(each, cells, part.level) for each in (part.key, part.value))
+    repeated, all_kept = np.empty(offsets.size - 1, np.uint8), cells.every_entry and part.listed
+    if not all_kept and find_repeated(_digests(part.key, cells), offsets, repeated):
+        keys, values, offsets = _last_of_each(key, offsets, np.flatnonzero(repeated))
+        key, value = key.take(pa.array(keys)), value.take(pa.array(values))
+    return pa.StructArray.from_arrays([key, value], fields=[kind.key_field, kind.item_field]), offsets
 
 
 def _digests(key: Leaf, cells: Cells) -> Longs:

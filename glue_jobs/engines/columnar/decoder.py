@@ -16,14 +16,13 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.decoding.avro_program import program, require_avro
-from calve.decoding.decode_plan import DecodePlan
+from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
 from calve.schema.columns import Json
 from calve.schema.wire import Wire
 from calve.schema.writers import PlainWriter, Writer
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, PLACES_OUT, kernel
 from glue_jobs.columns.texts import Bytes, Longs
-from glue_jobs.decode.reject_reasons import MAX_OTHERS
 from glue_jobs.engines.columnar.reader import PlainReader, Reader, Spans
 from glue_jobs.kafka.records import DELIVERED, Records
 
@@ -189,7 +188,7 @@ def _reader(writer: Writer, columns: Json) -> Reader | PlainReader:
 
 
 def _number(decoding: DecodePlan, writer: Writer) -> int | None:
-    """The same as `glue_jobs.decode.reject_reasons.schema_id` for a good value of this writer."""
+    """The same as `glue_jobs.decode.decode.schema_id` for a good value of this writer."""
     if not decoding.wire.size:
         return decoding.numbers.get(writer.id, writer.id) or None
     if decoding.wire.names_are_numbers:

@@ -15,9 +15,8 @@ from pyspark import SparkContext
 from calve.config.engine_choice import Unsupported
 from calve.decoding.avro_program import reasons
 from glue_jobs.engines.batch import Batch
-from glue_jobs.engines.columnar.layouts import Layout, layout
+from glue_jobs.engines.columnar.layouts import Layout, Storage, layout
 from glue_jobs.engines.columnar.parquet import Written
-from glue_jobs.engines.columnar.storage import Storage
 from glue_jobs.engines.columnar.tasks import TaskCounts, TaskResult, Work, run_in_worker, run_task
 from glue_jobs.engines.columnar_steps.chain import Steps
 from glue_jobs.engines.columnar_steps.planning import columnar_steps
@@ -91,7 +90,7 @@ class ColumnarEngine:
             sweep(table.main, work.location)
             raise trouble.error()
         counted = TaskCounts.together(each.counted for each in done)
-        return _staged(table, work, done, counted), counted.seen()
+        return _staged(table, work, done, counted), counted.of_round()
 
     def _work(self, batch: Batch, stage_id: str) -> Work:
         table = self.table

@@ -1,19 +1,99 @@
-"""The layout of a table's data files, passed to the tasks; and the Parquet columns of a table's schema."""
+"""Where and how tasks write a table's data files: the object store, the layout, and the Parquet columns of its schema."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import fs
+from pyspark.sql import SparkSession
 
 from calve.config.engine_choice import Unsupported
+from calve.config.spark_conf import CATALOG, NAMES_KEY
+from calve.errors import Retryable
 from calve.schema.columns import Json, Transform
 from glue_jobs.columns.arrow_types import leaf_type
-from glue_jobs.engines.columnar.storage import Storage
+
+ATTEMPTS = 4
+"""Attempts per request. After them the round is retried with growing delays."""
+SMALL_AT_ONCE = {"allow_delayed_open": True} if int(pa.__version__.partition(".")[0]) >= 21 else {}
+"""A small file takes one request. Older Arrow, which Glue may have, needs three."""
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""The endpoint variables of all AWS clients. Arrow reads them too, but not how to address a bucket there."""
+AWS_ERROR = re.compile(r"AWS Error (\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Uses the credentials of the process: the role on Glue, the environment on a laptop.
+
+    names_key: uploads must name their encryption key. Arrow cannot do that.
+    """
+
+    region: str
+    endpoint: str | None = None
+    names_key: bool = False
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> Storage:
+        """From the configuration of the session's catalog."""
+        get, catalog = spark.conf.get, f"spark.sql.catalog.{CATALOG}"
+        endpoint = get(f"{catalog}.s3.endpoint", None)
+        return cls(str(get(f"{catalog}.client.region")), endpoint, get(NAMES_KEY, None) == "true")
+
+    def create(self, location: str) -> pa.NativeFile:
+        """Create an object and upload it in parts. It does not exist before it is closed.
+
+        Raises:
+            Retryable: the object store fails.
+        """
+        system, path = self._system(location)
+        with failures():
+            return system.open_output_stream(path)
+
+    def _system(self, location: str) -> tuple[fs.FileSystem, str]:
+        scheme, _, path = location.partition("://")
+        if scheme == "file":
+            return fs.LocalFileSystem(), path
+        return _s3(self), path
+
+
+@cache
+def _s3(storage: Storage) -> fs.S3FileSystem:
+    """One per process: it holds the connections."""
+    named = (os.environ.get(each) for each in ENDPOINTS)
+    endpoint = urlsplit(storage.endpoint or next(filter(None, named), "https:"))
+    return fs.S3FileSystem(
+        region=storage.region,
+        scheme=endpoint.scheme,
+        endpoint_override=endpoint.netloc or None,
+        connect_timeout=5,
+        request_timeout=60,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+        **SMALL_AT_ONCE,
+    )
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Errors of the object store, without names of objects."""
+    try:
+        yield
+    except OSError as error:
+        found = AWS_ERROR.search(str(error))
+        raise Retryable(
+            f"the object store refused data files: {found[1] if found else type(error).__name__}"
+        ) from None
+
 
 METRICS = "write.metadata.metrics."
 PARQUET = "write.parquet."
@@ -69,7 +149,7 @@ def layout(columns: Json, spec: Json, order: Json, properties: Mapping[str, str]
         Unsupported: the table needs a feature that this engine lacks.
     """
     if storage.names_key:
-        raise Unsupported("the lake's bucket was there before, and a file would have to name lake.kms_key")
+        raise Unsupported("the lake's bucket existed before, and each upload must name lake.kms_key")
     _require_supported(columns, properties)
     sources = {each.id: (each.name, each.kind) for each in leaves(columns)}
     file_bytes = int(properties.get("write.target-file-size-bytes", 512 << 20))
@@ -134,7 +214,7 @@ def _partition_field(field: dict[str, Any], column: str, kind: str) -> Partition
 def _sort_field(field: dict[str, Any], column: str, kind: str) -> SortField:
     transform = _transform(field["transform"], column, descending=field["direction"] == "desc")
     if transform is None:
-        raise Unsupported("its sort order has a field that means nothing")
+        raise Unsupported("its sort order has a field without a meaning")
     return SortField(transform, kind, field["null-order"] == "nulls-first")
 
 

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from calve.errors import Fatal
 from glue_jobs.engines.columnar.arranging import arranged
-from glue_jobs.engines.columnar.layouts import Layout, Leaf, leaves, schema
-from glue_jobs.engines.columnar.storage import failures
+from glue_jobs.engines.columnar.layouts import Layout, Leaf, failures, leaves, schema
 
 
 @dataclass(frozen=True, slots=True)

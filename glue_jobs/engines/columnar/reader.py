@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
 from calve.decoding.avro_operations import CELL, MARKED, SECOND, WIDTH, Op, Program
 from calve.schema.columns import Json
-from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.columns.texts import NOTHING, Bytes, Longs, find_no_utf_8, texts
-from glue_jobs.engines.columnar.cells import Cells, builder
+from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
+from glue_jobs.columns.texts import NOTHING, Bytes, Longs, texts
+from glue_jobs.engines.columnar.cells import Cells, column
 from glue_jobs.engines.columnar.machine import DOUBTFUL, MALFORMED, UNFIT, run
 
 ROOM = 4_194_304
@@ -54,7 +54,6 @@ class Reader:
         )
         self._fitted = self._code[fitted][:, [CELL, MARKED]].tolist()
         self._floats = self._code[floats][:, CELL].tolist()
-        self._build = builder(program.row)
 
     def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
         """The good values as record batches, with their records. Records in no batch are malformed."""
@@ -75,7 +74,7 @@ class Reader:
                 space[full] *= 2
 
     def _batch(self, cells: Cells) -> Any:
-        return pa.RecordBatch.from_struct_array(self._build(cells))
+        return pa.RecordBatch.from_struct_array(column(self._program.row, cells))
 
     def _kept(self, cells: Cells, doubtful: Any) -> Any:
         """Which rows are good. A doubtful row is good if it does not change when its unfit values change.
@@ -139,18 +138,10 @@ class PlainReader:
     def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
         """As `Reader.read`."""
         records = spans.records
-        cells, marks = self._cells(spans, records)
-        if self._text:
-            wrong = np.empty(records.size, np.uint8)
-            if find_no_utf_8(cells, marks, spans.data, wrong):
-                records = records[wrong == 0]
-                cells, marks = self._cells(spans, records)
-        column = texts(self._kind, cells, marks, spans.data)
-        yield records, pa.RecordBatch.from_arrays([column], [self._column])
-
-    @staticmethod
-    def _cells(spans: Spans, records: Longs) -> tuple[Longs, Bytes]:
         sizes = spans.sizes[records].astype(np.int64)
         marks = (sizes >= 0).view(np.uint8)
         cells = spans.places[records].astype(np.int64) << 32 | np.maximum(sizes, 0)
-        return cells, NOTHING if marks.all() else marks
+        found = texts(self._kind, cells, NOTHING if marks.all() else marks, spans.data)
+        if self._text and (wrong := not_utf_8(found)).any():
+            records, found = records[~wrong], found.filter(pa.array(~wrong))
+        yield records, pa.RecordBatch.from_arrays([found], [self._column])

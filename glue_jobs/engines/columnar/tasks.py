@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -103,26 +103,15 @@ def values_together(parts: Iterable[Values | None]) -> Values | None:
     return found if len(found.keys() - {None}) <= MOST_VALUES else None
 
 
+SUMMED = ("records", "rejects", "size_bytes", "left_out", "failed", "cut")
+
+
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """Timestamps are in ms. first_reject, last_reject: offsets of any partition. left_out: good records that a step filtered.
+    """counts: without `median` and `late`, which `ages` gives. values: rows by value of the counted column; None: too many."""
 
-    made, failed, cut: of rows, as in `Counts`. values: rows by value of the counted column; None if there are too many.
-    """
-
-    records: int = 0
-    rejects: int = 0
-    size_bytes: int = 0
-    newest: int | None = None
-    oldest: int | None = None
-    first_reject: int | None = None
-    last_reject: int | None = None
-    others: Mapping[int, int] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
     ages: Ages = field(default_factory=lambda: Ages.together(()))
-    left_out: int = 0
-    made: int | None = None
-    failed: int = 0
-    cut: int = 0
     values: Values | None = field(default_factory=dict)
 
     @classmethod
@@ -134,88 +123,51 @@ class TaskCounts:
             return cls()
         sizes = (np.maximum(each, 0).sum(dtype=np.int64) for each in (records.key_size, records.value_size))
         times = records.known_times
-        return cls(
+        counts = Counts(
             records=len(records),
             size_bytes=int(sum(sizes)),
-            newest=int(times.max()) if len(times) else None,
-            oldest=int(times.min()) if len(times) else None,
+            newest=_seconds(times.max() if len(times) else None),
+            oldest=_seconds(times.min() if len(times) else None),
             others=others,
-            ages=Ages.of(times),
             **_rejects(records.offset[rejected]),
         )
-
-    @classmethod
-    def of_rows(
-        cls,
-        rejected: NDArray[np.int64],
-        *,
-        left_out: int,
-        made: int | None,
-        failed: int,
-        cut: int,
-        values: Values | None,
-    ) -> TaskCounts:
-        """Counts of the steps' results; `rejected`: the offsets of records that the steps rejected."""
-        return cls(left_out=left_out, made=made, failed=failed, cut=cut, values=values, **_rejects(rejected))
+        return cls(counts, Ages.of(times))
 
     @classmethod
     def together(cls, parts: Iterable[TaskCounts]) -> TaskCounts:
         """The sum over several chunks or tasks."""
         found, others = list(parts), Counter[int]()
         for each in found:
-            others.update(each.others)
+            others.update(each.counts.others)
 
-        def total(name: str) -> int:
-            return sum(getattr(each, name) for each in found)
+        def known(name: str) -> list[Any]:
+            return [value for each in found if (value := getattr(each.counts, name)) is not None]
 
-        def those(name: str) -> list[int]:
-            return [value for each in found if (value := getattr(each, name)) is not None]
-
-        return cls(
-            records=total("records"),
-            rejects=total("rejects"),
-            size_bytes=total("size_bytes"),
-            newest=max(those("newest"), default=None),
-            oldest=min(those("oldest"), default=None),
-            first_reject=min(those("first_reject"), default=None),
-            last_reject=max(those("last_reject"), default=None),
+        made, ranges = known("made"), known("reject_range")
+        counts = Counts(
+            **{name: sum(known(name)) for name in SUMMED},
+            newest=max(known("newest"), default=None),
+            oldest=min(known("oldest"), default=None),
+            reject_range=(min(ranges)[0], max(last for _, last in ranges)) if ranges else None,
             others=dict(others),
-            ages=Ages.together(each.ages for each in found).thinned(),
-            left_out=total("left_out"),
-            made=sum(made) if (made := those("made")) else None,
-            failed=total("failed"),
-            cut=total("cut"),
-            values=values_together(each.values for each in found),
+            made=sum(made) if made else None,
         )
+        ages = Ages.together(each.ages for each in found).thinned()
+        return cls(counts, ages, values_together(each.values for each in found))
 
-    def seen(self) -> Counts:
-        first, last = self.first_reject, self.last_reject
-        return Counts(
-            records=self.records,
-            rejects=self.rejects,
-            size_bytes=self.size_bytes,
-            newest=_seconds(self.newest),
-            oldest=_seconds(self.oldest),
-            median=_seconds(self.ages.percentile(0.5)),
-            late=_seconds(self.ages.percentile(0.05)),
-            reject_range=None if first is None or last is None else (first, last),
-            others=self.others,
-            left_out=self.left_out,
-            made=self.made,
-            failed=self.failed,
-            cut=self.cut,
-        )
+    def of_round(self) -> Counts:
+        median, late = (_seconds(self.ages.percentile(share)) for share in (0.5, 0.05))
+        return replace(self.counts, median=median, late=late)
 
 
 def _rejects(offsets: NDArray[np.int64]) -> dict[str, Any]:
     if not len(offsets):
         return {}
-    ends = {"first_reject": int(offsets.min()), "last_reject": int(offsets.max())}
-    return ends | {"rejects": len(offsets)}
+    return {"rejects": len(offsets), "reject_range": (int(offsets.min()), int(offsets.max()))}
 
 
 def _seconds(moment_ms: int | None) -> float | None:
-    return None if moment_ms is None else moment_ms / 1000
+    return None if moment_ms is None else int(moment_ms) / 1000
 
 
 def kafka_column(topic: str, records: Records, chosen: Longs, schema_id: Any) -> Any:
@@ -278,7 +230,7 @@ def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> TaskRes
     context = TaskContext.get()
     done = run_task(work, ranges, f"{number}-{context.taskAttemptId() if context else 0}")
     taken_s = spent_s()
-    return TaskResult(done.files, done.counted, taken_s) if isinstance(done, TaskResult) else done
+    return replace(done, cpu_s=taken_s) if isinstance(done, TaskResult) else done
 
 
 def _chunks(work: Work, ranges: tuple[Range, ...], files: Files) -> Iterator[TaskCounts]:
@@ -295,14 +247,11 @@ def _chunks(work: Work, ranges: tuple[Range, ...], files: Files) -> Iterator[Tas
             continue
         for made in work.steps.run(columns, work.keys):
             files.write(made.rows)
-            yield TaskCounts.of_rows(
-                records.offset[decoded.good[made.rejected]],
-                left_out=made.left_out,
-                made=made.made,
-                failed=made.failed,
-                cut=made.cut,
-                values=_values(work, made.rows),
+            rejects = _rejects(records.offset[decoded.good[made.rejected]])
+            counts = Counts(
+                left_out=made.left_out, made=made.made, failed=made.failed, cut=made.cut, **rejects
             )
+            yield TaskCounts(counts, values=_values(work, made.rows))
 
 
 def _values(work: Work, rows: pa.Table) -> Values | None:

@@ -36,7 +36,7 @@ KINDS = {
 DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 MOST_DIGITS = 38
 INTEGER_DIGITS = {pa.int32(): 10, pa.int64(): 19}
-MOMENT = KINDS["timestamp"]
+MOMENT, BOOLEAN = KINDS["timestamp"], pa.bool_()
 LIKE = re.compile(r"(%?)([^%_\\]*)(%?)", re.DOTALL)
 LIKE_IS = {("", ""): "equal", ("", "%"): "begins_with", ("%", ""): "ends_with", ("%", "%"): "contains"}
 
@@ -67,7 +67,7 @@ def planned_call(name: str, arguments: Arguments, tree: Any) -> Planned | None:
     return STRICT[name](arguments, tree) if name in STRICT else None
 
 
-def _call(function: str, arguments: Arguments, kind: pa.DataType, *, fails: bool = False) -> Planned:
+def _call(function: str, arguments: Arguments, kind: pa.DataType | None, *, fails: bool = False) -> Planned:
     fails = fails or any(each.fails for each in arguments)
     return Planned(Call(function, tuple(each.of for each in arguments), kind), kind, fails)
 
@@ -77,27 +77,56 @@ def _alike(arguments: Arguments) -> bool:
     return first is not None and all(each.kind == first for each in arguments)
 
 
-def _compared(function: str) -> Callable[[Arguments, Any], Planned | None]:
+Plan = Callable[[Arguments, Any], Planned | None]
+
+
+def _where(
+    accepts: Callable[[Arguments], bool], function: str, kind: pa.DataType | None, *, fails: bool = False
+) -> Plan:
+    """A function for arguments that are accepted. kind: of its result; None: that of the arguments."""
+
     def planned(arguments: Arguments, _: Any) -> Planned | None:
-        left, right = arguments
-        if not _alike(arguments) or (left.fails and left.of == right.of):
+        if not accepts(arguments):
             return None
-        return _call(function, arguments, pa.bool_())
+        return _call(function, arguments, kind or arguments[0].kind, fails=fails)
 
     return planned
 
 
-def _connected(function: str) -> Callable[[Arguments, Any], Planned | None]:
-    def planned(arguments: Arguments, _: Any) -> Planned | None:
-        fails = any(each.fails for each in arguments)
-        if fails and any(isinstance(each.of, Constant) for each in arguments):
-            return None
-        return _call(function, arguments, pa.bool_())
-
-    return planned
+def _any(_: Arguments) -> bool:
+    return True
 
 
-def _summed(of_integers: str, of_others: str) -> Callable[[Arguments, Any], Planned | None]:
+def _comparable(arguments: Arguments) -> bool:
+    left, right = arguments
+    return _alike(arguments) and not (left.fails and left.of == right.of)
+
+
+def _connectable(arguments: Arguments) -> bool:
+    fails = any(each.fails for each in arguments)
+    return not (fails and any(isinstance(each.of, Constant) for each in arguments))
+
+
+def _listed(arguments: Arguments) -> bool:
+    value, *others = arguments
+    constant = all(isinstance(each.of, Constant) for each in others)
+    return constant and _alike(arguments) and not pa.types.is_floating(value.kind)
+
+
+def _texts(arguments: Arguments) -> bool:
+    return all(each.kind == pa.string() for each in arguments)
+
+
+def _patterned(arguments: Arguments) -> bool:
+    pattern = arguments[1].of
+    return _texts(arguments) and isinstance(pattern, Constant) and pattern.value is not None
+
+
+def _whole(arguments: Arguments) -> bool:
+    return arguments[0].kind in INTEGER_DIGITS
+
+
+def _summed(of_integers: str, of_others: str) -> Plan:
     def planned(arguments: Arguments, tree: Any) -> Planned | None:
         kind = kind_of(tree)
         if kind is None:
@@ -145,7 +174,7 @@ def _has_room(function: str, arguments: Arguments, kind: pa.DataType) -> bool:
     return bool(kind == pa.decimal128(digits, scale)) if digits <= MOST_DIGITS else False
 
 
-def _divided(function: str, *kinds: pa.DataType) -> Callable[[Arguments, Any], Planned | None]:
+def _divided(function: str, *kinds: pa.DataType) -> Plan:
     def planned(arguments: Arguments, tree: Any) -> Planned | None:
         known = _alike(arguments) and arguments[0].kind in kinds
         return _attempted(function, arguments, arguments[0].kind, tree) if known else None
@@ -180,13 +209,6 @@ def _holds(of: pa.DataType, to: pa.DataType) -> bool:
     return (of, to) == (pa.float32(), pa.float64()) or (to == pa.string() and of in (pa.bool_(), pa.date32()))
 
 
-def _one_of(arguments: Arguments, _: Any) -> Planned | None:
-    value, *others = arguments
-    if not _alike(arguments) or pa.types.is_floating(value.kind):
-        return None
-    return _call("one_of", arguments, pa.bool_()) if all(isinstance(o.of, Constant) for o in others) else None
-
-
 def _chosen(arguments: Arguments, tree: Any) -> Planned | None:
     kind = kind_of(tree)
     otherwise = [] if len(arguments) % 2 else [Planned(Constant(None, kind), kind)]
@@ -194,30 +216,6 @@ def _chosen(arguments: Arguments, tree: Any) -> Planned | None:
     if kind is None or any(each.kind != kind for each in (*parts[1::2], parts[-1])):
         return None
     return _call("chosen", parts, kind)
-
-
-def _same(function: str) -> Callable[[Arguments, Any], Planned | None]:
-    """Functions whose arguments and result have the same type."""
-
-    def planned(arguments: Arguments, _: Any) -> Planned | None:
-        return _call(function, arguments, arguments[0].kind) if _alike(arguments) else None
-
-    return planned
-
-
-def _joined(arguments: Arguments, _: Any) -> Planned | None:
-    texts = all(each.kind == pa.string() for each in arguments)
-    return _call("joined", arguments, pa.string()) if texts else None
-
-
-def _patterned(function: str) -> Callable[[Arguments, Any], Planned | None]:
-    def planned(arguments: Arguments, _: Any) -> Planned | None:
-        value, pattern = arguments
-        texts = value.kind == pattern.kind == pa.string()
-        known = isinstance(pattern.of, Constant) and pattern.of.value is not None
-        return _call(function, arguments, pa.bool_()) if texts and known else None
-
-    return planned
 
 
 def _like(arguments: Arguments, tree: Any) -> Planned | None:
@@ -228,37 +226,25 @@ def _like(arguments: Arguments, tree: Any) -> Planned | None:
     if found is None or pattern.of.value is None:
         return None
     plain = Planned(Constant(found[2], pa.string()), pa.string())
-    return _patterned(LIKE_IS[found[1], found[3]])([value, plain], tree)
+    return _where(_patterned, LIKE_IS[found[1], found[3]], BOOLEAN)([value, plain], tree)
 
 
 def _at_key(arguments: Arguments, tree: Any) -> Planned | None:
     _, key = arguments
     if not isinstance(key.of, Constant) or key.kind != pa.string() or key.of.value is None:
         return None
-    return Planned(Call("at_key", tuple(each.of for each in arguments), kind_of(tree)), kind_of(tree))
+    return _call("at_key", arguments, kind_of(tree))
 
 
-def _told(function: str) -> Callable[[Arguments, Any], Planned | None]:
-    return lambda arguments, _: _call(function, arguments, pa.bool_())
-
-
-def _moment(function: str, *, fails: bool = True) -> Callable[[Arguments, Any], Planned | None]:
-    def planned(arguments: Arguments, _: Any) -> Planned | None:
-        whole = arguments[0].kind in INTEGER_DIGITS
-        return _call(function, arguments, MOMENT, fails=fails) if whole else None
-
-    return planned
-
-
-STRICT: Mapping[str, Callable[[Arguments, Any], Planned | None]] = {
-    "EqualTo": _compared("equal"),
-    "LessThan": _compared("less"),
-    "GreaterThan": _compared("greater"),
-    "LessThanOrEqual": _compared("less_equal"),
-    "GreaterThanOrEqual": _compared("greater_equal"),
-    "And": _connected("and"),
-    "Or": _connected("or"),
-    "Not": _told("not"),
+STRICT: Mapping[str, Plan] = {
+    "EqualTo": _where(_comparable, "equal", BOOLEAN),
+    "LessThan": _where(_comparable, "less", BOOLEAN),
+    "GreaterThan": _where(_comparable, "greater", BOOLEAN),
+    "LessThanOrEqual": _where(_comparable, "less_equal", BOOLEAN),
+    "GreaterThanOrEqual": _where(_comparable, "greater_equal", BOOLEAN),
+    "And": _where(_connectable, "and", BOOLEAN),
+    "Or": _where(_connectable, "or", BOOLEAN),
+    "Not": _where(_any, "not", BOOLEAN),
     "Add": _summed("add", "plus"),
     "Subtract": _summed("subtract", "minus"),
     "Multiply": _summed("multiply", "times"),
@@ -266,21 +252,21 @@ STRICT: Mapping[str, Callable[[Arguments, Any], Planned | None]] = {
     "Remainder": _divided("remainder", pa.int32(), pa.int64()),
     "IntegralDivide": _divided("quotient", pa.int64()),
     "Cast": _cast,
-    "SecondsToTimestamp": _moment("moment_of_seconds"),
-    "MillisToTimestamp": _moment("moment_of_millis"),
+    "SecondsToTimestamp": _where(_whole, "moment_of_seconds", MOMENT, fails=True),
+    "MillisToTimestamp": _where(_whole, "moment_of_millis", MOMENT, fails=True),
 }
-QUIET: Mapping[str, Callable[[Arguments, Any], Planned | None]] = {
-    "IsNull": _told("is_null"),
-    "IsNotNull": _told("is_not_null"),
-    "EqualNullSafe": _compared("equal_or_both_null"),
-    "In": _one_of,
-    "Coalesce": _same("first_there"),
+QUIET: Mapping[str, Plan] = {
+    "IsNull": _where(_any, "is_null", BOOLEAN),
+    "IsNotNull": _where(_any, "is_not_null", BOOLEAN),
+    "EqualNullSafe": _where(_comparable, "equal_or_both_null", BOOLEAN),
+    "In": _where(_listed, "one_of", BOOLEAN),
+    "Coalesce": _where(_alike, "first_there", None),
     "If": _chosen,
     "CaseWhen": _chosen,
-    "Concat": _joined,
-    "StartsWith": _patterned("begins_with"),
-    "EndsWith": _patterned("ends_with"),
-    "Contains": _patterned("contains"),
+    "Concat": _where(_texts, "joined", pa.string()),
+    "StartsWith": _where(_patterned, "begins_with", BOOLEAN),
+    "EndsWith": _where(_patterned, "ends_with", BOOLEAN),
+    "Contains": _where(_patterned, "contains", BOOLEAN),
     "Like": _like,
     "GetMapValue": _at_key,
 }
@@ -370,4 +356,4 @@ class Planning:
         return Planned(Constant(value, kind), kind)
 
     def _refused(self, tree: Any) -> Unsupported:
-        return Unsupported(f"{self._place}: {tree.prettyName()} is computed by rows alone")
+        return Unsupported(f"{self._place}: {tree.prettyName()} needs the row engine")

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calve.names import SYSTEM_COLUMN
+from glue_jobs.engines.columnar.arranging import DAY_US
 from glue_jobs.engines.columnar.cells import stored
 from glue_jobs.engines.columnar_steps.mask import text
 
@@ -150,7 +151,6 @@ RIGHT_FIRST = ("divide", "remainder", "quotient")
 
 Datum = Any
 """An Arrow array or scalar."""
-DAY_US = 86_400_000_000
 
 
 # Functions that never fail: they return a value or null for every input.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from calve.config.masking_keys import FIRST_YEAR_DAY, FIRST_YEAR_US, Key, pads
 from calve.config.steps import Rule
-from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
+from glue_jobs.columns.kernels import BYTES, BYTES_OUT, PLACES, PLACES_OUT, kernel
+from glue_jobs.engines.columnar.arranging import DAY_US, iso
 from glue_jobs.engines.columnar.cells import stored
-from glue_jobs.engines.columnar_steps.sha256 import DIGITS, state_of, write_tokens
+from glue_jobs.engines.columnar_steps.sha256 import DIGITS, state_of, write_digests
 
-STAR, AT, DOT, DASH, PLUS, ZERO = (np.uint8(ord(each)) for each in "*@.-+0")
-DAY_US = 86_400_000_000
-LONGEST_MOMENT = 40
+STAR, AT, DOT, DASH = (np.uint8(ord(each)) for each in "*@.-")
+FIRST_DAY, LAST_DAY = -719_528, 2_932_896
+"""The days of the years 0 to 9999, which need no sign."""
 
 # Each kernel writes one text per value into `out`, which is large enough for all, and the start of each into `begins`.
 
@@ -89,106 +90,12 @@ def write_domains(places: Begins, data: Bytes, begins: Begins, out: Bytes) -> No
         begins[n + 1] = to
 
 
-@kernel(types.void(PLACES, BYTES, types.int64, PLACES_OUT, BYTES_OUT))
-def write_decimals(places: Begins, data: Bytes, scale: int, begins: Begins, out: Bytes) -> None:
-    """Unscaled integers as decimals of a scale, without needless zeros."""
-    to = 0
-    for n in range(len(places) - 1):
-        at, end = places[n], places[n + 1]
-        if at < end and data[at] == DASH:
-            out[to] = DASH
-            to, at = to + 1, at + 1
-        point, last = (
-            end - scale,
-            end,
-        )  # where the fraction begins, perhaps before the first digit, and where it ends
-        while last > point and (last - 1 < at or data[last - 1] == ZERO):
-            last -= 1
-        if point <= at:
-            out[to] = ZERO
-            to += 1
-        for k in range(min(at, point), last if last > point else point):
-            if k == point:
-                out[to] = DOT
-                to += 1
-            if k >= at or k >= point:
-                out[to] = data[k] if k >= at else ZERO
-                to += 1
-        begins[n + 1] = to
-
-
-@kernel(types.int64(types.int64, types.int64, types.int64, BYTES_OUT))
-def _write_digits(number: int, width: int, to: int, out: Bytes) -> int:
-    """Write a number with at least `width` digits; returns its end."""
-    digits, rest = width, number
-    while rest >= 10**digits:
-        digits += 1
-    for k in range(digits):
-        out[to + digits - 1 - k] = ZERO + rest % 10
-        rest //= 10
-    return to + digits
-
-
-@kernel(types.int64(types.int64, types.int64, BYTES_OUT))
-def _write_day(day: int, to: int, out: Bytes) -> int:
-    """Write a day, counted from 1970-01-01, in ISO 8601 (proleptic Gregorian calendar); returns its end."""
-    shifted = day + 719_468  # from 0000-03-01, so that a leap day ends its year
-    era = shifted // 146_097
-    of_era = shifted - era * 146_097
-    year_of_era = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted_month = (5 * of_year + 2) // 153
-    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9
-    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
-    if year < 0 or year > 9_999:
-        out[to] = DASH if year < 0 else PLUS
-        to += 1
-    to = _write_digits(abs(year), 4, to, out)
-    out[to] = DASH
-    to = _write_digits(month, 2, to + 1, out)
-    out[to] = DASH
-    return _write_digits(of_year - (153 * shifted_month + 2) // 5 + 1, 2, to + 1, out)
-
-
-@kernel(types.void(LONGS, PLACES_OUT, BYTES_OUT))
-def write_days(days: NDArray[np.int64], begins: Begins, out: Bytes) -> None:
-    to = 0
-    for n in range(len(days)):
-        to = _write_day(days[n], to, out)
-        begins[n + 1] = to
-
-
-@kernel(types.void(LONGS, types.boolean, PLACES_OUT, BYTES_OUT))
-def write_moments(moments: NDArray[np.int64], utc: bool, begins: Begins, out: Bytes) -> None:  # noqa: FBT001 numba has no keywords
-    """Microseconds since 1970 in ISO 8601 with six decimals; utc: with a Z."""
-    to = 0
-    for n in range(len(moments)):
-        day = moments[n] // DAY_US
-        rest = moments[n] - day * DAY_US
-        to = _write_day(day, to, out)
-        for unit, width, before in (
-            (3_600_000_000, 2, 84),
-            (60_000_000, 2, 58),
-            (1_000_000, 2, 58),
-            (1, 6, 46),
-        ):
-            out[to] = before  # T, two colons, and a dot
-            to = _write_digits(rest // unit, width, to + 1, out)
-            rest %= unit
-        if utc:
-            out[to] = 90
-            to += 1
-        begins[n + 1] = to
-
-
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """which: the index of the key that hashes each value. heads: the token prefix of each key."""
+    """which: the index in `keys` of the key that hashes each value."""
 
     which: NDArray[np.int64]
-    heads: tuple[bytes, ...]
-    inner: NDArray[np.uint32] = field(repr=False)
-    outer: NDArray[np.uint32] = field(repr=False)
+    keys: tuple[Key, ...]
 
     @staticmethod
     def of(keys: Sequence[Key], kafka: pa.StructArray) -> Tokens:
@@ -199,12 +106,7 @@ class Tokens:
         made = kafka.field("timestamp")
         known = made.cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy()
         since = np.array([each.since_us for each in keys], np.int64)
-        which = np.maximum(np.searchsorted(since, known, "right") - 1, 0)
-        both = [pads(each.secret) for each in keys]
-        inner, outer = (
-            np.array([state_of(pair[n]) for pair in both], np.uint32).reshape(-1, 8) for n in (0, 1)
-        )
-        return Tokens(which, tuple(f"{each.id}:".encode() for each in keys), inner, outer)
+        return Tokens(np.maximum(np.searchsorted(since, known, "right") - 1, 0), tuple(keys))
 
     def of_items(self, sizes: NDArray[np.int32]) -> Tokens:
         """The same for the items of lists of these sizes."""
@@ -212,19 +114,23 @@ class Tokens:
 
     def made_of(self, values: pa.Array) -> pa.Array:
         """The tokens of strings or bytes; null stays null."""
-        begins, data = spans(values)
-        valid = pc.is_valid(values).to_numpy(zero_copy_only=False)
-        sizes = np.array([len(each) + DIGITS for each in self.heads], np.int64)[self.which]
-        out_begins = np.concatenate([[0], np.cumsum(np.where(valid, sizes, 0))]).astype(np.int32)
-        out = np.empty(out_begins[-1], np.uint8)
-        head_begins = np.cumsum([0, *map(len, self.heads)], dtype=np.int32)
-        heads = np.frombuffer(b"".join(self.heads), np.uint8)
-        there = np.flatnonzero(valid)
-        order = there[np.argsort(np.diff(begins)[there], kind="stable")]
-        write_tokens(
-            order, begins, data, self.which, self.inner, self.outer, heads, head_begins, out_begins, out
-        )
-        return texts(out_begins, out, values)
+        places = [np.flatnonzero(self.which == number) for number in range(len(self.keys))]
+        found = [_hashed(values.take(pa.array(of)), key) for of, key in zip(places, self.keys, strict=True)]
+        return pa.concat_arrays(found).take(pa.array(np.argsort(np.concatenate(places))))
+
+
+def _hashed(values: pa.Array, key: Key) -> pa.Array:
+    """Each distinct value is hashed once."""
+    found = values.cast(pa.binary()).dictionary_encode()
+    begins, data = spans(found.dictionary)
+    out = np.empty(len(found.dictionary) * DIGITS, np.uint8)
+    order = np.argsort(np.diff(begins), kind="stable")
+    inner, outer = (state_of(pad) for pad in pads(key.secret))
+    write_digests(order, begins, data, inner, outer, out)
+    digests = pa.Array.from_buffers(pa.binary(DIGITS), len(found.dictionary), [None, pa.py_buffer(out)])
+    head = pa.scalar(f"{key.id}:".encode())
+    made = pc.binary_join_element_wise(head, digests.cast(pa.binary()), b"")
+    return made.cast(pa.string()).take(found.indices)
 
 
 Begins = NDArray[np.int32]
@@ -238,17 +144,6 @@ def spans(array: pa.Array) -> tuple[Begins, Bytes]:
         return np.zeros(1, np.int32), np.zeros(0, np.uint8)
     found = np.frombuffer(begins, np.int32)[array.offset : array.offset + len(array) + 1]
     return found, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-
-
-def texts(begins: Begins, data: Bytes, like: pa.Array) -> pa.Array:
-    """Strings from bytes; null where `like` is null."""
-    buffers = [validity(like), pa.py_buffer(begins), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.string(), len(like), buffers)
-
-
-def validity(array: pa.Array) -> pa.Buffer | None:
-    """The validity bits."""
-    return pc.is_valid(array).buffers()[1] if array.null_count else None
 
 
 Longs = NDArray[np.int64]
@@ -275,21 +170,27 @@ def text(array: pa.Array) -> pa.Array:
         return array
     if pa.types.is_decimal(kind):
         return _digits(array)
-    if pa.types.is_date(kind):
-        return _written(array, lambda begins, out: write_days(_longs(array), begins, out), LONGEST_MOMENT)
-    if pa.types.is_timestamp(kind):
-        utc = kind.tz is not None
-        return _written(
-            array, lambda begins, out: write_moments(_longs(array), utc, begins, out), LONGEST_MOMENT
-        )
+    if pa.types.is_temporal(kind):
+        return _iso(array)
     return array.cast(pa.string())
 
 
-def _written(like: pa.Array, write: Callable[[Begins, Bytes], None], room: int, shared: int = 0) -> pa.Array:
-    """The texts that a kernel writes. room: bytes per value; shared: additional bytes for all values together."""
-    begins, out = np.zeros(len(like) + 1, np.int32), np.empty(len(like) * room + shared, np.uint8)
-    write(begins, out)
-    return texts(begins, out, like)
+def _iso(array: pa.Array) -> pa.Array:
+    """Dates and timestamps in ISO 8601, timestamps with six decimals."""
+    kind, numbers = array.type, _longs(array)
+    is_date = pa.types.is_date(kind)
+    days = numbers if is_date else numbers // DAY_US
+    far = (days < FIRST_DAY) | (days > LAST_DAY)
+    plain = array if is_date else array.view(pa.timestamp("us"))  # Arrow may have no table of time zones
+    made = pc.if_else(pa.array(far), pa.scalar(None, plain.type), plain).cast(pa.string())
+    made = made if is_date else pc.binary_replace_slice(made, 10, 11, "T")
+    if far.any():
+        texts = [iso(np.datetime64(day, "D")) for day in days[far].tolist()]
+        if not is_date:
+            times = (str(np.datetime64(number % DAY_US, "us"))[10:] for number in numbers[far].tolist())
+            texts = [f"{text}{time}" for text, time in zip(texts, times, strict=True)]
+        made = pc.replace_with_mask(made, pa.array(far), pa.array(texts, pa.string()))
+    return made if is_date or kind.tz is None else pc.binary_join_element_wise(made, "Z", "")
 
 
 def _longs(array: pa.Array) -> Longs:
@@ -304,21 +205,28 @@ def _digits(array: pa.Array) -> pa.Array:
     whole = pa.Array.from_buffers(
         pa.decimal128(38, 0), len(array), array.buffers(), offset=array.offset
     ).cast(pa.string())
-    begins, data = spans(whole)
     scale = array.type.scale
-    return _written(
-        array,
-        lambda out_begins, out: write_decimals(begins, data, scale, out_begins, out),
-        scale + 2,
-        len(data),
-    )
+    if not scale:
+        return whole
+    sign = pc.if_else(pc.starts_with(whole, "-"), "-", "")
+    padded = pc.ascii_lpad(pc.ascii_ltrim(whole, "-"), scale + 1, "0")
+    dotted = pc.binary_replace_slice(padded, -scale, -scale, ".")
+    return pc.binary_join_element_wise(sign, pc.ascii_rtrim(pc.ascii_rtrim(dotted, "0"), "."), "")
+
+
+def _written(array: pa.Array, write: Callable[[Begins, Bytes, Begins, Bytes], None], room: int) -> pa.Array:
+    """The texts that a kernel writes. room: bytes per value beside its own."""
+    places, data = spans(array)
+    begins, out = np.zeros(len(array) + 1, np.int32), np.empty(len(array) * room + len(data), np.uint8)
+    write(places, data, begins, out)
+    bits = pc.is_valid(array).buffers()[1] if array.null_count else None
+    return pa.Array.from_buffers(pa.string(), len(array), [bits, pa.py_buffer(begins), pa.py_buffer(out)])
 
 
 def _partial(array: pa.Array, stays: str | int | None) -> pa.Array:
-    begins, data = spans(array)
     if isinstance(stays, int):
-        return _written(array, lambda places, out: write_ends(begins, data, stays, places, out), 0, len(data))
-    return _written(array, lambda places, out: write_domains(begins, data, places, out), 3, len(data))
+        return _written(array, lambda places, data, *to: write_ends(places, data, stays, *to), 0)
+    return _written(array, write_domains, 3)
 
 
 def _span(array: pa.Array, unit: str) -> pa.Array:
@@ -372,7 +280,7 @@ def _units(array: pa.Array) -> Longs:
 
 def _decimals(units: Longs, valid: Valid, kind: pa.DataType) -> pa.Array:
     words = np.stack([units, units >> 63], axis=1)
-    bits = validity(pa.array(units, mask=~valid))
+    bits = pc.is_valid(pa.array(units, mask=~valid)).buffers()[1]
     return pa.Array.from_buffers(kind, len(units), [bits, pa.py_buffer(words)])
 
 

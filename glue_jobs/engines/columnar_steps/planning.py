@@ -55,12 +55,12 @@ def columnar_steps(chain: Chain, spark: SparkSession, source: Json, columns: Jso
     for number, step in enumerate(chain.steps):
         place = chain.place(number, step)
         if isinstance(step, Lookup):
-            raise Unsupported(f"{place} is done by rows alone")
+            raise Unsupported(f"{place} needs the row engine")
         made = chain.run(number, step, frame)
         (of_records if explosion is None else of_rows).extend(_operations(step, frame, chain, place))
         if isinstance(step, Flatten) and step.explode is not None:
             if explosion is not None:
-                raise Unsupported(f"{place} explodes rows that a list has made")
+                raise Unsupported(f"{place} explodes a list of rows that come from another list")
             with chain.naming(number, step):
                 name = exploded_column(made, step)
                 explosion, items = Explosion(name), made.withColumn(name, F.explode_outer(quote(name)))

@@ -1,8 +1,7 @@
-"""HMAC-SHA-256 (FIPS 180-4, RFC 2104) of many values at once, written as tokens.
+"""HMAC-SHA-256 (FIPS 180-4, RFC 2104) of many values at once (ADR 44).
 
-Each key is hashed once: `state_of` is the hash state after the key's block. Each value continues from it.
-Values are hashed in parallel lanes. The same word of all lanes is stored together, so the processor computes many lanes at
-once. That is ten times as fast as one value after another.
+A key is hashed once: `state_of` is the hash state after the key's block. Each value continues from it.
+Values are hashed in parallel lanes. The same word of all lanes is stored together, so the processor computes many lanes at once.
 """
 
 from __future__ import annotations
@@ -16,84 +15,15 @@ from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, PLACES, kernel
 LANES = 16
 BLOCK, BLOCK_WORDS, ROUNDS, STATE_WORDS = 64, 16, 64, 8
 DIGITS = 64
-START = np.array(
-    [0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19],
-    np.uint32,
-)
-CONSTANTS = np.array(
-    [
-        0x428A2F98,
-        0x71374491,
-        0xB5C0FBCF,
-        0xE9B5DBA5,
-        0x3956C25B,
-        0x59F111F1,
-        0x923F82A4,
-        0xAB1C5ED5,
-        0xD807AA98,
-        0x12835B01,
-        0x243185BE,
-        0x550C7DC3,
-        0x72BE5D74,
-        0x80DEB1FE,
-        0x9BDC06A7,
-        0xC19BF174,
-        0xE49B69C1,
-        0xEFBE4786,
-        0x0FC19DC6,
-        0x240CA1CC,
-        0x2DE92C6F,
-        0x4A7484AA,
-        0x5CB0A9DC,
-        0x76F988DA,
-        0x983E5152,
-        0xA831C66D,
-        0xB00327C8,
-        0xBF597FC7,
-        0xC6E00BF3,
-        0xD5A79147,
-        0x06CA6351,
-        0x14292967,
-        0x27B70A85,
-        0x2E1B2138,
-        0x4D2C6DFC,
-        0x53380D13,
-        0x650A7354,
-        0x766A0ABB,
-        0x81C2C92E,
-        0x92722C85,
-        0xA2BFE8A1,
-        0xA81A664B,
-        0xC24B8B70,
-        0xC76C51A3,
-        0xD192E819,
-        0xD6990624,
-        0xF40E3585,
-        0x106AA070,
-        0x19A4C116,
-        0x1E376C08,
-        0x2748774C,
-        0x34B0BCB5,
-        0x391C0CB3,
-        0x4ED8AA4A,
-        0x5B9CCA4F,
-        0x682E6FF3,
-        0x748F82EE,
-        0x78A5636F,
-        0x84C87814,
-        0x8CC70208,
-        0x90BEFFFA,
-        0xA4506CEB,
-        0xBEF9A3F7,
-        0xC67178F2,
-    ],
-    np.uint32,
-)
+PRIMES = [n for n in range(2, 312) if all(n % k for k in range(2, n))]
+START = np.array([int(n ** (1 / 2) % 1 * 2**32) for n in PRIMES[:STATE_WORDS]], np.uint32)
+CONSTANTS = np.array([int(n ** (1 / 3) % 1 * 2**32) for n in PRIMES], np.uint32)
+"""The standard's: the first 32 bits of the fractions of square roots and of cube roots of the first primes."""
 HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 _WORD, _PLACE = types.uint32, types.int64
 WORDS = types.Array(_WORD, 1, "C")
-STATES = types.Array(_WORD, 2, "C", readonly=True)
+STATE = types.Array(_WORD, 1, "C", readonly=True)
 Words = NDArray[np.uint32]
 Bytes = NDArray[np.uint8]
 u32 = np.uint32
@@ -129,9 +59,8 @@ def _compress(state: Words, w: Words, t: Words) -> None:
             s0 = _turned(x, u32(7)) ^ _turned(x, u32(18)) ^ (x >> u32(3))
             s1 = _turned(y, u32(17)) ^ _turned(y, u32(19)) ^ (y >> u32(10))
             w[n * LANES + lane] = u32(w[(n - 16) * LANES + lane] + s0 + w[(n - 7) * LANES + lane] + s1)
-    for k in range(STATE_WORDS * LANES):
-        t[k] = state[k]
-    for n in range(0, ROUNDS, 8):
+    t[:] = state
+    for n in range(0, ROUNDS, 8):  # the places turn by one each round
         _round(t, w, n, 0, 1, 2, 3, 4, 5, 6, 7)
         _round(t, w, n + 1, 7, 0, 1, 2, 3, 4, 5, 6)
         _round(t, w, n + 2, 6, 7, 0, 1, 2, 3, 4, 5)
@@ -149,7 +78,7 @@ def state_of(block: bytes) -> Words:
     state, w = np.repeat(START, LANES), np.zeros(ROUNDS * LANES, np.uint32)
     w[: BLOCK_WORDS * LANES] = np.repeat(np.frombuffer(block, ">u4"), LANES)
     _compress(state, w, np.empty(STATE_WORDS * LANES, np.uint32))
-    return state[::LANES]
+    return np.ascontiguousarray(state[::LANES])
 
 
 @kernel(_PLACE(_PLACE), inline=True)
@@ -172,51 +101,25 @@ def _load(w: Words, lane: int, data: Bytes, begin: int, end: int, block: int) ->
         w[14 * LANES + lane], w[15 * LANES + lane] = u32(bits >> 32), u32(bits & 0xFFFFFFFF)
 
 
-@kernel(types.void(WORDS, _PLACE, BYTES_OUT, _PLACE), inline=True)
-def _write(state: Words, lane: int, out: Bytes, at: int) -> None:
-    for n in range(STATE_WORDS):
-        word = state[n * LANES + lane]
-        for k in range(8):
-            out[at + 8 * n + k] = HEX[(word >> u32(28 - 4 * k)) & u32(0xF)]
-
-
-@kernel(
-    types.void(
-        LONGS,
-        PLACES,
-        BYTES,
-        LONGS,
-        STATES,
-        STATES,
-        BYTES,
-        PLACES,
-        PLACES,
-        BYTES_OUT,
-    )
-)
-def write_tokens(
+@kernel(types.void(LONGS, PLACES, BYTES, STATE, STATE, BYTES_OUT))
+def write_digests(
     order: NDArray[np.int64],
     begins: NDArray[np.int32],
     data: Bytes,
-    which: NDArray[np.int64],
     inner: Words,
     outer: Words,
-    heads: Bytes,
-    head_begins: NDArray[np.int32],
-    out_begins: NDArray[np.int32],
     out: Bytes,
 ) -> None:
-    """Write the prefix of its key, and the HMAC in hexadecimal digits, for each value.
+    """Write the HMAC of each value as `DIGITS` hexadecimal digits.
 
-    order: the places of the values, shortest first, so that lanes end together. which: the key of each value.
-    inner, outer: `state_of` the pads of each key. out_begins: where each token begins.
+    order: the places of the values, shortest first, so that lanes end together. inner, outer: `state_of` the pads of the key.
     """
     w, t = np.zeros(ROUNDS * LANES, np.uint32), np.empty(STATE_WORDS * LANES, np.uint32)
     state, done = np.zeros_like(t), np.zeros_like(t)
     for first in range(0, len(order), LANES):
         group = order[first : first + LANES]
-        for lane, n in enumerate(group):
-            state[lane::LANES] = inner[which[n]]
+        for k in range(STATE_WORDS * LANES):
+            state[k] = inner[k // LANES]
         longest = group[-1]
         for block in range(_blocks(begins[longest + 1] - begins[longest])):
             for lane, n in enumerate(group):
@@ -229,11 +132,10 @@ def write_tokens(
         w[8 * LANES : 9 * LANES] = 0x80000000
         w[9 * LANES : 15 * LANES] = 0
         w[15 * LANES : 16 * LANES] = 8 * (BLOCK + 4 * STATE_WORDS)
-        for lane, n in enumerate(group):
-            state[lane::LANES] = outer[which[n]]
+        for k in range(STATE_WORDS * LANES):
+            state[k] = outer[k // LANES]
         _compress(state, w, t)
         for lane, n in enumerate(group):
-            begin, head = out_begins[n], head_begins[which[n]]
-            size = head_begins[which[n] + 1] - head
-            out[begin : begin + size] = heads[head : head + size]
-            _write(state, lane, out, begin + size)
+            for k in range(DIGITS):
+                word = state[(k >> 3) * LANES + lane]
+                out[n * DIGITS + k] = HEX[(word >> u32(28 - 4 * (k & 7))) & u32(0xF)]

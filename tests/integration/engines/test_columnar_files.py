@@ -18,8 +18,8 @@ from calve.schema.columns import KAFKA, Transform, field, struct
 from cli.lake import open_catalog
 from cli.look.query.answer import connect
 from glue_jobs.engines.columnar.engine import data_files, layout_of, location_of, sweep
+from glue_jobs.engines.columnar.layouts import Storage
 from glue_jobs.engines.columnar.parquet import Files
-from glue_jobs.engines.columnar.storage import Storage
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.staging import Staged, discard, publish, stage

@@ -37,10 +37,10 @@ EMPTY = {"type": "fixed", "name": "F", "size": 0}
     [
         ("int", []),
         (entries("MapEntry", "long", {"type": "map", "values": ["null", "string", "bytes"]}), []),
-        ({"type": "array", "items": EMPTY}, ["its lists hold what takes no bytes"]),
-        ({"type": "array", "items": record("R", f=EMPTY)}, ["its lists hold what takes no bytes"]),
+        ({"type": "array", "items": EMPTY}, ["its lists have items without bytes"]),
+        ({"type": "array", "items": record("R", f=EMPTY)}, ["its lists have items without bytes"]),
         ({"type": "map", "values": EMPTY}, []),
-        (logical("string", MOMENT), ["its texts say moments"]),
+        (logical("string", MOMENT), ["its values have timestamps as text"]),
     ],
 )
 def test_what_has_no_program_says_why(kind: Json, found: list[str]) -> None:

@@ -82,7 +82,7 @@ def test_nested_types_keep_their_shape_and_their_docs() -> None:
         (record(("a", record(("b", ["null", "R"]), name="Inner"))), "a.b", "contains itself"),
         (record(("a", "Missing")), "a", "not defined"),
         (record(("a", "int"), ("A", "int")), "A", "only by case"),
-        (record(("_kafka", "int")), "_kafka", "taken"),
+        (record(("_kafka", "int")), "_kafka", "calve uses this name"),
         (record(("a", record(name="Empty"))), "a", "without fields"),
         (record(("a", DECIMAL | {"precision": 39})), "a", "PRECISION_OUT_OF_RANGE"),
         (record(("a", DECIMAL | {"precision": "12"})), "a", "PRECISION_OUT_OF_RANGE"),

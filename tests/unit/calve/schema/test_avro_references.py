@@ -7,7 +7,8 @@ import pytest
 
 from calve.decoding.decode_plan import decoding
 from calve.decoding.formats import columns
-from calve.schema.avro import with_definitions
+from calve.schema.avro import columns_of, expand
+from calve.schema.avro_reader import resolution
 from calve.schema.evolution import SchemaProblem
 from calve.schema.wire import Schema
 
@@ -39,8 +40,9 @@ def written_by_the_producer() -> bytes:
     return data.getvalue()
 
 
-def test_a_schema_with_its_definitions_stands_alone_and_reads_the_same_bytes() -> None:
-    alone = json.loads(with_definitions(json.dumps(PERSON), REFERENCES))
+def test_a_schema_with_its_definitions_reads_the_same_bytes() -> None:
+    schema = expand(json.dumps(PERSON), REFERENCES)
+    alone = resolution(schema, columns_of(schema)).writer
     assert fastavro.schemaless_reader(io.BytesIO(written_by_the_producer()), alone, None) == ROW
 
 
@@ -66,6 +68,12 @@ def test_types_without_a_namespace_keep_none() -> None:
         "name": "Outer",
         "fields": [{"name": "p", "type": "Plain"}, {"name": "q", "type": "Plain"}],
     }
-    alone = with_definitions(json.dumps(outer), {"Plain": json.dumps(plain)})
-    assert fastavro.parse_schema(json.loads(alone))
-    assert len(columns(Schema(1, alone))["fields"]) == 2
+    schema = Schema(1, json.dumps(outer), references={"Plain": json.dumps(plain)})
+    assert len(columns(schema)["fields"]) == 2
+
+
+def test_a_type_of_a_namespace_may_have_references_without_one() -> None:
+    inner = {"type": "enum", "name": "Plain", "symbols": ["A"]}
+    outer = {"type": "record", "name": "a.Outer", "fields": [{"name": "p", "type": "Plain"}]}
+    schema = Schema(1, json.dumps(outer), references={"Plain": json.dumps(inner)})
+    assert columns(schema)["fields"][0]["type"] == "string"

@@ -50,8 +50,8 @@ def test_the_columns_are_those_of_the_row(schema: Schema) -> None:
             "no change event",
         ),
         (changed(after=["null", "string"]), "Debezium's connector for MongoDB .* ExtractNewDocumentState"),
-        (renamed("_kafka"), "_kafka: this name is taken"),
-        (renamed("_change"), "_change: this name is taken"),
+        (renamed("_kafka"), "_kafka: calve uses this name"),
+        (renamed("_change"), "_change: calve uses this name"),
         (
             Schema(7, 'syntax = "proto3"; message M { int32 a = 1; }', "PROTOBUF"),
             "change events are AVRO or JSON",

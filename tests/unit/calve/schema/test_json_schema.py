@@ -218,10 +218,13 @@ PROBLEMS: dict[str, tuple[Any, str]] = {
     ),
     "case": (objects(x=objects(a=STRING, A=STRING)), r'x\.A: differs from "a" only by case'),
     "name": (objects(**{"a-b": STRING}), "a-b: a column name must be"),
-    "reserved": (objects(_Kafka=STRING), "_kafka: this name is taken"),
+    "reserved": (objects(_Kafka=STRING), "_kafka: calve uses this name"),
     "connect": (objects(x={"type": "integer", "connect.type": "int7"}), 'x: "int7" is no connect.type'),
     "no decimal": (objects(x={"type": "number", "connect.type": "bytes"}), 'x: "bytes" is no connect.type'),
-    "precision": (objects(x=DECIMAL | {"connect.parameters": {"scale": 39}}), "x: decimal"),
+    "precision": (
+        objects(x=DECIMAL | {"connect.parameters": {"scale": 39}}),
+        "x: the scale 39 is not between 0 and the precision 38",
+    ),
     "unknown type": (objects(x={"type": "text"}), 'x: "text" is no type'),
     "deep": (deep(40), "nested deeper than 32"),
     "bomb": (

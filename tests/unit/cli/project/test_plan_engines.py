@@ -28,9 +28,7 @@ def test_a_table_is_columnar_or_it_is_said_why_not() -> None:
     assert said(engine="rows") == "rows: calve.yaml says so"
     assert said(deduplicate=Deduplicate(("id",))) == "rows: its mode is deduplicate"
     assert said(value=Source(format="string", column="line")) == "columnar"
-    assert said("steps[0].filter: rand() is computed by rows alone").startswith(
-        "rows: steps[0].filter: rand()"
-    )
+    assert said("steps[0].filter: rand() needs the row engine").startswith("rows: steps[0].filter: rand()")
     refused = said(deduplicate=Deduplicate(("id",)), engine="columnar")
     assert refused.startswith("table sales cannot be made by the columnar engine: its mode is deduplicate")
 

@@ -9,8 +9,7 @@ import pytest
 
 from calve.config.engine_choice import Unsupported
 from calve.schema.columns import Transform, field, map_of, struct, with_ids
-from glue_jobs.engines.columnar.layouts import Layout, PartitionField, SortField, layout
-from glue_jobs.engines.columnar.storage import Storage
+from glue_jobs.engines.columnar.layouts import Layout, PartitionField, SortField, Storage, layout
 
 COLUMNS = with_ids(
     struct(

@@ -16,7 +16,7 @@ from calve.errors import CalveError
 from calve.schema.wire import BARE, CONFLUENT, Schema
 from cli.verify.formats.decoding import Values
 from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.decode.explaining.explanation import MOST_LETTERS, Explainer
+from glue_jobs.decode.explaining.explanation import MOST_EXPLAINED, Explainer
 from glue_jobs.decode.protobuf.decoder import GOOD, Frame, decode
 from glue_jobs.engines.columnar.decoder import Decoder
 from tests.avro_cases import CASES
@@ -300,7 +300,7 @@ def agreed(found: DecodePlan, payloads: list[bytes]) -> None:
 def test_a_flood_and_a_huge_value_are_bounded_and_nothing_is_raised() -> None:
     found = made(JSON_ORDER, "JSON")
     explainer = Explainer(found)
-    for _ in range(MOST_LETTERS):
+    for _ in range(MOST_EXPLAINED):
         assert explainer.explain("malformed", FRAME + b"[]")
     assert explainer.explain("malformed", FRAME + b"[]") is None
     deep = FRAME + b'{"zz":' + b"[" * 400_000

@@ -63,7 +63,6 @@ def test_values_of_any_size_are_hashed_side_by_side() -> None:
 
 def test_no_key_is_shown() -> None:
     assert "o" * 8 not in repr(tokens(0))
-    assert str(tokens(0).inner[0][0]) not in repr(tokens(0))
 
 
 @given(st.lists(st.none() | st.text(), max_size=20), st.integers(1, 6))
@@ -110,6 +109,17 @@ def test_a_moment_is_written_in_iso_8601(moments: list[datetime | None]) -> None
     assert text(pa.array(days, pa.date32())).to_pylist() == [each and each.isoformat() for each in days]
     zoned = pa.array([each and each.replace(tzinfo=UTC) for each in moments], pa.timestamp("us", "UTC"))
     assert text(zoned).to_pylist() == [each and f"{each}Z" for each in wanted]
+
+
+def test_a_year_beyond_four_digits_has_a_sign() -> None:
+    days = pa.array([-(2**31), -719_529, 2_932_897, None, 0], pa.int32()).cast(pa.date32())
+    assert text(days).to_pylist() == ["-5877641-06-23", "-0001-12-31", "+10000-01-01", None, "1970-01-01"]
+    moments = pa.array([-(2**63), 2**63 - 1, 0], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    assert text(moments).to_pylist() == [
+        "-290308-12-21T19:59:05.224192Z",
+        "+294247-01-10T04:00:54.775807Z",
+        "1970-01-01T00:00:00.000000Z",
+    ]
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=20), st.integers(2, 2**63 - 1))
