@@ -15,10 +15,13 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from calve import http_client
+from calve.config.publishing import IcebergRest
 from calve.errors import CalveError, Fatal, Retryable
 from calve.http_client import Tokens
+from calve.secrets import read_secret, value_of
 from lambdas.lake_tables import Head
 
+SETTINGS = "publish.iceberg_rest.secret, token_url and scope"
 TIMEOUT_S = 15
 TOKEN_REFUSED = (401, 419)
 DONE_NOTHING = (429, 503)
@@ -97,6 +100,22 @@ class Server:
 
 class _Unauthorized(Fatal):
     pass
+
+
+def tokens_of(settings: IcebergRest, secret: str, scope: str | None) -> Tokens:
+    """OAuth tokens for the client in a secret.
+
+    Raises:
+        ConfigError, Retryable: as `read_secret`.
+    """
+    client = read_secret(secret)
+    return Tokens(
+        settings.token_url or f"{settings.uri}/v1/oauth/tokens",
+        value_of(client, "client_id", secret),
+        value_of(client, "client_secret", secret),
+        scope=scope,
+        settings=SETTINGS,
+    )
 
 
 def escaped(name: str) -> str:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,7 +20,7 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from lambdas.catalog_sync.catalog import Catalog, Conflict, NotFound, Registered, Unanswered, Writer
 from lambdas.lake_tables import Head, databases_of, head, is_newer
-from lambdas.publish_states import PublishState, PublishStates, State, Target
+from lambdas.publish_states import Clock, PublishState, PublishStates, State, Target, now_ms, wait_for
 
 
 class Act(StrEnum):
@@ -77,14 +76,7 @@ LOOKS = 6
 LEASE_MS = 180_000
 WRITE_MS = 60_000
 """The least rest of a lease for a write, which arrives sooner or never."""
-PAUSE_S = 0.25
 TARGET = Target.ICEBERG_REST
-
-Clock = Callable[[], int]
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +118,15 @@ class Sync:
             Retryable: a system does not answer, or another function has the lease. Fatal: the catalog refuses.
         """
         holder = uuid.uuid4().hex  # Lambda may repeat a request while the first still runs
-        lease_ends = self._lease(name, holder)
+        lease_ends = wait_for(
+            self.states,
+            TARGET,
+            str(name),
+            holder,
+            lease_ms=LEASE_MS,
+            patience_s=self.patience_s,
+            clock=self.clock,
+        )
         kept = False
         try:
             return _Turn(self, name, holder, lease_ends).take(published=published)
@@ -150,16 +150,6 @@ class Sync:
 
     def namespace_of(self, name: TableName) -> str:
         return self.namespace or name.database
-
-    def _lease(self, name: TableName, holder: str) -> int:
-        begun = self.clock()
-        while True:
-            now = self.clock()
-            if self.states.take(TARGET, str(name), holder, now_ms=now, until_ms=now + LEASE_MS):
-                return now + LEASE_MS
-            if now - begun > self.patience_s * 1000:
-                raise Retryable(f"another function is at work on {name}")
-            time.sleep(PAUSE_S)
 
 
 @dataclass

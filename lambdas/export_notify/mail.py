@@ -10,17 +10,12 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from calve.config.publishing import Export
 from calve.errors import Fatal
 from lambdas import formatting
-from lambdas.links import Part
-
-if TYPE_CHECKING:
-    from calve.config.publishing import Export
-    from lambdas.links import Link
-
+from lambdas.links import Link, Part
 
 FORMAT = 1
 _OWN_FILE = r"([A-Za-z0-9]+)/[A-Za-z0-9_-][A-Za-z0-9._-]*"

@@ -1,4 +1,4 @@
-"""Glue's jobs and their runs."""
+"""Glue's jobs and their runs, and the function that starts one."""
 
 from __future__ import annotations
 
@@ -10,38 +10,6 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from calve.errors import ConfigError, Retryable
-
-NAMES = ("CONTINUOUS_JOBS", "RESTARTS", "SCHEDULE_GROUP", "SCHEDULER_ROLE_ARN")
-
-
-@dataclass(frozen=True, slots=True)
-class WatchdogEnvironment:
-    """`continuous_jobs`: names of the Glue jobs to keep running. `restarts`: how many may fail in a row."""
-
-    continuous_jobs: frozenset[str]
-    restarts: int
-    schedule_group: str
-    scheduler_role_arn: str
-
-    @classmethod
-    def parse(cls, variables: Mapping[str, str]) -> WatchdogEnvironment:
-        """The function's variables; `CONTINUOUS_JOBS` is a list with commas.
-
-        Raises:
-            ConfigError: one is missing, or `RESTARTS` is no number.
-        """
-        missing = [name for name in NAMES if name not in variables]
-        if missing:
-            raise ConfigError(f"the watchdog's environment has no {', '.join(missing)}")
-        if not variables["RESTARTS"].isdecimal():
-            raise ConfigError(f"RESTARTS is {variables['RESTARTS']!r}", fix="use a number, 0 or above")
-        return cls(
-            continuous_jobs=frozenset(filter(None, variables["CONTINUOUS_JOBS"].split(","))),
-            restarts=int(variables["RESTARTS"]),
-            schedule_group=variables["SCHEDULE_GROUP"],
-            scheduler_role_arn=variables["SCHEDULER_ROLE_ARN"],
-        )
-
 
 GENERATION = "--generation"
 CONTROL = "--control"

@@ -7,15 +7,13 @@ an event only triggers a check of the newest run.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from botocore.exceptions import ClientError
-
+from lambdas.function import Schedules
 from lambdas.job_control.hand_over import Control
 from lambdas.job_control.jobs import CONTROL, Definition, Jobs, Run
 
@@ -30,6 +28,16 @@ EXPIRED_DELAY_S = 900
 BUSY_DELAY_S = 60
 DEPLOY_DELAY_S = 300
 ENDED = frozenset({"SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The function's variables. continuous_jobs: Glue jobs to keep running. restarts: how many may fail in a row."""
+
+    continuous_jobs: frozenset[str]
+    restarts: int
+    schedule_group: str
+    scheduler_role_arn: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,7 @@ class Watchdog:
 
     jobs: Jobs
     s3: Any
-    later: Later
+    later: Schedules
     continuous_jobs: frozenset[str]
     restarts: int
 
@@ -95,8 +103,16 @@ class Watchdog:
                     Act.LATER, "Glue has no room for the run now", verdict.failures, BUSY_DELAY_S
                 )
         if verdict.act == Act.LATER:
-            self.later.again(ended, at=now + timedelta(seconds=verdict.delay_s))
+            self._again(ended, at=now + timedelta(seconds=verdict.delay_s))
         return verdict
+
+    def _again(self, ended: Ended, at: datetime) -> None:
+        """Check an ended run again; a duplicate event makes no second schedule."""
+        checks = ended.checks + 1
+        digest = hashlib.sha256(f"{ended.run}/{checks}".encode()).hexdigest()[:24]
+        detail = {"jobName": ended.job, "jobRunId": ended.run, "state": ended.state, "checks": checks}
+        event = {"source": "calve", "detail-type": "Glue Job State Change", "detail": detail}
+        self.later.invoke(f"watchdog-{digest}", at, event)
 
     def _allowed(self, definition: Definition) -> str | None:
         place = definition.arguments.get(CONTROL)
@@ -131,39 +147,3 @@ def _short_runs(runs: Sequence[Run], now: datetime) -> int:
             break
         count += 1
     return count
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """Schedules that invoke this function once and then delete themselves."""
-
-    scheduler: Any
-    function_arn: str
-    role_arn: str
-    group: str
-
-    def again(self, ended: Ended, at: datetime) -> None:
-        """Check an ended run again; a duplicate event makes no second schedule."""
-        checks = ended.checks + 1
-        digest = hashlib.sha256(f"{ended.run}/{checks}".encode()).hexdigest()[:24]
-        detail = {"jobName": ended.job, "jobRunId": ended.run, "state": ended.state, "checks": checks}
-        try:
-            self.scheduler.create_schedule(
-                Name=f"watchdog-{digest}",
-                GroupName=self.group,
-                Description=f"Restart of job {ended.job}",
-                ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
-                ScheduleExpressionTimezone="UTC",
-                FlexibleTimeWindow={"Mode": "OFF"},
-                ActionAfterCompletion="DELETE",
-                Target={
-                    "Arn": self.function_arn,
-                    "RoleArn": self.role_arn,
-                    "Input": json.dumps(
-                        {"source": "calve", "detail-type": "Glue Job State Change", "detail": detail}
-                    ),
-                },
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConflictException":
-                raise

@@ -111,18 +111,14 @@ class Bundle:
         return digest.hexdigest()
 
     def _sources(self) -> Iterator[Path]:
-        """Our own files: the core without its settings (they need pydantic), the shared modules, and the function.
-
-        A function also gets the folder of its first word: `snowflake_keys` gets `snowflake`.
-        """
+        """Our own files: the core without its settings (they need pydantic), the shared modules, and the function's folder."""
         yield from sorted(
             file for file in (ROOT / "calve").rglob("*.py") if "settings" not in file.relative_to(ROOT).parts
         )
         yield from sorted((ROOT / "lambdas").glob("*.py"))
         yield from sorted(
             file
-            for folder in {self.name.partition("_")[0], self.name}
-            for file in (ROOT / "lambdas" / folder).rglob("*")
+            for file in (ROOT / "lambdas" / self.name).rglob("*")
             if file.is_file() and "__pycache__" not in file.parts and file.stem != "requirements"
         )
 

@@ -13,19 +13,18 @@ from stacks.base.function import Brokers
 from stacks.base.roles import Lake, Statement, allow, arn, deny, msk_key, secret_arn
 
 CODE = (".py", ".zip", ".egg", ".whl", ".jar", ".so")
+WRITING_FILES = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
 INTERFACES = "Glue makes a network interface per worker"
 
 
 def lake_statements(lake: Lake, job: str) -> list[Statement]:
     """The tables and their files, the job's control object, and the job's report."""
-    statements = [
+    files = [lake.objects(prefix) for prefix in [*lake.data_prefixes, "_calve/staging/"]]
+    glue = ["glue:GetDatabase", "glue:GetTable", "glue:GetTables", "glue:CreateTable", "glue:UpdateTable"]
+    return [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
         lake.listing(),
-        allow(
-            ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
-            [lake.objects(prefix) for prefix in [*lake.data_prefixes, "_calve/staging/"]],
-            because="the files of the job's tables",
-        ),
+        allow(WRITING_FILES, files, because="the files of the job's tables"),
         allow(["s3:GetObject"], [f"{lake.bucket_arn}/{lake.control(job)}"]),
         allow(["s3:GetObject", "s3:PutObject"], [lake.status(job)]),
         allow(
@@ -34,21 +33,12 @@ def lake_statements(lake: Lake, job: str) -> list[Statement]:
             because="who is forgotten leaves stored exports, too, also of exports that are configured no more",
         ),
         allow(
-            [
-                *(
-                    "glue:GetDatabase",
-                    "glue:GetTable",
-                    "glue:GetTables",
-                    "glue:CreateTable",
-                    "glue:UpdateTable",
-                ),
-                *(["glue:CreateDatabase"] if lake.per_cluster else []),
-            ],
+            [*glue, *(["glue:CreateDatabase"] if lake.per_cluster else [])],
             lake.catalog_arns,
             because="the job makes tables, their dead letters, and databases where there is one per cluster",
         ),
+        *lake.key("kms:Decrypt", "kms:GenerateDataKey"),
     ]
-    return statements + lake.key("kms:Decrypt", "kms:GenerateDataKey")
 
 
 def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: Lake) -> list[Statement]:

@@ -30,13 +30,12 @@ class MonitoringStack(Stack):
         self,
         scope: Construct,
         id: str,
-        *,
         deployment: Deployment,
         ingest: IngestStack,
         maintenance: MaintenanceStack,
         exports: ExportsStack | None,
-        publish: PublishStack | None = None,
-        keys: KeysStack | None = None,
+        publish: PublishStack | None,
+        keys: KeysStack | None,
     ) -> None:
         super().__init__(scope, id, description="calve: alarms and dashboard")
         namespace = f"calve/{deployment.name}"

@@ -10,17 +10,17 @@ LIMIT_BYTES = 262_144_000
 
 
 def test_a_bundle_of_the_same_files_has_the_same_hash_and_another_runtime_another():
-    first = Bundle("lake_adoption", Runtime()).hash()
-    assert Bundle("lake_adoption", Runtime()).hash() == first
-    assert Bundle("lake_adoption", Runtime(architecture="x86_64")).hash() != first
-    assert Bundle("lake_removal", Runtime()).hash() != first
+    first = Bundle("lake", Runtime()).hash()
+    assert Bundle("lake", Runtime()).hash() == first
+    assert Bundle("lake", Runtime(architecture="x86_64")).hash() != first
+    assert Bundle("snowflake", Runtime()).hash() != first
 
 
 def test_a_bundle_has_the_core_without_its_settings_and_one_function(tmp_path):
-    bundle = Bundle("lake_removal", Runtime())
+    bundle = Bundle("snowflake", Runtime())
     names = {file.relative_to(ROOT).as_posix() for file in bundle._sources()}
-    assert {"calve/errors.py", "lambdas/custom_resource.py", "lambdas/lake_removal/handler.py"} <= names
-    assert not {name for name in names if name.startswith(("calve/settings", "lambdas/lake_adoption"))}
+    assert {"calve/errors.py", "lambdas/custom_resource.py", "lambdas/lake/removal.py"} <= names
+    assert not {name for name in names if name.startswith(("calve/settings", "lambdas/snowflake"))}
 
 
 def test_functions_get_nothing_whose_hash_is_not_known():

@@ -85,6 +85,6 @@ def test_a_secret_that_no_function_can_read_is_refused(tmp_path):
 
 
 def test_the_functions_share_what_they_share():
-    sources = {file.parent.name for file in Bundle("snowflake_keys", Runtime())._sources()}
-    assert {"snowflake", "snowflake_keys", "lambdas"} <= sources
-    assert not {"snowflake_objects", "csv_export"} & sources
+    sources = {file.parent.name for file in Bundle("snowflake", Runtime())._sources()}
+    assert {"snowflake", "lambdas"} <= sources
+    assert not {"lake", "csv_export"} & sources

@@ -18,7 +18,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A folder of `lambdas/`, whose functions write the metric themselves."""
+    """A function that writes the metric itself: its folder of `lambdas/`, or folder and module (`snowflake_refresh`)."""
 
     folder: str
 

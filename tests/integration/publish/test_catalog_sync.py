@@ -22,10 +22,10 @@ from calve.names import TableName
 from cli.embedded import aws
 from cli.embedded.stack import Stack
 from lambdas.catalog_sync.catalog import Server
-from lambdas.catalog_sync.deployment import open_sync
-from lambdas.catalog_sync.sync import LEASE_MS, Report, Sync, now_ms, reconcile, withdraw
+from lambdas.catalog_sync.handler import open_sync
+from lambdas.catalog_sync.sync import LEASE_MS, Report, Sync, reconcile, withdraw
 from lambdas.catalog_sync.sync import Published as Wanted
-from lambdas.publish_states import State, Target
+from lambdas.publish_states import State, Target, now_ms
 from tests.integration.support.servers.gate import Answer, Request
 from tests.integration.support.servers.rest_catalogs import (
     CLIENT,

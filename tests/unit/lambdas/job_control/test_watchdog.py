@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from calve.errors import ConfigError
+from lambdas.function import Schedules, from_variables
 from lambdas.job_control import handler
-from lambdas.job_control.jobs import WatchdogEnvironment
 from lambdas.job_control.watchdog import (
     BUSY_DELAY_S,
     DEPLOY_DELAY_S,
@@ -17,7 +17,7 @@ from lambdas.job_control.watchdog import (
     LONGEST_DELAY_S,
     Act,
     Ended,
-    Later,
+    Environment,
     Verdict,
     Watchdog,
 )
@@ -33,7 +33,7 @@ BROKEN = ("FAILED", "TIMEOUT", "ERROR")
 @pytest.fixture
 def dog(world) -> Watchdog:
     CONTROL.write(world.s3, "g1")
-    later = Later(world.scheduler, function_arn=ARN, role_arn=ROLE, group="trading")
+    later = Schedules(world.scheduler, "trading", ROLE, ARN)
     return Watchdog(world.jobs, world.s3, later, frozenset({JOB}), RESTARTS)
 
 
@@ -282,8 +282,8 @@ def test_the_handler_takes_what_its_own_schedule_sends(deployed, monkeypatch) ->
 @pytest.mark.parametrize("restarts", ["-1", "many", ""])
 def test_an_environment_of_no_use_is_a_named_error(restarts) -> None:
     with pytest.raises(ConfigError, match="no CONTINUOUS_JOBS, SCHEDULE_GROUP, SCHEDULER_ROLE_ARN"):
-        WatchdogEnvironment.parse({"RESTARTS": "5"})
+        from_variables(Environment, {"RESTARTS": "5"})
     rest = {"CONTINUOUS_JOBS": "", "SCHEDULE_GROUP": "g", "SCHEDULER_ROLE_ARN": ROLE}
     with pytest.raises(ConfigError, match="RESTARTS"):
-        WatchdogEnvironment.parse(rest | {"RESTARTS": restarts})
-    assert WatchdogEnvironment.parse(rest | {"RESTARTS": "0"}).continuous_jobs == frozenset()
+        from_variables(Environment, rest | {"RESTARTS": restarts})
+    assert from_variables(Environment, rest | {"RESTARTS": "0"}).continuous_jobs == frozenset()

@@ -7,15 +7,24 @@ rollback. Only the destruction of the whole stack counts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import boto3
+from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
 from botocore.exceptions import ClientError
 
 from calve.errors import Retryable
 from calve.names import OWNER_TAG
+from lambdas.custom_resource import handler_of
+from lambdas.function import from_properties
 from lambdas.lake_tables import databases_of
+
+SERVICE = "lake_removal"
+logger = Logger(service=SERVICE)
+tracer = Tracer(service=SERVICE)
 
 KEY_WAIT_DAYS = 7
 GLUE_BATCH = 100
@@ -33,7 +42,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """The parts to delete. An empty name: that part was imported, and stays.
+    """The properties of the custom resource: the parts to delete. An empty name: that part was imported, and stays.
 
     Tables of others stay, and so do their databases. But tables whose files are in the bucket are deleted with it.
     """
@@ -45,19 +54,6 @@ class Lake:
     key_alias: str
     warehouse: str
     cluster_databases: bool
-
-    @classmethod
-    def read(cls, properties: Mapping[str, Any]) -> Lake:
-        """The properties of the custom resource."""
-        return cls(
-            deployment=properties["Deployment"],
-            bucket=properties["Bucket"],
-            database=properties["Database"],
-            imported_database=properties["ImportedDatabase"],
-            key_alias=properties["KeyAlias"],
-            warehouse=properties["Warehouse"],
-            cluster_databases=properties["ClusterDatabases"] == "true",
-        )
 
     @property
     def id(self) -> str:
@@ -174,3 +170,25 @@ def _remove_key(alias: str, kms: Any) -> None:
     if key["KeyState"] != "PendingDeletion":
         kms.schedule_key_deletion(KeyId=key["KeyId"], PendingWindowInDays=KEY_WAIT_DAYS)
     kms.delete_alias(AliasName=alias)
+
+
+def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+    lake = from_properties(Lake, request.resource_properties)
+    if request.request_type != "Delete":
+        return
+    cloudformation = boto3.client("cloudformation")
+    if not is_destroyed(request.stack_id, cloudformation):
+        logger.info("lake.kept", extra={"lake": lake.id})
+        return
+    clients = Clients(boto3.client("s3"), boto3.client("kms"), boto3.client("glue"), cloudformation)
+    remove(lake, clients, time_left_s=time_left_s)
+    logger.info("lake.removed", extra={"lake": lake.id})
+
+
+handle = handler_of(
+    _act,
+    identify=lambda properties: from_properties(Lake, properties).id,
+    logger=logger,
+    tracer=tracer,
+    failed="lake.not_removed",
+)
