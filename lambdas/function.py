@@ -1,4 +1,4 @@
-"""What functions share: values from variables and properties, metrics, events, and later invocations.
+"""What functions share: values from variables and properties, metrics and events.
 
 `calve.outputs.metrics` lists the metrics.
 """
@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
-from datetime import UTC, datetime
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 
 from aws_lambda_powertools import Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
-from botocore.exceptions import ClientError
 
 from calve.errors import ConfigError, Fatal
 from calve.outputs.announcement import Announcement
@@ -93,33 +91,3 @@ def announce(events: Any, announcement: Announcement) -> None:
     entry = announcement.entry()
     if events.put_events(Entries=[entry])["FailedEntryCount"]:
         raise Fatal(f"EventBridge did not take the event {entry['DetailType']}")
-
-
-@dataclass(frozen=True, slots=True)
-class Schedules:
-    """The schedules of one group that invoke a function once, and then delete themselves."""
-
-    scheduler: Any
-    group: str
-    role_arn: str
-    function_arn: str
-
-    def invoke(self, name: str, at: datetime, event: Mapping[str, Any]) -> None:
-        """Invoke the function with the event at `at`; nothing if there is a schedule of this name."""
-        try:
-            self.scheduler.create_schedule(
-                Name=name,
-                GroupName=self.group,
-                ScheduleExpression=f"at({at.astimezone(UTC):%Y-%m-%dT%H:%M:%S})",
-                ScheduleExpressionTimezone="UTC",
-                FlexibleTimeWindow={"Mode": "OFF"},
-                ActionAfterCompletion="DELETE",
-                Target={
-                    "Arn": self.function_arn,
-                    "RoleArn": self.role_arn,
-                    "Input": json.dumps(event, sort_keys=True),
-                },
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConflictException":
-                raise

@@ -13,11 +13,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self
 
-from botocore.exceptions import ClientError
-
 from calve.errors import CalveError, Retryable
 from calve.names import TableName
 from calve.outputs.announcement import table_of
+from lambdas.aws import tolerating
 
 PAUSE_S = 0.25
 """Between two looks at a lease."""
@@ -142,13 +141,10 @@ class PublishStates:
         )
 
     def _conditional(self, call: Any, target: Target, table: str, **arguments: Any) -> bool:
-        try:
+        with tolerating("ConditionalCheckFailedException"):
             call(TableName=self._table, Key=_key(target, table), **arguments)
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
-                return False
-            raise
-        return True
+            return True
+        return False
 
 
 def wait_for(

@@ -21,6 +21,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from calve.config.publishing import Export
+from lambdas.aws import code_of
 from lambdas.csv_export.aggregate import Aggregation, columns_read, columns_written
 from lambdas.csv_export.scan import ROWS, Scan, plan, slices
 from lambdas.csv_export.upload import Content, Files, Lines, Part, Writer, discard
@@ -91,7 +92,7 @@ class Folder:
             try:
                 self._create(n, body)
             except ClientError as error:
-                code = error.response["Error"]["Code"]
+                code = code_of(error)
                 if code == "PreconditionFailed":
                     # The client repeats a put whose answer was lost; then this run's own manifest refuses it.
                     return self._read(n) == body

@@ -40,10 +40,11 @@ from calve.outputs.metrics.function_metrics import (
     EXPORT_WRITTEN,
 )
 from calve.outputs.metrics.metric import Metric
+from lambdas.aws import Schedules
 from lambdas.csv_export.delivery import Lake, Outcome, Status
 from lambdas.csv_export.export import Environment, Order, delivered, run
 from lambdas.csv_export.window import ExportFailed
-from lambdas.function import NAMESPACE, Schedules, add, announce, from_variables
+from lambdas.function import NAMESPACE, add, announce, from_variables
 from lambdas.lake_tables import databases_of
 
 SERVICE = "csv_export"

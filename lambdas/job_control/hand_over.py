@@ -11,9 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from botocore.exceptions import ClientError
-
 from calve.errors import CalveError, ConfigError
+from lambdas.aws import tolerating
 from lambdas.job_control.jobs import Definition, Jobs, Run
 
 
@@ -38,22 +37,16 @@ class Control:
 
     def clear(self, s3: Any) -> None:
         """Let no generation run; also if the bucket was deleted."""
-        try:
+        with tolerating("NoSuchBucket"):
             self.write(s3, None)
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "NoSuchBucket":
-                raise
 
     def read(self, s3: Any, default: str | None) -> str | None:
         """The generation that may run; `default` if none was ever set."""
-        try:
+        with tolerating("NoSuchKey", "NoSuchBucket"):
             body = s3.get_object(Bucket=self.bucket, Key=self.key)["Body"].read()
-        except ClientError as error:
-            if error.response["Error"]["Code"] in ("NoSuchKey", "NoSuchBucket"):
-                return default
-            raise
-        generation = json.loads(body)["generation"]
-        return None if generation is None else str(generation)
+            generation = json.loads(body)["generation"]
+            return None if generation is None else str(generation)
+        return default
 
 
 POLL_S = 5.0

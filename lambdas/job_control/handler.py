@@ -18,8 +18,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
 from calve.outputs.metrics.function_metrics import WATCHDOG_EXHAUSTED
+from lambdas.aws import Schedules
 from lambdas.custom_resource import handler_of
-from lambdas.function import Schedules, add_alone, from_properties, from_variables
+from lambdas.function import add_alone, from_properties, from_variables
 from lambdas.job_control.hand_over import HandOver, Wanted
 from lambdas.job_control.jobs import Jobs
 from lambdas.job_control.jobs import start as start_job

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from lambdas.function import Schedules
+from lambdas.aws import Schedules
 from lambdas.job_control.hand_over import Control
 from lambdas.job_control.jobs import CONTROL, Definition, Jobs, Run
 

@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 
 from calve.errors import ConfigError
 from calve.names import OWNER_TAG
+from lambdas.aws import code_of, tolerating
 from lambdas.custom_resource import handler_of
 from lambdas.function import from_properties
 
@@ -108,7 +109,7 @@ def _bucket(lake: Lake, clients: Clients) -> None:
     try:
         s3.head_bucket(Bucket=lake.bucket, ExpectedBucketOwner=clients.account)
     except ClientError as error:
-        code = error.response["Error"]["Code"]
+        code = code_of(error)
         if code not in {"404", "NoSuchBucket"}:
             raise ConfigError(
                 f"the bucket {lake.bucket} belongs to somebody else ({code})",
@@ -128,12 +129,9 @@ def _bucket(lake: Lake, clients: Clients) -> None:
 
 
 def _owner(s3: Any, bucket: str) -> str | None:
-    try:
+    tags: list[dict[str, str]] = []
+    with tolerating("NoSuchTagSet"):
         tags = s3.get_bucket_tagging(Bucket=bucket)["TagSet"]
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "NoSuchTagSet":
-            raise
-        return None
     return next((each["Value"] for each in tags if each["Key"] == OWNER_TAG), None)
 
 
@@ -153,23 +151,20 @@ def _bucket_settings(lake: Lake, clients: Clients, key_arn: str) -> None:
 
 def _lifecycle(lake: Lake, bucket: str, s3: Any) -> None:
     """Add or replace the deployment's own rules. The rule of a removed export stays, so its files still expire."""
-    try:
+    found: dict[str, Any] = {"Rules": []}
+    with tolerating("NoSuchLifecycleConfiguration"):
         found = s3.get_bucket_lifecycle_configuration(Bucket=bucket)
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "NoSuchLifecycleConfiguration":
-            raise
-        found = {"Rules": []}
     rules = {each["ID"]: _with_filter(each) for each in found["Rules"]}
     for prefix, days in lake.expiring.items():
-        rule = {
-            "ID": f"calve-{lake.deployment}-{prefix}",
+        id = f"calve-{lake.deployment}-{prefix}"
+        rules[id] = {
+            "ID": id,
             "Status": "Enabled",
             "Filter": {"Prefix": prefix},
             "Expiration": {"Days": days},
             "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
             "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
         }
-        rules[str(rule["ID"])] = rule
     smallest = "TransitionDefaultMinimumObjectSize"
     s3.put_bucket_lifecycle_configuration(
         Bucket=bucket,

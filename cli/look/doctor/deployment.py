@@ -23,10 +23,11 @@ from cli.account import Account, outputs
 from cli.config import embedded_stack, found, load_target, profile_is_named
 from cli.lake import aws_errors
 from cli.look.cost.model import dpus
+from lambdas.aws import code_of
 from lambdas.doctor import lake
 from lambdas.doctor.checks import LIMIT_S, lake_probes, probes, secrets_of
 from lambdas.doctor.finding import Finding, Probe, examine, of_error
-from lambdas.doctor.lake import ABSENT, DENIED, code_of
+from lambdas.doctor.lake import ABSENT, DENIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from calve.errors import ConfigError
-from lambdas.function import Schedules, from_variables
+from lambdas.aws import Schedules
+from lambdas.function import from_variables
 from lambdas.job_control import handler
 from lambdas.job_control.watchdog import (
     BUSY_DELAY_S,
