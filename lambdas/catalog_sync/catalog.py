@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from calve import http_client
@@ -161,11 +161,12 @@ class Registered:
 
 
 class Catalog:
-    """One catalog of a server; thread-safe."""
+    """One catalog of a server; thread-safe. `notified`: it is written by notifications, as Polaris' EXTERNAL catalogs are."""
 
-    def __init__(self, server: Server, warehouse: str | None = None) -> None:
+    def __init__(self, server: Server, warehouse: str | None = None, *, notified: bool = False) -> None:
         self.server = server
         self._warehouse = warehouse
+        self._notified = notified
 
     @cached_property
     def root(self) -> str:
@@ -231,71 +232,41 @@ class Catalog:
     def path(self, namespace: str, table: str) -> str:
         return f"{self.root}/namespaces/{escaped(namespace)}/tables/{escaped(table)}"
 
-
-class Writer(Protocol):
-    """How a catalog gets metadata that the job has written."""
-
     def register(self, namespace: str, head: Head, now_ms: int) -> None:
-        """Create the table.
+        """Create a table from metadata that the job has written.
 
         Raises:
             Conflict: it exists. NotFound: there is no such namespace.
         """
-        ...
+        if self._notified:
+            self._notify("CREATE", namespace, head.name.table, head, now_ms)
+        else:
+            self._register(namespace, head)
 
     def move(self, namespace: str, head: Head, now_ms: int) -> None:
-        """Point the table at other metadata, atomically."""
-        ...
-
-    def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
-        """Drop a table, if it exists; its files belong to the lake."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Register:
-    """With `register`, and `overwrite` if the table exists."""
-
-    catalog: Catalog
-
-    def register(self, namespace: str, head: Head, now_ms: int) -> None:
-        self._register(namespace, head)
-
-    def move(self, namespace: str, head: Head, now_ms: int) -> None:
+        """Point a table at other metadata, atomically. Polaris refuses a notification that is older than the last."""
+        if self._notified:
+            self._notify("UPDATE", namespace, head.name.table, head, now_ms)
+            return
         try:
             self._register(namespace, head, overwrite=True)
         except (Conflict, NotSupported) as error:
             raise NotSupported(
-                f"this catalog cannot register a table anew over one that it has: {error.message}",
+                f"this catalog cannot register a table again over an existing one: {error.message}",
                 fix="set publish.iceberg_rest.update: notifications (Polaris, Snowflake Open Catalog), or use a newer server",
             ) from None
 
     def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
+        """Drop a table, if it exists; its files belong to the lake."""
         with suppress(NotFound):
-            path = self.catalog.path(namespace, table)
-            self.catalog.server.ask("DELETE", path, query={"purgeRequested": "false"})
+            if self._notified:
+                self._notify("DROP", namespace, table, there, now_ms)
+            else:
+                self.server.ask("DELETE", self.path(namespace, table), query={"purgeRequested": "false"})
 
     def _register(self, namespace: str, head: Head, **options: bool) -> None:
         body = {"name": head.name.table, "metadata-location": head.metadata_location, **options}
-        root = self.catalog.root
-        self.catalog.server.ask("POST", f"{root}/namespaces/{escaped(namespace)}/register", body)
-
-
-@dataclass(frozen=True, slots=True)
-class Notifications:
-    """With notifications, for the EXTERNAL catalogs of Polaris. Polaris refuses one that is older than the last."""
-
-    catalog: Catalog
-
-    def register(self, namespace: str, head: Head, now_ms: int) -> None:
-        self._notify("CREATE", namespace, head.name.table, head, now_ms)
-
-    def move(self, namespace: str, head: Head, now_ms: int) -> None:
-        self._notify("UPDATE", namespace, head.name.table, head, now_ms)
-
-    def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
-        with suppress(NotFound):
-            self._notify("DROP", namespace, table, there, now_ms)
+        self.server.ask("POST", f"{self.root}/namespaces/{escaped(namespace)}/register", body)
 
     def _notify(self, kind: str, namespace: str, table: str, about: Head | Registered, now_ms: int) -> None:
         payload = {
@@ -305,4 +276,4 @@ class Notifications:
             "metadata-location": about.metadata_location,
         }
         body = {"notification-type": kind, "payload": payload}
-        self.catalog.server.ask("POST", f"{self.catalog.path(namespace, table)}/notifications", body)
+        self.server.ask("POST", f"{self.path(namespace, table)}/notifications", body)

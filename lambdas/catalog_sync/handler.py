@@ -23,7 +23,7 @@ from calve.outputs.metrics.function_metrics import (
     CATALOG_LAG,
     CATALOG_REPAIRS,
 )
-from lambdas.catalog_sync.catalog import Catalog, Notifications, Register, Server, tokens_of
+from lambdas.catalog_sync.catalog import Catalog, Server, tokens_of
 from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Published, Report, Sync, follow, withdraw
 from lambdas.catalog_sync.sync import reconcile as reconcile_all
 from lambdas.custom_resource import handler_of
@@ -45,12 +45,11 @@ def open_sync(settings: IcebergRest, *, deployment: str, states_table: str, clie
         ConfigError, Retryable: as `read_secret`.
     """
     tokens = tokens_of(settings, settings.secret, settings.scope) if settings.secret else None
-    catalog = Catalog(Server(settings.uri, tokens), settings.warehouse)
+    notified = settings.update == "notifications"
     return Sync(
         glue=client("glue"),
         s3=client("s3"),
-        catalog=catalog,
-        writer=Register(catalog) if settings.update == "register" else Notifications(catalog),
+        catalog=Catalog(Server(settings.uri, tokens), settings.warehouse, notified=notified),
         states=PublishStates(states_table, client("dynamodb")),
         deployment=deployment,
         namespace=settings.namespace,

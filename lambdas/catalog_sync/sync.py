@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from calve.errors import CalveError, Fatal, Retryable
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from lambdas.catalog_sync.catalog import Catalog, Conflict, NotFound, Registered, Unanswered, Writer
+from lambdas.catalog_sync.catalog import Catalog, Conflict, NotFound, Registered, Unanswered
 from lambdas.lake_tables import Head, databases_of, head, is_newer
 from lambdas.publish_states import Clock, PublishState, PublishStates, State, Target, now_ms, wait_for
 
@@ -103,7 +103,6 @@ class Sync:
     glue: Any
     s3: Any
     catalog: Catalog
-    writer: Writer
     states: PublishStates
     deployment: str
     namespace: str | None = None
@@ -218,12 +217,12 @@ class _Turn:
         self._require_time()
         namespace = self.sync.namespace_of(self.name)
         if not registers:
-            self.sync.writer.move(namespace, wanted, self.sync.clock())
+            self.sync.catalog.move(namespace, wanted, self.sync.clock())
             return
         try:
             if self.sync.catalog.namespace(namespace) is None:
                 self.sync.catalog.make_namespace(namespace, {OWNER: self.sync.deployment})
-            self.sync.writer.register(namespace, wanted, self.sync.clock())
+            self.sync.catalog.register(namespace, wanted, self.sync.clock())
         except Conflict:
             # It did not exist before: another writer created it.
             self._put(row.become(State.SYNCING, now, uuid=None))
@@ -234,7 +233,7 @@ class _Turn:
         self._put(row.become(State.SYNCING, self.sync.clock()))
         self._require_time()
         namespace = self.sync.namespace_of(self.name)
-        self.sync.writer.drop(namespace, self.name.table, there, self.sync.clock())
+        self.sync.catalog.drop(namespace, self.name.table, there, self.sync.clock())
 
     def _require_time(self) -> None:
         if self.sync.clock() > self.lease_ends - WRITE_MS:
@@ -265,9 +264,11 @@ class Published:
 
     def matches(self, glue: Any, name: TableName) -> bool:
         """Whether the table is published."""
-        return str(name) in self.tables or (self._named(name.table) and self._ours(glue, name.database))
+        return str(name) in self.tables or (
+            self._named(name.table) and name.database in self._databases(glue)
+        )
 
-    def unknown(self, glue: Any, known: Collection[str]) -> Iterator[TableName]:
+    def unknown(self, glue: Any, known: Collection[TableName]) -> Iterator[TableName]:
         """The tables in Glue that match and have no row yet."""
         if not self.patterns:
             return
@@ -275,7 +276,7 @@ class Published:
             pages = glue.get_paginator("get_tables").paginate(DatabaseName=database)
             for table in (each["Name"] for page in pages for each in page["TableList"]):
                 name = TableName(database, table)
-                if self._named(table) and str(name) not in known:
+                if self._named(table) and name not in known:
                     yield name
 
     def _named(self, table: str) -> bool:
@@ -283,22 +284,14 @@ class Published:
             re.fullmatch(pattern, table) for pattern in self.patterns
         )
 
-    def _ours(self, glue: Any, database: str) -> bool:
-        return database in self._databases(glue)
-
     def _databases(self, glue: Any) -> list[str]:
         return databases_of(glue, self.deployment) if self.database is None else [self.database]
 
 
-def parsed(table: str) -> TableName:
-    """The name in a row."""
-    database, _, name = table.rpartition(".")
-    return TableName(database, name)
-
-
-def known(states: PublishStates) -> list[str]:
+def known(states: PublishStates) -> list[TableName]:
     """The tables that have a row."""
-    return sorted(each.table for each in states.all(Target.ICEBERG_REST))
+    found = (each.table.rpartition(".") for each in states.all(Target.ICEBERG_REST))
+    return sorted((TableName(database, table) for database, _, table in found), key=str)
 
 
 AT_ONCE = 8
@@ -352,13 +345,12 @@ def follow(sync: Sync, names: Iterable[TableName], *, published: bool = True) ->
 def reconcile(sync: Sync, published: Published) -> Report:
     """Make all tables equal: those with a row, and new ones."""
     there = known(sync.states)
-    names = [*map(parsed, there), *published.unknown(sync.glue, there)]
-    return follow(sync, names)
+    return follow(sync, [*there, *published.unknown(sync.glue, there)])
 
 
 def withdraw(sync: Sync, published: Published) -> Report:
     """Drop the tables with a row that are not published, and the namespaces that are then empty."""
-    gone = [name for name in map(parsed, known(sync.states)) if not published.matches(sync.glue, name)]
+    gone = [name for name in known(sync.states) if not published.matches(sync.glue, name)]
     report = follow(sync, gone, published=False)
     sync.drop_namespaces({sync.namespace_of(name) for name in gone})
     return report

@@ -312,5 +312,5 @@ def test_a_server_that_cannot_overwrite_is_told_of_and_nothing_is_dropped(
         (failure,) = every(sync, published).failures
     finally:
         published.gate.instead = published.gate.pass_on
-    assert "cannot register a table anew" in failure.reason
+    assert "cannot register a table again" in failure.reason
     assert published.reader().load_table((published.database, "trades")).metadata_location == before

@@ -18,7 +18,6 @@ from lambdas.catalog_sync.catalog import (
     Conflict,
     NotFound,
     NotSupported,
-    Register,
     Registered,
     Server,
     Unanswered,
@@ -149,7 +148,7 @@ def test_a_catalog_is_where_its_server_says(scripted: Scripted) -> None:
     catalog = Catalog(Server(scripted.url), "w w")
     assert catalog.find("name space", "tab/le") is None
     there = Registered("uuid", "s3://m", 1, 2)
-    Register(catalog).drop("n", "t", there, 3)
+    catalog.drop("n", "t", there, 3)
     assert [each[:2] for each in scripted.asked] == [
         ("GET", "/v1/config?warehouse=w+w"),
         ("GET", "/v1/ws/b/namespaces/name%20space/tables/tab%2Fle?snapshots=refs"),

@@ -102,7 +102,6 @@ class World:
             glue=Glue(self),
             s3=Store(self),
             catalog=catalog,
-            writer=catalog,
             states=states,
             deployment="trading",
             clock=lambda: self.now,
