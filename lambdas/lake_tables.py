@@ -78,7 +78,6 @@ def databases_of(glue: Any, deployment: str) -> list[str]:
 
 
 def of_metadata(name: TableName, location: str, metadata: dict[str, Any]) -> Head:
-    """The head in a metadata file."""
     current = metadata.get("current-snapshot-id")
     newest: dict[str, Any] = next(
         (each for each in metadata.get("snapshots", ()) if each["snapshot-id"] == current), {}

@@ -83,7 +83,6 @@ class PublishStates:
         self._client = client
 
     def find(self, target: Target, table: str) -> PublishState | None:
-        """The row of a table; None if there is none."""
         answer = self._client.get_item(TableName=self._table, Key=_key(target, table), ConsistentRead=True)
         return _state(answer.get("Item", {}))
 

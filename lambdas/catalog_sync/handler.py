@@ -87,7 +87,6 @@ class Wanted:
 
     @property
     def place(self) -> tuple[str, str | None, str | None]:
-        """The location of the tables."""
         return (self.catalog.uri, self.catalog.warehouse, self.catalog.namespace)
 
 

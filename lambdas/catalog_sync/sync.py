@@ -263,7 +263,6 @@ class Published:
         return cls(raw["deployment"], frozenset(raw["tables"]), tuple(raw["patterns"]), raw["database"])
 
     def matches(self, glue: Any, name: TableName) -> bool:
-        """Whether the table is published."""
         return str(name) in self.tables or (
             self._named(name.table) and name.database in self._databases(glue)
         )
@@ -289,7 +288,6 @@ class Published:
 
 
 def known(states: PublishStates) -> list[TableName]:
-    """The tables that have a row."""
     found = (each.table.rpartition(".") for each in states.all(Target.ICEBERG_REST))
     return sorted((TableName(database, table) for database, _, table in found), key=str)
 

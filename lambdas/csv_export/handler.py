@@ -82,7 +82,6 @@ class Parts:
 
 @cache
 def parts() -> Parts:
-    """Made once per process."""
     environment = from_variables(Environment, os.environ)
     return Parts(
         environment=environment,

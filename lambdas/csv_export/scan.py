@@ -236,9 +236,11 @@ class Scan:
                     "the window holds more than can be written in the time that a function has",
                     fix="export a shorter window, fewer columns, or an aggregation",
                 )
-            yield pa.RecordBatch.from_arrays(
-                [_at(batch, path) for path in paths], [column.name for column in self.columns]
-            )
+            columns = [
+                pc.struct_field(batch.column(top), below) if below else batch.column(top)
+                for top, *below in paths
+            ]
+            yield pa.RecordBatch.from_arrays(columns, [column.name for column in self.columns])
 
     def _path(self, name: str) -> list[str]:
         schema = self.table.schema()
@@ -256,7 +258,10 @@ def plan(
         ExportFailed: `missing_column`, `bad_time_column`, `bad_window`, `bad_filter`, `unreadable_table`.
     """
     schema = table.schema()
-    columns = tuple(column_of(schema, export, name) for name in names or _all(schema, export))
+    if not names:
+        every = (field.name for field in schema.fields)
+        names = tuple(name for name in every if export.csv.system_columns or name != SYSTEM_COLUMN)
+    columns = tuple(column_of(schema, export, name) for name in names)
     row_filter = in_window(schema, export, period)
     if export.filter:
         row_filter = And(row_filter, filter_of(schema, export.filter))
@@ -276,11 +281,6 @@ def _tasks(table: Table, row_filter: BooleanExpression) -> tuple[FileScanTask, .
             f"PyIceberg cannot read this table: {error}",
             fix="compact the table, so that it has no equality deletes",
         ) from error
-
-
-def _all(schema: Schema, export: Export) -> tuple[str, ...]:
-    names = (field.name for field in schema.fields)
-    return tuple(name for name in names if export.csv.system_columns or name != SYSTEM_COLUMN)
 
 
 def column_of(schema: Schema, export: Export, name: str) -> Column:
@@ -358,8 +358,3 @@ def filter_of(schema: Schema, text: str) -> BooleanExpression:
             fix="write it in PyIceberg's notation, with columns of this table: side = 'BUY' and price > 0",
         ) from error
     return expression
-
-
-def _at(batch: pa.RecordBatch, path: list[str]) -> Any:
-    column = batch.column(path[0])
-    return pc.struct_field(column, path[1:]) if path[1:] else column

@@ -269,7 +269,6 @@ def _facts(link: Link) -> dict[str, object]:
 
 @cache
 def downloads() -> Downloads:
-    """Made once per process."""
     settings = from_variables(Settings, os.environ)
     keyring = Keyring(settings.link_keys_secret, SecretsProvider(boto3_client=boto3.client("secretsmanager")))
     # The bucket's regional host: the global one redirects, and a redirected signature is invalid.

@@ -164,7 +164,6 @@ class Parts:
 
 @cache
 def parts() -> Parts:
-    """Made once per process."""
     settings = from_variables(Settings, os.environ)
     dynamodb = boto3.client("dynamodb")
     notifier = Notifier(
@@ -191,7 +190,6 @@ def parts() -> Parts:
 @metrics.log_metrics
 @event_source(data_class=EventBridgeEvent)
 def handle(event: EventBridgeEvent, context: LambdaContext) -> None:
-    """Send the mails of an event."""
     add(metrics, NOTICES)
     parts().config.register_lambda_context(context)
     match event.source, event.detail_type:

@@ -257,6 +257,7 @@ def _text(text: MailText) -> str:
 
 
 FONT = "font-family:'Segoe UI',system-ui,-apple-system,Roboto,Helvetica,Arial,sans-serif"
+NOTE = "margin:0 0 12px;padding:10px 14px;background:#fdf1d8;color:#7a4b00;border-radius:8px"
 _DOCUMENT = """<!doctype html>
 <html lang="en">
 <head>
@@ -287,7 +288,7 @@ def render(text: MailText) -> str:
     body = [
         f'<h1 style="margin:0;font-size:26px;line-height:1.2">{escape(text.title)}</h1>',
         f'<p style="margin:4px 0 20px;color:#526373;font-size:17px">{escape(text.lead)}</p>',
-        *(_note(note) for note in text.notes),
+        *(f'<p style="{NOTE}">{escape(note)}</p>' for note in text.notes),
         *(_button(label, url) for label, url in text.buttons),
     ]
     if text.facts:
@@ -300,11 +301,6 @@ def render(text: MailText) -> str:
         f'<p style="margin:0 0 8px;color:#526373;font-size:14px">{escape(line)}</p>' for line in text.closing
     ]
     return _DOCUMENT.format(title=escape(text.title), font=FONT, body="\n".join(body))
-
-
-def _note(text: str) -> str:
-    style = "margin:0 0 12px;padding:10px 14px;background:#fdf1d8;color:#7a4b00;border-radius:8px"
-    return f'<p style="{style}">{escape(text)}</p>'
 
 
 def _button(label: str, url: str) -> str:

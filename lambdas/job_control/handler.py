@@ -42,8 +42,7 @@ CONFIG = Config(
 @tracer.capture_lambda_handler(capture_response=False)
 @event_source(data_class=EventBridgeEvent)
 def watchdog(event: EventBridgeEvent, context: LambdaContext) -> None:
-    """Restart a continuous job whose run has ended."""
-    environment = _environment()
+    environment = from_variables(Environment, os.environ)
     ended = Ended.parse(event.detail)
     group, role, function = (
         environment.schedule_group,
@@ -100,11 +99,6 @@ handle = handler_of(
     done="job.handed_over",
     about={"job": "JobName"},
 )
-
-
-@cache
-def _environment() -> Environment:
-    return from_variables(Environment, os.environ)
 
 
 @cache

@@ -84,7 +84,6 @@ class Watchdog:
     restarts: int
 
     def handle(self, ended: Ended, now: datetime) -> Verdict:
-        """Judge one event and act on it."""
         if ended.job not in self.continuous_jobs:
             return Verdict(Act.NOTHING, "the job is not a continuous one")
         definition = self.jobs.definition(ended.job)

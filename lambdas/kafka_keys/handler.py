@@ -101,7 +101,6 @@ class MskPassword:
 
 
 def other(user: str) -> str:
-    """The user that alternates with this one."""
     return user.removesuffix(CLONE) if user.endswith(CLONE) else user + CLONE
 
 

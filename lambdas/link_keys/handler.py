@@ -44,7 +44,6 @@ class LinkKeys:
 
 @cache
 def rotation() -> Rotation:
-    """Made once per process."""
     return Rotation(os.environ["LINK_KEYS_SECRET"], LinkKeys(), boto3.client("secretsmanager"))
 
 

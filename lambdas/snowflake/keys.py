@@ -55,7 +55,6 @@ def _pair(text: str | None) -> KeyPair:
 
 @cache
 def rotation() -> Rotation:
-    """Made once per process."""
     keys = SnowflakeKeys(Snowflake.from_json(os.environ["SNOWFLAKE"]))
     return Rotation(os.environ["KEY_SECRET"], keys, boto3.client("secretsmanager"))
 

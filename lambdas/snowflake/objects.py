@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,16 +124,11 @@ def _follow(session: Session, wanted: Wanted, old: Wanted) -> None:
 def _drop_tables(session: Session, wanted: Wanted) -> None:
     """Drop the tables that read through the deployment's integration: it created them."""
     schema = Object("SCHEMA", (wanted.config.database, wanted.config.schema), "")
-    if not _exists(session, schema):
+    if _comment(session, schema) is None:
         return
     for row in session.execute(f"SHOW ICEBERG TABLES IN SCHEMA {schema.name}"):
         if row["catalog_name"] == wanted.config.integration:
             session.execute(f"DROP ICEBERG TABLE IF EXISTS {name(*schema.parts, str(row['name']))}")
-
-
-def _exists(session: Session, schema: Object) -> bool:
-    database = Object("DATABASE", schema.parts[:1], "")
-    return _comment(session, database) is not None and _comment(session, schema) is not None
 
 
 def _comment(session: Session, each: Object) -> str | None:
@@ -173,14 +168,12 @@ class Principal:
 
 
 def of_volume(session: Session, config: Snowflake) -> Principal:
-    """Raises: as `Session.execute`."""
     said = properties(session, "EXTERNAL VOLUME", config.volume)
     location = json.loads(said["STORAGE_LOCATION_1"])
     return Principal(location["STORAGE_AWS_IAM_USER_ARN"], location["STORAGE_AWS_EXTERNAL_ID"])
 
 
 def of_integration(session: Session, config: Snowflake) -> Principal:
-    """Raises: as `Session.execute`."""
     said = properties(session, "CATALOG INTEGRATION", config.integration)
     kind = "GLUE" if config.catalog == "glue" else "API"
     return Principal(said[f"{kind}_AWS_IAM_USER_ARN"], said[f"{kind}_AWS_EXTERNAL_ID"])
@@ -214,15 +207,11 @@ def verify(
         ("SYSTEM$VERIFY_CATALOG_INTEGRATION", config.integration),
     ):
         attempt = 0
-        while not _passed(said := system_status(session, function, subject)):
+        while str((said := system_status(session, function, subject)).get("success")).lower() != "true":
             if time.monotonic() > deadline:
                 raise Fatal(f"Snowflake cannot use {subject}: {json.dumps(said)}")
             sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)])
             attempt += 1
-
-
-def _passed(said: dict[str, Any]) -> bool:
-    return str(said.get("success")).lower() == "true"
 
 
 def _known(properties: Mapping[str, Any]) -> str:
@@ -246,7 +235,11 @@ def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> d
             states.remove(Target.SNOWFLAKE, each.table)
         logger.info("snowflake.removed", extra={"kept": kept})
         return {}
-    old = read(request.old_resource_properties, request.stack_id) if _in_place(request) else None
+    old = None
+    if request.request_type == "Update":
+        before = request.old_resource_properties
+        if _id(before) == _id(request.resource_properties):
+            old = read(before, request.stack_id)
     key = first(os.environ["KEY_SECRET"], boto3.client("secretsmanager"))
 
     def trust() -> None:
@@ -254,22 +247,11 @@ def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> d
         verify(session, wanted.config, wait_s=min(VERIFY_S, time_left_s))
 
     make(session, wanted, old, key, trust)
-    _expect(request.resource_properties["Tables"], states)
-    logger.info("snowflake.made")
-    return {"IamUserArn": of_volume(session, wanted.config).user_arn}
-
-
-def _expect(tables: Iterable[str], states: PublishStates) -> None:
-    """Mark tables that have no commit event yet as pending."""
-    for each in tables:
+    for each in request.resource_properties["Tables"]:  # those without a commit event yet are pending
         if states.find(Target.SNOWFLAKE, each) is None:
             states.put(PublishState(Target.SNOWFLAKE, each, State.PENDING, now_ms()))
-
-
-def _in_place(request: CloudFormationCustomResourceEvent) -> bool:
-    return request.request_type == "Update" and _id(request.old_resource_properties) == _id(
-        request.resource_properties
-    )
+    logger.info("snowflake.made")
+    return {"IamUserArn": of_volume(session, wanted.config).user_arn}
 
 
 def read(properties: Mapping[str, Any], stack_id: str) -> Wanted:

@@ -73,7 +73,6 @@ class SnowflakeTables:
         return SnowflakeTable(str(said.get("metadataLocation", "")), self._stuck(table))
 
     def create(self, table: TableName) -> None:
-        """Create a table at the catalog's current state."""
         values = {
             "EXTERNAL_VOLUME": self.config.volume,
             "CATALOG": self.config.integration,
@@ -206,7 +205,7 @@ class Refresher:
 
     def _act(self, table: TableName, there: Head, seen: SnowflakeTable | None) -> SnowflakeTable | None:
         """Raises: Retryable: Snowflake was still behind afterwards."""
-        if seen and self._uuid(seen) not in (None, there.uuid):
+        if seen and (shown := self._metadata(seen)) and shown.uuid != there.uuid:
             self.tables.drop(table)
             seen = None
         if seen is None:
@@ -238,10 +237,6 @@ class Refresher:
         shown = self._metadata(seen)
         return shown is not None and shown.uuid == there.uuid and not is_newer(there, shown)
 
-    def _uuid(self, seen: SnowflakeTable) -> str | None:
-        shown = self._metadata(seen)
-        return shown.uuid if shown else None
-
     def _metadata(self, seen: SnowflakeTable) -> Head | None:
         """The metadata that Snowflake shows; None if the lake no longer has that file."""
         try:
@@ -272,7 +267,7 @@ def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Check each table in a batch of messages once; returns the messages to deliver again."""
     metrics.add_dimension("deployment", os.environ["CALVE_NAME"])
     batch = CommitBatch.of(event)
-    outcomes = _look(filter(_is_published, batch.about))
+    outcomes = _look(name for name in batch.about if not name.table.endswith(DEAD_LETTERS_SUFFIX))
     return batch.answer({each.table for each in outcomes if each.retryable})
 
 
@@ -311,7 +306,3 @@ def _look(tables: Iterable[TableName]) -> list[Outcome]:
             refresher.cache_clear()
     add(metrics, SNOWFLAKE_FAILED, sum(each.error is not None for each in outcomes))
     return outcomes
-
-
-def _is_published(table: TableName) -> bool:
-    return not table.table.endswith(DEAD_LETTERS_SUFFIX)

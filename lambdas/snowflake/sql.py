@@ -35,7 +35,6 @@ def name(*parts: str) -> str:
 
 
 def text(value: str) -> str:
-    """A string constant."""
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 

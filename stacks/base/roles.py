@@ -36,7 +36,6 @@ def catalog_arns(database: str) -> list[str]:
 
 
 def start_name(deployment: str) -> str:
-    """The name of the function that starts the deployment's jobs."""
     return f"{deployment}-start"
 
 
@@ -104,7 +103,6 @@ def allow(
 
 
 def deny(actions: Sequence[str], resources: Sequence[str]) -> Statement:
-    """A Deny statement."""
     return Statement(tuple(actions), tuple(resources), effect=aws_iam.Effect.DENY)
 
 

@@ -116,7 +116,9 @@ class KeysStack(Stack):
                 days=each.after_days,
                 code="cloud_keys" if cloud else "kafka_keys",
                 environment=_environment(each, settings),
-                statements=_statements(each),
+                statements=[allow(["secretsmanager:GetSecretValue"], [str(secret_arn(each.admin))])]
+                if each.admin
+                else [msk_key("kms:Decrypt", "kms:GenerateDataKey")],
                 timeout=TIMEOUT,
                 in_network=not cloud,
             )
@@ -145,9 +147,3 @@ def _authorities(file: str) -> str:
             fix="leave the authorities in it that sign the brokers' certificates",
         )
     return text
-
-
-def _statements(rotation: KeyRotation) -> list[Statement]:
-    if rotation.admin:
-        return [allow(["secretsmanager:GetSecretValue"], [str(secret_arn(rotation.admin))])]
-    return [msk_key("kms:Decrypt", "kms:GenerateDataKey")]

@@ -63,7 +63,6 @@ class JobSecurity(Construct):
         )
 
     def secure(self, job: aws_glue.CfnJob) -> None:
-        """Apply the security configuration to a job."""
         job.security_configuration = self.name
         job.add_resource_dependency(self.configuration)
         if not self.log_key:

@@ -60,7 +60,6 @@ def secret_statements(job: Job) -> list[Statement]:
 
 
 def registry_statements(job: Job) -> list[Statement]:
-    """Read one AWS Glue Schema Registry."""
     registry = job.registry
     if not isinstance(registry, GlueRegistry):
         return []
@@ -79,7 +78,6 @@ def registry_statements(job: Job) -> list[Statement]:
 
 
 def log_statements(groups: Sequence[str]) -> list[Statement]:
-    """Logs, and Glue's own metrics."""
     return [
         allow(
             ["logs:CreateLogStream", "logs:PutLogEvents", "logs:AssociateKmsKey"],

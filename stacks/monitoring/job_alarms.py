@@ -33,7 +33,6 @@ from stacks.monitoring.job_metrics import JobMetrics
 
 
 def of_job(board: Board, job: IngestJob, metrics: JobMetrics) -> None:
-    """A job and its tables."""
     settings, restarts = job.definition.settings, board.deployment.alerts.restarts
     for table in settings.tables:
         of_table(board, table, metrics, job=job.definition)
@@ -66,7 +65,6 @@ def of_starts(board: Board, group: aws_scheduler.CfnScheduleGroup, control: JobC
 
 
 def of_table(board: Board, table: Table, metrics: JobMetrics, *, job: JobDeployment) -> None:
-    """A table with a name."""
     name, alerts = table.name, board.deployment.alerts
 
     def alarm(what: str, metric: Metric, statistic: str, says: str, **limits: Any) -> None:

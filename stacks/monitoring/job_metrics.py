@@ -97,7 +97,6 @@ class JobMetrics(Construct):
         self._add(filters, job.log_group)
 
     def add_maintenance(self, job: MaintenanceJob) -> None:
-        """Add the metrics from the log of the job's maintenance."""
         self._add({each.metric.name: each for each in OF_MAINTENANCE}, job.log_group)
 
     def _add(self, filters: Mapping[str, _Filter], log_group: aws_logs.CfnLogGroup) -> None:

@@ -33,7 +33,6 @@ def of_catalog(board: Board, catalog: CatalogSync) -> None:
 
 
 def of_snowflake(board: Board, snowflake: SnowflakePublisher) -> None:
-    """Tables in Snowflake."""
     of = {"deployment": board.deployment.name}
     late_s = board.deployment.alerts.published_late_s
     failed = "Tables in Snowflake stay behind the lake's: calve status says which."
@@ -86,6 +85,5 @@ def of_exports(board: Board, exports: ExportsStack) -> None:
 
 
 def of_rotation(board: Board, keys: str, rotation: Rotation) -> None:
-    """keys: the system that they open."""
     says = f"The keys of {keys} were not changed; the old ones stay valid."
     board.errors(f"{keys}-keys-not-rotated", rotation.function, says, "KEYS-keys-not-rotated")

@@ -109,7 +109,6 @@ def export_writer(
 
 
 def writer_name(deployment: str) -> str:
-    """The name of the function that exports."""
     return f"{deployment}-export"
 
 
@@ -231,7 +230,6 @@ class ExportMails(Construct):
 
 
 def failures(deployment: str) -> dict[str, Any]:
-    """The events of exports that have failed for good."""
     return pattern(deployment, EXPORT_FAILED)
 
 

@@ -141,6 +141,7 @@ def _secret(reference: str) -> str:
 
 
 TABLES = "all tables of the lake"
+LOOKING_UP = ("glue:GetCatalog", "glue:GetDatabase", "glue:GetDatabases", "glue:GetTable", "glue:GetTables")
 
 
 def external_id() -> str:
@@ -159,8 +160,9 @@ class SnowflakeRoles(Construct):
     def __init__(self, scope: Construct, id: str, *, config: Snowflake, lake: Lake) -> None:
         super().__init__(scope, id)
         self._user = config.iam_user_arn
+        looking = allow(LOOKING_UP, lake.catalog_arns, because=TABLES)
         self.volume = self._role("Volume", _reading(lake))
-        self.catalog = None if config.open_catalog else self._role("Catalog", [_looking_up(lake)])
+        self.catalog = None if config.open_catalog else self._role("Catalog", [looking])
         self.changed = [each for each in (self.volume, self.catalog) if each and not self._user]
 
     def _role(self, id: str, statements: Sequence[Statement]) -> aws_iam.CfnRole:
@@ -201,8 +203,3 @@ def _reading(lake: Lake) -> list[Statement]:
         allow(["s3:GetObject", "s3:GetObjectVersion"], data, because=TABLES),
         *lake.key("kms:Decrypt", through_s3=True),
     ]
-
-
-def _looking_up(lake: Lake) -> Statement:
-    actions = ["glue:GetCatalog", "glue:GetDatabase", "glue:GetDatabases", "glue:GetTable", "glue:GetTables"]
-    return allow(actions, lake.catalog_arns, because=TABLES)

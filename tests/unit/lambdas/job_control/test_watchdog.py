@@ -241,10 +241,8 @@ def deployed(world, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     handler._client.cache_clear()
-    handler._environment.cache_clear()
     yield world
     handler._client.cache_clear()
-    handler._environment.cache_clear()
 
 
 def test_the_handler_restarts_and_when_exhausted_sets_the_alarms_metric(deployed, caplog, capsys) -> None:
