@@ -191,7 +191,7 @@ def _order(export: Export, event: Event) -> Order:
         raise ExportFailed(
             "bad_event",
             "the schedule did not say for which time it started the export",
-            fix="deploy the exports anew; the schedule's input names <aws.scheduler.scheduled-time>",
+            fix="deploy the exports again; the schedule's input names <aws.scheduler.scheduled-time>",
         )
     return Order.of(export, scheduled_at, event.get("window"))
 

@@ -178,7 +178,7 @@ def no_file(failure: Failure) -> Mail:
         ),
         buttons=(),
         facts=(("Window", f"{window} ({failure.export.time_zone})"),) if window else (),
-        closing=("Those who run it have been told as well.", _whom_to_ask(failure.export)),
+        closing=("The operators were notified, too.", _whom_to_ask(failure.export)),
     )
     return _mail(text, subject(title, window, "no file", state="Failed"))
 
@@ -238,9 +238,7 @@ def _owner(link: Link) -> str:
 
 def _whom_to_ask(export: Export) -> str:
     return (
-        f"Questions: {export.reply_to}"
-        if export.reply_to
-        else "Questions: ask those who set this export up for you."
+        f"Questions: {export.reply_to}" if export.reply_to else "Questions: ask the operators of this export."
     )
 
 

@@ -85,21 +85,21 @@ class Watchdog:
 
     def handle(self, ended: Ended, now: datetime) -> Verdict:
         if ended.job not in self.continuous_jobs:
-            return Verdict(Act.NOTHING, "the job is not a continuous one")
+            return Verdict(Act.NOTHING, "the job is not continuous")
         definition = self.jobs.definition(ended.job)
         if definition is None or definition.generation is None:
-            return Verdict(Act.NOTHING, "the job is gone")
+            return Verdict(Act.NOTHING, "the job was deleted")
         allowed = self._allowed(definition)
         if allowed is None:
             return Verdict(Act.NOTHING, "the job is being deleted")
         verdict = judge(ended, self.jobs.runs(ended.job), restarts=self.restarts, now=now)
         if verdict.act == Act.RESTART:
             if allowed != definition.generation:
-                why = "a deploy is under way, and starts the job itself if it comes so far"
+                why = "a deploy is in progress, and will start the job itself"
                 verdict = Verdict(Act.LATER, why, verdict.failures, DEPLOY_DELAY_S)
             elif not self.jobs.start(ended.job, definition.generation):
                 verdict = Verdict(
-                    Act.LATER, "Glue has no room for the run now", verdict.failures, BUSY_DELAY_S
+                    Act.LATER, "Glue has no capacity for the run now", verdict.failures, BUSY_DELAY_S
                 )
         if verdict.act == Act.LATER:
             self._again(ended, at=now + timedelta(seconds=verdict.delay_s))
@@ -123,7 +123,7 @@ class Watchdog:
 def judge(ended: Ended, runs: Sequence[Run], *, restarts: int, now: datetime) -> Verdict:
     """The decision for an ended run, given the job's runs, newest first."""
     if ended.state not in ENDED:
-        return Verdict(Act.NOTHING, f"a run that is {ended.state} calls for nothing")
+        return Verdict(Act.NOTHING, f"a run that is {ended.state} needs no action")
     if not runs or runs[0].id != ended.run:
         return Verdict(Act.NOTHING, "a newer run exists")
     if any(run.active for run in runs[1:]):

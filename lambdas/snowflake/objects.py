@@ -50,7 +50,7 @@ class Wanted:
 
     @property
     def objects(self) -> tuple[Object, ...]:
-        return objects(self.config, self.deployment, self.lake)
+        return tuple(objects(self.config, self.deployment, self.lake))
 
 
 def make(

@@ -179,14 +179,14 @@ class Refresher:
 
     def _bring(self, table: TableName, holder: str) -> Outcome:
         there = head(self.glue, self.s3, table)
-        seen = self.tables.find(table)
+        shown_table = self.tables.find(table)
         if there is None:
-            return self._without_head(table, seen, holder)
-        stuck = seen.stuck if seen else None
+            return self._without_head(table, shown_table, holder)
+        stuck = shown_table.stuck if shown_table else None
         if not self.tables.config.linked:
-            seen = self._act(table, there, seen)
+            shown_table = self._act(table, there, shown_table)
         before = self._state(table)
-        if seen is None or not self._shows(seen, there):
+        if shown_table is None or not self._shows(shown_table, there):
             self.states.put(before.become(State.SYNCING, self.now_ms()), holder)
             return Outcome(table, stuck=stuck)
         lag_s = None
@@ -196,33 +196,35 @@ class Refresher:
             State.SYNCED,
             self.now_ms(),
             uuid=there.uuid,
-            metadata_location=seen.metadata_location,
+            metadata_location=shown_table.metadata_location,
             snapshot_id=str(there.snapshot_id),
             lag_s=before.lag_s if lag_s is None else lag_s,
         )
         self.states.put(synced, holder)
         return Outcome(table, lag_s, stuck)
 
-    def _act(self, table: TableName, there: Head, seen: SnowflakeTable | None) -> SnowflakeTable | None:
+    def _act(
+        self, table: TableName, there: Head, shown_table: SnowflakeTable | None
+    ) -> SnowflakeTable | None:
         """Raises: Retryable: Snowflake was still behind afterwards."""
-        if seen and (shown := self._metadata(seen)) and shown.uuid != there.uuid:
+        if shown_table and (shown := self._metadata(shown_table)) and shown.uuid != there.uuid:
             self.tables.drop(table)
-            seen = None
-        if seen is None:
+            shown_table = None
+        if shown_table is None:
             self.tables.create(table)
-        elif seen.stuck or not self._shows(seen, there):
+        elif shown_table.stuck or not self._shows(shown_table, there):
             self.tables.refresh(table)
         else:
-            return seen
-        seen = self.tables.find(table)
-        if seen is None or not self._shows(seen, there):
+            return shown_table
+        shown_table = self.tables.find(table)
+        if shown_table is None or not self._shows(shown_table, there):
             raise Retryable(f"Snowflake was refreshed and still does not show {there.metadata_location}")
-        return seen
+        return shown_table
 
-    def _without_head(self, table: TableName, seen: SnowflakeTable | None, holder: str) -> Outcome:
+    def _without_head(self, table: TableName, shown_table: SnowflakeTable | None, holder: str) -> Outcome:
         """A table that the job has not created yet, or that was deleted."""
         known = self._state(table)
-        if seen and not self.tables.config.linked:
+        if shown_table and not self.tables.config.linked:
             self.tables.drop(table)
         if known.uuid:
             self.states.remove(TARGET, str(table), holder)
@@ -230,18 +232,18 @@ class Refresher:
             self.states.put(known.become(State.PENDING, self.now_ms()), holder)
         return Outcome(table)
 
-    def _shows(self, seen: SnowflakeTable, there: Head) -> bool:
+    def _shows(self, shown_table: SnowflakeTable, there: Head) -> bool:
         """Whether Snowflake has this state of the table, or a newer one."""
-        if seen.metadata_location == there.metadata_location:
+        if shown_table.metadata_location == there.metadata_location:
             return True
-        shown = self._metadata(seen)
+        shown = self._metadata(shown_table)
         return shown is not None and shown.uuid == there.uuid and not is_newer(there, shown)
 
-    def _metadata(self, seen: SnowflakeTable) -> Head | None:
+    def _metadata(self, shown_table: SnowflakeTable) -> Head | None:
         """The metadata that Snowflake shows; None if the lake no longer has that file."""
         try:
             return of_metadata(
-                TableName("", ""), seen.metadata_location, read(self.s3, seen.metadata_location)
+                TableName("", ""), shown_table.metadata_location, read(self.s3, shown_table.metadata_location)
             )
         except self.s3.exceptions.NoSuchKey:
             return None

@@ -14,6 +14,13 @@ from stacks.base.roles import Lake, Statement, allow, arn, deny, msk_key, secret
 
 CODE = (".py", ".zip", ".egg", ".whl", ".jar", ".so")
 WRITING_FILES = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+READING_TOPICS = (
+    "kafka-cluster:DescribeTopic", "kafka-cluster:DescribeTopicDynamicConfiguration", "kafka-cluster:ReadData",
+)  # fmt: skip
+DESCRIBING = (
+    "ec2:DescribeNetworkInterfaces", "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets",
+    "ec2:DescribeVpcEndpoints", "ec2:DescribeVpcs",
+)  # fmt: skip
 INTERFACES = "Glue makes a network interface per worker"
 
 
@@ -100,10 +107,7 @@ def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]
     return [
         allow(["kafka-cluster:Connect", "kafka-cluster:DescribeCluster"], [brokers.cluster_arn]),
         allow(
-            [
-                *("kafka-cluster:DescribeTopic", "kafka-cluster:DescribeTopicDynamicConfiguration"),
-                "kafka-cluster:ReadData",
-            ],
+            READING_TOPICS,
             [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in topics],
             because="neither the id of a cluster that the deployment makes is known before, nor the topics of an expression",
         ),
@@ -138,14 +142,7 @@ def network_statements(brokers: Brokers) -> list[Statement]:
     in_subnets = {"ArnEquals": {"ec2:Subnet": [arn("ec2", f"subnet/{each}") for each in brokers.subnets]}}
     return [
         allow(["glue:GetConnection"], connection),
-        allow(
-            [
-                *("ec2:DescribeNetworkInterfaces", "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups"),
-                *("ec2:DescribeSubnets", "ec2:DescribeVpcEndpoints", "ec2:DescribeVpcs"),
-            ],
-            ["*"],
-            because="EC2's Describe actions know no resources",
-        ),
+        allow(DESCRIBING, ["*"], because="EC2's Describe actions know no resources"),
         allow(
             ["ec2:DescribeVpcAttribute"], [arn("ec2", "vpc/*")], because="Glue looks at the VPC of its subnet"
         ),

@@ -15,10 +15,17 @@ from calve.outputs.metrics.metric import FRESHNESS, LAG, REJECT_ROUNDS, ROWS, Me
 from stacks.base.rotation import KeysStack, Rotation
 from stacks.jobs.ingest import IngestStack
 from stacks.jobs.maintenance import MaintenanceStack
+from stacks.monitoring.alarms import (
+    of_catalog,
+    of_exports,
+    of_job,
+    of_maintenance,
+    of_rotation,
+    of_snowflake,
+    of_starts,
+)
 from stacks.monitoring.board import Board
-from stacks.monitoring.job_alarms import of_job, of_maintenance, of_starts
 from stacks.monitoring.job_metrics import JobMetrics
-from stacks.monitoring.publishing_alarms import of_catalog, of_exports, of_rotation, of_snowflake
 from stacks.publishing.exports import ExportsStack
 from stacks.publishing.publish import PublishStack
 

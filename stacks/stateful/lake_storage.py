@@ -163,12 +163,12 @@ def _statements(name: str, made: dict[str, str]) -> list[Statement]:
         statements.append(allow(["glue:CreateDatabase", "glue:GetDatabase"], database))
     if made["key"]:
         keys = [arn("kms", "key/*")]
-        asked = {"StringEquals": {f"aws:RequestTag/{OWNER_TAG}": name}}
+        requested = {"StringEquals": {f"aws:RequestTag/{OWNER_TAG}": name}}
         own = {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": name}}
         aliased = [*keys, arn("kms", made["key"])]
         statements += [
-            allow(["kms:CreateKey"], ["*"], asked, because="a key that is not made yet has no ARN"),
-            allow(["kms:TagResource"], keys, asked, because=OWN_KEYS),
+            allow(["kms:CreateKey"], ["*"], requested, because="a key that is not made yet has no ARN"),
+            allow(["kms:TagResource"], keys, requested, because=OWN_KEYS),
             allow(CHANGING_KEY, keys, own, because=OWN_KEYS),
             allow(["kms:CreateAlias"], aliased, because="one alias, to a key just made"),
         ]

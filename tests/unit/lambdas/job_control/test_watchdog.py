@@ -170,7 +170,7 @@ def test_nothing_is_started_beside_a_run_in_progress(world, dog) -> None:
 
 def test_an_event_that_is_ahead_of_glues_list_is_looked_at_again(world, dog) -> None:
     run = world.run("RUNNING", generation="g1")
-    assert see(dog, run) == Verdict(Act.LATER, "Glue has no room for the run now", 1, BUSY_DELAY_S)
+    assert see(dog, run) == Verdict(Act.LATER, "Glue has no capacity for the run now", 1, BUSY_DELAY_S)
     world.turn(run, "FAILED")
     assert see(dog, run, checks=1).act == Act.RESTART
 
