@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Self
 
 from calve.errors import CalveError, Retryable
@@ -132,7 +131,7 @@ class PublishStates:
         holder: str | None,
         *,
         names: Iterable[str],
-        values: Mapping[str, str | float] = MappingProxyType({}),
+        values: Mapping[str, str | float] | None = None,
     ) -> bool:
         expression = _expression(holder, names, values)
         return self._conditional(
@@ -178,16 +177,16 @@ def _key(target: Target, table: str) -> dict[str, Any]:
 def _expression(
     holder: str | None = None,
     names: Iterable[str] = (),
-    values: Mapping[str, str | float] = MappingProxyType({}),
+    values: Mapping[str, str | float] | None = None,
 ) -> dict[str, Any]:
     """The names and values of an expression; with `holder` also the condition that it has the lease."""
     arguments: dict[str, Any] = {}
     if holder is not None:
-        names, values = {*names, "holder"}, {**values, "holder": holder}
+        names, values = {*names, "holder"}, {**(values or {}), "holder": holder}
         arguments["ConditionExpression"] = "#holder = :holder"
     if attributes := {f"#{name}": name for name in names}:
         arguments["ExpressionAttributeNames"] = attributes
-    if given := {f":{name}": _attribute(value) for name, value in values.items()}:
+    if given := {f":{name}": _attribute(value) for name, value in (values or {}).items()}:
         arguments["ExpressionAttributeValues"] = given
     return arguments
 

@@ -111,7 +111,10 @@ def handle(event: Event, context: LambdaContext) -> list[dict[str, Any]]:
     try:
         order = _order(export, event)
     except ExportFailed as failure:
-        return [_refuse(failure, export, event)]
+        logger.error("export.failed", extra={"failure": failure.kind})  # noqa: TRY400 the failure says it all
+        add(metrics, EXPORT_FAILED)
+        _announce_failure(failure.message, export, None, event)
+        return [{"status": "failed", "failure": failure.kind}]
     try:
         return _once(_run, key=_key(event), order=order, event=event, context=context)  # type: ignore[no-any-return]
     except IdempotencyAlreadyInProgressError as error:
@@ -222,13 +225,6 @@ def _report(outcome: Outcome) -> None:
         add(metrics, EXPORT_BYTES, outcome.size_bytes)
         add(metrics, EXPORT_INCOMPLETE, int(not outcome.complete))
         add(metrics, EXPORT_CORRECTIONS, int(outcome.correction))
-
-
-def _refuse(failure: ExportFailed, export: Export, event: Event) -> dict[str, Any]:
-    logger.error("export.failed", extra={"failure": failure.kind})
-    add(metrics, EXPORT_FAILED)
-    _announce_failure(failure.message, export, None, event)
-    return {"status": "failed", "failure": failure.kind}
 
 
 def _announce_failure(

@@ -98,6 +98,7 @@ def render(link: Link, numbers: Sequence[int], token: str | None = None) -> str:
     """
     parts = [link.parts[number - 1] for number in numbers]
     which = f" · part {numbers[0]} of {len(link.parts)}" if len(numbers) < len(link.parts) else ""
+    whose = "you alone" if link.recipient else "the recipients of this export"
     body = [
         f"<h1>{escape(link.title)}</h1>",
         f'<p class="lead">{escape(link.window)}{which}</p>',
@@ -118,7 +119,7 @@ def render(link: Link, numbers: Sequence[int], token: str | None = None) -> str:
             for number, part in zip(numbers, parts, strict=True)
         ),
         "</dl>",
-        _owner(link),
+        f"<footer>This link is meant for {whose}: please do not pass it on.</footer>",
     ]
     return _document(f"{link.title}, {link.window}", "\n".join(body))
 
@@ -148,11 +149,6 @@ def _button(part: Part, verb: str, action: str | None) -> str:
 def _fact(name: str, value: str, kind: str = "") -> str:
     marked = f' class="{kind}"' if kind else ""
     return f"<div><dt>{escape(name)}</dt><dd{marked}>{escape(value)}</dd></div>"
-
-
-def _owner(link: Link) -> str:
-    whose = "you alone" if link.recipient else "the recipients of this export"
-    return f"<footer>This link is meant for {whose}: please do not pass it on.</footer>"
 
 
 def _document(title: str, body: str) -> str:
@@ -294,15 +290,10 @@ def handle(event: LambdaFunctionUrlEvent, context: LambdaContext) -> dict[str, A
         answer = NOT_FOUND
         logger.error("link.fault", extra={"kind": type(error).__name__})  # noqa: TRY400  a traceback could show the token
         _count(LINK_FAULTS)
-    _record(answer)
+    if answer.event:
+        logger.info(answer.event, extra=answer.facts)
+        _count({"link.page": LINK_PAGES, "link.download": LINK_DOWNLOADS}[answer.event])
     return answer.as_event(method)
-
-
-def _record(answer: Answer) -> None:
-    if answer.event is None:
-        return
-    logger.info(answer.event, extra=answer.facts)
-    _count({"link.page": LINK_PAGES, "link.download": LINK_DOWNLOADS}[answer.event])
 
 
 def _count(metric: Metric) -> None:

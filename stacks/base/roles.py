@@ -220,6 +220,21 @@ def service_role(
     return role
 
 
+def policy_for_people(
+    scope: Construct, id: str, name: str, description: str, statements: Sequence[Statement]
+) -> aws_iam.ManagedPolicy:
+    """A managed policy. Identity Center refers to it by its name, with the region: IAM has no regions."""
+    policy = aws_iam.ManagedPolicy(
+        scope,
+        id,
+        managed_policy_name=f"{name}-{Aws.REGION}",
+        description=description,
+        statements=[each.policy() for each in statements],
+    )
+    explain(policy, statements)
+    return policy
+
+
 def grant(role: aws_iam.Role, statements: Iterable[Statement]) -> None:
     """Add rights to a role in a separate policy, for resources that depend on the role."""
     for each in statements:

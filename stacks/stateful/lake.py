@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aws_cdk import Aws, CfnOutput, Stack, aws_athena, aws_iam
+from aws_cdk import Aws, CfnOutput, Stack, aws_athena
 from constructs import Construct
 
 from calve.config.deployment import Deployment
 from stacks.base.function import Site
-from stacks.base.roles import Lake, allow, arn, explain
+from stacks.base.roles import Lake, allow, arn, policy_for_people
 from stacks.stateful.lake_storage import LakeStorage, lake_removal, own_key_alias
 from stacks.stateful.operators import Operators
 
@@ -102,12 +102,5 @@ class LakeReaders(Construct):
             ),
             *lake.key("kms:Decrypt", "kms:GenerateDataKey", through_s3=True),
         ]
-        self.policy = aws_iam.ManagedPolicy(
-            self,
-            "Policy",
-            # Identity Center refers to a policy by its name. IAM has no regions.
-            managed_policy_name=f"{name}-lake-readers-{Aws.REGION}",
-            description=f"Reads the tables of {name}, and queries them with Athena",
-            statements=[each.policy() for each in statements],
-        )
-        explain(self.policy, statements)
+        says = f"Reads the tables of {name}, and queries them with Athena"
+        self.policy = policy_for_people(self, "Policy", f"{name}-lake-readers", says, statements)
