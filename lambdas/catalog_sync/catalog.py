@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,8 +17,9 @@ from calve import http_client
 from calve.config.publishing import IcebergRest
 from calve.errors import CalveError, Fatal, Retryable
 from calve.http_client import Tokens
+from calve.names import TableName
 from calve.secrets import read_secret, value_of
-from lambdas.lake_tables import Head
+from lambdas.lake_tables import Head, of_metadata
 
 SETTINGS = "publish.iceberg_rest.secret, token_url and scope"
 TIMEOUT_S = 15
@@ -148,18 +148,6 @@ def _words(text: bytes) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A table in the catalog; as `lambdas.lake_tables.Head`."""
-
-    uuid: str
-    metadata_location: str
-    sequence_number: int
-    updated_ms: int
-    snapshot_id: int | None = None
-    previous: frozenset[str] = frozenset()
-
-
 class Catalog:
     """One catalog of a server; thread-safe. `notified`: it is written by notifications, as Polaris' EXTERNAL catalogs are."""
 
@@ -177,23 +165,14 @@ class Catalog:
         # A prefix may have several segments, and is already quoted.
         return f"/v1/{prefix['prefix']}" if prefix.get("prefix") else "/v1"
 
-    def find(self, namespace: str, table: str) -> Registered | None:
+    def find(self, namespace: str, table: str) -> Head | None:
         """The table; None if there is no such table or namespace."""
         try:
             # Only the snapshots of branches and tags: there may be thousands of others.
             answer = self.server.ask("GET", self.path(namespace, table), query={"snapshots": "refs"})
         except NotFound:
             return None
-        metadata: dict[str, Any] = answer["metadata"]
-        current = metadata.get("current-snapshot-id")
-        return Registered(
-            uuid=metadata["table-uuid"],
-            metadata_location=answer["metadata-location"],
-            sequence_number=metadata.get("last-sequence-number", 0),
-            updated_ms=metadata["last-updated-ms"],
-            snapshot_id=current if current not in (None, -1) else None,
-            previous=frozenset(each["metadata-file"] for each in metadata.get("metadata-log") or ()),
-        )
+        return of_metadata(TableName(namespace, table), answer["metadata-location"], answer["metadata"])
 
     def make_namespace(self, namespace: str, properties: dict[str, str]) -> None:
         """Create the namespace, unless it exists.
@@ -256,7 +235,7 @@ class Catalog:
                 fix="set publish.iceberg_rest.update: notifications (Polaris, Snowflake Open Catalog), or use a newer server",
             ) from None
 
-    def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
+    def drop(self, namespace: str, table: str, there: Head, now_ms: int) -> None:
         """Drop a table, if it exists; its files belong to the lake."""
         with suppress(NotFound):
             if self._notified:
@@ -268,7 +247,7 @@ class Catalog:
         body = {"name": head.name.table, "metadata-location": head.metadata_location, **options}
         self.server.ask("POST", f"{self.root}/namespaces/{escaped(namespace)}/register", body)
 
-    def _notify(self, kind: str, namespace: str, table: str, about: Head | Registered, now_ms: int) -> None:
+    def _notify(self, kind: str, namespace: str, table: str, about: Head, now_ms: int) -> None:
         payload = {
             "table-name": table,
             "timestamp": now_ms,

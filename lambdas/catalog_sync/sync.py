@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from calve.errors import CalveError, Fatal, Retryable
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from lambdas.catalog_sync.catalog import Catalog, Conflict, NotFound, Registered, Unanswered
+from lambdas.catalog_sync.catalog import Catalog, Conflict, NotFound, Unanswered
 from lambdas.lake_tables import Head, databases_of, head, is_newer
 from lambdas.publish_states import Clock, PublishState, PublishStates, State, Target, now_ms, wait_for
 
@@ -55,7 +55,7 @@ BEHIND = Decision(
 )
 
 
-def decide(head: Head | None, there: Registered | None, ours: str | None) -> Decision:
+def decide(head: Head | None, there: Head | None, ours: str | None) -> Decision:
     """`head`: the published table in Glue, None if there is none. `ours`: the uuid of the table that we registered, if any."""
     if there is None:
         return Decision(Act.REGISTER if head else Act.ABSENT)
@@ -194,7 +194,7 @@ class _Turn:
             self.sync.states.remove(TARGET, str(self.name), self.holder)
         return Outcome(str(self.name), State.PENDING, tuple(self.acts))
 
-    def _equal(self, row: PublishState, wanted: Head, there: Registered) -> Outcome:
+    def _equal(self, row: PublishState, wanted: Head, there: Head) -> Outcome:
         now, lag_s = self.sync.clock(), None
         if self.acts and wanted.committed_ms is not None:
             lag_s = max(0, now - wanted.committed_ms) / 1000
@@ -229,7 +229,7 @@ class _Turn:
         except NotFound as error:
             raise Retryable(f"{namespace} was dropped while {self.name} was registered: {error}") from None
 
-    def _drop(self, row: PublishState, there: Registered) -> None:
+    def _drop(self, row: PublishState, there: Head) -> None:
         self._put(row.become(State.SYNCING, self.sync.clock()))
         self._require_time()
         namespace = self.sync.namespace_of(self.name)
