@@ -20,11 +20,11 @@ from stacks.base.bundling import Runtime
 from stacks.stateful.lake_storage import delete_data_requested
 
 NOWHERE = StackDefaults(Kafka("kafka.invalid:9092"), Registry("https://registry.invalid"))
-"""Stands in for what calve.yaml leaves to the embedded stack: then there are templates to look at, which no account takes."""
+"""Placeholders for sections that calve.yaml lacks: the templates can be read, but not deployed."""
 
 
 def main(app: App) -> int:
-    """Synthesize; exit code 2 where the configuration is of no use, with everything that is wrong on standard error."""
+    """Synthesize. If the configuration is invalid: exit code 2, with all errors on standard error."""
 
     def context(key: str) -> str | None:
         value = app.node.try_get_context(key)
@@ -43,7 +43,7 @@ def main(app: App) -> int:
     app.synth()
     if missing:
         sys.stderr.write(
-            f"{config} names no {' and no '.join(missing)}: these templates are to look at; a deploy would be refused\n"
+            f"{config} names no {' and no '.join(missing)}: these templates can be read, but a deploy would fail\n"
         )
     return 0
 

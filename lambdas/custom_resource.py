@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
@@ -27,6 +28,9 @@ ANSWER_MARGIN_S = 30.0
 REASON_LENGTH = 1000  # CloudFormation refuses an answer above 4096 bytes
 ATTEMPTS = 4
 TIMEOUT_S = 5.0
+
+
+Handler = Callable[[Mapping[str, Any], LambdaContext], None]
 
 
 class Act(Protocol):
@@ -76,6 +80,35 @@ def serve(
         },
     )
     return reason
+
+
+def handler_of(
+    act: Act,
+    *,
+    identify: Callable[[Mapping[str, Any]], str],
+    logger: Logger,
+    tracer: Tracer,
+    failed: str,
+    done: str | None = None,
+    about: Mapping[str, str] | None = None,
+) -> Handler:
+    """A handler that serves every request, and logs the event `failed` with the reason, or `done`.
+
+    `about`: properties to log, by their names in the log.
+    """
+
+    @logger.inject_lambda_context(log_event=False)
+    @tracer.capture_lambda_handler(capture_response=False)
+    def handle(event: Mapping[str, Any], context: LambdaContext) -> None:
+        properties = event["ResourceProperties"]
+        facts = {name: properties.get(key) for name, key in (about or {}).items()}
+        facts["request"] = event["RequestType"]
+        if reason := serve(event, context, act, identify=identify):
+            logger.error(failed, extra=facts | {"reason": reason})
+        elif done:
+            logger.info(done, extra=facts)
+
+    return cast(Handler, handle)
 
 
 def _reason(error: Exception) -> str:

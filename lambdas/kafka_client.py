@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
@@ -140,9 +141,12 @@ def _msk_token(region: str) -> Callable[[str], tuple[str, float]]:
 
 
 ITERATIONS = 8192
+B = TypeVar("B", AclBinding, AclBindingFilter)
 
 Right = tuple[ResourceType, str, ResourcePatternType, str, AclOperation, AclPermissionType]
 """An ACL without its principal: kind and name of the resource, how the name is meant, host, operation, allowed or denied."""
+
+RIGHT = attrgetter("restype", "name", "resource_pattern_type", "host", "operation", "permission_type")
 
 
 class Broker(KafkaClient):
@@ -185,15 +189,15 @@ class Broker(KafkaClient):
         """
         with self._errors():
             try:
-                wanted, there = self._rights(user), self._rights(to)
+                wanted, present = self._rights(user), self._rights(to)
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.SECURITY_DISABLED:
                     return
                 raise
-            if missing := [_binding(to, each) for each in wanted - there]:
+            if missing := [_of(AclBinding, to, each) for each in wanted - present]:
                 for answer in self._admin.create_acls(missing, request_timeout=TIMEOUT_S).values():
                     self._result(answer)
-            if extra := [_filter(to, each) for each in there - wanted]:
+            if extra := [_of(AclBindingFilter, to, each) for each in present - wanted]:
                 for answer in self._admin.delete_acls(extra, request_timeout=TIMEOUT_S).values():
                     self._result(answer)
 
@@ -208,27 +212,12 @@ class Broker(KafkaClient):
             AclPermissionType.ANY,
         )
         found = self._result(self._admin.describe_acls(every, request_timeout=TIMEOUT_S))
-        return {
-            (
-                each.restype,
-                each.name,
-                each.resource_pattern_type,
-                each.host,
-                each.operation,
-                each.permission_type,
-            )
-            for each in found
-        }
+        return set(map(RIGHT, found))
 
 
 Login = Callable[[Redacted], Broker]
 
 
-def _binding(user: str, right: Right) -> AclBinding:
+def _of(binding: type[B], user: str, right: Right) -> B:
     kind, name, pattern, host, operation, permission = right
-    return AclBinding(kind, name, pattern, f"User:{user}", host, operation, permission)
-
-
-def _filter(user: str, right: Right) -> AclBindingFilter:
-    kind, name, pattern, host, operation, permission = right
-    return AclBindingFilter(kind, name, pattern, f"User:{user}", host, operation, permission)
+    return binding(kind, name, pattern, f"User:{user}", host, operation, permission)

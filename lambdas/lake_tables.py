@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from calve.names import OWNER_TAG, TableName
@@ -15,11 +15,11 @@ GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A table by its newest metadata.
+    """A table by its newest metadata, in Glue or in another catalog.
 
     sequence_number: of the newest snapshot ever committed; a rollback does not change it.
     updated_ms: when the metadata was written. snapshot_id: of main; None: the table is empty.
-    previous: earlier metadata files, as far as this one lists them.
+    committed_ms: when main's snapshot was committed. previous: earlier metadata files, as far as this one lists them.
     """
 
     name: TableName
@@ -27,26 +27,12 @@ class Head:
     metadata_location: str
     sequence_number: int
     updated_ms: int
-    snapshot_id: int | None
-    snapshot_sequence_number: int
-    committed_ms: int | None
+    snapshot_id: int | None = None
+    committed_ms: int | None = None
     previous: frozenset[str] = frozenset()
 
 
-class Metadata(Protocol):
-    """A metadata file of a table, in Glue or in another catalog."""
-
-    @property
-    def metadata_location(self) -> str: ...
-    @property
-    def sequence_number(self) -> int: ...
-    @property
-    def updated_ms(self) -> int: ...
-    @property
-    def previous(self) -> frozenset[str]: ...
-
-
-def is_newer(one: Metadata, other: Metadata) -> bool:
+def is_newer(one: Head, other: Head) -> bool:
     """Whether one metadata file of a table was written after another. A follower never goes back.
 
     The order is that of files, not of snapshots: after a rollback, a later file names an earlier snapshot. A file that lists the
@@ -78,21 +64,19 @@ def databases_of(glue: Any, deployment: str) -> list[str]:
 
 
 def of_metadata(name: TableName, location: str, metadata: dict[str, Any]) -> Head:
-    """The head in a metadata file."""
     current = metadata.get("current-snapshot-id")
-    newest: dict[str, Any] = next(
-        (each for each in metadata.get("snapshots", ()) if each["snapshot-id"] == current), {}
-    )
+    snapshots = metadata.get("snapshots") or ()
     return Head(
         name=name,
         uuid=metadata["table-uuid"],
         metadata_location=location,
         sequence_number=metadata.get("last-sequence-number", 0),
         updated_ms=metadata["last-updated-ms"],
-        snapshot_id=newest.get("snapshot-id"),
-        snapshot_sequence_number=newest.get("sequence-number", 0),
-        committed_ms=newest.get("timestamp-ms"),
-        previous=frozenset(each["metadata-file"] for each in metadata.get("metadata-log", ())),
+        snapshot_id=None if current == -1 else current,
+        committed_ms=next(
+            (each["timestamp-ms"] for each in snapshots if each["snapshot-id"] == current), None
+        ),
+        previous=frozenset(each["metadata-file"] for each in metadata.get("metadata-log") or ()),
     )
 
 

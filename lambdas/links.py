@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
-from botocore.exceptions import ClientError
+
+from lambdas.aws import tolerating
 
 _serialize = TypeSerializer().serialize
 _deserialize = TypeDeserializer().deserialize
@@ -107,7 +108,7 @@ class Links:
             yield from map(Link.from_item, page["Items"])
 
     def _update(self, link_id: str, change: str, condition: str, values: dict[str, Any]) -> bool:
-        try:
+        with tolerating("ConditionalCheckFailedException"):
             self._client.update_item(
                 TableName=self._table,
                 Key={"id": {"S": link_id}},
@@ -115,11 +116,8 @@ class Links:
                 ConditionExpression=condition,
                 ExpressionAttributeValues=values,
             )
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
-                return False
-            raise
-        return True
+            return True
+        return False
 
 
 def recipient_hash(address: str) -> str:

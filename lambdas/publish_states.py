@@ -6,15 +6,31 @@ A row is also the lease of its table: only one function at a time works on a tab
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from botocore.exceptions import ClientError
-
+from calve.errors import CalveError, Retryable
 from calve.names import TableName
 from calve.outputs.announcement import table_of
+from lambdas.aws import tolerating
+
+PAUSE_S = 0.25
+"""Between two looks at a lease."""
+
+Clock = Callable[[], int]
+"""Epoch milliseconds."""
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def may_pass(error: Exception | None) -> bool:
+    """Whether a retry soon may succeed. After a refusal, the next comparison of all tables retries."""
+    return error is not None and (isinstance(error, Retryable) or not isinstance(error, CalveError))
 
 
 class Target(StrEnum):
@@ -66,7 +82,6 @@ class PublishStates:
         self._client = client
 
     def find(self, target: Target, table: str) -> PublishState | None:
-        """The row of a table; None if there is none."""
         answer = self._client.get_item(TableName=self._table, Key=_key(target, table), ConsistentRead=True)
         return _state(answer.get("Item", {}))
 
@@ -80,38 +95,33 @@ class PublishStates:
         """Write a row; False if `holder` is given and no longer has the lease."""
         values = {name: value for name, value in asdict(state).items() if name not in ("target", "table")}
         given = {name: value for name, value in values.items() if value is not None}
-        names = {f"#{name}": name for name in values}
         change = "SET " + ", ".join(f"#{name} = :{name}" for name in given)
         if absent := [f"#{name}" for name in values if name not in given]:
             change += " REMOVE " + ", ".join(absent)
-        texts = {f":{name}": _attribute(value) for name, value in given.items()}
-        return self._update(state.target, state.table, change, holder, names=names, values=texts)
+        return self._update(state.target, state.table, change, holder, names=values, values=given)
 
     def remove(self, target: Target, table: str, holder: str | None = None) -> bool:
         """Delete a row with its lease; False as with `put`."""
-        return self._conditional(
-            self._client.delete_item, Key=_key(target, table), **_held_by(holder, names={}, values={})
-        )
+        return self._conditional(self._client.delete_item, target, table, **_expression(holder))
 
     def take(self, target: Target, table: str, holder: str, *, now_ms: int, until_ms: int) -> bool:
         """Take the table's lease until then; `holder` must be unique. False if it is taken."""
+        expression = _expression(
+            names=("holder", "held_until_ms"), values={"holder": holder, "until": until_ms, "now": now_ms}
+        )
         return self._conditional(
             self._client.update_item,
-            Key=_key(target, table),
-            UpdateExpression="SET #holder = :holder, #held = :until",
-            ConditionExpression="attribute_not_exists(#holder) OR #held < :now",
-            ExpressionAttributeNames={"#holder": "holder", "#held": "held_until_ms"},
-            ExpressionAttributeValues={
-                ":holder": {"S": holder},
-                ":until": {"N": str(until_ms)},
-                ":now": {"N": str(now_ms)},
-            },
+            target,
+            table,
+            UpdateExpression="SET #holder = :holder, #held_until_ms = :until",
+            ConditionExpression="attribute_not_exists(#holder) OR #held_until_ms < :now",
+            **expression,
         )
 
     def release(self, target: Target, table: str, holder: str) -> None:
         """Release the lease, if the holder still has it."""
-        names = {"#held": "held_until_ms", "#holder": "holder"}
-        self._update(target, table, "REMOVE #holder, #held", holder, names=names, values={})
+        names = ("held_until_ms", "holder")
+        self._update(target, table, "REMOVE #holder, #held_until_ms", holder, names=names)
 
     def _update(
         self,
@@ -120,39 +130,64 @@ class PublishStates:
         change: str,
         holder: str | None,
         *,
-        names: dict[str, str],
-        values: dict[str, Any],
+        names: Iterable[str],
+        values: Mapping[str, str | float] | None = None,
     ) -> bool:
+        expression = _expression(holder, names, values)
         return self._conditional(
-            self._client.update_item,
-            Key=_key(target, table),
-            UpdateExpression=change,
-            **_held_by(holder, names=names, values=values),
+            self._client.update_item, target, table, UpdateExpression=change, **expression
         )
 
-    def _conditional(self, call: Any, **arguments: Any) -> bool:
-        try:
-            call(TableName=self._table, **arguments)
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
-                return False
-            raise
-        return True
+    def _conditional(self, call: Any, target: Target, table: str, **arguments: Any) -> bool:
+        with tolerating("ConditionalCheckFailedException"):
+            call(TableName=self._table, Key=_key(target, table), **arguments)
+            return True
+        return False
+
+
+def wait_for(
+    states: PublishStates,
+    target: Target,
+    table: str,
+    holder: str,
+    *,
+    lease_ms: int,
+    patience_s: float,
+    clock: Clock,
+) -> int:
+    """Take a table's lease; returns when it ends, in epoch milliseconds of `clock`.
+
+    Raises:
+        Retryable: another function has it, and still had it after `patience_s`.
+    """
+    begun_s = time.monotonic()
+    while True:
+        until_ms = clock() + lease_ms
+        if states.take(target, table, holder, now_ms=until_ms - lease_ms, until_ms=until_ms):
+            return until_ms
+        if time.monotonic() - begun_s > patience_s:
+            raise Retryable(f"another function is at work on {table}")
+        time.sleep(PAUSE_S)
 
 
 def _key(target: Target, table: str) -> dict[str, Any]:
     return {"target": {"S": target}, "table": {"S": table}}
 
 
-def _held_by(holder: str | None, *, names: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:
+def _expression(
+    holder: str | None = None,
+    names: Iterable[str] = (),
+    values: Mapping[str, str | float] | None = None,
+) -> dict[str, Any]:
+    """The names and values of an expression; with `holder` also the condition that it has the lease."""
     arguments: dict[str, Any] = {}
     if holder is not None:
-        names, values = names | {"#holder": "holder"}, values | {":holder": {"S": holder}}
+        names, values = {*names, "holder"}, {**(values or {}), "holder": holder}
         arguments["ConditionExpression"] = "#holder = :holder"
-    if names:
-        arguments["ExpressionAttributeNames"] = names
-    if values:
-        arguments["ExpressionAttributeValues"] = values
+    if attributes := {f"#{name}": name for name in names}:
+        arguments["ExpressionAttributeNames"] = attributes
+    if given := {f":{name}": _attribute(value) for name, value in (values or {}).items()}:
+        arguments["ExpressionAttributeValues"] = given
     return arguments
 
 

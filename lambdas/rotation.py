@@ -67,7 +67,10 @@ class Rotation:
         Raises:
             Fatal: another secret, a version that is not staged, or an unknown step; or as the subject's.
         """
-        if not _names(event.secret_id, self.secret):
+        _, _, name = event.secret_id.partition(":secret:")
+        suffix = name.removeprefix(self.secret)
+        named = name.startswith(self.secret) and SUFFIX.fullmatch(suffix)
+        if event.secret_id != self.secret and not named:
             raise Fatal(f"this function rotates {self.secret} alone")
         name, version = event.step, event.client_request_token
         stages = self.client.describe_secret(SecretId=self.secret)["VersionIdsToStages"]
@@ -141,12 +144,6 @@ def handler_of(rotation: Callable[[], Rotation], logger: Logger, tracer: Tracer)
         logger.info("keys.rotation", extra={"step": event.step})
 
     return cast(Handler, rotate)
-
-
-def _names(arn: str, secret: str) -> bool:
-    """True if `secret` is this ARN, or the name in it."""
-    _, _, name = arn.partition(":secret:")
-    return arn == secret or (name.startswith(secret) and SUFFIX.fullmatch(name[len(secret) :]) is not None)
 
 
 def credentials_of(text: str | None) -> Redacted:

@@ -87,7 +87,6 @@ def new_link_id() -> str:
 
 
 def sign(keys: Keys, link_id: str, expires_at: int) -> str:
-    """Make the token of a link."""
     payload = bytes([VERSION]) + _decode(link_id) + expires_at.to_bytes(8, "big") + keys.current.encode()
     return f"{_encode(payload)}.{_encode(_mac(keys.keys[keys.current], payload))}"
 

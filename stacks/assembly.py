@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from aws_cdk import Acknowledgment, App, CfnParameter, Stack, Tags, Validations
 
 from calve.config.deployment import Deployment
 from stacks.base.bundling import Runtime
+from stacks.base.function import Site
 from stacks.base.rotation import KeysStack
 from stacks.jobs.ingest import IngestStack
 from stacks.jobs.maintenance import MaintenanceStack
@@ -15,7 +17,7 @@ from stacks.monitoring.monitoring import MonitoringStack
 from stacks.publishing.exports import ExportsStack
 from stacks.publishing.publish import PublishStack
 from stacks.stateful.kafka import KafkaStack
-from stacks.stateful.lake import LakeStack
+from stacks.stateful.lake import LakeStack, names_of_lake
 
 
 def build(
@@ -31,48 +33,19 @@ def build(
     `missing`: sections that calve.yaml lacks. Each becomes a parameter without a value, so a deploy fails at once.
     """
     name = deployment.name
-    stack = LakeStack(app, f"{name}-lake", deployment=deployment, runtime=runtime, delete_data=delete_data)
+    site = Site(deployment, runtime, names_of_lake(deployment), delete_data=delete_data)
+    lake = LakeStack(app, f"{name}-lake", site)
     for section in missing:
-        _parameter_without_value(stack, section)
-    lake = stack.lake
-    brokers = None
+        _parameter_without_value(lake, section)
+    site = replace(site, lake=lake.lake)
     if deployment.msk or deployment.network:
-        kafka = KafkaStack(
-            app, f"{name}-kafka", deployment=deployment, runtime=runtime, delete_data=delete_data
-        )
-        brokers = kafka.brokers
-    ingest = IngestStack(
-        app, f"{name}-ingest", deployment=deployment, lake=lake, runtime=runtime, brokers=brokers
-    )
-    maintenance = MaintenanceStack(
-        app, f"{name}-maintenance", deployment=deployment, lake=lake, ingest=ingest
-    )
-    keys = None
-    if deployment.rotations:
-        keys = KeysStack(app, f"{name}-keys", deployment=deployment, runtime=runtime, brokers=brokers)
-    exports = None
-    if deployment.exports:
-        exports = ExportsStack(app, f"{name}-exports", deployment=deployment, lake=lake, runtime=runtime)
-    publish = None
-    if deployment.publish:
-        publish = PublishStack(
-            app,
-            f"{name}-publish",
-            deployment=deployment,
-            publish=deployment.publish,
-            lake=lake,
-            runtime=runtime,
-        )
-    MonitoringStack(
-        app,
-        f"{name}-monitoring",
-        deployment=deployment,
-        ingest=ingest,
-        maintenance=maintenance,
-        exports=exports,
-        publish=publish,
-        keys=keys,
-    )
+        site = replace(site, brokers=KafkaStack(app, f"{name}-kafka", site).brokers)
+    ingest = IngestStack(app, f"{name}-ingest", site)
+    maintenance = MaintenanceStack(app, f"{name}-maintenance", site, ingest)
+    keys = KeysStack(app, f"{name}-keys", site) if deployment.rotations else None
+    exports = ExportsStack(app, f"{name}-exports", site) if deployment.exports else None
+    publish = PublishStack(app, f"{name}-publish", site, deployment.publish) if deployment.publish else None
+    MonitoringStack(app, f"{name}-monitoring", deployment, ingest, maintenance, exports, publish, keys)
     Tags.of(app).add("calve:deployment", name)
 
 

@@ -21,7 +21,10 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A folder of `lambdas/`, whose functions write the metric themselves (CloudWatch's embedded metric format)."""
+    """A function that writes the metric itself (CloudWatch's embedded metric format).
+
+    folder: its folder of `lambdas/`, or folder and module (`snowflake_refresh`).
+    """
 
     folder: str
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from calve import http_client
+from calve.config.publishing import IcebergRest
 from calve.errors import CalveError, Fatal, Retryable
 from calve.http_client import Tokens
-from lambdas.lake_tables import Head
+from calve.names import TableName
+from calve.secrets import read_secret, value_of
+from lambdas.lake_tables import Head, of_metadata
 
+SETTINGS = "publish.iceberg_rest.secret, token_url and scope"
 TIMEOUT_S = 15
 TOKEN_REFUSED = (401, 419)
 DONE_NOTHING = (429, 503)
@@ -99,6 +102,22 @@ class _Unauthorized(Fatal):
     pass
 
 
+def tokens_of(settings: IcebergRest, secret: str, scope: str | None) -> Tokens:
+    """OAuth tokens for the client in a secret.
+
+    Raises:
+        ConfigError, Retryable: as `read_secret`.
+    """
+    client = read_secret(secret)
+    return Tokens(
+        settings.token_url or f"{settings.uri}/v1/oauth/tokens",
+        value_of(client, "client_id", secret),
+        value_of(client, "client_secret", secret),
+        scope=scope,
+        settings=SETTINGS,
+    )
+
+
 def escaped(name: str) -> str:
     """A name as one segment of a path."""
     return quote(name, safe="")
@@ -129,24 +148,13 @@ def _words(text: bytes) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A table in the catalog; as `lambdas.lake_tables.Head`."""
-
-    uuid: str
-    metadata_location: str
-    sequence_number: int
-    updated_ms: int
-    snapshot_id: int | None = None
-    previous: frozenset[str] = frozenset()
-
-
 class Catalog:
-    """One catalog of a server; thread-safe."""
+    """One catalog of a server; thread-safe. `notified`: it is written by notifications, as Polaris' EXTERNAL catalogs are."""
 
-    def __init__(self, server: Server, warehouse: str | None = None) -> None:
+    def __init__(self, server: Server, warehouse: str | None = None, *, notified: bool = False) -> None:
         self.server = server
         self._warehouse = warehouse
+        self._notified = notified
 
     @cached_property
     def root(self) -> str:
@@ -157,23 +165,14 @@ class Catalog:
         # A prefix may have several segments, and is already quoted.
         return f"/v1/{prefix['prefix']}" if prefix.get("prefix") else "/v1"
 
-    def find(self, namespace: str, table: str) -> Registered | None:
+    def find(self, namespace: str, table: str) -> Head | None:
         """The table; None if there is no such table or namespace."""
         try:
             # Only the snapshots of branches and tags: there may be thousands of others.
             answer = self.server.ask("GET", self.path(namespace, table), query={"snapshots": "refs"})
         except NotFound:
             return None
-        metadata: dict[str, Any] = answer["metadata"]
-        current = metadata.get("current-snapshot-id")
-        return Registered(
-            uuid=metadata["table-uuid"],
-            metadata_location=answer["metadata-location"],
-            sequence_number=metadata.get("last-sequence-number", 0),
-            updated_ms=metadata["last-updated-ms"],
-            snapshot_id=current if current not in (None, -1) else None,
-            previous=frozenset(each["metadata-file"] for each in metadata.get("metadata-log") or ()),
-        )
+        return of_metadata(TableName(namespace, table), answer["metadata-location"], answer["metadata"])
 
     def make_namespace(self, namespace: str, properties: dict[str, str]) -> None:
         """Create the namespace, unless it exists.
@@ -212,73 +211,43 @@ class Catalog:
     def path(self, namespace: str, table: str) -> str:
         return f"{self.root}/namespaces/{escaped(namespace)}/tables/{escaped(table)}"
 
-
-class Writer(Protocol):
-    """How a catalog gets metadata that the job has written."""
-
     def register(self, namespace: str, head: Head, now_ms: int) -> None:
-        """Create the table.
+        """Create a table from metadata that the job has written.
 
         Raises:
             Conflict: it exists. NotFound: there is no such namespace.
         """
-        ...
+        if self._notified:
+            self._notify("CREATE", namespace, head.name.table, head, now_ms)
+        else:
+            self._register(namespace, head)
 
     def move(self, namespace: str, head: Head, now_ms: int) -> None:
-        """Point the table at other metadata, atomically."""
-        ...
-
-    def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
-        """Drop a table, if it exists; its files belong to the lake."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Register:
-    """With `register`, and `overwrite` if the table exists."""
-
-    catalog: Catalog
-
-    def register(self, namespace: str, head: Head, now_ms: int) -> None:
-        self._register(namespace, head)
-
-    def move(self, namespace: str, head: Head, now_ms: int) -> None:
+        """Point a table at other metadata, atomically. Polaris refuses a notification that is older than the last."""
+        if self._notified:
+            self._notify("UPDATE", namespace, head.name.table, head, now_ms)
+            return
         try:
             self._register(namespace, head, overwrite=True)
         except (Conflict, NotSupported) as error:
             raise NotSupported(
-                f"this catalog cannot register a table anew over one that it has: {error.message}",
+                f"this catalog cannot register a table again over an existing one: {error.message}",
                 fix="set publish.iceberg_rest.update: notifications (Polaris, Snowflake Open Catalog), or use a newer server",
             ) from None
 
-    def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
+    def drop(self, namespace: str, table: str, there: Head, now_ms: int) -> None:
+        """Drop a table, if it exists; its files belong to the lake."""
         with suppress(NotFound):
-            path = self.catalog.path(namespace, table)
-            self.catalog.server.ask("DELETE", path, query={"purgeRequested": "false"})
+            if self._notified:
+                self._notify("DROP", namespace, table, there, now_ms)
+            else:
+                self.server.ask("DELETE", self.path(namespace, table), query={"purgeRequested": "false"})
 
     def _register(self, namespace: str, head: Head, **options: bool) -> None:
         body = {"name": head.name.table, "metadata-location": head.metadata_location, **options}
-        root = self.catalog.root
-        self.catalog.server.ask("POST", f"{root}/namespaces/{escaped(namespace)}/register", body)
+        self.server.ask("POST", f"{self.root}/namespaces/{escaped(namespace)}/register", body)
 
-
-@dataclass(frozen=True, slots=True)
-class Notifications:
-    """With notifications, for the EXTERNAL catalogs of Polaris. Polaris refuses one that is older than the last."""
-
-    catalog: Catalog
-
-    def register(self, namespace: str, head: Head, now_ms: int) -> None:
-        self._notify("CREATE", namespace, head.name.table, head, now_ms)
-
-    def move(self, namespace: str, head: Head, now_ms: int) -> None:
-        self._notify("UPDATE", namespace, head.name.table, head, now_ms)
-
-    def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
-        with suppress(NotFound):
-            self._notify("DROP", namespace, table, there, now_ms)
-
-    def _notify(self, kind: str, namespace: str, table: str, about: Head | Registered, now_ms: int) -> None:
+    def _notify(self, kind: str, namespace: str, table: str, about: Head, now_ms: int) -> None:
         payload = {
             "table-name": table,
             "timestamp": now_ms,
@@ -286,4 +255,4 @@ class Notifications:
             "metadata-location": about.metadata_location,
         }
         body = {"notification-type": kind, "payload": payload}
-        self.catalog.server.ask("POST", f"{self.catalog.path(namespace, table)}/notifications", body)
+        self.server.ask("POST", f"{self.path(namespace, table)}/notifications", body)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import boto3
 from aws_lambda_powertools import Logger, Metrics, Tracer
@@ -14,7 +15,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
 from calve.config.publishing import IcebergRest
-from calve.errors import CalveError, Retryable
+from calve.errors import Retryable
 from calve.names import TableName
 from calve.outputs.metrics import (
     CATALOG_FAILED,
@@ -22,18 +23,102 @@ from calve.outputs.metrics import (
     CATALOG_LAG,
     CATALOG_REPAIRS,
 )
-from lambdas.catalog_sync.deployment import Wanted, apply, open_sync, remove
-from lambdas.catalog_sync.sync import TARGET, Published, Report, Sync, follow
+from lambdas.catalog_sync.catalog import Catalog, Server, tokens_of
+from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Published, Report, Sync, follow, withdraw
 from lambdas.catalog_sync.sync import reconcile as reconcile_all
-from lambdas.custom_resource import serve
-from lambdas.metering import NAMESPACE, add
-from lambdas.publish_states import CommitBatch
+from lambdas.custom_resource import handler_of
+from lambdas.function import NAMESPACE, add
+from lambdas.publish_states import CommitBatch, PublishState, PublishStates, State, may_pass, now_ms
 
+Client = Callable[[str], Any]
 SERVICE = "catalog_sync"
 CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 4})
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
 metrics = Metrics(namespace=NAMESPACE, service=SERVICE)
+
+
+def open_sync(settings: IcebergRest, *, deployment: str, states_table: str, client: Client) -> Sync:
+    """The synchronization with the configured catalog; `client` makes AWS clients.
+
+    Raises:
+        ConfigError, Retryable: as `read_secret`.
+    """
+    tokens = tokens_of(settings, settings.secret, settings.scope) if settings.secret else None
+    notified = settings.update == "notifications"
+    return Sync(
+        glue=client("glue"),
+        s3=client("s3"),
+        catalog=Catalog(Server(settings.uri, tokens), settings.warehouse, notified=notified),
+        states=PublishStates(states_table, client("dynamodb")),
+        deployment=deployment,
+        namespace=settings.namespace,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The properties of the custom resource."""
+
+    catalog: IcebergRest
+    published: Published
+    states_table: str
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Any]) -> Self:
+        return cls(
+            IcebergRest.from_json(properties["Catalog"]),
+            Published.from_json(properties["Published"]),
+            properties["StatesTable"],
+        )
+
+    def open(self, client: Client) -> Sync:
+        opened = open_sync(
+            self.catalog,
+            deployment=self.published.deployment,
+            states_table=self.states_table,
+            client=client,
+        )
+        # A crashed function holds its table's lease that long: a slow delete is better than a failed one.
+        return replace(opened, patience_s=LEASE_MS / 1000 + 10)
+
+    def nothing(self) -> Published:
+        return replace(self.published, tables=frozenset(), patterns=())
+
+    @property
+    def place(self) -> tuple[str, str | None, str | None]:
+        return (self.catalog.uri, self.catalog.warehouse, self.catalog.namespace)
+
+
+def apply(wanted: Wanted, before: Wanted | None, client: Client) -> None:
+    """Set new published tables to pending, and drop those that are no longer published.
+
+    Raises:
+        Retryable: a table could not be dropped.
+    """
+    if before and before.place != wanted.place:
+        old = replace(before.open(client), moving_away=True)
+        _complete(withdraw(old, before.nothing()))
+    sync = wanted.open(client)
+    for table in sorted(wanted.published.tables):
+        if sync.states.find(TARGET, table) is None:
+            sync.states.put(PublishState(TARGET, table, State.PENDING, now_ms()))
+    _complete(withdraw(sync, wanted.published))
+
+
+def remove(wanted: Wanted, client: Client) -> None:
+    """Drop all tables that this deployment published.
+
+    Raises:
+        Retryable: a table could not be dropped.
+    """
+    _complete(withdraw(wanted.open(client), wanted.nothing()))
+
+
+def _complete(report: Report) -> None:
+    if report.failures:
+        reasons = "; ".join(f"{each.table}: {each.reason}" for each in report.failures[:3])
+        raise Retryable(f"{len(report.failures)} tables could not be dropped: {reasons}")
 
 
 @logger.inject_lambda_context(log_event=False)
@@ -50,7 +135,7 @@ def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     report = follow(sync, names)
     add(metrics, CATALOG_FOLLOWED, len(names))
     _log_report(report)
-    again = {each.table for each in report.failures if _may_pass(each.error)}
+    again = {each.table for each in report.failures if may_pass(each.error)}
     return batch.answer([name for name in names if str(name) in again])
 
 
@@ -73,29 +158,25 @@ def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
     )
 
 
-@logger.inject_lambda_context(log_event=False)
-@tracer.capture_lambda_handler(capture_response=False)
-def handle(event: dict[str, Any], context: LambdaContext) -> None:
-    """Answer CloudFormation: new tables become pending, tables that are no longer published are dropped."""
-    fields = {"request": event["RequestType"]}
-
-    def act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
-        wanted = Wanted.parse(request.resource_properties)
-        if request.request_type == "Delete":
-            remove(wanted, _client)
-        else:
-            before = request.old_resource_properties if request.request_type == "Update" else None
-            apply(wanted, Wanted.parse(before) if before else None, _client)
-
-    if reason := serve(event, context, act, identify=_identify):
-        logger.error("catalog.not_deployed", extra=fields | {"reason": reason})
+def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+    """New tables become pending, tables that are no longer published are dropped."""
+    wanted = Wanted.parse(request.resource_properties)
+    if request.request_type == "Delete":
+        remove(wanted, _client)
     else:
-        logger.info("catalog.deployed", extra=fields)
+        before = request.old_resource_properties if request.request_type == "Update" else None
+        apply(wanted, Wanted.parse(before) if before else None, _client)
 
 
-def _identify(properties: Mapping[str, Any]) -> str:
-    """The same id for every catalog: if the catalog changes, an update drops the tables."""
-    return f"{Wanted.parse(properties).published.deployment}-{TARGET}"
+handle = handler_of(
+    _act,
+    # The same id for every catalog: if the catalog changes, an update drops the tables.
+    identify=lambda properties: f"{Wanted.parse(properties).published.deployment}-{TARGET}",
+    logger=logger,
+    tracer=tracer,
+    failed="catalog.not_deployed",
+    done="catalog.deployed",
+)
 
 
 def _log_report(report: Report) -> None:
@@ -109,11 +190,6 @@ def _log_report(report: Report) -> None:
         _sync.cache_clear()  # read a changed secret again
     for failure in report.failures:
         logger.error("catalog.not_synced", extra={"table": failure.table, "reason": failure.reason})
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether a retry soon may succeed. After a refusal, the reconcile retries."""
-    return isinstance(error, Retryable) or not isinstance(error, CalveError)
 
 
 def _is_published(sync: Sync, published: Published, name: TableName) -> bool:

@@ -1,4 +1,4 @@
-"""The Polaris objects that publishing needs: created if they are missing, each with our mark.
+"""The custom resource that sets up a Polaris catalog, and removes it again. It creates missing objects, each with our mark.
 
 The management API is https://github.com/apache/polaris/blob/main/spec/polaris-management-service.yml; Snowflake Open Catalog has
 the same. Objects without our mark belong to others: calve does not use, change or delete them.
@@ -9,10 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
+import boto3
+from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
+
+from calve.config.publishing import IcebergRest
 from calve.errors import Fatal
-from lambdas.catalog_sync.catalog import Conflict, NotFound, Server, escaped
+from lambdas.catalog_sync.catalog import Conflict, NotFound, Server, escaped, tokens_of
+from lambdas.custom_resource import handler_of
+
+SERVICE = "catalog_bootstrap"
+logger = Logger(service=SERVICE)
+tracer = Tracer(service=SERVICE)
 
 OWNER = "calve.deployment"
 PRIVILEGE = "CATALOG_MANAGE_CONTENT"
@@ -163,3 +173,59 @@ def credentials_of(text: str) -> dict[str, str]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The properties of the custom resource. secret: of the created credentials."""
+
+    catalog: IcebergRest
+    names: Names
+    secret: str
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Any]) -> Self:
+        names = Names(**json.loads(properties["Names"]))
+        return cls(IcebergRest.from_json(properties["Catalog"]), names, properties["Secret"])
+
+    def open(self) -> Polaris:
+        bootstrap = self.catalog.bootstrap
+        if bootstrap is None:
+            raise Fatal("the catalog has no administrator", fix="set publish.iceberg_rest.bootstrap")
+        tokens = tokens_of(self.catalog, bootstrap.secret, bootstrap.scope)
+        return Polaris(Server(bootstrap.management_uri, tokens), self.names)
+
+
+def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+    wanted = Wanted.parse(request.resource_properties)
+    if request.request_type == "Delete":
+        wanted.open().remove()
+        return
+    if request.request_type == "Update":
+        _require_same(wanted, Wanted.parse(request.old_resource_properties))
+    secrets = boto3.client("secretsmanager")
+    stored = credentials_of(secrets.get_secret_value(SecretId=wanted.secret)["SecretString"])
+
+    def store(credentials: Mapping[str, str]) -> None:
+        secrets.put_secret_value(SecretId=wanted.secret, SecretString=json.dumps(dict(credentials)))
+
+    wanted.open().make(stored, store)
+
+
+def _require_same(wanted: Wanted, before: Wanted) -> None:
+    """Refuse another catalog or location: its tables would have to be moved."""
+    if (wanted.names, wanted.catalog.uri) != (before.names, before.catalog.uri):
+        raise Fatal(
+            "a catalog that was made cannot be changed into another",
+            fix="deploy without publish.iceberg_rest, which removes it, and then with the new one",
+        )
+
+
+handle = handler_of(
+    _act,
+    identify=lambda properties: f"{Wanted.parse(properties).names.deployment}-polaris",
+    logger=logger,
+    tracer=tracer,
+    failed="catalog.not_set_up",
+    done="catalog.set_up",
+)

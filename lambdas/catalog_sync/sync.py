@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,9 +18,9 @@ from typing import Any, Self
 
 from calve.errors import CalveError, Fatal, Retryable
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from lambdas.catalog_sync.catalog import Catalog, Conflict, NotFound, Registered, Unanswered, Writer
+from lambdas.catalog_sync.catalog import Catalog, Conflict, NotFound, Unanswered
 from lambdas.lake_tables import Head, databases_of, head, is_newer
-from lambdas.publish_states import PublishState, PublishStates, State, Target
+from lambdas.publish_states import Clock, PublishState, PublishStates, State, Target, now_ms, wait_for
 
 
 class Act(StrEnum):
@@ -56,7 +55,7 @@ BEHIND = Decision(
 )
 
 
-def decide(head: Head | None, there: Registered | None, ours: str | None) -> Decision:
+def decide(head: Head | None, there: Head | None, ours: str | None) -> Decision:
     """`head`: the published table in Glue, None if there is none. `ours`: the uuid of the table that we registered, if any."""
     if there is None:
         return Decision(Act.REGISTER if head else Act.ABSENT)
@@ -77,14 +76,7 @@ LOOKS = 6
 LEASE_MS = 180_000
 WRITE_MS = 60_000
 """The least rest of a lease for a write, which arrives sooner or never."""
-PAUSE_S = 0.25
 TARGET = Target.ICEBERG_REST
-
-Clock = Callable[[], int]
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +103,6 @@ class Sync:
     glue: Any
     s3: Any
     catalog: Catalog
-    writer: Writer
     states: PublishStates
     deployment: str
     namespace: str | None = None
@@ -126,7 +117,15 @@ class Sync:
             Retryable: a system does not answer, or another function has the lease. Fatal: the catalog refuses.
         """
         holder = uuid.uuid4().hex  # Lambda may repeat a request while the first still runs
-        lease_ends = self._lease(name, holder)
+        lease_ends = wait_for(
+            self.states,
+            TARGET,
+            str(name),
+            holder,
+            lease_ms=LEASE_MS,
+            patience_s=self.patience_s,
+            clock=self.clock,
+        )
         kept = False
         try:
             return _Turn(self, name, holder, lease_ends).take(published=published)
@@ -150,16 +149,6 @@ class Sync:
 
     def namespace_of(self, name: TableName) -> str:
         return self.namespace or name.database
-
-    def _lease(self, name: TableName, holder: str) -> int:
-        begun = self.clock()
-        while True:
-            now = self.clock()
-            if self.states.take(TARGET, str(name), holder, now_ms=now, until_ms=now + LEASE_MS):
-                return now + LEASE_MS
-            if now - begun > self.patience_s * 1000:
-                raise Retryable(f"another function is at work on {name}")
-            time.sleep(PAUSE_S)
 
 
 @dataclass
@@ -205,7 +194,7 @@ class _Turn:
             self.sync.states.remove(TARGET, str(self.name), self.holder)
         return Outcome(str(self.name), State.PENDING, tuple(self.acts))
 
-    def _equal(self, row: PublishState, wanted: Head, there: Registered) -> Outcome:
+    def _equal(self, row: PublishState, wanted: Head, there: Head) -> Outcome:
         now, lag_s = self.sync.clock(), None
         if self.acts and wanted.committed_ms is not None:
             lag_s = max(0, now - wanted.committed_ms) / 1000
@@ -228,23 +217,23 @@ class _Turn:
         self._require_time()
         namespace = self.sync.namespace_of(self.name)
         if not registers:
-            self.sync.writer.move(namespace, wanted, self.sync.clock())
+            self.sync.catalog.move(namespace, wanted, self.sync.clock())
             return
         try:
             if self.sync.catalog.namespace(namespace) is None:
                 self.sync.catalog.make_namespace(namespace, {OWNER: self.sync.deployment})
-            self.sync.writer.register(namespace, wanted, self.sync.clock())
+            self.sync.catalog.register(namespace, wanted, self.sync.clock())
         except Conflict:
             # It did not exist before: another writer created it.
             self._put(row.become(State.SYNCING, now, uuid=None))
         except NotFound as error:
             raise Retryable(f"{namespace} was dropped while {self.name} was registered: {error}") from None
 
-    def _drop(self, row: PublishState, there: Registered) -> None:
+    def _drop(self, row: PublishState, there: Head) -> None:
         self._put(row.become(State.SYNCING, self.sync.clock()))
         self._require_time()
         namespace = self.sync.namespace_of(self.name)
-        self.sync.writer.drop(namespace, self.name.table, there, self.sync.clock())
+        self.sync.catalog.drop(namespace, self.name.table, there, self.sync.clock())
 
     def _require_time(self) -> None:
         if self.sync.clock() > self.lease_ends - WRITE_MS:
@@ -274,10 +263,11 @@ class Published:
         return cls(raw["deployment"], frozenset(raw["tables"]), tuple(raw["patterns"]), raw["database"])
 
     def matches(self, glue: Any, name: TableName) -> bool:
-        """Whether the table is published."""
-        return str(name) in self.tables or (self._named(name.table) and self._ours(glue, name.database))
+        return str(name) in self.tables or (
+            self._named(name.table) and name.database in self._databases(glue)
+        )
 
-    def unknown(self, glue: Any, known: Collection[str]) -> Iterator[TableName]:
+    def unknown(self, glue: Any, known: Collection[TableName]) -> Iterator[TableName]:
         """The tables in Glue that match and have no row yet."""
         if not self.patterns:
             return
@@ -285,7 +275,7 @@ class Published:
             pages = glue.get_paginator("get_tables").paginate(DatabaseName=database)
             for table in (each["Name"] for page in pages for each in page["TableList"]):
                 name = TableName(database, table)
-                if self._named(table) and str(name) not in known:
+                if self._named(table) and name not in known:
                     yield name
 
     def _named(self, table: str) -> bool:
@@ -293,22 +283,13 @@ class Published:
             re.fullmatch(pattern, table) for pattern in self.patterns
         )
 
-    def _ours(self, glue: Any, database: str) -> bool:
-        return database in self._databases(glue)
-
     def _databases(self, glue: Any) -> list[str]:
         return databases_of(glue, self.deployment) if self.database is None else [self.database]
 
 
-def parsed(table: str) -> TableName:
-    """The name in a row."""
-    database, _, name = table.rpartition(".")
-    return TableName(database, name)
-
-
-def known(states: PublishStates) -> list[str]:
-    """The tables that have a row."""
-    return sorted(each.table for each in states.all(Target.ICEBERG_REST))
+def known(states: PublishStates) -> list[TableName]:
+    found = (each.table.rpartition(".") for each in states.all(Target.ICEBERG_REST))
+    return sorted((TableName(database, table) for database, _, table in found), key=str)
 
 
 AT_ONCE = 8
@@ -362,13 +343,12 @@ def follow(sync: Sync, names: Iterable[TableName], *, published: bool = True) ->
 def reconcile(sync: Sync, published: Published) -> Report:
     """Make all tables equal: those with a row, and new ones."""
     there = known(sync.states)
-    names = [*map(parsed, there), *published.unknown(sync.glue, there)]
-    return follow(sync, names)
+    return follow(sync, [*there, *published.unknown(sync.glue, there)])
 
 
 def withdraw(sync: Sync, published: Published) -> Report:
     """Drop the tables with a row that are not published, and the namespaces that are then empty."""
-    gone = [name for name in map(parsed, known(sync.states)) if not published.matches(sync.glue, name)]
+    gone = [name for name in known(sync.states) if not published.matches(sync.glue, name)]
     report = follow(sync, gone, published=False)
     sync.drop_namespaces({sync.namespace_of(name) for name in gone})
     return report

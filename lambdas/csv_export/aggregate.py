@@ -182,7 +182,12 @@ class Aggregation:
         self._plain.merge()
         assert self._plain.merged is not None  # noqa: S101 - something was added
         plain = self._plain.merged.sort_by(order)
-        sums = {i: self._totals(state).sort_by(order) for i, state in self._sums.items()}
+        lists = [("power", "list"), ("integer", "list")]
+        sums: dict[int, pa.Table] = {}
+        for i, state in self._sums.items():
+            state.merge()
+            grouped = state.merged.group_by(self._keys, use_threads=False)  # type: ignore[union-attr]
+            sums[i] = grouped.aggregate(lists).sort_by(order)
         names = [*self._export.group_by, *(measure.name for measure in self._export.measures)]
         for start in range(0, plain.num_rows, rows):
             columns = [plain[key].slice(start, rows) for key in self._keys[: len(self._export.group_by)]]
@@ -191,12 +196,8 @@ class Aggregation:
                     columns.append(_rounded(sums[i].slice(start, rows)))
                 else:
                     columns.append(plain[f"m{i}"].slice(start, rows))
-            yield pa.RecordBatch.from_arrays([_flat(column) for column in columns], names)
-
-    def _totals(self, state: _State) -> pa.Table:
-        state.merge()
-        grouped = state.merged.group_by(self._keys, use_threads=False)  # type: ignore[union-attr]
-        return grouped.aggregate([("power", "list"), ("integer", "list")])
+            flat = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in columns]
+            yield pa.RecordBatch.from_arrays(flat, names)
 
     def _check(self) -> None:
         states = [*self._sums.values(), *([self._plain] if self._plain else [])]
@@ -262,10 +263,6 @@ def _partial(measure: Measure, batch: pa.RecordBatch) -> Any:
 def _rounded(sums: pa.Table) -> Any:
     pairs = zip(sums["integer_list"].to_pylist(), sums["power_list"].to_pylist(), strict=True)
     return pa.array([total(zip(*pair, strict=True)) for pair in pairs], pa.float64())
-
-
-def _flat(column: Any) -> Any:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _bad_column(export: Export, why: str) -> ExportFailed:

@@ -18,9 +18,8 @@ import json
 import math
 from base64 import b64encode
 from collections.abc import Callable
-from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -130,7 +129,10 @@ def _base64(value: bytes) -> str:
 
 
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-STEP = timedelta(days=7)
+DAY_S = 86_400
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAYS = (-719_161, 2_932_894)
+"""The days of Python's calendar, since 1970, besides its first and last."""
 
 
 def iso(array: Any, zone: ZoneInfo) -> Any:
@@ -139,13 +141,13 @@ def iso(array: Any, zone: ZoneInfo) -> Any:
     if array.type.tz is None:
         return clock_text(array)
     ticks = array.cast(pa.int64())
-    years = pc.unique(pc.drop_null(pc.year(ticks.cast(pa.timestamp(unit))))).to_pylist()
-    if not years:
+    days = pc.unique(pc.drop_null(ticks.cast(pa.timestamp(unit)).cast(pa.date32()).cast(pa.int32())))
+    if not len(days):
         return pa.nulls(len(array), pa.string())
     scale = PER_SECOND[unit]
-    pieces = _pieces(zone, years)
-    shift, suffix = pa.scalar(pieces[0][1] * scale), pa.scalar(_offset_text(pieces[0][1]))
-    for begins, offset in pieces[1:]:
+    (_, first), *changes = _pieces(zone, sorted(days.to_pylist()))
+    shift, suffix = pa.scalar(first * scale), pa.scalar(_offset_text(first))
+    for begins, offset in changes:
         later = pc.greater_equal(ticks, begins * scale)
         shift = pc.if_else(later, offset * scale, shift)
         suffix = pc.if_else(later, _offset_text(offset), suffix)
@@ -163,52 +165,34 @@ def without_zeros(text: Any) -> Any:
     return pc.replace_substring_regex(text, r"\.0+$", "")
 
 
-def _pieces(zone: ZoneInfo, years: list[int]) -> list[tuple[int, int]]:
-    """(start in seconds since 1970, offset in seconds), only for the years that occur: one date may be in the year 9999."""
+def _pieces(zone: ZoneInfo, days: list[int]) -> list[tuple[int, int]]:
+    """(start in seconds since 1970, offset in seconds) of each change of the offset within or between these days."""
     pieces: list[tuple[int, int]] = []
-    for year in sorted({min(max(year, MINYEAR), MAXYEAR) for year in years}):
-        start = datetime(year, 1, 1, tzinfo=UTC)
-        for piece in ((int(start.timestamp()), _offset(zone, start)), *_changes(zone.key, year)):
-            if not pieces or pieces[-1][1] != piece[1]:
-                pieces.append(piece)
+    for day in days:
+        start = min(max(day, DAYS[0]), DAYS[1]) * DAY_S
+        for begins in (start, _change(zone, start, start + DAY_S - 1)):
+            offset = _offset(zone, begins)
+            if not pieces or pieces[-1][1] != offset:
+                pieces.append((begins, offset))
     return pieces
 
 
-@lru_cache(maxsize=512)
-def _changes(key: str, year: int) -> tuple[tuple[int, int], ...]:
-    """Every change of a zone's offset within a year of UTC, with the offset from then on."""
-    zone = ZoneInfo(key)
-    before = datetime(year, 1, 1, tzinfo=UTC)
-    end = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
-    found = []
-    while before < end:
-        after = before + STEP if before < end - STEP else end
-        if _offset(zone, before) != _offset(zone, after):
-            change = _first_change(zone, before, after)
-            found.append((int(change.timestamp()), _offset(zone, change)))
-            before = change
-        else:
-            before = after
-    return tuple(found)
-
-
-def _first_change(zone: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """The first second in (before, after] with another offset than at `before`."""
-    old = _offset(zone, before)
-    while after - before > timedelta(seconds=1):
-        middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
-        if _offset(zone, middle) == old:
-            before = middle
-        else:
+def _change(zone: ZoneInfo, before: int, after: int) -> int:
+    """The first second in (before, after] with the offset of `after`; `after` if nothing changes."""
+    new = _offset(zone, after)
+    if new == _offset(zone, before):
+        return after
+    while after - before > 1:
+        middle = (before + after) // 2
+        if _offset(zone, middle) == new:
             after = middle
+        else:
+            before = middle
     return after
 
 
-def _offset(zone: ZoneInfo, at: datetime) -> int:
-    try:
-        local = at.astimezone(zone)
-    except OverflowError:
-        return 0
+def _offset(zone: ZoneInfo, at: int) -> int:
+    local = (EPOCH + timedelta(seconds=at)).astimezone(zone)
     return int((local.utcoffset() or timedelta()).total_seconds())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal
@@ -21,10 +21,12 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from calve.config.publishing import Export
+from lambdas.aws import code_of
 from lambdas.csv_export.aggregate import Aggregation, columns_read, columns_written
 from lambdas.csv_export.scan import ROWS, Scan, plan, slices
-from lambdas.csv_export.upload import Content, Files, Lines, Part, Writer, discard
+from lambdas.csv_export.upload import Content, Files, Lines, Writer, discard
 from lambdas.csv_export.window import ExportFailed, Period
+from lambdas.links import Part
 
 FORMAT = 1
 PUTS = 5
@@ -32,16 +34,8 @@ PUTS = 5
 
 NAME = "manifest.json"
 CONTENT = (
-    "database",
-    "table",
-    "time_column",
-    "time_zone",
-    "columns",
-    "filter",
-    "group_by",
-    "measures",
-    "csv",
-)
+    "database", "table", "time_column", "time_zone", "columns", "filter", "group_by", "measures", "csv",
+)  # fmt: skip
 """The settings of an export that decide the content of a file."""
 
 Manifest = dict[str, Any]
@@ -89,9 +83,15 @@ class Folder:
         body = json.dumps(manifest, sort_keys=True, indent=2).encode()
         for tries_left in reversed(range(PUTS)):
             try:
-                self._create(n, body)
+                self.s3.put_object(
+                    Bucket=self.bucket,
+                    Key=self.manifest_key(n),
+                    Body=body,
+                    ContentType="application/json",
+                    IfNoneMatch="*",
+                )
             except ClientError as error:
-                code = error.response["Error"]["Code"]
+                code = code_of(error)
                 if code == "PreconditionFailed":
                     # The client repeats a put whose answer was lost; then this run's own manifest refuses it.
                     return self._read(n) == body
@@ -100,15 +100,6 @@ class Folder:
             else:
                 break
         return True
-
-    def _create(self, n: int, body: bytes) -> None:
-        self.s3.put_object(
-            Bucket=self.bucket,
-            Key=self.manifest_key(n),
-            Body=body,
-            ContentType="application/json",
-            IfNoneMatch="*",
-        )
 
     def _read(self, n: int) -> bytes:
         body: bytes = self.s3.get_object(Bucket=self.bucket, Key=self.manifest_key(n))["Body"].read()
@@ -247,7 +238,9 @@ class Delivery:
         before = newest[1] if newest and same_definition(newest[1], self._export) else None
         if before and (before["snapshot_id"] == self._snapshot_id or self._is_newer(before)):
             return Outcome("unchanged", folder.period, rows=before["rows"], complete=complete)
-        file = _File(self._export, folder, self._rows(folder.period, names))
+        names = columns_read(self._export) if self._export.measures else names
+        scan = plan(self._table, self._export, folder.period, names, self._lake.remaining_s)
+        file = _File(self._export, folder, Rows(self._export, scan))
         if before and file.content.to_json() == before["content"]:
             return Outcome("unchanged", folder.period, rows=before["rows"], complete=complete)
         n = newest[0] + 1 if newest else 1
@@ -276,11 +269,6 @@ class Delivery:
         created = datetime.fromisoformat(manifest["created_at"])
         return manifest["snapshot_id"] not in known and created >= self._began
 
-    def _rows(self, period: Period, names: tuple[str, ...]) -> Rows:
-        if self._export.measures:
-            names = columns_read(self._export)
-        return Rows(self._export, plan(self._table, self._export, period, names, self._lake.remaining_s))
-
     def _manifest(self, file: _File, content: Content, parts: list[Part], *, complete: bool) -> Manifest:
         period = file.folder.period
         return {
@@ -290,7 +278,7 @@ class Delivery:
             "snapshot_id": self._snapshot_id,
             "rows": content.rows,
             "content": content.to_json(),
-            "parts": [part.to_json() for part in parts],
+            "parts": [asdict(part) for part in parts],
             "schema": [{"name": column.name, "type": str(column.type)} for column in file.rows.columns],
             "complete": complete,
             "ingested_until": self._until.astimezone(period.zone).isoformat() if self._until else None,

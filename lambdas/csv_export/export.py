@@ -5,7 +5,7 @@ The table must hold everything that arrived in the topic before the window's end
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Self
@@ -21,81 +21,38 @@ from lambdas.csv_export.window import ExportFailed, Period, explicit, previous
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`endpoint_url` is set only by an emulator. boto3 reads it by itself, PyIceberg does not."""
+    """The function's variables. `aws_endpoint_url`: only of an emulator. boto3 reads it by itself, PyIceberg does not."""
 
-    deployment: str
+    calve_name: str
     lake_bucket: str
     exports_prefix: str
     schedule_group: str
     scheduler_role_arn: str
     function_arn: str
     idempotency_table: str
-    region: str
-    endpoint_url: str | None
-
-    @classmethod
-    def of(cls, variables: Mapping[str, str]) -> Self:
-        return cls(
-            deployment=variables["CALVE_NAME"],
-            lake_bucket=variables["LAKE_BUCKET"],
-            exports_prefix=variables["EXPORTS_PREFIX"],
-            schedule_group=variables["SCHEDULE_GROUP"],
-            scheduler_role_arn=variables["SCHEDULER_ROLE_ARN"],
-            function_arn=variables["FUNCTION_ARN"],
-            idempotency_table=variables["IDEMPOTENCY_TABLE"],
-            region=variables["AWS_REGION"],
-            endpoint_url=variables.get("AWS_ENDPOINT_URL"),
-        )
+    aws_region: str
+    aws_endpoint_url: str | None = None
 
     def catalog_properties(self) -> dict[str, str]:
         """PyIceberg's settings: the Glue catalog, and Arrow's own S3 client for the files."""
         properties = {
             "type": "glue",
-            "glue.region": self.region,
-            "s3.region": self.region,
+            "glue.region": self.aws_region,
+            "s3.region": self.aws_region,
             "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
         }
-        if self.endpoint_url:
-            properties |= {"glue.endpoint": self.endpoint_url, "s3.endpoint": self.endpoint_url}
+        if self.aws_endpoint_url:
+            properties |= {"glue.endpoint": self.aws_endpoint_url, "s3.endpoint": self.aws_endpoint_url}
         return properties
 
 
 ASK_AGAIN = timedelta(minutes=5)
 
 
-@dataclass(frozen=True, slots=True)
-class Complete:
-    """No record from before the window's end is missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Not complete yet; check again at `at`."""
-
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Incomplete:
-    """The wait is over."""
-
-
-Decision = Complete | Wait | Incomplete
-
-
 def ingested_until(table: Table) -> datetime | None:
     """The time up to which the table is complete; None if unknown."""
     seconds = complete_until(_ancestors(table), table.properties)
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-
-
-def decide(until: datetime | None, end: datetime, now: datetime, deadline: datetime) -> Decision:
-    """Whether to write a window that ends at `end`; `deadline`: when waiting ends."""
-    if until is not None and until >= end:
-        return Complete()
-    if now >= deadline:
-        return Incomplete()
-    return Wait(min(now + ASK_AGAIN, deadline))
 
 
 def _ancestors(table: Table) -> Iterator[Commit]:
@@ -136,14 +93,15 @@ def run(order: Order, lake: Lake, wait: Callable[[datetime], None]) -> Iterator[
         table = lake.table(order.export)
         until = ingested_until(table) if table else None
         deadline = order.scheduled_at + timedelta(seconds=order.export.wait_s)
-        decision = decide(until, order.period.end, lake.now(), deadline)
-        if isinstance(decision, Wait):
-            wait(decision.at)
-            yield Outcome("waiting", order.period, complete=False, again_at=decision.at)
+        complete = until is not None and until >= order.period.end
+        if not complete and lake.now() < deadline:
+            again_at = min(lake.now() + ASK_AGAIN, deadline)
+            wait(again_at)
+            yield Outcome("waiting", order.period, complete=False, again_at=again_at)
             return
         table = _there(table, order.export)
         delivery = Delivery(replace(order.export, database=table.name()[0]), lake, table, until)
-        yield delivery.due(order.period, complete=isinstance(decision, Complete))
+        yield delivery.due(order.period, complete=complete)
     except ExportFailed as failure:
         yield Outcome("failed", order.period, complete=False, failure=failure)
         return

@@ -22,7 +22,6 @@ from aws_lambda_powertools.utilities.idempotency import (
 )
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyAlreadyInProgressError
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog, load_catalog
 
 from calve.config.publishing import Export
@@ -41,11 +40,12 @@ from calve.outputs.metrics import (
     EXPORT_WRITTEN,
     Metric,
 )
+from lambdas.aws import Schedules
 from lambdas.csv_export.delivery import Lake, Outcome, Status
 from lambdas.csv_export.export import Environment, Order, delivered, run
 from lambdas.csv_export.window import ExportFailed
+from lambdas.function import NAMESPACE, add, announce, from_variables
 from lambdas.lake_tables import databases_of
-from lambdas.metering import NAMESPACE, add
 
 SERVICE = "csv_export"
 ONCE_S = 24 * 3600
@@ -82,8 +82,7 @@ class Parts:
 
 @cache
 def parts() -> Parts:
-    """Made once per process."""
-    environment = Environment.of(os.environ)
+    environment = from_variables(Environment, os.environ)
     return Parts(
         environment=environment,
         catalog=load_catalog("glue", **environment.catalog_properties()),
@@ -112,14 +111,17 @@ def handle(event: Event, context: LambdaContext) -> list[dict[str, Any]]:
     try:
         order = _order(export, event)
     except ExportFailed as failure:
-        return [_refuse(failure, export, event)]
+        logger.error("export.failed", extra={"failure": failure.kind})  # noqa: TRY400 the failure says it all
+        add(metrics, EXPORT_FAILED)
+        _announce_failure(failure.message, export, None, event)
+        return [{"status": "failed", "failure": failure.kind}]
     try:
         return _once(_run, key=_key(event), order=order, event=event, context=context)  # type: ignore[no-any-return]
     except IdempotencyAlreadyInProgressError as error:
         # A duplicate event, or a retry of a run that crashed: known when its timeout is over.
         now = datetime.now(UTC)
         if now < order.scheduled_at + timedelta(seconds=export.wait_s) + GIVEN_UP:
-            _again(event).until(now + LONGEST)
+            _again(event, now + LONGEST)
             return [{"status": "running", "window": order.period.to_json()}]
         broken: Exception = error
     except Exception as error:  # noqa: BLE001 - raised again, without its text
@@ -137,24 +139,27 @@ def _broken(error: Exception) -> str:
     return f"an unexpected {kind}; the function's log says where"
 
 
-def _again(event: Event) -> Waiting:
+def _again(event: Event, at: datetime) -> None:
+    """Invoke the function with this event at `at`, once for all repetitions of a run."""
     environment = parts().environment
-    return Waiting(
+    schedules = Schedules(
         parts().scheduler,
         environment.schedule_group,
         environment.scheduler_role_arn,
         environment.function_arn,
-        event,
     )
+    text = json.dumps(event, sort_keys=True)
+    digest = hashlib.sha256(f"{text}{at:%Y%m%d%H%M}".encode()).hexdigest()[:16]
+    schedules.invoke(f"{event['export']['name'][:40]}-again-{digest}", at, event)
 
 
 def _run(*, key: dict[str, Any], order: Order, event: Event, context: LambdaContext) -> list[dict[str, Any]]:
     environment = parts().environment
     name = secrets.token_hex(4)
-    waiting = _again(event | {"attempt": event.get("attempt", 0) + 1})
+    later = event | {"attempt": event.get("attempt", 0) + 1}
     lake = Lake(
         catalog=parts().catalog,
-        databases=lambda: databases_of(parts().glue, environment.deployment),
+        databases=lambda: databases_of(parts().glue, environment.calve_name),
         s3=parts().s3,
         bucket=environment.lake_bucket,
         prefix=environment.exports_prefix,
@@ -166,7 +171,7 @@ def _run(*, key: dict[str, Any], order: Order, event: Event, context: LambdaCont
         # It may be killed again, and then it could report nothing.
         _announce_failure(KILLED, order.export, order.period.to_json(), event, final=False)
     outcomes = []
-    for outcome in run(order, lake, waiting.until):
+    for outcome in run(order, lake, lambda at: _again(later, at)):
         _report(outcome)
         if outcome.failure:
             _announce_failure(outcome.failure.message, order.export, outcome.period.to_json(), event)
@@ -189,7 +194,7 @@ def _order(export: Export, event: Event) -> Order:
         raise ExportFailed(
             "bad_event",
             "the schedule did not say for which time it started the export",
-            fix="deploy the exports anew; the schedule's input names <aws.scheduler.scheduled-time>",
+            fix="deploy the exports again; the schedule's input names <aws.scheduler.scheduled-time>",
         )
     return Order.of(export, scheduled_at, event.get("window"))
 
@@ -222,13 +227,6 @@ def _report(outcome: Outcome) -> None:
         add(metrics, EXPORT_CORRECTIONS, int(outcome.correction))
 
 
-def _refuse(failure: ExportFailed, export: Export, event: Event) -> dict[str, Any]:
-    logger.error("export.failed", extra={"failure": failure.kind})
-    add(metrics, EXPORT_FAILED)
-    _announce_failure(failure.message, export, None, event)
-    return {"status": "failed", "failure": failure.kind}
-
-
 def _announce_failure(
     reason: str, export: Export, window: dict[str, str] | None, event: Event, *, final: bool = True
 ) -> None:
@@ -241,36 +239,6 @@ def _announce_failure(
 
 
 def _put_event(*, key: dict[str, Any], reason: str, export: Export) -> None:
-    deployment = parts().environment.deployment
+    deployment = parts().environment.calve_name
     failed = export_failed(deployment, export, key["about"], reason=reason, final=key["final"])
-    if parts().events.put_events(Entries=[failed.entry()])["FailedEntryCount"]:
-        raise Fatal("EventBridge did not take the event of a failed export")
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Schedules that invoke this function. `event`: of this invocation."""
-
-    scheduler: Any
-    group: str
-    role_arn: str
-    function_arn: str
-    event: dict[str, Any]
-
-    def until(self, at: datetime) -> None:
-        """Invoke the function with its event at `at`, once for all repetitions of a run."""
-        text = json.dumps(self.event, sort_keys=True)
-        digest = hashlib.sha256(f"{text}{at:%Y%m%d%H%M}".encode()).hexdigest()[:16]
-        try:
-            self.scheduler.create_schedule(
-                Name=f"{self.event['export']['name'][:40]}-again-{digest}",
-                GroupName=self.group,
-                ScheduleExpression=f"at({at.astimezone(UTC):%Y-%m-%dT%H:%M:%S})",
-                ScheduleExpressionTimezone="UTC",
-                FlexibleTimeWindow={"Mode": "OFF"},
-                ActionAfterCompletion="DELETE",
-                Target={"Arn": self.function_arn, "RoleArn": self.role_arn, "Input": text},
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConflictException":
-                raise
+    announce(parts().events, failed)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -66,7 +65,7 @@ def read(
                 f"the table has data files in {task.file.file_format}",
                 fix="rewrite the table's files as Parquet",
             )
-        for batch in _File(table, task, schema, bound).batches():
+        for batch in _rows_of(table, task, schema, bound):
             yield from slices(batch.cast(target))
 
 
@@ -80,108 +79,62 @@ def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-@dataclass
-class _File:
-    """One data file and its deleted rows."""
-
-    table: Table
-    task: FileScanTask
-    schema: Schema
-    row_filter: BooleanExpression
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        read_deletes = internals._read_all_delete_files(self.table.io, [self.task])
-        deletes = read_deletes.get(self.task.file.file_path)
-        with self.table.io.new_input(self.task.file.file_path).open() as source:
-            fragment = ds.ParquetFileFormat().make_fragment(source)
-            parquet = pq.ParquetFile(
-                source, metadata=fragment.metadata, pre_buffer=False, buffer_size=READ_BYTES
+def _rows_of(
+    table: Table, task: FileScanTask, schema: Schema, row_filter: BooleanExpression
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one data file that are neither deleted nor filtered out; as PyIceberg's `_task_to_record_batches`."""
+    downcast = table.format_version <= 2
+    deletes = internals._read_all_delete_files(table.io, [task]).get(task.file.file_path)
+    with table.io.new_input(task.file.file_path).open() as source:
+        fragment = ds.ParquetFileFormat().make_fragment(source)
+        parquet = pq.ParquetFile(source, metadata=fragment.metadata, pre_buffer=False, buffer_size=READ_BYTES)
+        own = internals.pyarrow_to_schema(
+            parquet.schema_arrow,
+            table.name_mapping(),
+            downcast_ns_timestamp_to_us=downcast,
+            format_version=table.format_version,
+        )
+        # Values of columns that the file lacks, such as partition values.
+        missing = internals._get_column_projection_values(
+            task.file, schema, table.schema(), table.specs().get(task.file.spec_id), own.field_ids
+        )
+        named = translate_column_names(row_filter, own, case_sensitive=True, projected_field_values=missing)
+        selected = internals.expression_to_pyarrow(bind(own, named, case_sensitive=True), own)
+        leaves = {
+            each for each in schema.field_ids if not isinstance(schema.find_type(each), (MapType, ListType))
+        }
+        needed = prune_columns(own, leaves | extract_field_ids(row_filter), select_full_types=False)
+        for batch in _kept(fragment, parquet, needed, selected, deletes):
+            yield internals._to_requested_schema(
+                schema,
+                needed,
+                batch,
+                downcast_ns_timestamp_to_us=downcast,
+                projected_missing_fields=missing,
+                allow_timestamp_tz_mismatch=True,
             )
-            view = _View(self, parquet.schema_arrow)
-            wanted = {group.id for group in fragment.subset(view.filter).row_groups}
-            first = 0
-            for group in range(parquet.num_row_groups):
-                if group in wanted:
-                    raw = parquet.iter_batches(ROWS, row_groups=[group], columns=view.paths)
-                    yield from self._kept(view, raw, first, deletes)
-                first += parquet.metadata.row_group(group).num_rows
 
-    def _kept(
-        self, view: _View, batches: Iterator[pa.RecordBatch], first: int, deletes: Any
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows that are neither deleted nor filtered out; `first`: the position of the first row in its file."""
-        for raw in batches:
-            batch = raw
+
+def _kept(
+    fragment: Any, parquet: pq.ParquetFile, needed: Schema, selected: Any, deletes: Any
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the row groups that may match, with the needed columns; of a struct only the needed fields."""
+    paths = [name for field in needed.fields for name in _leaves(field)]
+    matching = {group.id for group in fragment.subset(selected).row_groups}
+    group_start = 0
+    for group in range(parquet.num_row_groups):
+        position = group_start
+        group_start += parquet.metadata.row_group(group).num_rows
+        if group not in matching:
+            continue
+        for raw in parquet.iter_batches(ROWS, row_groups=[group], columns=paths):
+            kept = raw
             if deletes:
-                batch = raw.take(internals._combine_positional_deletes(deletes, first, first + len(raw)))
-            first += len(raw)
-            kept = pa.Table.from_batches([batch]).filter(view.filter)
-            for piece in kept.combine_chunks().to_batches():
-                if piece.num_rows:
-                    yield view.requested(piece)
-
-
-@dataclass
-class _View:
-    """A file's own schema, and the part that the scan needs."""
-
-    file: _File
-    physical: pa.Schema
-
-    @cached_property
-    def _downcast(self) -> bool:
-        return self.file.table.format_version <= 2
-
-    @cached_property
-    def _schema(self) -> Schema:
-        return internals.pyarrow_to_schema(
-            self.physical,
-            self.file.table.name_mapping(),
-            downcast_ns_timestamp_to_us=self._downcast,
-            format_version=self.file.table.format_version,
-        )
-
-    @cached_property
-    def _wanted(self) -> Schema:
-        schema = self.file.schema
-        nested = (MapType, ListType)
-        ids = {each for each in schema.field_ids if not isinstance(schema.find_type(each), nested)}
-        ids |= extract_field_ids(self.file.row_filter)
-        return prune_columns(self._schema, ids, select_full_types=False)
-
-    @cached_property
-    def _missing(self) -> dict[int, Any]:
-        """Values of columns that the file lacks, such as partition values."""
-        table, data_file = self.file.table, self.file.task.file
-        spec = table.specs().get(data_file.spec_id)
-        return internals._get_column_projection_values(
-            data_file, self.file.schema, table.schema(), spec, self._schema.field_ids
-        )
-
-    @cached_property
-    def paths(self) -> list[str]:
-        """The columns to read from Parquet; of a struct only the needed fields."""
-        return [name for field in self._wanted.fields for name in _leaves(field)]
-
-    @cached_property
-    def filter(self) -> Any:
-        named = translate_column_names(
-            self.file.row_filter,
-            self._schema,
-            case_sensitive=True,
-            projected_field_values=self._missing,
-        )
-        return internals.expression_to_pyarrow(bind(self._schema, named, case_sensitive=True), self._schema)
-
-    def requested(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return internals._to_requested_schema(
-            self.file.schema,
-            self._wanted,
-            batch,
-            downcast_ns_timestamp_to_us=self._downcast,
-            projected_missing_fields=self._missing,
-            allow_timestamp_tz_mismatch=True,
-        )
+                end = position + len(raw)
+                kept = raw.take(internals._combine_positional_deletes(deletes, position, end))
+            position += len(raw)
+            matches = pa.Table.from_batches([kept]).filter(selected).combine_chunks()
+            yield from (piece for piece in matches.to_batches() if piece.num_rows)
 
 
 def _leaves(field: NestedField, prefix: str = "") -> Iterator[str]:
@@ -236,9 +189,11 @@ class Scan:
                     "the window holds more than can be written in the time that a function has",
                     fix="export a shorter window, fewer columns, or an aggregation",
                 )
-            yield pa.RecordBatch.from_arrays(
-                [_at(batch, path) for path in paths], [column.name for column in self.columns]
-            )
+            columns = [
+                pc.struct_field(batch.column(top), below) if below else batch.column(top)
+                for top, *below in paths
+            ]
+            yield pa.RecordBatch.from_arrays(columns, [column.name for column in self.columns])
 
     def _path(self, name: str) -> list[str]:
         schema = self.table.schema()
@@ -256,7 +211,10 @@ def plan(
         ExportFailed: `missing_column`, `bad_time_column`, `bad_window`, `bad_filter`, `unreadable_table`.
     """
     schema = table.schema()
-    columns = tuple(column_of(schema, export, name) for name in names or _all(schema, export))
+    if not names:
+        every = (field.name for field in schema.fields)
+        names = tuple(name for name in every if export.csv.system_columns or name != SYSTEM_COLUMN)
+    columns = tuple(column_of(schema, export, name) for name in names)
     row_filter = in_window(schema, export, period)
     if export.filter:
         row_filter = And(row_filter, filter_of(schema, export.filter))
@@ -276,11 +234,6 @@ def _tasks(table: Table, row_filter: BooleanExpression) -> tuple[FileScanTask, .
             f"PyIceberg cannot read this table: {error}",
             fix="compact the table, so that it has no equality deletes",
         ) from error
-
-
-def _all(schema: Schema, export: Export) -> tuple[str, ...]:
-    names = (field.name for field in schema.fields)
-    return tuple(name for name in names if export.csv.system_columns or name != SYSTEM_COLUMN)
 
 
 def column_of(schema: Schema, export: Export, name: str) -> Column:
@@ -358,8 +311,3 @@ def filter_of(schema: Schema, text: str) -> BooleanExpression:
             fix="write it in PyIceberg's notation, with columns of this table: side = 'BUY' and price > 0",
         ) from error
     return expression
-
-
-def _at(batch: pa.RecordBatch, path: list[str]) -> Any:
-    column = batch.column(path[0])
-    return pc.struct_field(column, path[1:]) if path[1:] else column

@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import TracebackType
 from typing import Any, Self
@@ -27,6 +27,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from calve.config.publishing import Csv
 from lambdas.csv_export.cells import is_free_text, text
+from lambdas.links import Part
 
 BOM = b"\xef\xbb\xbf"
 END = "\r\n"
@@ -36,6 +37,8 @@ SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20"
 """First characters of a formula, also full-width: https://owasp.org/www-community/attacks/CSV_Injection"""
 SUSPECT = rf'^[\t\r\n{SIGNS}]|[{SEPARATORS}]"*[{SIGNS}]'
 """Text that may contain a formula; Arrow searches whole columns for it."""
+QUOTED = f'["{SEPARATORS}]|^$'
+"""Text that needs quotes."""
 NUMBER = r"[+-](?:[ .-]?(?:\([0-9]+\)|[0-9]))+(?:[eE][+-]?[0-9]+)?"
 """A number, or a telephone number, with an end after which no formula can follow."""
 FORMULA = re.compile(
@@ -91,10 +94,6 @@ class Writer:
     names: Sequence[str]
     csv: Csv
     zone: ZoneInfo
-    special: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "special", f'["{SEPARATORS}]|^$')
 
     def header(self) -> bytes:
         """The first line, with the byte order mark if configured."""
@@ -116,7 +115,7 @@ class Writer:
         return pc.fill_null(values, "")
 
     def _quoted(self, values: Any) -> Any:
-        special = pc.match_substring_regex(values, self.special)
+        special = pc.match_substring_regex(values, QUOTED)
         if not pc.any(special).as_py():
             return values
         escaped = pc.replace_substring(values, '"', '""')
@@ -133,19 +132,6 @@ class Writer:
 PART_BYTES = 8 * 1024 * 1024
 GZIP = 31
 """zlib's window bits for a gzip header without time and name: equal rows make equal bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A finished file, as listed in the manifest."""
-
-    key: str
-    rows: int
-    size_bytes: int
-    sha256: str
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(slots=True)

@@ -39,7 +39,10 @@ def examine(probes: Mapping[str, Probe], *, limit_s: float = PROBE_LIMIT_S) -> l
         except CalveError as error:
             rows.append(of_error(name, error))
         except Exception as error:  # noqa: BLE001  the doctor has to survive what it examines
-            rows.append(Finding(name, "fail", _printable(error)))
+            # Some errors quote their input, which may be secret.
+            kind = type(error)
+            harmless = isinstance(error, OSError) or kind.__module__.startswith("botocore.")
+            rows.append(Finding(name, "fail", f"{kind.__name__}: {error}" if harmless else kind.__name__))
         found[name] = rows
 
     threads = {
@@ -51,13 +54,6 @@ def examine(probes: Mapping[str, Probe], *, limit_s: float = PROBE_LIMIT_S) -> l
         thread.join(limit_s)
     late = {name: [Finding(name, "warn", f"no answer within {limit_s:.0f} s")] for name in probes}
     return [each for name in probes for each in found.get(name, late[name])]
-
-
-def _printable(error: Exception) -> str:
-    """The part of an unexpected error that may be shown: some errors quote their input, which may be secret."""
-    kind = type(error)
-    harmless = isinstance(error, OSError) or kind.__module__.startswith("botocore.")
-    return f"{kind.__name__}: {error}" if harmless else kind.__name__
 
 
 def of_error(check: str, error: CalveError) -> Finding:

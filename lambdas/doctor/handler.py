@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import boto3
 from aws_lambda_powertools import Logger, Tracer
@@ -22,6 +21,7 @@ from calve.config.job import Job, Registry
 from lambdas.doctor import lake
 from lambdas.doctor.checks import LIMIT_S, lake_probes, probes
 from lambdas.doctor.finding import Probe, examine
+from lambdas.function import from_variables
 
 SERVICE = "doctor"
 CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
@@ -31,30 +31,21 @@ tracer = Tracer(service=SERVICE)
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """files: keys in `bucket` of the jobs' settings and of the files they name. servers: of a made cluster."""
+    """files: keys in the bucket of the jobs' settings and of the files they name. servers: of a made cluster."""
 
-    bucket: str
+    files_bucket: str
     files: tuple[str, ...]
     warehouse: str
-    database: str | None
-    servers: str | None
-
-    @classmethod
-    def read(cls, given: Mapping[str, str]) -> Self:
-        return cls(
-            given["FILES_BUCKET"],
-            tuple(given["FILES"].split(",")),
-            given["WAREHOUSE"],
-            given.get("DATABASE"),
-            given.get("SERVERS"),
-        )
+    aws_region: str
+    database: str | None = None
+    servers: str | None = None
 
 
 @logger.inject_lambda_context(log_event=False)
 @tracer.capture_lambda_handler(capture_response=False)
 def handle(event: dict[str, Any], context: LambdaContext) -> list[dict[str, str]]:
     """The findings, without secrets."""
-    environment = Environment.read(os.environ)
+    environment = from_variables(Environment, os.environ)
     with tempfile.TemporaryDirectory() as folder:
         jobs = _jobs(environment, Path(folder))
         checks: dict[str, Probe] = {
@@ -75,14 +66,14 @@ def _jobs(environment: Environment, folder: Path) -> list[Job]:
     """The jobs with their files and with values that only a deploy knows."""
     s3 = _client("s3")
     for file in environment.files:
-        found = s3.get_object(Bucket=environment.bucket, Key=file)["Body"].read()
+        found = s3.get_object(Bucket=environment.files_bucket, Key=file)["Body"].read()
         (folder / Path(file).name).write_bytes(found)
     jobs = [Job.from_json(file.read_text()) for file in sorted(folder.glob("*.json"))]
     return [_as_it_runs(job, environment, folder) for job in jobs]
 
 
 def _as_it_runs(job: Job, environment: Environment, folder: Path) -> Job:
-    here = replace(job.lake, region=os.environ["AWS_REGION"])
+    here = replace(job.lake, region=environment.aws_region)
     servers = environment.servers or job.kafka.bootstrap_servers
     kafka = replace(job.kafka, bootstrap_servers=servers, ca_file=_laid(job.kafka.ca_file, folder))
     registry = job.registry

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
+from lambdas.aws import code_of
 from lambdas.doctor.finding import Finding
 
 Client = Callable[[str], Any]
@@ -117,7 +118,3 @@ def refused(check: str, error: ClientError, what: str, needed: str) -> Finding:
     if code in DENIED:
         return Finding(check, "fail", f"{what} may not be read: {code}", f"allow {needed}")
     return Finding(check, "fail", f"{what} cannot be read: {code}")
-
-
-def code_of(error: ClientError) -> str:
-    return str(error.response["Error"]["Code"])

@@ -1,10 +1,16 @@
-"""EventBridge -> `Notifier`: a new manifest, or an export that failed. No mail, link or address is logged."""
+"""EventBridge -> `handle`: makes the links of a new file and mails them, or mails that an export failed.
+
+A delivery is one file to one recipient or topic. It runs at most once at a time and is recorded when it is done, so a repeated
+event sends nothing again. The guarantee is *at least once*: if the process crashes after the mail and before the record, the
+delivery is repeated after the function's timeout. The recipient then gets a second mail with a link of its own; both links work.
+No mail, link or address is logged.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,17 +29,126 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from calve.config.publishing import Export
 from calve.errors import Fatal
-from calve.outputs.announcement import Announcement
+from calve.outputs.announcement import Announcement, export_created
 from calve.outputs.metrics import MAILS_FAILED, MAILS_SENT, NOTICES
-from lambdas.export_notify.mail import Failure, Manifest
-from lambdas.export_notify.notify import DAY_S, Notifier, Settings
-from lambdas.links import Links, recipient_hash
-from lambdas.metering import NAMESPACE, add
-from lambdas.tokens import Keyring
+from lambdas import formatting
+from lambdas.export_notify import mail
+from lambdas.export_notify.mail import Failure, Mail, Manifest
+from lambdas.function import NAMESPACE, add, announce, from_variables
+from lambdas.links import Link, Links, recipient_hash
+from lambdas.tokens import Keyring, new_link_id, reference, sign
 
 logger = Logger(service="export_notify")
 tracer = Tracer(service="export_notify")
 metrics = Metrics(namespace=NAMESPACE, service="export_notify")
+
+DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The function's variables. `mail_topics`: the SNS topic of each export that has one."""
+
+    links_table: str
+    idempotency_table: str
+    link_keys_secret: str
+    download_url: str
+    exports_prefix: str
+    calve_name: str
+    mail_topics: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Notifier:
+    """Sends mails. `sns` and `ses` (version 2) are AWS clients."""
+
+    settings: Settings
+    keyring: Keyring
+    links: Links
+    sns: Any
+    ses: Any
+    clock: Callable[[], float]
+
+    def destinations(self, export: Export) -> Iterator[str | None]:
+        """The recipients, one delivery each; None is the export's topic."""
+        return iter(export.recipients if export.channel == "ses" else (None,))
+
+    def new_file(self, manifest: Manifest, recipient: str | None) -> str:
+        """Make a link and mail it; returns how logs name the link.
+
+        The row is written first, because a link must work when it is read. It stays if sending fails: the mail may have left.
+        """
+        link, token = self._link(manifest, recipient)
+        self.links.add(link)
+        self._send(
+            manifest.export,
+            recipient,
+            mail.new_file(manifest, link, f"{self.settings.download_url.rstrip('/')}/{token}"),
+        )
+        return reference(link.id)
+
+    def created(self, manifest: Manifest, bucket: str) -> Announcement:
+        """The event of a new file: names and counts, no link and no address."""
+        return export_created(
+            self.settings.calve_name,
+            manifest.export,
+            manifest.window.to_json(),
+            {
+                "bucket": bucket,
+                "manifest": manifest.key,
+                "files": [{"key": part.key, "size_bytes": part.size_bytes} for part in manifest.parts],
+                "rows": manifest.rows,
+                "snapshot_id": manifest.snapshot_id,
+                "complete": manifest.complete,
+                "correction": manifest.correction,
+                "created_at": manifest.created_at.isoformat(),
+            },
+        )
+
+    def no_file(self, failure: Failure, recipient: str | None) -> None:
+        self._send(failure.export, recipient, mail.no_file(failure))
+
+    def _link(self, manifest: Manifest, recipient: str | None) -> tuple[Link, str]:
+        export, now = manifest.export, int(self.clock())
+        kept_until = int(manifest.created_at.timestamp()) + export.keep_days * DAY_S
+        keys = self.keyring.keys()
+        link = Link(
+            id=new_link_id(),
+            key_id=keys.current,
+            export=export.name,
+            manifest=manifest.key,
+            parts=manifest.parts,
+            recipient=recipient and recipient_hash(recipient),
+            created_at=now,
+            expires_at=min(now + export.link_days * DAY_S, kept_until),
+            max_downloads=export.max_downloads * len(manifest.parts),
+            title=formatting.title(export.name),
+            window=str(manifest.window),
+            time_zone=export.time_zone,
+            rows=manifest.rows,
+            complete=manifest.complete,
+            ingested_until=manifest.ingested_until,
+            correction=manifest.correction,
+        )
+        return link, sign(keys, link.id, link.expires_at)
+
+    def _send(self, export: Export, recipient: str | None, message: Mail) -> None:
+        if recipient is None:
+            topic = self.settings.mail_topics.get(export.name)
+            if topic is None:
+                raise Fatal(f"the export {export.name} has no topic", fix="deploy the exports stack")
+            self.sns.publish(TopicArn=topic, Subject=message.subject, Message=message.text)
+            return
+        body = {
+            "Text": {"Data": message.text, "Charset": "UTF-8"},
+            "Html": {"Data": message.html, "Charset": "UTF-8"},
+        }
+        self.ses.send_email(
+            FromEmailAddress=export.sender,
+            Destination={"ToAddresses": [recipient]},
+            ReplyToAddresses=[export.reply_to] if export.reply_to else [],
+            Content={"Simple": {"Subject": {"Data": message.subject, "Charset": "UTF-8"}, "Body": body}},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +164,13 @@ class Parts:
 
 @cache
 def parts() -> Parts:
-    """Made once per process."""
-    settings = Settings.read(os.environ)
+    settings = from_variables(Settings, os.environ)
     dynamodb = boto3.client("dynamodb")
     notifier = Notifier(
         settings=settings,
-        keyring=Keyring(settings.keys_secret, SecretsProvider(boto3_client=boto3.client("secretsmanager"))),
+        keyring=Keyring(
+            settings.link_keys_secret, SecretsProvider(boto3_client=boto3.client("secretsmanager"))
+        ),
         links=Links(settings.links_table, dynamodb),
         sns=boto3.client("sns"),
         ses=boto3.client("sesv2"),
@@ -74,7 +190,6 @@ def parts() -> Parts:
 @metrics.log_metrics
 @event_source(data_class=EventBridgeEvent)
 def handle(event: EventBridgeEvent, context: LambdaContext) -> None:
-    """Send the mails of an event."""
     add(metrics, NOTICES)
     parts().config.register_lambda_context(context)
     match event.source, event.detail_type:
@@ -100,10 +215,10 @@ def _new_file(event: S3EventBridgeNotificationEvent) -> None:
     try:
         _deliver(manifest.export, cause, lambda recipient: {"link": notifier.new_file(manifest, recipient)})
     finally:  # also if a mail failed
-        _announce(notifier.created(manifest, bucket), cause)
+        _announce_once(notifier.created(manifest, bucket), cause)
 
 
-def _announce(created: Announcement, cause: dict[str, str]) -> None:
+def _announce_once(created: Announcement, cause: dict[str, str]) -> None:
     """Announce the file on EventBridge, once per file as far as that is known."""
     once = idempotent_function(
         _put_event,
@@ -117,8 +232,7 @@ def _announce(created: Announcement, cause: dict[str, str]) -> None:
 
 def _put_event(*, cause: dict[str, str], created: Announcement) -> None:
     del cause
-    if parts().events.put_events(Entries=[created.entry()])["FailedEntryCount"]:
-        raise Fatal("EventBridge did not take the event of a new file")
+    announce(parts().events, created)
 
 
 def _no_file(event: EventBridgeEvent) -> None:

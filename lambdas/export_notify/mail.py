@@ -10,17 +10,12 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from calve.config.publishing import Export
 from calve.errors import Fatal
 from lambdas import formatting
-from lambdas.links import Part
-
-if TYPE_CHECKING:
-    from calve.config.publishing import Export
-    from lambdas.links import Link
-
+from lambdas.links import Link, Part
 
 FORMAT = 1
 _OWN_FILE = r"([A-Za-z0-9]+)/[A-Za-z0-9_-][A-Za-z0-9._-]*"
@@ -183,7 +178,7 @@ def no_file(failure: Failure) -> Mail:
         ),
         buttons=(),
         facts=(("Window", f"{window} ({failure.export.time_zone})"),) if window else (),
-        closing=("Those who run it have been told as well.", _whom_to_ask(failure.export)),
+        closing=("The operators were notified, too.", _whom_to_ask(failure.export)),
     )
     return _mail(text, subject(title, window, "no file", state="Failed"))
 
@@ -243,9 +238,7 @@ def _owner(link: Link) -> str:
 
 def _whom_to_ask(export: Export) -> str:
     return (
-        f"Questions: {export.reply_to}"
-        if export.reply_to
-        else "Questions: ask those who set this export up for you."
+        f"Questions: {export.reply_to}" if export.reply_to else "Questions: ask the operators of this export."
     )
 
 
@@ -262,6 +255,7 @@ def _text(text: MailText) -> str:
 
 
 FONT = "font-family:'Segoe UI',system-ui,-apple-system,Roboto,Helvetica,Arial,sans-serif"
+NOTE = "margin:0 0 12px;padding:10px 14px;background:#fdf1d8;color:#7a4b00;border-radius:8px"
 _DOCUMENT = """<!doctype html>
 <html lang="en">
 <head>
@@ -292,7 +286,7 @@ def render(text: MailText) -> str:
     body = [
         f'<h1 style="margin:0;font-size:26px;line-height:1.2">{escape(text.title)}</h1>',
         f'<p style="margin:4px 0 20px;color:#526373;font-size:17px">{escape(text.lead)}</p>',
-        *(_note(note) for note in text.notes),
+        *(f'<p style="{NOTE}">{escape(note)}</p>' for note in text.notes),
         *(_button(label, url) for label, url in text.buttons),
     ]
     if text.facts:
@@ -305,11 +299,6 @@ def render(text: MailText) -> str:
         f'<p style="margin:0 0 8px;color:#526373;font-size:14px">{escape(line)}</p>' for line in text.closing
     ]
     return _DOCUMENT.format(title=escape(text.title), font=FONT, body="\n".join(body))
-
-
-def _note(text: str) -> str:
-    style = "margin:0 0 12px;padding:10px 14px;background:#fdf1d8;color:#7a4b00;border-radius:8px"
-    return f'<p style="{style}">{escape(text)}</p>'
 
 
 def _button(label: str, url: str) -> str:

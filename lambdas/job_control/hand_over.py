@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from botocore.exceptions import ClientError
-
 from calve.errors import CalveError, ConfigError
+from lambdas.aws import tolerating
 from lambdas.job_control.jobs import Definition, Jobs, Run
 
 
@@ -39,22 +37,16 @@ class Control:
 
     def clear(self, s3: Any) -> None:
         """Let no generation run; also if the bucket was deleted."""
-        try:
+        with tolerating("NoSuchBucket"):
             self.write(s3, None)
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "NoSuchBucket":
-                raise
 
     def read(self, s3: Any, default: str | None) -> str | None:
         """The generation that may run; `default` if none was ever set."""
-        try:
+        with tolerating("NoSuchKey", "NoSuchBucket"):
             body = s3.get_object(Bucket=self.bucket, Key=self.key)["Body"].read()
-        except ClientError as error:
-            if error.response["Error"]["Code"] in ("NoSuchKey", "NoSuchBucket"):
-                return default
-            raise
-        generation = json.loads(body)["generation"]
-        return None if generation is None else str(generation)
+            generation = json.loads(body)["generation"]
+            return None if generation is None else str(generation)
+        return default
 
 
 POLL_S = 5.0
@@ -76,30 +68,15 @@ class Clock(Protocol):
 class Wanted:
     """The properties of the custom resource: what should run."""
 
-    job: str
+    job_name: str
     continuous: bool
-    control: Control
+    control_bucket: str
+    control_key: str
     generation: str
 
-    @classmethod
-    def parse(cls, properties: Mapping[str, Any]) -> Wanted:
-        """The properties of a request, which CloudFormation sends as strings.
-
-        Raises:
-            ConfigError: one is missing or invalid.
-        """
-        names = ("JobName", "Continuous", "ControlBucket", "ControlKey", "Generation")
-        missing = [name for name in names if not properties.get(name)]
-        if missing:
-            raise ConfigError(f"the hand-over has no {', '.join(missing)}")
-        if properties["Continuous"] not in ("true", "false"):
-            raise ConfigError(f"Continuous is {properties['Continuous']}", fix="use true or false")
-        return cls(
-            job=properties["JobName"],
-            continuous=properties["Continuous"] == "true",
-            control=Control(properties["ControlBucket"], properties["ControlKey"]),
-            generation=properties["Generation"],
-        )
+    @property
+    def control(self) -> Control:
+        return Control(self.control_bucket, self.control_key)
 
     def is_met_by(self, run: Run, definition: Definition) -> bool:
         """True if a run need not be replaced: it runs this generation, in this mode, and continues."""
@@ -127,21 +104,21 @@ class HandOver:
         Raises:
             CalveError: the job is not deployed at this generation, or an old run did not end in time.
         """
-        definition = self._jobs.definition(wanted.job)
+        definition = self._jobs.definition(wanted.job_name)
         deployed = definition.generation if definition else None
         if definition is None or deployed != wanted.generation:
             raise CalveError(
-                f"job {wanted.job} is deployed at generation {deployed}, not {wanted.generation}",
+                f"job {wanted.job_name} is deployed at generation {deployed}, not {wanted.generation}",
                 fix="let the hand-over depend on the job, and give both the same generation",
             )
         wanted.control.write(self._s3, wanted.generation)
         while True:
-            active = [run for run in self._jobs.runs(wanted.job) if run.active]
+            active = [run for run in self._jobs.runs(wanted.job_name) if run.active]
             if active and all(wanted.is_met_by(run, definition) for run in active):
                 return
-            if not active and (not wanted.continuous or self._jobs.start(wanted.job, wanted.generation)):
+            if not active and (not wanted.continuous or self._jobs.start(wanted.job_name, wanted.generation)):
                 return
-            self._wait(wanted.job, [run for run in active if not wanted.is_met_by(run, definition)])
+            self._wait(wanted.job_name, [run for run in active if not wanted.is_met_by(run, definition)])
 
     def end(self, wanted: Wanted) -> None:
         """End every run, and start no other.
@@ -150,8 +127,8 @@ class HandOver:
             CalveError: a run did not end in time.
         """
         wanted.control.clear(self._s3)
-        while active := [run for run in self._jobs.runs(wanted.job) if run.active]:
-            self._wait(wanted.job, active)
+        while active := [run for run in self._jobs.runs(wanted.job_name) if run.active]:
+            self._wait(wanted.job_name, active)
 
     def _wait(self, job: str, old: list[Run]) -> None:
         """Wait, after stopping runs that should have ended by themselves."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -19,12 +18,13 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
 from calve.outputs.metrics import WATCHDOG_EXHAUSTED
-from lambdas.custom_resource import serve
+from lambdas.aws import Schedules
+from lambdas.custom_resource import handler_of
+from lambdas.function import add_alone, from_properties, from_variables
 from lambdas.job_control.hand_over import HandOver, Wanted
-from lambdas.job_control.jobs import Jobs, WatchdogEnvironment
+from lambdas.job_control.jobs import Jobs
 from lambdas.job_control.jobs import start as start_job
-from lambdas.job_control.watchdog import Act, Ended, Later, Watchdog
-from lambdas.metering import add_alone
+from lambdas.job_control.watchdog import Act, Ended, Environment, Watchdog
 
 SERVICE = "job_control"
 logger = Logger(service=SERVICE)
@@ -40,32 +40,19 @@ CONFIG = Config(
 
 @logger.inject_lambda_context(log_event=False)
 @tracer.capture_lambda_handler(capture_response=False)
-def handle(event: dict[str, Any], context: LambdaContext) -> None:
-    """Answer CloudFormation's request to hand a job over."""
-    fields = {"request": event["RequestType"], "job": event["ResourceProperties"].get("JobName")}
-    reason = serve(event, context, _act, identify=lambda properties: Wanted.parse(properties).job)
-    if reason:
-        logger.error("job.not_handed_over", extra=fields | {"reason": reason})
-    else:
-        logger.info("job.handed_over", extra=fields)
-
-
-@logger.inject_lambda_context(log_event=False)
-@tracer.capture_lambda_handler(capture_response=False)
 @event_source(data_class=EventBridgeEvent)
 def watchdog(event: EventBridgeEvent, context: LambdaContext) -> None:
-    """Restart a continuous job whose run has ended."""
-    environment = _environment()
+    environment = from_variables(Environment, os.environ)
     ended = Ended.parse(event.detail)
+    group, role, function = (
+        environment.schedule_group,
+        environment.scheduler_role_arn,
+        context.invoked_function_arn,
+    )
     verdict = Watchdog(
         jobs=Jobs(_client("glue")),
         s3=_client("s3"),
-        later=Later(
-            _client("scheduler"),
-            function_arn=context.invoked_function_arn,
-            role_arn=environment.scheduler_role_arn,
-            group=environment.schedule_group,
-        ),
+        later=Schedules(_client("scheduler"), group, role, function),
         continuous_jobs=environment.continuous_jobs,
         restarts=environment.restarts,
     ).handle(ended, datetime.now(UTC))
@@ -94,19 +81,24 @@ def start(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
     return {"run": run}
 
 
-def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> Mapping[str, str] | None:
-    wanted = Wanted.parse(request.resource_properties)
+def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+    wanted = from_properties(Wanted, request.resource_properties)
     work = HandOver(Jobs(_client("glue")), _client("s3"), time_left_s=time_left_s)
     if request.request_type == "Delete":
         work.end(wanted)
     else:
         work.begin(wanted)
-    return None
 
 
-@cache
-def _environment() -> WatchdogEnvironment:
-    return WatchdogEnvironment.parse(os.environ)
+handle = handler_of(
+    _act,
+    identify=lambda properties: from_properties(Wanted, properties).job_name,
+    logger=logger,
+    tracer=tracer,
+    failed="job.not_handed_over",
+    done="job.handed_over",
+    about={"job": "JobName"},
+)
 
 
 @cache

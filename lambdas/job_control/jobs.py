@@ -1,4 +1,4 @@
-"""Glue's jobs and their runs."""
+"""Glue's jobs and their runs, and the function that starts one."""
 
 from __future__ import annotations
 
@@ -7,47 +7,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from calve.errors import ConfigError, Retryable
-
-NAMES = ("CONTINUOUS_JOBS", "RESTARTS", "SCHEDULE_GROUP", "SCHEDULER_ROLE_ARN")
-
-
-@dataclass(frozen=True, slots=True)
-class WatchdogEnvironment:
-    """`continuous_jobs`: names of the Glue jobs to keep running. `restarts`: how many may fail in a row."""
-
-    continuous_jobs: frozenset[str]
-    restarts: int
-    schedule_group: str
-    scheduler_role_arn: str
-
-    @classmethod
-    def parse(cls, variables: Mapping[str, str]) -> WatchdogEnvironment:
-        """The function's variables; `CONTINUOUS_JOBS` is a list with commas.
-
-        Raises:
-            ConfigError: one is missing, or `RESTARTS` is no number.
-        """
-        missing = [name for name in NAMES if name not in variables]
-        if missing:
-            raise ConfigError(f"the watchdog's environment has no {', '.join(missing)}")
-        if not variables["RESTARTS"].isdecimal():
-            raise ConfigError(f"RESTARTS is {variables['RESTARTS']!r}", fix="use a number, 0 or above")
-        return cls(
-            continuous_jobs=frozenset(filter(None, variables["CONTINUOUS_JOBS"].split(","))),
-            restarts=int(variables["RESTARTS"]),
-            schedule_group=variables["SCHEDULE_GROUP"],
-            scheduler_role_arn=variables["SCHEDULER_ROLE_ARN"],
-        )
-
+from lambdas.aws import tolerating
 
 GENERATION = "--generation"
 CONTROL = "--control"
 DRAIN = "--drain"
 ACTIVE = frozenset({"WAITING", "STARTING", "RUNNING", "STOPPING"})
-BUSY = frozenset({"ConcurrentRunsExceededException", "ResourceNumberLimitExceededException"})
+ABSENT = "EntityNotFoundException"
+BUSY = ("ConcurrentRunsExceededException", "ResourceNumberLimitExceededException")
 RUNS = 50
 """How many of the newest runs are read; Glue lists the newest first."""
 
@@ -103,33 +71,24 @@ class Jobs:
         self._glue = glue
 
     def definition(self, name: str) -> Definition | None:
-        try:
+        with tolerating(ABSENT):
             job = self._glue.get_job(JobName=name)["Job"]
-        except ClientError as error:
-            if _code(error) == "EntityNotFoundException":
-                return None
-            raise
-        return Definition(dict(job.get("DefaultArguments") or {}), _utc(job["LastModifiedOn"]))
+            return Definition(dict(job.get("DefaultArguments") or {}), _utc(job["LastModifiedOn"]))
+        return None
 
     def runs(self, name: str) -> list[Run]:
         """The newest runs, newest first; none if the job was deleted."""
-        try:
+        found: list[dict[str, Any]] = []
+        with tolerating(ABSENT):
             found = self._glue.get_job_runs(JobName=name, MaxResults=RUNS)["JobRuns"]
-        except ClientError as error:
-            if _code(error) == "EntityNotFoundException":
-                return []
-            raise
         return sorted(map(_run, found), key=lambda run: run.started, reverse=True)
 
     def start(self, name: str, generation: str | None) -> str | None:
         """Start a run, with its generation as the only argument; None if Glue has no capacity now."""
         arguments = {GENERATION: generation} if generation else {}
-        try:
+        with tolerating(*BUSY):
             return str(self._glue.start_job_run(JobName=name, Arguments=arguments)["JobRunId"])
-        except ClientError as error:
-            if _code(error) in BUSY:
-                return None
-            raise
+        return None
 
     def stop(self, name: str, runs: list[Run]) -> None:
         """Stop runs; also if a run has ended or the job was deleted."""
@@ -149,10 +108,6 @@ def _run(found: dict[str, Any]) -> Run:
 
 def _utc(time: datetime) -> datetime:
     return time.astimezone(UTC)
-
-
-def _code(error: ClientError) -> str:
-    return str(error.response["Error"]["Code"])
 
 
 def start(jobs: Jobs, known: frozenset[str], event: Mapping[str, Any]) -> str:

@@ -7,15 +7,13 @@ an event only triggers a check of the newest run.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from botocore.exceptions import ClientError
-
+from lambdas.aws import Schedules
 from lambdas.job_control.hand_over import Control
 from lambdas.job_control.jobs import CONTROL, Definition, Jobs, Run
 
@@ -30,6 +28,16 @@ EXPIRED_DELAY_S = 900
 BUSY_DELAY_S = 60
 DEPLOY_DELAY_S = 300
 ENDED = frozenset({"SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The function's variables. continuous_jobs: Glue jobs to keep running. restarts: how many may fail in a row."""
+
+    continuous_jobs: frozenset[str]
+    restarts: int
+    schedule_group: str
+    scheduler_role_arn: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,32 +79,39 @@ class Watchdog:
 
     jobs: Jobs
     s3: Any
-    later: Later
+    later: Schedules
     continuous_jobs: frozenset[str]
     restarts: int
 
     def handle(self, ended: Ended, now: datetime) -> Verdict:
-        """Judge one event and act on it."""
         if ended.job not in self.continuous_jobs:
-            return Verdict(Act.NOTHING, "the job is not a continuous one")
+            return Verdict(Act.NOTHING, "the job is not continuous")
         definition = self.jobs.definition(ended.job)
         if definition is None or definition.generation is None:
-            return Verdict(Act.NOTHING, "the job is gone")
+            return Verdict(Act.NOTHING, "the job was deleted")
         allowed = self._allowed(definition)
         if allowed is None:
             return Verdict(Act.NOTHING, "the job is being deleted")
         verdict = judge(ended, self.jobs.runs(ended.job), restarts=self.restarts, now=now)
         if verdict.act == Act.RESTART:
             if allowed != definition.generation:
-                why = "a deploy is under way, and starts the job itself if it comes so far"
+                why = "a deploy is in progress, and will start the job itself"
                 verdict = Verdict(Act.LATER, why, verdict.failures, DEPLOY_DELAY_S)
             elif not self.jobs.start(ended.job, definition.generation):
                 verdict = Verdict(
-                    Act.LATER, "Glue has no room for the run now", verdict.failures, BUSY_DELAY_S
+                    Act.LATER, "Glue has no capacity for the run now", verdict.failures, BUSY_DELAY_S
                 )
         if verdict.act == Act.LATER:
-            self.later.again(ended, at=now + timedelta(seconds=verdict.delay_s))
+            self._again(ended, at=now + timedelta(seconds=verdict.delay_s))
         return verdict
+
+    def _again(self, ended: Ended, at: datetime) -> None:
+        """Check an ended run again; a duplicate event makes no second schedule."""
+        checks = ended.checks + 1
+        digest = hashlib.sha256(f"{ended.run}/{checks}".encode()).hexdigest()[:24]
+        detail = {"jobName": ended.job, "jobRunId": ended.run, "state": ended.state, "checks": checks}
+        event = {"source": "calve", "detail-type": "Glue Job State Change", "detail": detail}
+        self.later.invoke(f"watchdog-{digest}", at, event)
 
     def _allowed(self, definition: Definition) -> str | None:
         place = definition.arguments.get(CONTROL)
@@ -108,7 +123,7 @@ class Watchdog:
 def judge(ended: Ended, runs: Sequence[Run], *, restarts: int, now: datetime) -> Verdict:
     """The decision for an ended run, given the job's runs, newest first."""
     if ended.state not in ENDED:
-        return Verdict(Act.NOTHING, f"a run that is {ended.state} calls for nothing")
+        return Verdict(Act.NOTHING, f"a run that is {ended.state} needs no action")
     if not runs or runs[0].id != ended.run:
         return Verdict(Act.NOTHING, "a newer run exists")
     if any(run.active for run in runs[1:]):
@@ -131,39 +146,3 @@ def _short_runs(runs: Sequence[Run], now: datetime) -> int:
             break
         count += 1
     return count
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """Schedules that invoke this function once and then delete themselves."""
-
-    scheduler: Any
-    function_arn: str
-    role_arn: str
-    group: str
-
-    def again(self, ended: Ended, at: datetime) -> None:
-        """Check an ended run again; a duplicate event makes no second schedule."""
-        checks = ended.checks + 1
-        digest = hashlib.sha256(f"{ended.run}/{checks}".encode()).hexdigest()[:24]
-        detail = {"jobName": ended.job, "jobRunId": ended.run, "state": ended.state, "checks": checks}
-        try:
-            self.scheduler.create_schedule(
-                Name=f"watchdog-{digest}",
-                GroupName=self.group,
-                Description=f"Restart of job {ended.job}",
-                ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
-                ScheduleExpressionTimezone="UTC",
-                FlexibleTimeWindow={"Mode": "OFF"},
-                ActionAfterCompletion="DELETE",
-                Target={
-                    "Arn": self.function_arn,
-                    "RoleArn": self.role_arn,
-                    "Input": json.dumps(
-                        {"source": "calve", "detail-type": "Glue Job State Change", "detail": detail}
-                    ),
-                },
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConflictException":
-                raise

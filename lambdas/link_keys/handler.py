@@ -1,42 +1,71 @@
-"""Secrets Manager's rotation -> `rotate`; a custom resource of the deploy -> `first`."""
+"""The signing keys of the links: Secrets Manager's rotation -> `rotate`; a custom resource of the deploy -> `first`.
+
+Two keys are valid at a time, so a link survives one rotation, but not two.
+"""
 
 from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Any
 
 import boto3
 from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
-from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from lambdas.custom_resource import serve
-from lambdas.link_keys.keys import LinkKeys, make_first
-from lambdas.rotation import Rotation, handler_of
+from calve.errors import Fatal
+from lambdas import custom_resource
+from lambdas import rotation as rotating
+from lambdas.rotation import Rotation
+from lambdas.tokens import BadKeys, Keys, new_link_id, sign, verify
 
 logger = Logger(service="link_keys")
 tracer = Tracer(service="link_keys")
 
 
+class LinkKeys:
+    """`lambdas.rotation.Subject`: the functions that sign and verify read the secret themselves, so `set` does nothing."""
+
+    def create(self, version: str, current: str | None) -> str:
+        keys = _keys(current)
+        return (keys.rotated() if keys else Keys.first()).to_json()
+
+    def set(self, pending: str, current: str | None) -> None:
+        pass
+
+    def test(self, pending: str, current: str | None) -> None:
+        keys = Keys.parse(pending)
+        for signing in (keys, _keys(current)):
+            if signing and not verify(keys, sign(signing, new_link_id(), 1), now=0):
+                raise Fatal("the new link keys would refuse links that are valid now")
+
+    def finished(self, current: str) -> None:
+        pass
+
+
 @cache
 def rotation() -> Rotation:
-    """Made once per process."""
     return Rotation(os.environ["LINK_KEYS_SECRET"], LinkKeys(), boto3.client("secretsmanager"))
 
 
-rotate = handler_of(rotation, logger, tracer)
-
-
-@logger.inject_lambda_context(log_event=False)
-@tracer.capture_lambda_handler(capture_response=False)
-def first(event: dict[str, Any], context: LambdaContext) -> None:
-    """Create the first key after the secret; a delete does nothing, as the keys go with the secret."""
-    reason = serve(event, context, _make_first, identify=lambda _: f"{rotation().secret}/first-key")
-    if reason:
-        logger.error("keys.not_made", extra={"reason": reason})
-
-
 def _make_first(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
-    if request.request_type != "Delete" and make_first(rotation()):
+    """Write the first key, unless there are keys; a generated text is replaced. The keys are deleted with their secret."""
+    if request.request_type != "Delete" and _keys(rotation().current()) is None:
+        rotation().put(Keys.first().to_json())
         logger.info("keys.first")
+
+
+def _keys(text: str | None) -> Keys | None:
+    try:
+        return Keys.parse(text) if text else None
+    except BadKeys:
+        return None
+
+
+rotate = rotating.handler_of(rotation, logger, tracer)
+first = custom_resource.handler_of(
+    _make_first,
+    identify=lambda _: f"{rotation().secret}/first-key",
+    logger=logger,
+    tracer=tracer,
+    failed="keys.not_made",
+)

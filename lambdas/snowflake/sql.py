@@ -35,7 +35,6 @@ def name(*parts: str) -> str:
 
 
 def text(value: str) -> str:
-    """A string constant."""
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 
@@ -134,18 +133,31 @@ def mark(deployment: str) -> str:
     return f"calve:{deployment}"
 
 
-def objects(config: Snowflake, deployment: str, lake: Lake) -> tuple[Object, ...]:
+def objects(config: Snowflake, deployment: str, lake: Lake) -> Iterator[Object]:
     """All objects but tables, each after the objects that it needs."""
     comment = {"COMMENT": mark(deployment)}
-    return (
-        *_warehouse(config, comment),
-        Object("ROLE", (config.reader,), options(comment)),
-        Object("ROLE", (config.publisher,), options(comment), own=True),
-        _user(config, comment),
-        _volume(config, lake, comment),
-        _integration(config, lake, comment),
-        *_database(config, lake, comment),
-    )
+    if warehouse := config.warehouse:
+        born = {"AUTO_RESUME": True, "INITIALLY_SUSPENDED": True, **comment}
+        size = {"WAREHOUSE_SIZE": Word(warehouse.size), "AUTO_SUSPEND": warehouse.auto_suspend_s}
+        yield Object("WAREHOUSE", (warehouse.name,), options(born), options(size))
+    yield Object("ROLE", (config.reader,), options(comment))
+    yield Object("ROLE", (config.publisher,), options(comment), own=True)
+    user = options({"TYPE": Word("SERVICE"), **comment})
+    role = options({"DEFAULT_ROLE": config.publisher})
+    yield Object("USER", (config.service_user,), user, role, own=True)
+    location = {
+        "NAME": LOCATION,
+        "STORAGE_PROVIDER": "S3",
+        "STORAGE_BASE_URL": lake.location,
+        "STORAGE_AWS_ROLE_ARN": lake.volume_role,
+        "STORAGE_AWS_EXTERNAL_ID": lake.external_id,
+    }
+    volume = {"STORAGE_LOCATIONS": [location], "ALLOW_WRITES": False, **comment}
+    yield Object("EXTERNAL VOLUME", (config.volume,), options(volume), own=True)
+    catalog = {**_catalog(config, lake), "TABLE_FORMAT": Word("ICEBERG"), "ENABLED": True, **comment}
+    refresh = options({"REFRESH_INTERVAL_SECONDS": config.refresh_s})
+    yield Object("CATALOG INTEGRATION", (config.integration,), options(catalog), refresh, own=True)
+    yield from _database(config, lake, comment)
 
 
 def grants(config: Snowflake) -> Iterator[str]:
@@ -176,42 +188,6 @@ def grants(config: Snowflake) -> Iterator[str]:
 def _of_all(privilege: str, kinds: str, within: str, role: str) -> Iterator[str]:
     for which in ("ALL", "FUTURE"):
         yield f"GRANT {privilege} ON {which} {kinds} IN {within} TO ROLE {role}"
-
-
-def _warehouse(config: Snowflake, comment: Mapping[str, object]) -> Iterator[Object]:
-    if config.warehouse is None:
-        return
-    size = {
-        "WAREHOUSE_SIZE": Word(config.warehouse.size),
-        "AUTO_SUSPEND": config.warehouse.auto_suspend_s,
-    }
-    born = {"AUTO_RESUME": True, "INITIALLY_SUSPENDED": True, **comment}
-    yield Object("WAREHOUSE", (config.warehouse.name,), options(born), options(size))
-
-
-def _user(config: Snowflake, comment: Mapping[str, object]) -> Object:
-    role = options({"DEFAULT_ROLE": config.publisher})
-    return Object(
-        "USER", (config.service_user,), options({"TYPE": Word("SERVICE"), **comment}), role, own=True
-    )
-
-
-def _volume(config: Snowflake, lake: Lake, comment: Mapping[str, object]) -> Object:
-    location = {
-        "NAME": LOCATION,
-        "STORAGE_PROVIDER": "S3",
-        "STORAGE_BASE_URL": lake.location,
-        "STORAGE_AWS_ROLE_ARN": lake.volume_role,
-        "STORAGE_AWS_EXTERNAL_ID": lake.external_id,
-    }
-    values = {"STORAGE_LOCATIONS": [location], "ALLOW_WRITES": False, **comment}
-    return Object("EXTERNAL VOLUME", (config.volume,), options(values), own=True)
-
-
-def _integration(config: Snowflake, lake: Lake, comment: Mapping[str, object]) -> Object:
-    values = {**_catalog(config, lake), "TABLE_FORMAT": Word("ICEBERG"), "ENABLED": True, **comment}
-    refresh = options({"REFRESH_INTERVAL_SECONDS": config.refresh_s})
-    return Object("CATALOG INTEGRATION", (config.integration,), options(values), refresh, own=True)
 
 
 def _catalog(config: Snowflake, lake: Lake) -> dict[str, object]:

@@ -76,7 +76,6 @@ class KeyPair:
         return "SHA256:" + base64.b64encode(hashlib.sha256(self._public_der()).digest()).decode()
 
     def token(self, account: str, user: str, *, now_s: int) -> str:
-        """A JWT that logs the user in."""
         subject = f"{account_name(account)}.{user.upper()}"
         claims = {
             "iss": f"{subject}.{self.fingerprint}",

@@ -11,9 +11,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jsii
 from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling, Stack, aws_lambda
@@ -74,30 +75,47 @@ def function_code(scope: Construct, name: str, runtime: Runtime) -> aws_lambda.C
     Raises:
         Fatal: pip could not install the dependencies.
     """
-    bundle = Bundle(name, runtime)
-    if Stack.of(scope).bundling_required:
-        bundle.wheels.folder()  # here, because an error inside the CDK's callback would lose its type
-    options = BundlingOptions(image=DockerImage.from_registry("unused"), local=bundle)
-    return aws_lambda.Code.from_asset(
-        str(ROOT / "lambdas" / name),
-        asset_hash=bundle.hash(),
-        asset_hash_type=AssetHashType.CUSTOM,
-        bundling=options,
+    return aws_lambda.Code.from_asset(str(ROOT / "lambdas" / name), **bundle_of(name, runtime).options(scope))
+
+
+def bundle_of(name: str, runtime: Runtime) -> Bundle:
+    """A function's files: the core without its settings (they need pydantic), the shared modules, and its folder."""
+    core = (file for file in (ROOT / "calve").rglob("*.py") if "settings" not in file.relative_to(ROOT).parts)
+    own = (
+        file
+        for file in (ROOT / "lambdas" / name).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts and file.stem != "requirements"
     )
+    files = [*sorted(core), *sorted((ROOT / "lambdas").glob("*.py")), *sorted(own)]
+    return Bundle(Wheels(ROOT / "lambdas" / name / "requirements.txt", runtime, PRUNED), files)
 
 
 @jsii.implements(ILocalBundling)
 class Bundle:
-    """One function's files for one runtime."""
+    """The files of an asset: installed packages, and files of ours."""
 
-    def __init__(self, name: str, runtime: Runtime) -> None:
-        self.name = name
-        self.wheels = Wheels(ROOT / "lambdas" / name / "requirements.txt", runtime, PRUNED)
+    def __init__(self, wheels: Wheels, sources: Sequence[Path] = ()) -> None:
+        self.wheels = wheels
+        self.sources = sources
+
+    def options(self, scope: Construct) -> dict[str, Any]:
+        """How the CDK makes the asset.
+
+        Raises:
+            Fatal: pip could not install the packages.
+        """
+        if Stack.of(scope).bundling_required:
+            self.wheels.folder()  # here, because an error inside the CDK's callback would lose its type
+        return {
+            "asset_hash": self.hash(),
+            "asset_hash_type": AssetHashType.CUSTOM,
+            "bundling": BundlingOptions(image=DockerImage.from_registry("unused"), local=self),
+        }
 
     def try_bundle(self, output_dir: str, *_: object, **__: object) -> bool:
         """Called by the CDK if the asset is not in cdk.out yet."""
         shutil.copytree(self.wheels.folder(), output_dir, dirs_exist_ok=True)
-        for file in self._sources():
+        for file in self.sources:
             target = Path(output_dir) / file.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
@@ -105,26 +123,12 @@ class Bundle:
 
     def hash(self) -> str:
         """A hash of all inputs, known before anything is installed."""
+        if not self.sources:
+            return self.wheels.hash()
         digest = hashlib.sha256(self.wheels.hash().encode())
-        for file in self._sources():
+        for file in self.sources:
             digest.update(f"{file.relative_to(ROOT)}\0".encode() + file.read_bytes())
         return digest.hexdigest()
-
-    def _sources(self) -> Iterator[Path]:
-        """Our own files: the core without its settings (they need pydantic), the shared modules, and the function.
-
-        A function also gets the folder of its first word: `snowflake_keys` gets `snowflake`.
-        """
-        yield from sorted(
-            file for file in (ROOT / "calve").rglob("*.py") if "settings" not in file.relative_to(ROOT).parts
-        )
-        yield from sorted((ROOT / "lambdas").glob("*.py"))
-        yield from sorted(
-            file
-            for folder in {self.name.partition("_")[0], self.name}
-            for file in (ROOT / "lambdas" / folder).rglob("*")
-            if file.is_file() and "__pycache__" not in file.parts and file.stem != "requirements"
-        )
 
 
 ROOT = Path(__file__).parents[2]

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from aws_cdk import Aws, Duration, RemovalPolicy, aws_events, aws_iam, aws_lambda, aws_logs
+from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, aws_events, aws_iam, aws_lambda, aws_logs
 from constructs import Construct
 
+from calve.config.deployment import Deployment
 from stacks.base.bundling import Runtime, function_code
-from stacks.base.roles import Statement, acknowledge, allow, arn, service_role
+from stacks.base.roles import Lake, Statement, acknowledge, allow, arn, service_role
 
 METRICS_NAMESPACE = "calve"
+SHORT = Duration.seconds(30)
+LOGGING = ("logs:CreateLogStream", "logs:PutLogEvents")
+TRACING = ("xray:PutTraceSegments", "xray:PutTelemetryRecords")
 LOG_STREAMS = "the streams of one log group"
 INTERFACES = "Lambda makes the network interfaces of a function, and names them"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The subnets and security groups of a function."""
-
-    subnets: tuple[str, ...]
-    security_groups: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,44 +41,57 @@ class Brokers:
     security_groups: tuple[str, ...] = ()
 
 
-def interface_statements(place: Place) -> list[Statement]:
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the stacks of a deployment share. `delete_data`: a destroy deletes the data too."""
+
+    deployment: Deployment
+    runtime: Runtime
+    lake: Lake
+    brokers: Brokers = field(default_factory=Brokers)
+    delete_data: bool = False
+
+
+def interface_statements(brokers: Brokers) -> list[Statement]:
     """What Lambda needs for a function in a VPC."""
     interfaces = arn("ec2", "network-interface/*")
     places = [
-        *(arn("ec2", f"subnet/{each}") for each in place.subnets),
-        *(arn("ec2", f"security-group/{each}") for each in place.security_groups),
+        *(arn("ec2", f"subnet/{each}") for each in brokers.subnets),
+        *(arn("ec2", f"security-group/{each}") for each in brokers.security_groups),
     ]
+    describing = ["ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets"]
     return [
-        allow(
-            ["ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets"],
-            ["*"],
-            because="EC2's Describe actions know no resources",
-        ),
+        allow(describing, ["*"], because="EC2's Describe actions know no resources"),
         allow(["ec2:CreateNetworkInterface"], [*places, interfaces], because=INTERFACES),
         allow(["ec2:DeleteNetworkInterface"], [interfaces], because=INTERFACES),
     ]
 
 
 class Function(Construct):
-    """One folder of `lambdas/` as a function. `statements`: all rights besides writing its log."""
+    """A module of `lambdas/` as a function. `statements`: all rights besides writing its log.
+
+    code: the module; `FOLDER` is `FOLDER.handler`. handler: its function.
+    in_network: it runs in the jobs' network, if the deployment has one.
+    """
 
     def __init__(
         self,
         scope: Construct,
         id: str,
+        site: Site,
         *,
         code: str,
-        runtime: Runtime,
-        deployment: str,
         statements: Sequence[Statement],
-        handler: str = "handler.handle",
+        handler: str = "handle",
         name: str | None = None,
         environment: Mapping[str, str] | None = None,
         memory_mb: int = 256,
-        timeout: Duration | None = None,
-        place: Place | None = None,
+        timeout: Duration = SHORT,
+        in_network: bool = False,
     ) -> None:
         super().__init__(scope, id)
+        module = code if "." in code else f"{code}.handler"
+        placed = in_network and bool(site.brokers.subnets)
         self.log_group = aws_logs.LogGroup(
             self, "Log", retention=aws_logs.RetentionDays.THREE_MONTHS, removal_policy=RemovalPolicy.DESTROY
         )
@@ -92,54 +101,47 @@ class Function(Construct):
             service="lambda.amazonaws.com",
             statements=[
                 *statements,
-                *(interface_statements(place) if place else []),
+                *(interface_statements(site.brokers) if placed else []),
                 allow(
-                    ["logs:CreateLogStream", "logs:PutLogEvents"],
-                    [_streams(self.log_group)],
+                    LOGGING,
+                    [arn("logs", f"log-group:{self.log_group.log_group_name}:*")],
                     because=LOG_STREAMS,
                 ),
-                allow(
-                    ["xray:PutTraceSegments", "xray:PutTelemetryRecords"],
-                    ["*"],
-                    because="X-Ray's writing actions know no resources",
-                ),
+                allow(TRACING, ["*"], because="X-Ray's writing actions know no resources"),
             ],
         )
         self.function = aws_lambda.Function(
             self,
             "Function",
-            runtime=runtime.lambda_runtime,
-            architecture=runtime.lambda_architecture,
-            code=function_code(self, code, runtime),
-            handler=f"lambdas.{code}.{handler}",
+            runtime=site.runtime.lambda_runtime,
+            architecture=site.runtime.lambda_architecture,
+            code=function_code(self, code.partition(".")[0], site.runtime),
+            handler=f"lambdas.{module}.{handler}",
             function_name=name,
             role=aws_iam.Role.from_role_arn(self, "OwnRole", self.role.role_arn, mutable=False),
             log_group=self.log_group,
             memory_size=memory_mb,
-            timeout=timeout or Duration.seconds(30),
+            timeout=timeout,
             tracing=aws_lambda.Tracing.ACTIVE,
             environment={
-                "POWERTOOLS_SERVICE_NAME": code,
+                "POWERTOOLS_SERVICE_NAME": code.replace(".", "_"),
                 "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
-                "CALVE_NAME": deployment,
+                "CALVE_NAME": site.deployment.name,
                 **(environment or {}),
             },
         )
+        self.arn = self.function.function_arn
         self.function.node.add_dependency(self.role)
-        if place:
+        if placed:
             resource = self.function.node.default_child
             assert isinstance(resource, aws_lambda.CfnFunction)  # noqa: S101 for the type checker: it is the function itself
             resource.vpc_config = aws_lambda.CfnFunction.VpcConfigProperty(
-                subnet_ids=list(place.subnets), security_group_ids=list(place.security_groups)
+                subnet_ids=list(site.brokers.subnets), security_group_ids=list(site.brokers.security_groups)
             )
         acknowledge(
             self.function,
             {"L1": "Python 3.13 is what the Glue job runs, so the core has one version to hold on"},
         )
-
-
-def _streams(group: aws_logs.LogGroup) -> str:
-    return arn("logs", f"log-group:{group.log_group_name}:*")
 
 
 def invoke(
@@ -152,22 +154,37 @@ def invoke(
     description: str | None = None,
 ) -> aws_events.CfnRule:
     """A rule by event pattern or schedule, with the permission to invoke the function."""
-    arn = function.function.function_arn
     rule = aws_events.CfnRule(
         scope,
         id,
         description=description,
         event_pattern=pattern,
         schedule_expression=schedule,
-        targets=[aws_events.CfnRule.TargetProperty(arn=arn, id=function.node.id)],
+        targets=[aws_events.CfnRule.TargetProperty(arn=function.arn, id=function.node.id)],
     )
     aws_lambda.CfnPermission(
         scope,
         f"{id}Permission",
         action="lambda:InvokeFunction",
-        function_name=arn,
+        function_name=function.arn,
         principal="events.amazonaws.com",
         source_arn=rule.attr_arn,
         source_account=Aws.ACCOUNT_ID,
     )
     return rule
+
+
+def custom_resource(
+    scope: Construct, id: str, kind: str, function: Function, properties: Mapping[str, Any], timeout: Duration
+) -> CustomResource:
+    """A custom resource `Custom::Calve<kind>` that the function answers. `timeout`: of its answer."""
+    resource = CustomResource(
+        scope,
+        id,
+        resource_type=f"Custom::Calve{kind}",
+        service_token=function.arn,
+        service_timeout=timeout,
+        properties=properties,
+    )
+    resource.node.add_dependency(function)
+    return resource

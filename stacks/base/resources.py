@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aws_cdk import (
@@ -13,16 +14,17 @@ from aws_cdk import (
     aws_events,
     aws_iam,
     aws_lambda,
+    aws_scheduler,
     aws_sns,
     aws_sqs,
 )
+from aws_cdk import aws_secretsmanager as secrets
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from calve.config.deployment import Deployment
 from calve.outputs.announcement import COMMITTED, EVOLVED, pattern
-from stacks.base.function import Function
-from stacks.base.roles import allow, grant
+from stacks.base.function import Function, Site
+from stacks.base.roles import Statement, allow, arn, grant, service_role
 
 
 def expiring_table(scope: Construct, id: str, *, expires: str) -> aws_dynamodb.Table:
@@ -33,6 +35,9 @@ def expiring_table(scope: Construct, id: str, *, expires: str) -> aws_dynamodb.T
 def table_of_states(scope: Construct, id: str) -> aws_dynamodb.Table:
     """The table of `lambdas/publish_states.py`: one item per target and table. Deleted with its stack."""
     return _table(scope, id, "target", sort_key=_text("table"))
+
+
+WRITING_STATES = ("dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:Scan")
 
 
 def _table(scope: Construct, id: str, key: str, **options: Any) -> aws_dynamodb.Table:
@@ -53,6 +58,14 @@ def _text(name: str) -> aws_dynamodb.Attribute:
     return aws_dynamodb.Attribute(name=name, type=aws_dynamodb.AttributeType.STRING)
 
 
+def generated_secret(scope: Construct, id: str, description: str) -> secrets.CfnSecret:
+    """A secret that is deleted with its stack. Its generated text is a placeholder: a function writes the first real version."""
+    placeholder = secrets.CfnSecret.GenerateSecretStringProperty(exclude_punctuation=True)
+    secret = secrets.CfnSecret(scope, id, description=description, generate_secret_string=placeholder)
+    secret.apply_removal_policy(RemovalPolicy.DESTROY)
+    return secret
+
+
 def mail_topic(scope: Construct, id: str, *, recipients: Sequence[str], title: str) -> aws_sns.Topic:
     """A topic with one mail subscription per recipient. `title`: the sender that a mail shows."""
     topic = aws_sns.Topic(scope, id, display_name=title, enforce_ssl=True)
@@ -64,6 +77,7 @@ def mail_topic(scope: Construct, id: str, *, recipients: Sequence[str], title: s
 GATHER = Duration.seconds(5)
 """How long commits are batched: several commits of one table need one look at it."""
 ATTEMPTS = 5
+RECEIVING = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
 
 
 class CommitFeed(Construct):
@@ -72,9 +86,7 @@ class CommitFeed(Construct):
     The function must accept any order and repetition, because the queue guarantees neither.
     """
 
-    def __init__(
-        self, scope: Construct, id: str, *, deployment: Deployment, function: Function, timeout: Duration
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, site: Site, function: Function, timeout: Duration) -> None:
         super().__init__(scope, id)
         self.failed = self._queue("Failed", retention_period=Duration.days(14))
         self.queue = self._queue(
@@ -83,7 +95,7 @@ class CommitFeed(Construct):
             visibility_timeout=Duration.seconds(6 * timeout.to_seconds()),
             dead_letter_queue=aws_sqs.DeadLetterQueue(max_receive_count=ATTEMPTS, queue=self.failed),
         )
-        self._rule(deployment)
+        self._rule(site.deployment.name)
         self._mapping(function)
 
     def _queue(self, id: str, **options: object) -> aws_sqs.Queue:
@@ -95,11 +107,11 @@ class CommitFeed(Construct):
             **options,  # type: ignore[arg-type]
         )
 
-    def _rule(self, deployment: Deployment) -> None:
+    def _rule(self, deployment: str) -> None:
         rule = aws_events.CfnRule(
             self,
             "Committed",
-            event_pattern=pattern(deployment.name, COMMITTED, EVOLVED),
+            event_pattern=pattern(deployment, COMMITTED, EVOLVED),
             targets=[aws_events.CfnRule.TargetProperty(arn=self.queue.queue_arn, id="Queue")],
         )
         self.queue.add_to_resource_policy(
@@ -115,15 +127,7 @@ class CommitFeed(Construct):
         )
 
     def _mapping(self, function: Function) -> None:
-        grant(
-            function.role,
-            [
-                allow(
-                    ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"],
-                    [self.queue.queue_arn],
-                )
-            ],
-        )
+        grant(function.role, [allow(RECEIVING, [self.queue.queue_arn])])
         aws_lambda.CfnEventSourceMapping(
             self,
             "Mapping",
@@ -134,3 +138,62 @@ class CommitFeed(Construct):
             function_response_types=["ReportBatchItemFailures"],
             scaling_config=aws_lambda.CfnEventSourceMapping.ScalingConfigProperty(maximum_concurrency=2),
         )
+
+
+def scheduler_role(
+    scope: Construct, id: str, group: str, statements: Sequence[Statement] = ()
+) -> aws_iam.Role:
+    """The role of the schedules of one group."""
+    return service_role(
+        scope,
+        id,
+        service="scheduler.amazonaws.com",
+        source_arn=arn("scheduler", f"schedule-group/{group}"),
+        statements=statements,
+    )
+
+
+def scheduling(schedules: str, role: aws_iam.Role) -> list[Statement]:
+    """Create schedules of these names (`GROUP/PATTERN`) with this role."""
+    to_scheduler = {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
+    return [
+        allow(
+            ["scheduler:CreateSchedule"],
+            [arn("scheduler", f"schedule/{schedules}")],
+            because="one schedule per later look",
+        ),
+        allow(["iam:PassRole"], [role.role_arn], to_scheduler),
+    ]
+
+
+def schedule(
+    scope: Construct,
+    id: str,
+    *,
+    name: str,
+    group: str,
+    description: str,
+    expression: str,
+    time_zone: str,
+    target: str,
+    role: aws_iam.Role,
+    event: Mapping[str, Any],
+    attempts: int,
+    max_age_s: int,
+) -> aws_scheduler.CfnSchedule:
+    """A schedule that invokes the function with this ARN. `attempts`: repetitions of a start, until it is `max_age_s` old."""
+    types = aws_scheduler.CfnSchedule
+    retry = types.RetryPolicyProperty(maximum_retry_attempts=attempts, maximum_event_age_in_seconds=max_age_s)
+    return types(
+        scope,
+        id,
+        name=name,
+        group_name=group,
+        description=description,
+        schedule_expression=expression,
+        schedule_expression_timezone=time_zone,
+        flexible_time_window=types.FlexibleTimeWindowProperty(mode="OFF"),
+        target=types.TargetProperty(
+            arn=target, role_arn=role.role_arn, input=json.dumps(event), retry_policy=retry
+        ),
+    )

@@ -36,7 +36,6 @@ def catalog_arns(database: str) -> list[str]:
 
 
 def start_name(deployment: str) -> str:
-    """The name of the function that starts the deployment's jobs."""
     return f"{deployment}-start"
 
 
@@ -104,7 +103,6 @@ def allow(
 
 
 def deny(actions: Sequence[str], resources: Sequence[str]) -> Statement:
-    """A Deny statement."""
     return Statement(tuple(actions), tuple(resources), effect=aws_iam.Effect.DENY)
 
 
@@ -220,6 +218,21 @@ def service_role(
     )
     explain(role, statements)
     return role
+
+
+def policy_for_people(
+    scope: Construct, id: str, name: str, description: str, statements: Sequence[Statement]
+) -> aws_iam.ManagedPolicy:
+    """A managed policy. Identity Center refers to it by its name, with the region: IAM has no regions."""
+    policy = aws_iam.ManagedPolicy(
+        scope,
+        id,
+        managed_policy_name=f"{name}-{Aws.REGION}",
+        description=description,
+        statements=[each.policy() for each in statements],
+    )
+    explain(policy, statements)
+    return policy
 
 
 def grant(role: aws_iam.Role, statements: Iterable[Statement]) -> None:

@@ -14,11 +14,10 @@ from aws_cdk import Aws, Duration, Stack, aws_lambda
 from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 
-from calve.config.deployment import Deployment, KeyRotation
+from calve.config.deployment import KeyRotation
 from calve.config.job import Job, Registry
 from calve.errors import ConfigError
-from stacks.base.bundling import Runtime
-from stacks.base.function import Brokers, Function, Place
+from stacks.base.function import SHORT, Function, Site
 from stacks.base.roles import Statement, allow, msk_key, secret_arn, secret_id
 
 
@@ -43,36 +42,34 @@ class Rotation(Construct):
         self,
         scope: Construct,
         id: str,
+        site: Site,
         *,
         secret: str,
         name: str | None = None,
         days: int,
         code: str,
-        runtime: Runtime,
-        deployment: str,
         environment: Mapping[str, str],
         statements: Sequence[Statement] = (),
-        timeout: Duration | None = None,
-        place: Place | None = None,
+        timeout: Duration = SHORT,
+        in_network: bool = False,
     ) -> None:
         super().__init__(scope, id)
         self.function = Function(
             self,
             "Keys",
+            site,
             code=code,
-            handler="handler.rotate",
-            runtime=runtime,
-            deployment=deployment,
+            handler="rotate",
             environment=environment,
             statements=[rotating(secret), *statements],
             timeout=timeout,
-            place=place,
+            in_network=in_network,
         )
         permission = aws_lambda.CfnPermission(
             self,
             "Rotate",
             action="lambda:InvokeFunction",
-            function_name=self.function.function.function_arn,
+            function_name=self.function.arn,
             principal="secretsmanager.amazonaws.com",
             source_account=Aws.ACCOUNT_ID,
             source_arn=secret,
@@ -81,7 +78,7 @@ class Rotation(Construct):
             self,
             "Schedule",
             secret_id=name or secret,
-            rotation_lambda_arn=self.function.function.function_arn,
+            rotation_lambda_arn=self.function.arn,
             rotation_rules=secrets.CfnRotationSchedule.RotationRulesProperty(automatically_after_days=days),
             rotate_immediately_on_update=False,
         )
@@ -104,34 +101,26 @@ class KeysStack(Stack):
         rotations: by the system that the keys open.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        deployment: Deployment,
-        runtime: Runtime,
-        brokers: Brokers | None,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, site: Site) -> None:
         super().__init__(scope, id, description="calve: keys that rotate")
-        settings = deployment.jobs[0].settings
-        place = Place(brokers.subnets, brokers.security_groups) if brokers else None
+        settings = site.deployment.jobs[0].settings
         self.rotations: dict[str, Rotation] = {}
-        for each in deployment.rotations:
+        for each in site.deployment.rotations:
             cloud = each.keys_to_retain is not None
             self.rotations[each.of] = Rotation(
                 self,
                 each.of.title(),
+                site,
                 secret=str(secret_arn(each.secret)),
                 name=secret_id(each.secret),
                 days=each.after_days,
                 code="cloud_keys" if cloud else "kafka_keys",
-                runtime=runtime,
-                deployment=deployment.name,
                 environment=_environment(each, settings),
-                statements=_statements(each),
+                statements=[allow(["secretsmanager:GetSecretValue"], [str(secret_arn(each.admin))])]
+                if each.admin
+                else [msk_key("kms:Decrypt", "kms:GenerateDataKey")],
                 timeout=TIMEOUT,
-                place=None if cloud else place,
+                in_network=not cloud,
             )
 
 
@@ -158,9 +147,3 @@ def _authorities(file: str) -> str:
             fix="leave the authorities in it that sign the brokers' certificates",
         )
     return text
-
-
-def _statements(rotation: KeyRotation) -> list[Statement]:
-    if rotation.admin:
-        return [allow(["secretsmanager:GetSecretValue"], [str(secret_arn(rotation.admin))])]
-    return [msk_key("kms:Decrypt", "kms:GenerateDataKey")]

@@ -7,72 +7,35 @@ from importlib.metadata import version
 from aws_cdk import CfnOutput, Stack, aws_scheduler
 from constructs import Construct
 
-from calve.config.deployment import Deployment
-from stacks.base.bundling import Runtime
-from stacks.base.function import Brokers
-from stacks.base.roles import Lake
+from stacks.base.function import Site
 from stacks.jobs.ingest_job import IngestJob, JobSecurity
 from stacks.jobs.job_code import JobCode
-from stacks.jobs.job_control import Doctor, JobControl, JobSchedule
+from stacks.jobs.job_control import JobControl, doctor, job_schedule
 
 
 class IngestStack(Stack):
     """One Glue job per entry of `jobs:`."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        deployment: Deployment,
-        lake: Lake,
-        runtime: Runtime,
-        brokers: Brokers | None = None,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, site: Site) -> None:
         super().__init__(scope, id, description="calve: jobs from topics to tables")
-        self.code = JobCode(self, "Code", runtime=runtime)
-        self.security = JobSecurity(self, "Security", name=deployment.name, lake=lake)
+        name = site.deployment.name
+        self.code = JobCode(self, "Code", runtime=site.runtime)
+        self.security = JobSecurity(self, "Security", name=name, lake=site.lake)
         self.jobs = [
-            IngestJob(
-                self,
-                each.settings.job,
-                deployment=deployment,
-                job=each,
-                lake=lake,
-                code=self.code,
-                security=self.security,
-                brokers=brokers,
-            )
-            for each in deployment.jobs
+            IngestJob(self, each.settings.job, site, each, self.code, self.security)
+            for each in site.deployment.jobs
         ]
-        self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{deployment.name}-jobs")
-        self.control = JobControl(
-            self,
-            "Control",
-            deployment=deployment,
-            jobs=self.jobs,
-            lake=lake,
-            runtime=runtime,
-            group=self.group,
-        )
-        doctor = Doctor(
-            self,
-            "Doctor",
-            deployment=deployment,
-            jobs=self.jobs,
-            lake=lake,
-            runtime=runtime,
-            brokers=brokers,
-        )
+        self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{name}-jobs")
+        self.control = JobControl(self, "Control", site, self.jobs, self.group)
+        examine = doctor(Construct(self, "Doctor"), site, self.jobs)
         CfnOutput(self, "Release", value=version("calve"))
-        CfnOutput(self, "DoctorFunction", value=doctor.examine.function.function_name)
+        CfnOutput(self, "DoctorFunction", value=examine.function.function_name)
         for job in self.jobs:
             if job.definition.schedule:
-                JobSchedule(
-                    self,
-                    f"{job.definition.settings.job}Schedule",
+                job_schedule(
+                    Construct(self, f"{job.definition.settings.job}Schedule"),
+                    site,
                     name=job.name,
-                    deployment=deployment.name,
                     group=self.group,
                     expression=job.definition.schedule,
                     time_zone=job.definition.time_zone,

@@ -1,20 +1,21 @@
-"""One ingest job on Glue."""
+"""The jobs on Glue, and the job that ingests."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aws_cdk import Aws, RemovalPolicy, Stack, aws_glue, aws_logs
+from aws_cdk import Aws, RemovalPolicy, Stack, aws_glue, aws_logs, aws_s3_assets
 from constructs import Construct
 
-from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
+from calve.config.deployment import UNKNOWN_SERVERS, JobDeployment
 from calve.config.job import Job
 from calve.config.spark_conf import LEAST_EXECUTORS, spark_conf
 from calve.config.topics import literal_prefix
 from calve.outputs.announcement import OF_TABLES
-from stacks.base.function import Brokers
-from stacks.base.roles import Lake, acknowledge, announcing, arn, grant, service_role
+from stacks.base.function import Site
+from stacks.base.roles import Lake, Statement, acknowledge, announcing, arn, grant, service_role
 from stacks.jobs.ingest_role import (
     code_statements,
     kafka_statements,
@@ -62,7 +63,6 @@ class JobSecurity(Construct):
         )
 
     def secure(self, job: aws_glue.CfnJob) -> None:
-        """Apply the security configuration to a job."""
         job.security_configuration = self.name
         job.add_resource_dependency(self.configuration)
         if not self.log_key:
@@ -78,84 +78,149 @@ class JobSecurity(Construct):
         return f"{prefix}/{self.name}-role/{role}/{stream}" if self.log_key else f"{prefix}/{stream}"
 
 
-def log_group(
-    scope: Construct, id: str, security: JobSecurity, prefix: str, role: str, stream: str
-) -> aws_logs.CfnLogGroup:
-    """The log group of one stream of a job."""
-    group = aws_logs.CfnLogGroup(
-        scope,
-        id,
-        log_group_name=security.name_of_logs(prefix, role, stream),
-        retention_in_days=90,
-        kms_key_id=security.log_key,
-    )
-    group.apply_removal_policy(RemovalPolicy.DESTROY)
-    return group
-
-
 GLUE_VERSION = "6.0"
 SMALLEST_WORKER = "G.025X"
 
 
-class IngestJob(Construct):
-    """A Glue streaming job: it may run without end, and its runtime has Spark's Kafka sink. A scheduled one drains and ends.
+class GlueJob(Construct):
+    """The parts that every Glue job of a deployment has.
 
     Attributes:
         settings: the files with its configuration.
         log_group: of its events, one JSON object per line.
-        generation: a hash of its code, settings and definition.
     """
 
     def __init__(
         self,
         scope: Construct,
         id: str,
-        *,
-        deployment: Deployment,
+        site: Site,
         job: JobDeployment,
-        lake: Lake,
-        code: JobCode,
         security: JobSecurity,
-        brokers: Brokers | None,
+        beside: str = "",
     ) -> None:
         super().__init__(scope, id)
+        self._site = site
+        self._security = security
         self.definition = job
-        self.name = f"{deployment.name}-{job.settings.job}"
-        self.control_key = lake.control(job.settings.job)
-        brokers = brokers or Brokers()
-        self.settings = settings = JobSettings(self, "Settings", job=portable(job.settings))
+        self.name = f"{site.deployment.name}-{job.settings.job}{beside}"
+        self.settings = JobSettings(self, "Settings", job=portable(job.settings))
         self.role = service_role(self, "Role", service="glue.amazonaws.com", source_arn=arn("glue", "*"))
-        prefix = f"/calve/{deployment.name}/{job.settings.job}"
-        groups = [
-            log_group(self, stream.title(), security, prefix, self.role.role_name, stream)
-            for stream in ("output", "error")
-        ]
-        self.log_group = groups[0]
-        # Not inline: the names of the log groups contain the role's name.
-        statements = [
-            *lake_statements(lake, job.settings.job),
-            *code_statements([*code.assets, *settings.assets], lake),
-            *secret_statements(job.settings),
-            *registry_statements(job.settings),
-            *kafka_statements(brokers, sorted(_topics(job.settings))),
-            *output_statements(
-                brokers, sorted({each.emit.topic for each in job.settings.tables if each.emit})
-            ),
-            *network_statements(brokers),
-            announcing(OF_TABLES),
-            *log_statements([str(group.log_group_name) for group in groups]),
-        ]
-        grant(self.role, statements)
-        arguments = self._arguments(job, lake, code, settings, brokers, prefix)
+        self._logs = f"/calve/{site.deployment.name}/{job.settings.job}{beside}"
+        self.groups = [self._log_group(stream) for stream in ("output", "error")]
+        self.log_group = self.groups[0]
+
+    @property
+    def arn(self) -> str:
+        return arn("glue", f"job/{self.name}")
+
+    def _log_group(self, stream: str) -> aws_logs.CfnLogGroup:
+        group = aws_logs.CfnLogGroup(
+            self,
+            stream.title(),
+            log_group_name=self._security.name_of_logs(self._logs, self.role.role_name, stream),
+            retention_in_days=90,
+            kms_key_id=self._security.log_key,
+        )
+        group.apply_removal_policy(RemovalPolicy.DESTROY)
+        return group
+
+    def grant(
+        self,
+        code: Sequence[aws_s3_assets.Asset],
+        of_lake: Iterable[Statement],
+        statements: Iterable[Statement] = (),
+    ) -> None:
+        """Let the job read its code and write its logs, and give it these rights.
+
+        Not inline: the names of the log groups contain the role's name.
+        """
+        logs = log_statements([str(group.log_group_name) for group in self.groups])
+        reading = code_statements([*code, *self.settings.assets], self._site.lake)
+        grant(self.role, [*of_lake, *reading, *statements, *logs])
+
+    def arguments(
+        self, packages: aws_s3_assets.Asset, *files: aws_s3_assets.Asset, **conf: str
+    ) -> dict[str, str]:
+        """The arguments of every job. `files`: beside its settings. `conf`: for Spark, beside those of calve.yaml."""
+        lake, job = self._site.lake, self.definition
+        here = replace(
+            job.settings.lake,
+            warehouse=lake.warehouse,
+            region=Aws.REGION,
+            endpoint=None,
+            kms_key=lake.key_arn,
+        )
+        deployed = replace(job.settings, lake=here)
+        conf = spark_conf(deployed) | job.conf | conf
+        arguments = {
+            "--datalake-formats": "iceberg",
+            "--conf": " --conf ".join(f"{key}={value}" for key, value in conf.items()),
+            "--extra-py-files": packages.s3_object_url,
+            "--extra-files": ",".join(each.s3_object_url for each in (*self.settings.assets, *files)),
+            "--settings-file": self.settings.file_name,
+            "--warehouse": lake.warehouse,
+            "--region": Aws.REGION,
+            "--job-bookmark-option": "job-bookmark-disable",
+            "--enable-metrics": "true",
+            "--custom-logGroup-prefix": self._logs,
+        }
+        return arguments | ({"--kms-key": lake.key_arn} if lake.key_arn else {})
+
+    def define(self, description: str, arguments: dict[str, str], **definition: Any) -> aws_glue.CfnJob:
+        """The job itself. Glue refuses a second concurrent run, and nobody but us repeats a failed one."""
         types = aws_glue.CfnJob
+        job = types(
+            self,
+            "Job",
+            **definition,
+            name=self.name,
+            role=self.role.role_arn,
+            description=description,
+            max_retries=0,
+            execution_property=types.ExecutionPropertyProperty(max_concurrent_runs=1),
+            default_arguments=arguments,
+        )
+        self._security.secure(job)
+        job.node.add_dependency(self.role, *self.groups)
+        return job
+
+
+class IngestJob(GlueJob):
+    """A Glue streaming job: it may run without end, and its runtime has Spark's Kafka sink. A scheduled one drains and ends.
+
+    Attributes:
+        generation: a hash of its code, settings and definition.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, site: Site, job: JobDeployment, code: JobCode, security: JobSecurity
+    ) -> None:
+        super().__init__(scope, id, site, job, security)
+        self.control_key = site.lake.control(job.settings.job)
+        brokers = site.brokers
+        emitted = sorted({each.emit.topic for each in job.settings.tables if each.emit})
+        self.grant(
+            code.assets,
+            lake_statements(site.lake, job.settings.job),
+            [
+                *secret_statements(job.settings),
+                *registry_statements(job.settings),
+                *kafka_statements(brokers, sorted(_topics(job.settings))),
+                *output_statements(brokers, emitted),
+                *network_statements(brokers),
+                announcing(OF_TABLES),
+            ],
+        )
+        arguments = self._arguments(code)
+        types = aws_glue.CfnJob
+        connection = [brokers.connection] if brokers.connection else []
         definition: dict[str, Any] = {
             "glue_version": GLUE_VERSION,
             "worker_type": job.worker,
             "number_of_workers": job.workers.max,
             "maintenance_window": None if job.schedule else job.maintenance_window,
-            "connections": types.ConnectionsListProperty(connections=[brokers.connection])
-            if brokers.connection
-            else None,
+            "connections": types.ConnectionsListProperty(connections=connection) if connection else None,
             "command": types.JobCommandProperty(
                 name="gluestreaming", python_version="3", script_location=code.script.s3_object_url
             ),
@@ -163,64 +228,22 @@ class IngestJob(Construct):
         # Role, connection and security configuration keep their names when their content changes.
         behind = [job.schedule is None, brokers.zone, *brokers.subnets, *brokers.security_groups]
         self.generation = generation(Stack.of(self).resolve([definition, arguments, behind]))
-        self.job = types(
-            self,
-            "Job",
+        self.job = self.define(
+            f"Keeps the topics of {job.settings.job} as Iceberg tables",
+            arguments | {"--generation": self.generation},
             **definition,
-            name=self.name,
-            role=self.role.role_arn,
-            description=f"Keeps the topics of {job.settings.job} as Iceberg tables",
-            max_retries=0,  # the watchdog restarts it, and knows when to stop
-            execution_property=types.ExecutionPropertyProperty(max_concurrent_runs=1),
-            default_arguments=arguments | {"--generation": self.generation},
         )
-        security.secure(self.job)
-        self.job.node.add_dependency(self.role, *groups)
 
-    @property
-    def arn(self) -> str:
-        return arn("glue", f"job/{self.name}")
-
-    @staticmethod
-    def _arguments(
-        job: JobDeployment,
-        lake: Lake,
-        code: JobCode,
-        settings: JobSettings,
-        brokers: Brokers,
-        log_prefix: str,
-    ) -> dict[str, str]:
-        deployed = replace(
-            job.settings,
-            lake=replace(
-                job.settings.lake,
-                warehouse=lake.warehouse,
-                region=Aws.REGION,
-                endpoint=None,
-                kms_key=lake.key_arn,
-            ),
-        )
-        conf = spark_conf(deployed) | job.conf
+    def _arguments(self, code: JobCode) -> dict[str, str]:
+        job, lake, servers = self.definition, self._site.lake, self._site.brokers.servers
         scales = job.workers.max > job.workers.min and job.worker != SMALLEST_WORKER
-        if scales:
-            conf[LEAST_EXECUTORS] = str(job.workers.min - 1)  # one worker is the driver
-        arguments = {
-            "--datalake-formats": "iceberg",
-            "--conf": " --conf ".join(f"{key}={value}" for key, value in conf.items()),
-            "--extra-py-files": code.packages.s3_object_url,
+        # One worker is the driver.
+        least = {LEAST_EXECUTORS: str(job.workers.min - 1)} if scales else {}
+        arguments = self.arguments(code.packages, *([code.columnar] if code.columnar else []), **least) | {
             "--extra-jars": ",".join(jar.s3_object_url for jar in code.jars),
             "--user-jars-first": "true",
-            "--extra-files": ",".join(
-                each.s3_object_url for each in (*settings.assets, code.columnar) if each
-            ),
-            "--settings-file": settings.file_name,
-            "--warehouse": lake.warehouse,
-            "--region": Aws.REGION,
             "--announce": "true",
-            "--control": f"s3://{lake.bucket}/{lake.control(job.settings.job)}",
-            "--job-bookmark-option": "job-bookmark-disable",
-            "--enable-metrics": "true",
-            "--custom-logGroup-prefix": log_prefix,
+            "--control": f"s3://{lake.bucket}/{self.control_key}",
         }
         if code.columnar:
             arguments["--packages"] = f"{code.columnar.asset_hash}.zip"
@@ -228,10 +251,8 @@ class IngestJob(Construct):
             arguments["--enable-auto-scaling"] = "true"
         if job.schedule:
             arguments["--drain"] = "true"
-        if lake.key_arn:
-            arguments["--kms-key"] = lake.key_arn
-        if brokers.servers or job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS:
-            arguments["--bootstrap-servers"] = brokers.servers or UNKNOWN_SERVERS
+        if servers or job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS:
+            arguments["--bootstrap-servers"] = servers or UNKNOWN_SERVERS
         return arguments
 
 

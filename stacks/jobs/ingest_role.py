@@ -13,19 +13,25 @@ from stacks.base.function import Brokers
 from stacks.base.roles import Lake, Statement, allow, arn, deny, msk_key, secret_arn
 
 CODE = (".py", ".zip", ".egg", ".whl", ".jar", ".so")
+WRITING_FILES = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+READING_TOPICS = (
+    "kafka-cluster:DescribeTopic", "kafka-cluster:DescribeTopicDynamicConfiguration", "kafka-cluster:ReadData",
+)  # fmt: skip
+DESCRIBING = (
+    "ec2:DescribeNetworkInterfaces", "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets",
+    "ec2:DescribeVpcEndpoints", "ec2:DescribeVpcs",
+)  # fmt: skip
 INTERFACES = "Glue makes a network interface per worker"
 
 
 def lake_statements(lake: Lake, job: str) -> list[Statement]:
     """The tables and their files, the job's control object, and the job's report."""
-    statements = [
+    files = [lake.objects(prefix) for prefix in [*lake.data_prefixes, "_calve/staging/"]]
+    glue = ["glue:GetDatabase", "glue:GetTable", "glue:GetTables", "glue:CreateTable", "glue:UpdateTable"]
+    return [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
         lake.listing(),
-        allow(
-            ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
-            [lake.objects(prefix) for prefix in [*lake.data_prefixes, "_calve/staging/"]],
-            because="the files of the job's tables",
-        ),
+        allow(WRITING_FILES, files, because="the files of the job's tables"),
         allow(["s3:GetObject"], [f"{lake.bucket_arn}/{lake.control(job)}"]),
         allow(["s3:GetObject", "s3:PutObject"], [lake.status(job)]),
         allow(
@@ -34,21 +40,12 @@ def lake_statements(lake: Lake, job: str) -> list[Statement]:
             because="who is forgotten leaves stored exports, too, also of exports that are configured no more",
         ),
         allow(
-            [
-                *(
-                    "glue:GetDatabase",
-                    "glue:GetTable",
-                    "glue:GetTables",
-                    "glue:CreateTable",
-                    "glue:UpdateTable",
-                ),
-                *(["glue:CreateDatabase"] if lake.per_cluster else []),
-            ],
+            [*glue, *(["glue:CreateDatabase"] if lake.per_cluster else [])],
             lake.catalog_arns,
             because="the job makes tables, their dead letters, and databases where there is one per cluster",
         ),
+        *lake.key("kms:Decrypt", "kms:GenerateDataKey"),
     ]
-    return statements + lake.key("kms:Decrypt", "kms:GenerateDataKey")
 
 
 def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: Lake) -> list[Statement]:
@@ -70,7 +67,6 @@ def secret_statements(job: Job) -> list[Statement]:
 
 
 def registry_statements(job: Job) -> list[Statement]:
-    """Read one AWS Glue Schema Registry."""
     registry = job.registry
     if not isinstance(registry, GlueRegistry):
         return []
@@ -89,7 +85,6 @@ def registry_statements(job: Job) -> list[Statement]:
 
 
 def log_statements(groups: Sequence[str]) -> list[Statement]:
-    """Logs, and Glue's own metrics."""
     return [
         allow(
             ["logs:CreateLogStream", "logs:PutLogEvents", "logs:AssociateKmsKey"],
@@ -112,10 +107,7 @@ def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]
     return [
         allow(["kafka-cluster:Connect", "kafka-cluster:DescribeCluster"], [brokers.cluster_arn]),
         allow(
-            [
-                *("kafka-cluster:DescribeTopic", "kafka-cluster:DescribeTopicDynamicConfiguration"),
-                "kafka-cluster:ReadData",
-            ],
+            READING_TOPICS,
             [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in topics],
             because="neither the id of a cluster that the deployment makes is known before, nor the topics of an expression",
         ),
@@ -150,14 +142,7 @@ def network_statements(brokers: Brokers) -> list[Statement]:
     in_subnets = {"ArnEquals": {"ec2:Subnet": [arn("ec2", f"subnet/{each}") for each in brokers.subnets]}}
     return [
         allow(["glue:GetConnection"], connection),
-        allow(
-            [
-                *("ec2:DescribeNetworkInterfaces", "ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups"),
-                *("ec2:DescribeSubnets", "ec2:DescribeVpcEndpoints", "ec2:DescribeVpcs"),
-            ],
-            ["*"],
-            because="EC2's Describe actions know no resources",
-        ),
+        allow(DESCRIBING, ["*"], because="EC2's Describe actions know no resources"),
         allow(
             ["ec2:DescribeVpcAttribute"], [arn("ec2", "vpc/*")], because="Glue looks at the VPC of its subnet"
         ),

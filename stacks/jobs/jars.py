@@ -59,7 +59,6 @@ class Jar:
 
 
 def pinned(text: str | None = None) -> list[Jar]:
-    """Read the lock."""
     found = []
     for line in (LOCK.read_text() if text is None else text).splitlines():
         if line and not line.startswith("#"):

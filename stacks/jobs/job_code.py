@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import tempfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-import jsii
-from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling, Stack, aws_s3_assets
+from aws_cdk import aws_s3_assets
 from constructs import Construct
 
 from calve.config.job import Job, Registry
-from stacks.base.bundling import ROOT, Runtime, Wheels
+from stacks.base.bundling import ROOT, Bundle, Runtime, Wheels
 from stacks.jobs.jars import pinned, present, retrieve
 
 SCRIPT = ROOT / "glue_jobs" / "ingest.py"
@@ -47,33 +45,17 @@ class JobCode(Construct):
             for jar in job_jars()
         ]
 
-        self.columnar = None if runtime.native else _columnar(self)
+        self.columnar = None
+        if not runtime.native:
+            folder = str(COLUMNAR.requirements.parent)
+            self.columnar = aws_s3_assets.Asset(
+                self, "Columnar", path=folder, **Bundle(COLUMNAR).options(self)
+            )
 
     @property
     def assets(self) -> list[aws_s3_assets.Asset]:
         further = [self.columnar] if self.columnar else []
         return [self.script, self.packages, *self.jars, *further]
-
-
-def _columnar(scope: Construct) -> aws_s3_assets.Asset:
-    if Stack.of(scope).bundling_required:
-        COLUMNAR.folder()  # here, because an error inside the CDK's callback would lose its type
-    return aws_s3_assets.Asset(
-        scope,
-        "Columnar",
-        path=str(COLUMNAR.requirements.parent),
-        asset_hash=COLUMNAR.hash(),
-        asset_hash_type=AssetHashType.CUSTOM,
-        bundling=BundlingOptions(image=DockerImage.from_registry("unused"), local=_Unpacked()),
-    )
-
-
-@jsii.implements(ILocalBundling)
-class _Unpacked:
-    def try_bundle(self, output_dir: str, *_: object, **__: object) -> bool:
-        """Called by the CDK if the asset is not in cdk.out yet."""
-        shutil.copytree(COLUMNAR.folder(), output_dir, dirs_exist_ok=True)
-        return True
 
 
 class JobSettings(Construct):

@@ -35,7 +35,7 @@ from stacks.jobs.maintenance import MaintenanceJob
 
 ROUND = '{ $.event = "round.committed" }'
 STOPPED = '{ $.event = "table.state" && ($.state = "suspended" || $.state = "failed") }'
-STANDING = '{ $.event = "table.state" && $.state = "paused" }'
+IS_PAUSED = '{ $.event = "table.state" && $.state = "paused" }'
 FAILED = '{ $.event = "job.failed" }'
 ANYTHING = '{ $.table = "*" }'
 SOME_LOST = '{ $.event = "round.committed" && $.lost > 0 }'
@@ -64,7 +64,7 @@ FILTERS = (
     _Filter(ROWS, ROUND),
     _Filter(LOST, SOME_LOST),
     _Filter(TROUBLE, STOPPED),
-    _Filter(PAUSED, STANDING),
+    _Filter(PAUSED, IS_PAUSED),
     _Filter(HEARD, ANYTHING),
     _Filter(REJECT_ROUNDS, REJECTS, per_table=False),
     _Filter(JOB_FAILED, FAILED, per_table=False),
@@ -75,7 +75,7 @@ OF_PATTERNS = (
     _Filter(LAG, ROUND, per_table=False),
     _Filter(LOST, SOME_LOST, per_table=False),
     _Filter(TROUBLE, STOPPED, per_table=False),
-    _Filter(PAUSED, STANDING, per_table=False),
+    _Filter(PAUSED, IS_PAUSED, per_table=False),
     _Filter(TOPICS_NOT_KEPT, NOT_KEPT, per_table=False),
 )
 """Further metrics of a job with patterns: of all its tables together."""
@@ -97,7 +97,6 @@ class JobMetrics(Construct):
         self._add(filters, job.log_group)
 
     def add_maintenance(self, job: MaintenanceJob) -> None:
-        """Add the metrics from the log of the job's maintenance."""
         self._add({each.metric.name: each for each in OF_MAINTENANCE}, job.log_group)
 
     def _add(self, filters: Mapping[str, _Filter], log_group: aws_logs.CfnLogGroup) -> None:

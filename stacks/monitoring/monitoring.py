@@ -15,10 +15,17 @@ from calve.outputs.metrics import FRESHNESS, LAG, REJECT_ROUNDS, ROWS, Metric
 from stacks.base.rotation import KeysStack, Rotation
 from stacks.jobs.ingest import IngestStack
 from stacks.jobs.maintenance import MaintenanceStack
+from stacks.monitoring.alarms import (
+    of_catalog,
+    of_exports,
+    of_job,
+    of_maintenance,
+    of_rotation,
+    of_snowflake,
+    of_starts,
+)
 from stacks.monitoring.board import Board
-from stacks.monitoring.job_alarms import of_job, of_maintenance, of_starts
 from stacks.monitoring.job_metrics import JobMetrics
-from stacks.monitoring.publishing_alarms import of_catalog, of_exports, of_rotation, of_snowflake
 from stacks.publishing.exports import ExportsStack
 from stacks.publishing.publish import PublishStack
 
@@ -30,13 +37,12 @@ class MonitoringStack(Stack):
         self,
         scope: Construct,
         id: str,
-        *,
         deployment: Deployment,
         ingest: IngestStack,
         maintenance: MaintenanceStack,
         exports: ExportsStack | None,
-        publish: PublishStack | None = None,
-        keys: KeysStack | None = None,
+        publish: PublishStack | None,
+        keys: KeysStack | None,
     ) -> None:
         super().__init__(scope, id, description="calve: alarms and dashboard")
         namespace = f"calve/{deployment.name}"

@@ -2,156 +2,114 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aws_cdk import (
-    CfnOutput,
-    CustomResource,
-    Duration,
-    RemovalPolicy,
-    Stack,
-    aws_dynamodb,
-    aws_lambda,
-    aws_scheduler,
-    aws_sns,
-)
-from aws_cdk import aws_secretsmanager as secrets
+from aws_cdk import CfnOutput, CustomResource, Duration, Stack, aws_dynamodb, aws_lambda, aws_scheduler
 from constructs import Construct
 
-from calve.config.deployment import Deployment
 from calve.config.publishing import EXPORTS, Export
 from calve.outputs.announcement import EXPORT_CREATED, EXPORT_FAILED, pattern
-from stacks.base.bundling import Runtime
-from stacks.base.function import Function, invoke
-from stacks.base.resources import expiring_table, mail_topic
-from stacks.base.roles import Lake, Statement, allow, announcing, arn, grant, service_role
+from stacks.base.function import Function, Site, custom_resource, invoke
+from stacks.base.resources import (
+    expiring_table,
+    generated_secret,
+    mail_topic,
+    schedule,
+    scheduler_role,
+    scheduling,
+)
+from stacks.base.roles import Statement, allow, announcing, arn, grant
 from stacks.base.rotation import Rotation, rotating
 
 # The scheduler replaces it by the planned time, so that a late start exports the right window.
 SCHEDULED_AT = "<aws.scheduler.scheduled-time>"
 
 
+FILES = "the files of exports have their windows in their names"
+ONCE = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+"""What powertools' idempotency does to its table."""
+
+
 class ExportSchedules(Construct):
     """A schedule group with its role. The export function adds its own retries to the group."""
 
-    def __init__(self, scope: Construct, id: str, *, deployment: Deployment) -> None:
+    def __init__(self, scope: Construct, id: str, site: Site) -> None:
         super().__init__(scope, id)
-        self._deployment = deployment
-        self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=deployment.name)
-        self.role = service_role(
-            self,
-            "Role",
-            service="scheduler.amazonaws.com",
-            source_arn=arn("scheduler", f"schedule-group/{deployment.name}"),
-        )
+        self._deployment = site.deployment
+        self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=site.deployment.name)
+        self.role = scheduler_role(self, "Role", site.deployment.name)
 
-    def invoke(self, function: aws_lambda.Function) -> None:
+    def invoke(self, function: Function) -> None:
         """Have every schedule invoke the export function."""
-        grant(self.role, [allow(["lambda:InvokeFunction"], [function.function_arn])])
-        types = aws_scheduler.CfnSchedule
+        grant(self.role, [allow(["lambda:InvokeFunction"], [function.arn])])
         for export in self._deployment.exports:
-            schedule = types(
+            created = schedule(
                 self,
                 export.name,
                 name=f"{self._deployment.name}-{export.name}",
-                group_name=self._deployment.name,
+                group=self._deployment.name,
                 description=f"Exports {export.name}",
-                schedule_expression=export.schedule,
-                schedule_expression_timezone=export.time_zone,
-                flexible_time_window=types.FlexibleTimeWindowProperty(mode="OFF"),
-                target=types.TargetProperty(
-                    arn=function.function_arn,
-                    role_arn=self.role.role_arn,
-                    input=json.dumps({"export": asdict(export), "scheduled_at": SCHEDULED_AT}),
-                    retry_policy=types.RetryPolicyProperty(
-                        maximum_retry_attempts=10, maximum_event_age_in_seconds=3600
-                    ),
-                ),
+                expression=export.schedule,
+                time_zone=export.time_zone,
+                target=function.arn,
+                role=self.role,
+                event={"export": asdict(export), "scheduled_at": SCHEDULED_AT},
+                attempts=10,
+                max_age_s=3600,
             )
-            schedule.add_resource_dependency(self.group)
-            schedule.node.add_dependency(self.role)
+            created.add_resource_dependency(self.group)
+            created.node.add_dependency(self.role)
 
 
 MEMORY_MB = 2048
 TABLES = "an export may name any table of its database, which is known to the job alone where it is named after a cluster"
-FILES = "the files of exports have their windows in their names"
 
 
-class ExportWriter(Construct):
-    """Reads the exported tables and writes below `exports/`. Retries later if a window is not complete."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        deployment: Deployment,
-        lake: Lake,
-        runtime: Runtime,
-        schedules: ExportSchedules,
-        done: aws_dynamodb.Table,
-    ) -> None:
-        super().__init__(scope, id)
-        files = lake.objects(EXPORTS)
-        self.name = f"{deployment.name}-export"
-        function_arn = arn("lambda", f"function:{self.name}")
-        statements = [
-            allow(
-                ["glue:GetDatabase", "glue:GetTable", *["glue:GetDatabases"] * lake.per_cluster],
-                lake.catalog_arns,
-                because=TABLES,
-            ),
+def export_writer(
+    scope: Construct, site: Site, schedules: ExportSchedules, done: aws_dynamodb.Table
+) -> Function:
+    """Reads the exported tables and writes below `exports/`. Retries later if a window is not complete. `scope`: its own."""
+    lake, deployment = site.lake, site.deployment.name
+    name = writer_name(deployment)
+    files = [lake.objects(EXPORTS)]
+    glue = ["glue:GetDatabase", "glue:GetTable", *["glue:GetDatabases"] * lake.per_cluster]
+    writing = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+    return Function(
+        scope,
+        "Export",
+        site,
+        code="csv_export",
+        name=name,
+        memory_mb=MEMORY_MB,
+        timeout=Duration.minutes(15),
+        statements=[
+            allow(glue, lake.catalog_arns, because=TABLES),
             allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
             lake.listing(),
             allow(["s3:GetObject"], [lake.objects(prefix) for prefix in lake.data_prefixes], because=TABLES),
-            allow(
-                ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
-                [files],
-                because=FILES,
-            ),
+            allow(writing, files, because=FILES),
             allow(["s3:ListBucketMultipartUploads"], [lake.bucket_arn]),
-            allow(["s3:ListMultipartUploadParts"], [files], because=FILES),
-            allow(
-                ["scheduler:CreateSchedule"],
-                [arn("scheduler", f"schedule/{deployment.name}/*-again-*")],
-                because="one schedule per later look",
-            ),
-            allow(
-                ["iam:PassRole"],
-                [schedules.role.role_arn],
-                {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}},
-            ),
-            allow(
-                ["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
-                [done.table_arn],
-            ),
+            allow(["s3:ListMultipartUploadParts"], files, because=FILES),
+            *scheduling(f"{deployment}/*-again-*", schedules.role),
+            allow(ONCE, [done.table_arn]),
             announcing([EXPORT_FAILED]),
-        ]
-        statements += lake.key("kms:Decrypt", "kms:GenerateDataKey")
-        part = Function(
-            self,
-            "Export",
-            code="csv_export",
-            name=self.name,
-            runtime=runtime,
-            deployment=deployment.name,
-            memory_mb=MEMORY_MB,
-            timeout=Duration.minutes(15),
-            statements=statements,
-            environment={
-                "LAKE_BUCKET": lake.bucket,
-                "EXPORTS_PREFIX": f"{lake.prefix}{EXPORTS}",
-                "SCHEDULE_GROUP": deployment.name,
-                "SCHEDULER_ROLE_ARN": schedules.role.role_arn,
-                "FUNCTION_ARN": function_arn,
-                "IDEMPOTENCY_TABLE": done.table_name,
-            },
-        )
-        self.function = part.function
-        self.log_group = part.log_group
+            *lake.key("kms:Decrypt", "kms:GenerateDataKey"),
+        ],
+        environment={
+            "LAKE_BUCKET": lake.bucket,
+            "EXPORTS_PREFIX": f"{lake.prefix}{EXPORTS}",
+            "SCHEDULE_GROUP": deployment,
+            "SCHEDULER_ROLE_ARN": schedules.role.role_arn,
+            "FUNCTION_ARN": arn("lambda", f"function:{name}"),
+            "IDEMPOTENCY_TABLE": done.table_name,
+        },
+    )
+
+
+def writer_name(deployment: str) -> str:
+    return f"{deployment}-export"
 
 
 SECRET = "LINK_KEYS_SECRET"  # noqa: S105 the name of a variable that names the secret
@@ -166,162 +124,117 @@ class ExportLinks(Construct):
     Table and keys are deleted with the stack: another deploy has another URL, so old links cannot work.
     """
 
-    def __init__(
-        self, scope: Construct, id: str, *, deployment: Deployment, lake: Lake, runtime: Runtime
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, site: Site) -> None:
         super().__init__(scope, id)
-        self._deployment = deployment
-        self._runtime = runtime
         self.table = expiring_table(self, "Table", expires="expires_at")
-        self.keys = secrets.CfnSecret(
-            self,
-            "Keys",
-            description=f"Signs the download links of {deployment.name}",
-            # A placeholder for the first version: `lambdas/link_keys` replaces it.
-            generate_secret_string=secrets.CfnSecret.GenerateSecretStringProperty(exclude_punctuation=True),
-        )
-        self.keys.apply_removal_policy(RemovalPolicy.DESTROY)
-        first = self._first_key()
+        self.keys = generated_secret(self, "Keys", f"Signs the download links of {site.deployment.name}")
+        self.read_keys = allow(["secretsmanager:GetSecretValue"], [self.keys.ref])
+        first = self._first_key(site)
         self.rotation = Rotation(
             self,
             "Rotation",
+            site,
             secret=self.keys.ref,
             days=ROTATION_DAYS,
             code="link_keys",
-            runtime=runtime,
-            deployment=deployment.name,
             environment={SECRET: self.keys.ref},
         )
         self.rotation.node.add_dependency(first)  # a schedule is tested with what is there
-        self.url = self._download(lake)
+        self.url = self._download(site)
 
-    def read_keys(self) -> Statement:
-        return allow(["secretsmanager:GetSecretValue"], [self.keys.ref])
-
-    def _first_key(self) -> CustomResource:
+    def _first_key(self, site: Site) -> CustomResource:
         function = Function(
             self,
             "FirstKey",
+            site,
             code="link_keys",
-            handler="handler.first",
-            runtime=self._runtime,
-            deployment=self._deployment.name,
+            handler="first",
             environment={SECRET: self.keys.ref},
             statements=[rotating(self.keys.ref)],
         )
-        resource = CustomResource(
-            self,
-            "First",
-            resource_type="Custom::CalveLinkKeys",
-            service_token=function.function.function_arn,
-            service_timeout=Duration.minutes(2),
-            properties={"Secret": self.keys.ref},
-        )
-        resource.node.add_dependency(function)
-        return resource
+        properties = {"Secret": self.keys.ref}
+        return custom_resource(self, "First", "LinkKeys", function, properties, Duration.minutes(2))
 
-    def _download(self, lake: Lake) -> str:
-        statements = [
-            allow(["s3:GetObject"], [lake.objects(EXPORTS)], because=FILES),
-            allow(["dynamodb:GetItem", "dynamodb:UpdateItem"], [self.table.table_arn]),
-            self.read_keys(),
-        ]
-        statements += lake.key("kms:Decrypt", through_s3=True)
+    def _download(self, site: Site) -> str:
         function = Function(
             self,
             "Download",
+            site,
             code="download",
-            runtime=self._runtime,
-            deployment=self._deployment.name,
             timeout=Duration.seconds(10),
             environment={
                 "LINKS_TABLE": self.table.table_name,
                 SECRET: self.keys.ref,
-                "LAKE_BUCKET": lake.bucket,
+                "LAKE_BUCKET": site.lake.bucket,
             },
-            statements=statements,
+            statements=[
+                allow(["s3:GetObject"], [site.lake.objects(EXPORTS)], because=FILES),
+                allow(["dynamodb:GetItem", "dynamodb:UpdateItem"], [self.table.table_arn]),
+                self.read_keys,
+                *site.lake.key("kms:Decrypt", through_s3=True),
+            ],
         )
-        url = function.function.add_function_url(auth_type=aws_lambda.FunctionUrlAuthType.NONE)
-        return url.url
+        return function.function.add_function_url(auth_type=aws_lambda.FunctionUrlAuthType.NONE).url
 
 
 class ExportMails(Construct):
     """A topic per export that mails by SNS, and a function that mails once per file and per failure; `done` remembers them."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        deployment: Deployment,
-        lake: Lake,
-        runtime: Runtime,
-        links: ExportLinks,
-        done: aws_dynamodb.Table,
+        self, scope: Construct, id: str, site: Site, links: ExportLinks, done: aws_dynamodb.Table
     ) -> None:
         super().__init__(scope, id)
+        lake, exports = site.lake, site.deployment.exports
         self.topics = {
             export.name: mail_topic(
                 self, f"{export.name}Topic", recipients=export.recipients, title=export.name
             )
-            for export in deployment.exports
+            for export in exports
             if export.channel == "sns"
         }
-        statements = [
-            allow(["s3:GetObject"], [lake.objects(EXPORTS)], because=FILES),
-            allow(["dynamodb:PutItem"], [links.table.table_arn]),
-            allow(
-                ["dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
-                [done.table_arn],
-            ),
-            links.read_keys(),
-            announcing([EXPORT_CREATED]),
-            *_sending(deployment.exports, self.topics),
-        ]
-        statements += lake.key("kms:Decrypt")
+        topics = {name: topic.topic_arn for name, topic in self.topics.items()}
         self.function = Function(
             self,
             "Notify",
+            site,
             code="export_notify",
-            runtime=runtime,
-            deployment=deployment.name,
             timeout=Duration.minutes(1),
             environment={
                 "LINKS_TABLE": links.table.table_name,
                 "IDEMPOTENCY_TABLE": done.table_name,
-                "LINK_KEYS_SECRET": links.keys.ref,
+                SECRET: links.keys.ref,
                 "DOWNLOAD_URL": links.url,
                 "EXPORTS_PREFIX": f"{lake.prefix}{EXPORTS}",
-                "MAIL_TOPICS": Stack.of(self).to_json_string(
-                    {name: topic.topic_arn for name, topic in self.topics.items()}
-                ),
+                "MAIL_TOPICS": Stack.of(self).to_json_string(topics),
             },
-            statements=statements,
+            statements=[
+                allow(["s3:GetObject"], [lake.objects(EXPORTS)], because=FILES),
+                allow(["dynamodb:PutItem"], [links.table.table_arn]),
+                allow(ONCE, [done.table_arn]),
+                links.read_keys,
+                announcing([EXPORT_CREATED]),
+                *_sending(exports, list(topics.values())),
+                *lake.key("kms:Decrypt"),
+            ],
         )
         # Only manifests. They are written last, and not by this function: it cannot trigger itself.
-        manifests = {"bucket": {"name": [lake.bucket]}, "object": {"key": [{"wildcard": _manifests(lake)}]}}
+        keys = [{"wildcard": f"{lake.prefix}{EXPORTS}*/manifest.json"}]
+        written = {"bucket": {"name": [lake.bucket]}, "object": {"key": keys}}
         invoke(
             self,
             "Written",
             self.function,
-            pattern={"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": manifests},
+            pattern={"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": written},
         )
-        invoke(self, "Failed", self.function, pattern=failures(deployment.name))
+        invoke(self, "Failed", self.function, pattern=failures(site.deployment.name))
 
 
 def failures(deployment: str) -> dict[str, Any]:
-    """The events of exports that have failed for good."""
     return pattern(deployment, EXPORT_FAILED)
 
 
-def _manifests(lake: Lake) -> str:
-    return f"{lake.prefix}{EXPORTS}*/manifest.json"
-
-
-def _sending(exports: Sequence[Export], topics: Mapping[str, aws_sns.Topic]) -> list[Statement]:
-    statements = []
-    if topics:
-        statements.append(allow(["sns:Publish"], [topic.topic_arn for topic in topics.values()]))
+def _sending(exports: Sequence[Export], topics: Sequence[str]) -> list[Statement]:
+    statements = [allow(["sns:Publish"], topics)] if topics else []
     if senders := sorted({each.sender for each in exports if each.channel == "ses" and each.sender}):
         # SES checks the identity that covers the sender: the address, or its domain.
         identities = sorted({name for each in senders for name in (each, each.rpartition("@")[2])})
@@ -338,26 +251,14 @@ def _sending(exports: Sequence[Export], topics: Mapping[str, aws_sns.Topic]) -> 
 class ExportsStack(Stack):
     """All functions between a table and the mail with its file."""
 
-    def __init__(
-        self, scope: Construct, id: str, *, deployment: Deployment, lake: Lake, runtime: Runtime
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, site: Site) -> None:
         super().__init__(scope, id, description="calve: exports by schedule, mail and link")
         done = expiring_table(self, "Done", expires="expiration")
-        self.schedules = ExportSchedules(self, "Schedules", deployment=deployment)
-        self.writer = ExportWriter(
-            self,
-            "Writer",
-            deployment=deployment,
-            lake=lake,
-            runtime=runtime,
-            schedules=self.schedules,
-            done=done,
-        )
-        self.schedules.invoke(self.writer.function)
-        self.links = ExportLinks(self, "Links", deployment=deployment, lake=lake, runtime=runtime)
-        self.mails = ExportMails(
-            self, "Mails", deployment=deployment, lake=lake, runtime=runtime, links=self.links, done=done
-        )
+        self.schedules = ExportSchedules(self, "Schedules", site)
+        self.writer = export_writer(Construct(self, "Writer"), site, self.schedules, done)
+        self.schedules.invoke(self.writer)
+        self.links = ExportLinks(self, "Links", site)
+        self.mails = ExportMails(self, "Mails", site, self.links, done)
         CfnOutput(self, "DownloadUrl", value=self.links.url)
         CfnOutput(self, "ExportFunction", value=self.writer.function.function_name)
         CfnOutput(self, "LinksTable", value=self.links.table.table_name)

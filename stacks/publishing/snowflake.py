@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import Aws, CfnOutput, CustomResource, Duration, Fn, RemovalPolicy, aws_dynamodb, aws_iam
-from aws_cdk import aws_secretsmanager as secrets
+from aws_cdk import Aws, CfnOutput, CustomResource, Duration, Fn, aws_dynamodb, aws_iam
 from constructs import Construct
 
-from calve.config.deployment import Deployment
 from calve.config.publishing import Snowflake
 from calve.errors import ConfigError
 from calve.names import TableName
-from stacks.base.bundling import Runtime
-from stacks.base.function import Function, invoke
-from stacks.base.resources import CommitFeed
+from stacks.base.function import Function, Site, custom_resource, invoke
+from stacks.base.resources import WRITING_STATES, CommitFeed, generated_secret
 from stacks.base.roles import Lake, Statement, allow, explain, secret_arn
 from stacks.base.rotation import Rotation
 
 MAKING = Duration.minutes(10)
 FEED = Duration.minutes(2)
 RECONCILE = Duration.minutes(5)
-EVERY = Duration.minutes(5)
 READ_KEY = "secretsmanager:GetSecretValue"
 
 
@@ -37,147 +33,101 @@ class SnowflakePublisher(Construct):
         self,
         scope: Construct,
         id: str,
-        *,
-        deployment: Deployment,
+        site: Site,
         config: Snowflake,
         tables: Sequence[TableName],
-        lake: Lake,
         states: aws_dynamodb.Table,
-        runtime: Runtime,
     ) -> None:
         super().__init__(scope, id)
-        if config.linked and lake.per_cluster:
+        if config.linked and site.lake.per_cluster:
             raise ConfigError(
                 "publish.snowflake: a linked database needs to know its namespace, and one for each cluster is not known yet",
                 fix="use `tables: iceberg`, or `lake: {namespace: database}`",
             )
-        self._deployment = deployment.name
+        name = site.deployment.name
+        self._site = site
         self._config = config
-        self._runtime = runtime
-        self.key = secrets.CfnSecret(
-            self,
-            "Key",
-            description=f"Key pair of {config.service_user} in Snowflake, for {deployment.name}",
-            # A placeholder for the first version: the deploy replaces it by the first key pair.
-            generate_secret_string=secrets.CfnSecret.GenerateSecretStringProperty(exclude_punctuation=True),
-        )
-        self.key.apply_removal_policy(RemovalPolicy.DESTROY)
-        objects = self._objects(tables, lake, states)
-        self._refresh(deployment, lake, states, objects)
+        self._states = states
+        about = f"Key pair of {config.service_user} in Snowflake, for {name}"
+        self.key = generated_secret(self, "Key", about)
+        self._environment = {"SNOWFLAKE": config.to_json(), "KEY_SECRET": self.key.ref}
+        objects = self._objects(tables)
+        feed = self._refreshing("Feed", "feed", FEED, objects)
+        self.feed = CommitFeed(self, "Commits", site, feed, FEED)
+        self.reconcile = self._refreshing("Reconcile", "reconcile", RECONCILE, objects)
+        says = "Looks at every table in Snowflake, whatever was announced"
+        invoke(self, "Every", self.reconcile, description=says, schedule="rate(5 minutes)")
         self.rotation = Rotation(
             self,
             "Rotation",
+            site,
             secret=self.key.ref,
             days=config.rotate_after_days,
-            code="snowflake_keys",
-            runtime=runtime,
-            deployment=deployment.name,
+            code="snowflake.keys",
             environment=self._environment,
             timeout=FEED,
         )
         self.rotation.node.add_dependency(objects)
 
-    @property
-    def _environment(self) -> dict[str, str]:
-        return {"SNOWFLAKE": self._config.to_json(), "KEY_SECRET": self.key.ref}
-
-    def _objects(self, tables: Sequence[TableName], lake: Lake, states: aws_dynamodb.Table) -> CustomResource:
-        config = self._config
+    def _objects(self, tables: Sequence[TableName]) -> CustomResource:
+        config, lake = self._config, self._site.lake
         roles = SnowflakeRoles(self, "Roles", config=config, lake=lake)
         read = [_secret(config.secret)]
         if config.open_catalog:
             read.append(_secret(config.open_catalog.secret))
-        statements = [
-            allow([READ_KEY], read, because="AWS ends a secret's ARN in six characters of its own"),
-            allow([READ_KEY, "secretsmanager:PutSecretValue"], [self.key.ref]),
-            _writing(states),
-        ]
-        if roles.changed:
-            changed = [each.attr_arn for each in roles.changed]
-            statements.append(allow(["iam:UpdateAssumeRolePolicy"], changed))
+        changed = [each.attr_arn for each in roles.changed]
         function = Function(
             self,
             "Objects",
-            code="snowflake_objects",
-            runtime=self._runtime,
-            deployment=self._deployment,
+            self._site,
+            code="snowflake.objects",
             timeout=MAKING,
-            environment={"KEY_SECRET": self.key.ref, "STATES_TABLE": states.table_name},
-            statements=statements,
+            environment={"KEY_SECRET": self.key.ref, "STATES_TABLE": self._states.table_name},
+            statements=[
+                allow([READ_KEY], read, because="AWS ends a secret's ARN in six characters of its own"),
+                allow([READ_KEY, "secretsmanager:PutSecretValue"], [self.key.ref]),
+                allow(WRITING_STATES, [self._states.table_arn]),
+                *([allow(["iam:UpdateAssumeRolePolicy"], changed)] if changed else []),
+            ],
         )
-        resource = CustomResource(
-            self,
-            "Made",
-            resource_type="Custom::CalveSnowflake",
-            service_token=function.function.function_arn,
-            service_timeout=MAKING,  # the function's own timeout: later no answer can come
-            properties={
-                "Deployment": self._deployment,
-                "Settings": config.to_json(),
-                "Location": f"{lake.warehouse}/{lake.data_prefixes[0]}",
-                "Database": "" if lake.per_cluster else lake.database,
-                "VolumeRole": roles.volume.attr_arn,
-                "CatalogRole": roles.catalog.attr_arn if roles.catalog else "",
-                "ExternalId": external_id(),
-                "Tables": list(map(str, tables)),
-            },
-        )
-        resource.node.add_dependency(function)
+        properties = {
+            "Deployment": self._site.deployment.name,
+            "Settings": config.to_json(),
+            "Location": f"{lake.warehouse}/{lake.data_prefixes[0]}",
+            "Database": "" if lake.per_cluster else lake.database,
+            "VolumeRole": roles.volume.attr_arn,
+            "CatalogRole": roles.catalog.attr_arn if roles.catalog else "",
+            "ExternalId": external_id(),
+            "Tables": list(map(str, tables)),
+        }
+        # The function's own timeout: later no answer can come.
+        resource = custom_resource(self, "Made", "Snowflake", function, properties, MAKING)
         if not config.iam_user_arn:
             CfnOutput(self, "SnowflakeIamUser", value=resource.get_att_string("IamUserArn"))
         return resource
 
-    def _refresh(
-        self,
-        deployment: Deployment,
-        lake: Lake,
-        states: aws_dynamodb.Table,
-        objects: CustomResource,
-    ) -> None:
-        environment = self._environment | {"STATES_TABLE": states.table_name}
-
-        def function(id: str, handler: str, timeout: Duration) -> Function:
-            made = Function(
-                self,
-                id,
-                code="snowflake_refresh",
-                handler=handler,
-                runtime=self._runtime,
-                deployment=self._deployment,
-                timeout=timeout,
-                environment=environment,
-                statements=self._looking(lake, states),
-            )
-            made.node.add_dependency(objects)
-            return made
-
-        feed = function("Feed", "handler.feed", FEED)
-        self.feed = CommitFeed(self, "Commits", deployment=deployment, function=feed, timeout=FEED)
-        self.reconcile = function("Reconcile", "handler.reconcile", RECONCILE)
-        invoke(
+    def _refreshing(self, id: str, handler: str, timeout: Duration, objects: CustomResource) -> Function:
+        lake = self._site.lake
+        data = [lake.objects(prefix) for prefix in lake.data_prefixes]
+        made = Function(
             self,
-            "Every",
-            self.reconcile,
-            description="Looks at every table in Snowflake, whatever was announced",
-            schedule=f"rate({int(EVERY.to_minutes())} minutes)",
+            id,
+            self._site,
+            code="snowflake.refresh",
+            handler=handler,
+            timeout=timeout,
+            environment=self._environment | {"STATES_TABLE": self._states.table_name},
+            statements=[
+                allow([READ_KEY], [self.key.ref]),
+                allow(["glue:GetTable"], lake.catalog_arns, because=TABLES),
+                allow(["s3:GetObject"], data, because=TABLES),
+                lake.listing(),  # distinguishes a missing file from a forbidden one
+                allow(WRITING_STATES, [self._states.table_arn]),
+                *lake.key("kms:Decrypt", through_s3=True),
+            ],
         )
-
-    def _looking(self, lake: Lake, states: aws_dynamodb.Table) -> list[Statement]:
-        statements = [
-            allow([READ_KEY], [self.key.ref]),
-            allow(["glue:GetTable"], lake.catalog_arns, because=TABLES),
-            allow(["s3:GetObject"], [lake.objects(prefix) for prefix in lake.data_prefixes], because=TABLES),
-            lake.listing(),  # distinguishes a missing file from a forbidden one
-            _writing(states),
-        ]
-        return statements + lake.key("kms:Decrypt", through_s3=True)
-
-
-def _writing(states: aws_dynamodb.Table) -> Statement:
-    return allow(
-        ["dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:Scan"],
-        [states.table_arn],
-    )
+        made.node.add_dependency(objects)
+        return made
 
 
 def _secret(reference: str) -> str:
@@ -191,6 +141,7 @@ def _secret(reference: str) -> str:
 
 
 TABLES = "all tables of the lake"
+LOOKING_UP = ("glue:GetCatalog", "glue:GetDatabase", "glue:GetDatabases", "glue:GetTable", "glue:GetTables")
 
 
 def external_id() -> str:
@@ -209,8 +160,9 @@ class SnowflakeRoles(Construct):
     def __init__(self, scope: Construct, id: str, *, config: Snowflake, lake: Lake) -> None:
         super().__init__(scope, id)
         self._user = config.iam_user_arn
+        looking = allow(LOOKING_UP, lake.catalog_arns, because=TABLES)
         self.volume = self._role("Volume", _reading(lake))
-        self.catalog = None if config.open_catalog else self._role("Catalog", [_looking_up(lake)])
+        self.catalog = None if config.open_catalog else self._role("Catalog", [looking])
         self.changed = [each for each in (self.volume, self.catalog) if each and not self._user]
 
     def _role(self, id: str, statements: Sequence[Statement]) -> aws_iam.CfnRole:
@@ -244,21 +196,10 @@ class SnowflakeRoles(Construct):
 
 
 def _reading(lake: Lake) -> list[Statement]:
-    statements = [
+    data = [lake.objects(prefix) for prefix in lake.data_prefixes]
+    return [
         allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
         lake.listing(),
-        allow(
-            ["s3:GetObject", "s3:GetObjectVersion"],
-            [lake.objects(prefix) for prefix in lake.data_prefixes],
-            because=TABLES,
-        ),
+        allow(["s3:GetObject", "s3:GetObjectVersion"], data, because=TABLES),
+        *lake.key("kms:Decrypt", through_s3=True),
     ]
-    return statements + lake.key("kms:Decrypt", through_s3=True)
-
-
-def _looking_up(lake: Lake) -> Statement:
-    return allow(
-        ["glue:GetCatalog", "glue:GetDatabase", "glue:GetDatabases", "glue:GetTable", "glue:GetTables"],
-        lake.catalog_arns,
-        because=TABLES,
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aws_cdk import (
     CfnOutput,
-    CustomResource,
     Duration,
     Fn,
     RemovalPolicies,
@@ -16,8 +15,7 @@ from aws_cdk import (
 from constructs import Construct
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment, Network
-from stacks.base.bundling import Runtime
-from stacks.base.function import Brokers, Function
+from stacks.base.function import Brokers, Function, Site, custom_resource
 from stacks.base.roles import acknowledge, allow
 
 ENDPOINTS = {
@@ -90,16 +88,15 @@ class KafkaStack(Stack):
     CloudFormation cannot adopt it: to deploy again, name both in calve.yaml.
     """
 
-    def __init__(
-        self, scope: Construct, id: str, *, deployment: Deployment, runtime: Runtime, delete_data: bool
-    ) -> None:
-        made = deployment.msk is not None and deployment.msk.arn is None
+    def __init__(self, scope: Construct, id: str, site: Site) -> None:
         super().__init__(scope, id, description="calve: Kafka and the jobs' network (stateful)")
+        deployment = site.deployment
+        made = deployment.msk is not None and deployment.msk.arn is None
         network = JobNetwork(self, "Network", network=deployment.network)
         connection = self._connection(deployment.name, network)
         cluster_arn = self._cluster(deployment, network)
         unknown = any(job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS for job in deployment.jobs)
-        servers = self._servers(deployment, cluster_arn, runtime) if cluster_arn and unknown else None
+        servers = self._servers(site, cluster_arn) if cluster_arn and unknown else None
         self.brokers = Brokers(
             cluster_arn=cluster_arn,
             cluster_path=_path(deployment),
@@ -115,7 +112,7 @@ class KafkaStack(Stack):
             CfnOutput(self, "ClusterArn", value=str(cluster_arn))
             CfnOutput(self, "Subnets", value=Fn.join(",", list(network.subnets)))
             CfnOutput(self, "SecurityGroups", value=Fn.join(",", list(network.security_groups)))
-        if made and not delete_data:
+        if made and not site.delete_data:
             for kept in (self.node.find_child("Cluster"), network):
                 RemovalPolicies.of(kept).retain()
 
@@ -158,24 +155,12 @@ class KafkaStack(Stack):
         )
         return cluster.attr_arn
 
-    def _servers(self, deployment: Deployment, cluster_arn: str, runtime: Runtime) -> str:
-        function = Function(
-            self,
-            "Brokers",
-            code="kafka_brokers",
-            runtime=runtime,
-            deployment=deployment.name,
-            statements=[allow(["kafka:GetBootstrapBrokers"], [cluster_arn])],
-        )
-        resource = CustomResource(
-            self,
-            "BootstrapServers",
-            resource_type="Custom::CalveBootstrapServers",
-            service_token=function.function.function_arn,
-            service_timeout=Duration.minutes(2),
-            properties={"ClusterArn": cluster_arn},
-        )
-        resource.node.add_dependency(function)
+    def _servers(self, site: Site, cluster_arn: str) -> str:
+        finding = [allow(["kafka:GetBootstrapBrokers"], [cluster_arn])]
+        function = Function(self, "Brokers", site, code="kafka_brokers", statements=finding)
+        properties = {"ClusterArn": cluster_arn}
+        limit = Duration.minutes(2)
+        resource = custom_resource(self, "BootstrapServers", "BootstrapServers", function, properties, limit)
         return resource.get_att_string("Servers")
 
 

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aws_cdk import Aws, CfnOutput, Stack, aws_athena, aws_iam
+from aws_cdk import Aws, CfnOutput, Stack, aws_athena
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from stacks.base.bundling import Runtime
-from stacks.base.roles import Lake, allow, arn, explain
-from stacks.stateful.lake_storage import LakeRemoval, LakeStorage, own_key_alias
+from stacks.base.function import Site
+from stacks.base.roles import Lake, allow, arn, policy_for_people
+from stacks.stateful.lake_storage import LakeStorage, lake_removal, own_key_alias
 from stacks.stateful.operators import Operators
 
 STAGING = "_calve/staging/"
+
+
+def names_of_lake(deployment: Deployment) -> Lake:
+    """The lake as calve.yaml names it; the stack adds the ARN of a key that it makes."""
+    settings = deployment.lake
+    return Lake(
+        deployment=deployment.name,
+        bucket=settings.bucket or f"{deployment.name}-lake-{Aws.ACCOUNT_ID}-{Aws.REGION}",
+        prefix=f"{settings.prefix.strip('/')}/" if settings.prefix else "",
+        database=settings.database,
+        per_cluster=settings.namespace == "cluster_id",
+        key_arn=settings.kms_key,
+        key_made=bool(own_key_alias(deployment)),
+    )
 
 
 class LakeStack(Stack):
@@ -23,44 +37,17 @@ class LakeStack(Stack):
         lake: its names and ARNs, for the other stacks.
     """
 
-    def __init__(
-        self, scope: Construct, id: str, *, deployment: Deployment, runtime: Runtime, delete_data: bool
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, site: Site) -> None:
         super().__init__(scope, id, description="calve: the lake (stateful)")
-        settings = deployment.lake
-        lake = Lake(
-            deployment=deployment.name,
-            bucket=settings.bucket or f"{deployment.name}-lake-{Aws.ACCOUNT_ID}-{Aws.REGION}",
-            prefix=f"{settings.prefix.strip('/')}/" if settings.prefix else "",
-            database=settings.database,
-            per_cluster=settings.namespace == "cluster_id",
-            key_arn=settings.kms_key,
-            key_made=bool(own_key_alias(deployment)),
-        )
-        storage = LakeStorage(
-            self,
-            "Storage",
-            deployment=deployment,
-            runtime=runtime,
-            bucket=lake.bucket,
-            staging=lake.prefix + STAGING,
-            location=f"{lake.warehouse}/{lake.database}",
-        )
-        self.lake = lake = replace(lake, key_arn=storage.key_arn)
-        if delete_data:
-            removal = LakeRemoval(
-                self,
-                "Removal",
-                deployment=deployment,
-                runtime=runtime,
-                bucket=lake.bucket,
-                warehouse=lake.warehouse,
-            )
-            removal.node.add_dependency(storage)
+        storage = LakeStorage(self, "Storage", site, staging=site.lake.prefix + STAGING)
+        self.lake = lake = replace(site.lake, key_arn=storage.key_arn)
         readers = LakeReaders(self, "Readers", lake=lake, results=lake.prefix + STAGING + "athena/")
-        readers.node.add_dependency(storage)
-        operators = Operators(self, "Operators", deployment=deployment, lake=lake)
-        operators.node.add_dependency(storage)
+        operators = Operators(self, "Operators", deployment=site.deployment, lake=lake)
+        behind: list[Construct] = [readers, operators]
+        if site.delete_data:
+            behind.append(lake_removal(Construct(self, "Removal"), site))
+        for each in behind:
+            each.node.add_dependency(storage)
 
         CfnOutput(self, "Bucket", value=lake.bucket)
         CfnOutput(self, "Database", value=lake.database)
@@ -69,6 +56,13 @@ class LakeStack(Stack):
         CfnOutput(self, "OperatorsReadPolicy", value=operators.read.managed_policy_arn)
         CfnOutput(self, "OperatorsPolicy", value=operators.act.managed_policy_arn)
         CfnOutput(self, "Workgroup", value=readers.workgroup.name)
+
+
+READING = ("glue:GetDatabase", "glue:GetDatabases", "glue:GetTable", "glue:GetTables", "glue:GetPartitions")
+QUERYING = (
+    "athena:GetWorkGroup", "athena:StartQueryExecution", "athena:StopQueryExecution", "athena:GetQueryExecution",
+    "athena:GetQueryResults", "athena:ListQueryExecutions",
+)  # fmt: skip
 
 
 class LakeReaders(Construct):
@@ -94,32 +88,13 @@ class LakeReaders(Construct):
                 ),
             ),
         )
+        data = [lake.objects(prefix) for prefix in lake.data_prefixes]
         statements = [
-            allow(
-                [
-                    "glue:GetDatabase",
-                    "glue:GetDatabases",
-                    "glue:GetTable",
-                    "glue:GetTables",
-                    "glue:GetPartitions",
-                ],
-                lake.catalog_arns,
-                because="all tables of the lake",
-            ),
+            allow(READING, lake.catalog_arns, because="all tables of the lake"),
             allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
             lake.listing(),
-            allow(
-                ["s3:GetObject"],
-                [lake.objects(prefix) for prefix in lake.data_prefixes],
-                because="all tables of the lake",
-            ),
-            allow(
-                [
-                    *("athena:GetWorkGroup", "athena:StartQueryExecution", "athena:StopQueryExecution"),
-                    *("athena:GetQueryExecution", "athena:GetQueryResults", "athena:ListQueryExecutions"),
-                ],
-                [arn("athena", f"workgroup/{name}")],
-            ),
+            allow(["s3:GetObject"], data, because="all tables of the lake"),
+            allow(QUERYING, [arn("athena", f"workgroup/{name}")]),
             allow(
                 ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
                 [f"{lake.bucket_arn}/{results}*"],
@@ -127,12 +102,5 @@ class LakeReaders(Construct):
             ),
             *lake.key("kms:Decrypt", "kms:GenerateDataKey", through_s3=True),
         ]
-        self.policy = aws_iam.ManagedPolicy(
-            self,
-            "Policy",
-            # Identity Center refers to a policy by its name. IAM has no regions.
-            managed_policy_name=f"{name}-lake-readers-{Aws.REGION}",
-            description=f"Reads the tables of {name}, and queries them with Athena",
-            statements=[each.policy() for each in statements],
-        )
-        explain(self.policy, statements)
+        says = f"Reads the tables of {name}, and queries them with Athena"
+        self.policy = policy_for_people(self, "Policy", f"{name}-lake-readers", says, statements)

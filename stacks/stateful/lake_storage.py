@@ -1,22 +1,21 @@
-"""The lake's bucket, key and database: `lambdas/lake_adoption` makes or adopts them, and a destroy keeps them.
+"""The lake's bucket, key and database: `lambdas/lake/adoption.py` makes or adopts them, and a destroy keeps them.
 
-Deleting the data needs two keys. `cdk deploy -c delete_data=yes-delete-NAME` adds `LakeRemoval`; an ordinary deploy removes it
-again; neither touches data. `cdk destroy` is the second key: only then `LakeRemoval` deletes the lake.
+Deleting the data needs two keys. `cdk deploy -c delete_data=yes-delete-NAME` adds `lake_removal`; an ordinary deploy removes it
+again; neither touches data. `cdk destroy` is the second key: only then `lake_removal` deletes the lake.
 """
 
 from __future__ import annotations
 
 import json
 
-from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack
+from aws_cdk import Aws, Duration, Stack
 from constructs import Construct
 
 from calve.config.deployment import Deployment
 from calve.config.publishing import EXPORTS
 from calve.errors import ConfigError
 from calve.names import OWNER_TAG
-from stacks.base.bundling import Runtime
-from stacks.base.function import Function
+from stacks.base.function import Function, Site, custom_resource
 from stacks.base.roles import Statement, allow, arn, bucket_arn, catalog_arns
 
 STAGING_DAYS = 7
@@ -29,6 +28,21 @@ KEY_ADMINISTRATION = (
     "kms:ListResourceTags", "kms:PutKeyPolicy", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:RevokeGrant",
     "kms:ScheduleKeyDeletion", "kms:TagResource", "kms:UntagResource", "kms:UpdateAlias", "kms:UpdateKeyDescription",
 )  # fmt: skip
+MAKING_BUCKET = (
+    "s3:CreateBucket", "s3:ListBucket", "s3:GetBucketTagging", "s3:PutBucketTagging", "s3:PutBucketPolicy",
+    "s3:PutBucketPublicAccessBlock", "s3:PutEncryptionConfiguration",
+)  # fmt: skip
+CHANGING_KEY = (
+    "kms:DescribeKey", "kms:PutKeyPolicy", "kms:EnableKeyRotation", "kms:EnableKey", "kms:CancelKeyDeletion",
+)  # fmt: skip
+DELETING_TABLES = (
+    "glue:GetTables", "glue:BatchDeleteTable", "glue:DeleteTable", "glue:DeleteDatabase", "glue:GetDatabase",
+    "glue:GetDatabases",
+)  # fmt: skip
+DELETING_BUCKET = (
+    "s3:ListBucketVersions", "s3:ListBucketMultipartUploads", "s3:DeleteBucket", "s3:DeleteObject",
+    "s3:DeleteObjectVersion", "s3:AbortMultipartUpload",
+)  # fmt: skip
 
 
 def own_key_alias(deployment: Deployment) -> str:
@@ -40,19 +54,9 @@ def own_key_alias(deployment: Deployment) -> str:
 class LakeStorage(Construct):
     """Not plain CloudFormation resources: these cannot be adopted, so a kept bucket would make the next deploy fail."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        deployment: Deployment,
-        runtime: Runtime,
-        bucket: str,
-        staging: str,
-        location: str,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, site: Site, *, staging: str) -> None:
         super().__init__(scope, id)
-        lake = deployment.lake
+        deployment, lake, bucket = site.deployment, site.deployment.lake, site.lake.bucket
         made = {
             "bucket": bucket if lake.bucket is None else "",
             "key": own_key_alias(deployment),
@@ -65,62 +69,47 @@ class LakeStorage(Construct):
         function = Function(
             self,
             "Function",
-            code="lake_adoption",
-            runtime=runtime,
-            deployment=deployment.name,
+            site,
+            code="lake.adoption",
             timeout=Duration.minutes(2),
             statements=_statements(deployment.name, made),
         )
         stack = Stack.of(self)
-        resource = CustomResource(
-            self,
-            "Lake",
-            resource_type="Custom::CalveLake",
-            service_token=function.function.function_arn,
-            service_timeout=Duration.minutes(5),
-            removal_policy=RemovalPolicy.DESTROY,
-            properties={
-                "Deployment": deployment.name,
-                "Bucket": made["bucket"],
-                "BucketPolicy": stack.to_json_string(bucket_policy(bucket)) if made["bucket"] else "",
-                "Expiring": json.dumps(_expiring(deployment, staging if made["bucket"] else None)),
-                "KeyAlias": made["key"],
-                "KeyPolicy": stack.to_json_string(key_policy(deployment.name)) if made["key"] else "",
-                "KeyArn": lake.kms_key or "",
-                "Database": made["database"],
-                "Location": location,
-                "NotifyBucket": made["notify"],
-            },
-        )
-        resource.node.add_dependency(function)
+        properties = {
+            "Deployment": deployment.name,
+            "Bucket": made["bucket"],
+            "BucketPolicy": stack.to_json_string(bucket_policy(bucket)) if made["bucket"] else "",
+            "Expiring": json.dumps(_expiring(deployment, staging if made["bucket"] else None)),
+            "KeyAlias": made["key"],
+            "KeyPolicy": stack.to_json_string(key_policy(deployment.name)) if made["key"] else "",
+            "KeyArn": lake.kms_key or "",
+            "Database": made["database"],
+            "Location": f"{site.lake.warehouse}/{lake.database}",
+            "NotifyBucket": made["notify"],
+        }
+        resource = custom_resource(self, "Lake", "Lake", function, properties, Duration.minutes(5))
         if made["key"]:
             self.key_arn = resource.get_att_string("KeyArn")
 
 
 def bucket_policy(bucket: str) -> dict[str, object]:
     """Require TLS. A signature expires soon after a redirect can use it."""
-    everything = [bucket_arn(bucket), f"{bucket_arn(bucket)}/*"]
-    return {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Sid": "OnlyTls",
-                "Effect": "Deny",
-                "Principal": "*",
-                "Action": "s3:*",
-                "Resource": everything,
-                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-            },
-            {
-                "Sid": "NoOldSignatures",
-                "Effect": "Deny",
-                "Principal": "*",
-                "Action": "s3:*",
-                "Resource": everything,
-                "Condition": {"NumericGreaterThan": {"s3:signatureAge": str(SIGNATURE_AGE_MS)}},
-            },
-        ],
+    refused = {
+        "OnlyTls": {"Bool": {"aws:SecureTransport": "false"}},
+        "NoOldSignatures": {"NumericGreaterThan": {"s3:signatureAge": str(SIGNATURE_AGE_MS)}},
     }
+    statements = [
+        {
+            "Sid": sid,
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": "s3:*",
+            "Resource": [bucket_arn(bucket), f"{bucket_arn(bucket)}/*"],
+            "Condition": condition,
+        }
+        for sid, condition in refused.items()
+    ]
+    return {"Version": "2012-10-17", "Statement": statements}
 
 
 def key_policy(name: str) -> dict[str, object]:
@@ -162,45 +151,26 @@ def _expiring(deployment: Deployment, staging: str | None) -> dict[str, int]:
 def _statements(name: str, made: dict[str, str]) -> list[Statement]:
     statements: list[Statement] = []
     if made["bucket"]:
-        statements.append(
-            allow(
-                [
-                    *("s3:CreateBucket", "s3:ListBucket", "s3:GetBucketTagging", "s3:PutBucketTagging"),
-                    *("s3:PutBucketPolicy", "s3:PutBucketPublicAccessBlock", "s3:PutEncryptionConfiguration"),
-                ],
-                [bucket_arn(made["bucket"])],
-            )
-        )
+        statements.append(allow(MAKING_BUCKET, [bucket_arn(made["bucket"])]))
     if made["notify"]:
-        statements.append(
-            allow(["s3:GetBucketNotification", "s3:PutBucketNotification"], [bucket_arn(made["notify"])])
-        )
+        notifying = ["s3:GetBucketNotification", "s3:PutBucketNotification"]
+        statements.append(allow(notifying, [bucket_arn(made["notify"])]))
     if bucket := made["bucket"] or made["notify"]:
-        statements.append(
-            allow(["s3:GetLifecycleConfiguration", "s3:PutLifecycleConfiguration"], [bucket_arn(bucket)])
-        )
+        expiring = ["s3:GetLifecycleConfiguration", "s3:PutLifecycleConfiguration"]
+        statements.append(allow(expiring, [bucket_arn(bucket)]))
     if made["database"]:
         database = [arn("glue", "catalog"), arn("glue", f"database/{made['database']}")]
         statements.append(allow(["glue:CreateDatabase", "glue:GetDatabase"], database))
     if made["key"]:
         keys = [arn("kms", "key/*")]
-        asked = {"StringEquals": {f"aws:RequestTag/{OWNER_TAG}": name}}
+        requested = {"StringEquals": {f"aws:RequestTag/{OWNER_TAG}": name}}
         own = {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": name}}
+        aliased = [*keys, arn("kms", made["key"])]
         statements += [
-            allow(["kms:CreateKey"], ["*"], asked, because="a key that is not made yet has no ARN"),
-            allow(["kms:TagResource"], keys, asked, because=OWN_KEYS),
-            allow(
-                [
-                    *("kms:DescribeKey", "kms:PutKeyPolicy", "kms:EnableKeyRotation", "kms:EnableKey"),
-                    "kms:CancelKeyDeletion",
-                ],
-                keys,
-                own,
-                because=OWN_KEYS,
-            ),
-            allow(
-                ["kms:CreateAlias"], [*keys, arn("kms", made["key"])], because="one alias, to a key just made"
-            ),
+            allow(["kms:CreateKey"], ["*"], requested, because="a key that is not made yet has no ARN"),
+            allow(["kms:TagResource"], keys, requested, because=OWN_KEYS),
+            allow(CHANGING_KEY, keys, own, because=OWN_KEYS),
+            allow(["kms:CreateAlias"], aliased, because="one alias, to a key just made"),
         ]
     return statements
 
@@ -221,84 +191,48 @@ def delete_data_requested(context: str | None, name: str) -> bool:
     return True
 
 
-class LakeRemoval(Construct):
-    """Deletes bucket, tables, database and key when the stack is destroyed. Imported resources stay."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        deployment: Deployment,
-        runtime: Runtime,
-        bucket: str,
-        warehouse: str,
-    ) -> None:
-        super().__init__(scope, id)
-        lake = deployment.lake
-        per_cluster = lake.namespace == "cluster_id"
-        databases = "*" if per_cluster else lake.database
-        statements = [
-            allow(["cloudformation:DescribeStacks"], [Aws.STACK_ID]),
-            allow(
-                [
-                    *("glue:GetTables", "glue:BatchDeleteTable", "glue:DeleteTable", "glue:DeleteDatabase"),
-                    *("glue:GetDatabase", "glue:GetDatabases"),
-                ],
-                # Glue also checks the functions of a database when it deletes one.
-                [*catalog_arns(databases), arn("glue", f"userDefinedFunction/{databases}/*")],
-                because="tables are made by the job, and so are databases where there is one per cluster",
-            ),
+def lake_removal(scope: Construct, site: Site) -> Construct:
+    """Deletes bucket, tables, database and key when the stack is destroyed. Imported resources stay. Returns `scope`, its own."""
+    deployment, lake, bucket = site.deployment, site.deployment.lake, site.lake.bucket
+    per_cluster = site.lake.per_cluster
+    databases = "*" if per_cluster else lake.database
+    statements = [
+        allow(["cloudformation:DescribeStacks"], [Aws.STACK_ID]),
+        allow(
+            DELETING_TABLES,
+            # Glue also checks the functions of a database when it deletes one.
+            [*catalog_arns(databases), arn("glue", f"userDefinedFunction/{databases}/*")],
+            because="tables are made by the job, and so are databases where there is one per cluster",
+        ),
+    ]
+    if lake.bucket is None:
+        whole = [bucket_arn(bucket), f"{bucket_arn(bucket)}/*"]
+        statements.append(allow(DELETING_BUCKET, whole, because="all of the bucket goes"))
+    key_alias = own_key_alias(deployment)
+    if key_alias:
+        own = {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": deployment.name}}
+        keys = [arn("kms", "key/*")]
+        aliased = [*keys, arn("kms", key_alias)]
+        statements += [
+            allow(["kms:DescribeKey", "kms:ScheduleKeyDeletion"], keys, own, because=OWN_KEYS),
+            allow(["kms:DeleteAlias"], aliased, because="one alias, of one key"),
         ]
-        if lake.bucket is None:
-            statements.append(
-                allow(
-                    [
-                        *("s3:ListBucketVersions", "s3:ListBucketMultipartUploads", "s3:DeleteBucket"),
-                        *("s3:DeleteObject", "s3:DeleteObjectVersion", "s3:AbortMultipartUpload"),
-                    ],
-                    [bucket_arn(bucket), f"{bucket_arn(bucket)}/*"],
-                    because="all of the bucket goes",
-                )
-            )
-        key_alias = own_key_alias(deployment)
-        if key_alias:
-            statements += [
-                allow(
-                    ["kms:DescribeKey", "kms:ScheduleKeyDeletion"],
-                    [arn("kms", "key/*")],
-                    {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": deployment.name}},
-                    because=OWN_KEYS,
-                ),
-                allow(
-                    ["kms:DeleteAlias"],
-                    [arn("kms", "key/*"), arn("kms", key_alias)],
-                    because="one alias, of one key",
-                ),
-            ]
-        function = Function(
-            self,
-            "Function",
-            code="lake_removal",
-            runtime=runtime,
-            deployment=deployment.name,
-            timeout=Duration.minutes(15),
-            statements=statements,
-        )
-        resource = CustomResource(
-            self,
-            "Resource",
-            resource_type="Custom::CalveLakeRemoval",
-            service_token=function.function.function_arn,
-            service_timeout=Duration.minutes(30),
-            properties={
-                "Deployment": deployment.name,
-                "Bucket": bucket if lake.bucket is None else "",
-                "Database": "" if lake.import_database else lake.database,
-                "ImportedDatabase": lake.database if lake.import_database else "",
-                "KeyAlias": key_alias,
-                "Warehouse": warehouse,
-                "ClusterDatabases": "true" if per_cluster else "false",
-            },
-        )
-        resource.node.add_dependency(function)
+    function = Function(
+        scope,
+        "Function",
+        site,
+        code="lake.removal",
+        timeout=Duration.minutes(15),
+        statements=statements,
+    )
+    properties = {
+        "Deployment": deployment.name,
+        "Bucket": bucket if lake.bucket is None else "",
+        "Database": "" if lake.import_database else lake.database,
+        "ImportedDatabase": lake.database if lake.import_database else "",
+        "KeyAlias": key_alias,
+        "Warehouse": site.lake.warehouse,
+        "ClusterDatabases": "true" if per_cluster else "false",
+    }
+    custom_resource(scope, "Resource", "LakeRemoval", function, properties, Duration.minutes(30))
+    return scope

@@ -6,11 +6,10 @@ starts and stops runs. To see rows or dead letters, add the readers' policy of `
 
 from __future__ import annotations
 
-from aws_cdk import Aws, aws_iam
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from stacks.base.roles import Lake, Statement, allow, arn, deny, explain, start_arn
+from stacks.base.roles import Lake, Statement, allow, arn, deny, policy_for_people, start_arn
 
 PARTS = ("lake", "kafka", "ingest", "keys", "exports", "publish", "maintenance", "monitoring")
 
@@ -28,7 +27,19 @@ class Operators(Construct):
         ]
         # StartJobRun accepts another script, so only our function may start a run: it passes no arguments.
         as_deployed = deny(["glue:StartJobRun"], [arn("glue", f"job/{name}-*")])
-        looking = [*_tables(lake), *_stacks(name), *_runs(name, jobs), _secrets(name), as_deployed]
+        secrets = {"StringEquals": {"aws:ResourceTag/calve:deployment": name}}
+        looking = [
+            *_tables(lake),
+            *_stacks(name),
+            *_runs(name, jobs),
+            allow(  # the age of the stacks' secrets, not their values
+                ["secretsmanager:DescribeSecret", "secretsmanager:ListSecretVersionIds"],
+                [arn("secretsmanager", "secret:*")],
+                secrets,
+                because="AWS ends a secret's name with characters of its own; the tag is a condition",
+            ),
+            as_deployed,
+        ]
         acting = [
             allow(["glue:UpdateTable"], lake.catalog_arns, because="all tables of the lake"),
             allow(
@@ -41,22 +52,10 @@ class Operators(Construct):
             as_deployed,
             *lake.key("kms:GenerateDataKey", through_s3=True),
         ]
-        self.read = self._policy(
-            "Read", f"{name}-operators-read", f"Sees how {name} fares, but no row", looking
-        )
-        self.act = self._policy("Act", f"{name}-operators", f"Asks the jobs of {name}, and runs them", acting)
-
-    def _policy(self, id: str, name: str, says: str, statements: list[Statement]) -> aws_iam.ManagedPolicy:
-        policy = aws_iam.ManagedPolicy(
-            self,
-            id,
-            # Identity Center refers to a policy by its name. IAM has no regions.
-            managed_policy_name=f"{name}-{Aws.REGION}",
-            description=says,
-            statements=[each.policy() for each in statements],
-        )
-        explain(policy, statements)
-        return policy
+        sees = f"Sees how {name} fares, but no row"
+        acts = f"Asks the jobs of {name}, and runs them"
+        self.read = policy_for_people(self, "Read", f"{name}-operators-read", sees, looking)
+        self.act = policy_for_people(self, "Act", f"{name}-operators", acts, acting)
 
 
 def _tables(lake: Lake) -> list[Statement]:
@@ -121,13 +120,3 @@ def _runs(name: str, jobs: list[str]) -> list[Statement]:
             because="the alarms of the deployment",
         ),
     ]
-
-
-def _secrets(name: str) -> Statement:
-    """The age of the stacks' secrets, not their values."""
-    return allow(
-        ["secretsmanager:DescribeSecret", "secretsmanager:ListSecretVersionIds"],
-        [arn("secretsmanager", "secret:*")],
-        {"StringEquals": {"aws:ResourceTag/calve:deployment": name}},
-        because="AWS ends a secret's name with characters of its own; the tag is a condition",
-    )

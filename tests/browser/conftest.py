@@ -14,7 +14,7 @@ import pytest
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
 from moto import mock_aws
 
-from lambdas.download.download import Downloads
+from lambdas.download.handler import Downloads
 from lambdas.links import Link, Links, Part
 from lambdas.tokens import Keyring, Keys, new_link_id, sign
 from tests.browser.chromium import Chromium, find

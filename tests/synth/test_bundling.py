@@ -4,27 +4,28 @@ import re
 
 import pytest
 
-from stacks.base.bundling import ROOT, Bundle, Runtime
+from stacks.base.bundling import ROOT, Runtime, bundle_of
 
 LIMIT_BYTES = 262_144_000
 
 
 def test_a_bundle_of_the_same_files_has_the_same_hash_and_another_runtime_another():
-    first = Bundle("lake_adoption", Runtime()).hash()
-    assert Bundle("lake_adoption", Runtime()).hash() == first
-    assert Bundle("lake_adoption", Runtime(architecture="x86_64")).hash() != first
-    assert Bundle("lake_removal", Runtime()).hash() != first
+    first = bundle_of("lake", Runtime()).hash()
+    assert bundle_of("lake", Runtime()).hash() == first
+    assert bundle_of("lake", Runtime(architecture="x86_64")).hash() != first
+    assert bundle_of("snowflake", Runtime()).hash() != first
 
 
 def test_a_bundle_has_the_core_without_its_settings_and_one_function(tmp_path):
-    bundle = Bundle("lake_removal", Runtime())
-    names = {file.relative_to(ROOT).as_posix() for file in bundle._sources()}
-    assert {"calve/errors.py", "lambdas/custom_resource.py", "lambdas/lake_removal/handler.py"} <= names
-    assert not {name for name in names if name.startswith(("calve/settings", "lambdas/lake_adoption"))}
+    bundle = bundle_of("lake", Runtime())
+    names = {file.relative_to(ROOT).as_posix() for file in bundle.sources}
+    assert {"calve/errors.py", "lambdas/custom_resource.py", "lambdas/lake/removal.py"} <= names
+    assert not {name for name in names if name.startswith(("calve/settings", "lambdas/snowflake"))}
 
 
 def test_functions_get_nothing_whose_hash_is_not_known():
-    functions = [file.parent for file in (ROOT / "lambdas").glob("*/handler.py")]
+    functions = [file.parent for file in (ROOT / "lambdas").glob("*/__init__.py")]
+    assert functions
     for function in functions:
         locked = (function / "requirements.txt").read_text()
         for each in re.split(r"\n(?=\S)", locked.strip()):
@@ -35,7 +36,7 @@ def test_functions_get_nothing_whose_hash_is_not_known():
 
 @pytest.mark.full
 def test_the_release_bundle_of_the_export_fits_and_has_wheels_for_arm64_and_python_3_13(tmp_path):
-    bundle = Bundle("csv_export", Runtime())
+    bundle = bundle_of("csv_export", Runtime())
     assert bundle.try_bundle(str(tmp_path))
     size = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
     assert size < LIMIT_BYTES, f"{size:,} bytes"

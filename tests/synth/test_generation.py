@@ -7,10 +7,10 @@ from aws_cdk import App
 
 from calve.config.deployment import Alerts, Deployment, JobDeployment, LakeDeployment, Workers
 from stacks.base.bundling import Runtime
-from stacks.base.function import Brokers
+from stacks.base.function import Brokers, Site
 from stacks.jobs import job_code
 from stacks.jobs.ingest import IngestStack
-from stacks.stateful.lake import LakeStack
+from stacks.stateful.lake import LakeStack, names_of_lake
 from tests.synth.deployments import MADE, job
 
 JOB = JobDeployment(job("main", "orders"), workers=Workers(2, 4))
@@ -29,10 +29,9 @@ KEY = "arn:aws:kms:eu-central-1:111122223333:key/11111111-2222-3333-4444-5555555
 
 def generation(deployment=BASE, brokers=BROKERS):
     app = App(context={"aws:cdk:bundling-stacks": []})
-    lake = LakeStack(app, "trading-lake", deployment=deployment, runtime=Runtime(), delete_data=False)
-    ingest = IngestStack(
-        app, "trading-ingest", deployment=deployment, lake=lake.lake, runtime=Runtime(), brokers=brokers
-    )
+    site = Site(deployment, Runtime(), names_of_lake(deployment), brokers)
+    lake = LakeStack(app, "trading-lake", site).lake
+    ingest = IngestStack(app, "trading-ingest", replace(site, lake=lake))
     return ingest.jobs[0].generation
 
 

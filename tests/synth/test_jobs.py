@@ -11,7 +11,8 @@ from calve.config.spark_conf import java_options
 from calve.errors import ConfigError
 from calve.outputs.announcement import OF_TABLES
 from glue_jobs import ingest, maintain
-from lambdas.job_control.jobs import WatchdogEnvironment
+from lambdas.function import from_variables
+from lambdas.job_control.watchdog import Environment
 from stacks.base.bundling import ROOT, Runtime
 from stacks.jobs.ingest_role import CODE, secret_statements
 from stacks.jobs.job_code import COLUMNAR, JobCode, JobSettings
@@ -137,7 +138,7 @@ def test_the_watchdog_looks_after_continuous_jobs_alone(synthesized):
     functions = synthesized.find("trading-ingest", "AWS::Lambda::Function").values()
     by_handler = {each["Handler"].removeprefix("lambdas.job_control.handler."): each for each in functions}
     assert by_handler["handle"]["Timeout"] == 900
-    environment = WatchdogEnvironment.parse(by_handler["watchdog"]["Environment"]["Variables"])
+    environment = from_variables(Environment, by_handler["watchdog"]["Environment"]["Variables"])
     assert environment.continuous_jobs == {"trading-main"}
     assert (environment.restarts, environment.schedule_group) == (5, "trading-jobs")
 

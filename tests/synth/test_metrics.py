@@ -16,22 +16,22 @@ LISTED = {each.name: each for each in METRICS}
 
 
 def functions():
-    """Folder -> the metrics that its code names."""
+    """Service -> the metrics that its code names: a folder with a handler, or a module of a folder with several."""
     constants = {
         name: each
         for name, each in vars(metrics).items()
         if isinstance(each, Metric) and isinstance(each.source, Function)
     }
-    return {
-        folder.name: {
+    found: dict[str, set[str]] = {}
+    for file in LAMBDAS.glob("*/*.py"):
+        folder = file.parent
+        service = folder.name if (folder / "handler.py").exists() else f"{folder.name}_{file.stem}"
+        found.setdefault(service, set()).update(
             constants[name].name
-            for file in folder.rglob("*.py")
             for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)*\b", file.read_text())
             if name in constants
-        }
-        for folder in LAMBDAS.iterdir()
-        if folder.is_dir()
-    }
+        )
+    return found
 
 
 def listed(namespace, name):
@@ -76,7 +76,7 @@ def test_functions_write_exactly_those_of_functions():
     own = [
         file.name for file in LAMBDAS.rglob("*.py") if re.search("add_metric|single_metric", file.read_text())
     ]
-    assert own == ["metering.py"]
+    assert own == ["function.py"]
 
 
 def test_alarms_watch_none_but_those_of_the_list_by_its_dimensions(synthesized):

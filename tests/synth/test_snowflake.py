@@ -10,7 +10,7 @@ from aws_cdk import App
 from calve.config.publishing import Publish, Snowflake
 from calve.errors import ConfigError
 from stacks.assembly import build
-from stacks.base.bundling import Bundle, Runtime
+from stacks.base.bundling import Runtime, bundle_of
 from tests.synth.conftest import Synthesized, text
 from tests.synth.deployments import MADE, MSK, SNOWFLAKE
 from tests.synth.test_lake import statements
@@ -85,6 +85,6 @@ def test_a_secret_that_no_function_can_read_is_refused(tmp_path):
 
 
 def test_the_functions_share_what_they_share():
-    sources = {file.parent.name for file in Bundle("snowflake_keys", Runtime())._sources()}
-    assert {"snowflake", "snowflake_keys", "lambdas"} <= sources
-    assert not {"snowflake_objects", "csv_export"} & sources
+    sources = {file.parent.name for file in bundle_of("snowflake", Runtime()).sources}
+    assert {"snowflake", "lambdas"} <= sources
+    assert not {"lake", "csv_export"} & sources

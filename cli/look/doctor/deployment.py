@@ -28,10 +28,11 @@ from cli.config import embedded_stack, found, load_target, profile_is_named
 from cli.embedded.stack import Stack
 from cli.lake import aws_errors
 from cli.look.cost.model import dpus
+from lambdas.aws import code_of
 from lambdas.doctor import lake
 from lambdas.doctor.checks import LIMIT_S, lake_probes, probes, secrets_of
 from lambdas.doctor.finding import Finding, Probe, examine, of_error
-from lambdas.doctor.lake import ABSENT, DENIED, code_of
+from lambdas.doctor.lake import ABSENT, DENIED
 
 NO_KAFKA, NO_REGISTRY = Kafka("kafka.invalid:9092"), Registry("https://registry.invalid")
 """Placeholders while the embedded stack does not run."""

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
-from calve.schema.avro import branch_names, expand, with_definitions
-from calve.schema.change_events import MILLIS, MOMENT, with_logical_types
+from calve.schema.avro import branch_names, expand
+from calve.schema.change_events import AVRO_LOGICAL, MILLIS, MOMENT
 from calve.schema.columns import Json, decimal_digits
 from calve.schema.wire import Schema
 from cli.verify.formats.fields import (
@@ -45,9 +45,7 @@ class AvroWriter(Writer):
         changes: bool,
     ) -> None:
         super().__init__(frame, columns)
-        node = expand(with_definitions(schema.text, schema.references) if schema.references else schema.text)
-        if changes:
-            node = with_logical_types(node)
+        node = expand(schema.text, schema.references, AVRO_LOGICAL if changes else {})
         if whole:
             node = {"type": "record", "name": "whole", "fields": [{"name": whole, "type": node}]}
         self._fields = _fields(node, read)

@@ -12,9 +12,9 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from calve.modes.measures import parse
 
 from calve.modes.aggregate import WINDOW_START, column_of
-from calve.modes.measure_text import parse
 from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number, Term, columns_in
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import decimal_digits

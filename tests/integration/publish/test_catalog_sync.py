@@ -22,10 +22,10 @@ from calve.names import TableName
 from cli.embedded import aws
 from cli.embedded.stack import Stack
 from lambdas.catalog_sync.catalog import Server
-from lambdas.catalog_sync.deployment import open_sync
-from lambdas.catalog_sync.sync import LEASE_MS, Report, Sync, now_ms, reconcile, withdraw
+from lambdas.catalog_sync.handler import open_sync
+from lambdas.catalog_sync.sync import LEASE_MS, Report, Sync, reconcile, withdraw
 from lambdas.catalog_sync.sync import Published as Wanted
-from lambdas.publish_states import State, Target
+from lambdas.publish_states import State, Target, now_ms
 from tests.integration.support.servers.gate import Answer, Request
 from tests.integration.support.servers.rest_catalogs import (
     CLIENT,
@@ -312,5 +312,5 @@ def test_a_server_that_cannot_overwrite_is_told_of_and_nothing_is_dropped(
         (failure,) = every(sync, published).failures
     finally:
         published.gate.instead = published.gate.pass_on
-    assert "cannot register a table anew" in failure.reason
+    assert "cannot register a table again" in failure.reason
     assert published.reader().load_table((published.database, "trades")).metadata_location == before

@@ -190,7 +190,7 @@ def test_a_user_that_cannot_do_what_the_one_in_use_can_does_not_come_into_use(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lambdas.kafka_client.Broker.copy_rights", lambda *_: None)
-    monkeypatch.setattr("lambdas.kafka_keys.scram.ATTEMPTS", 2)
+    monkeypatch.setattr("lambdas.kafka_keys.handler.ATTEMPTS", 2)
     with pytest.raises(Retryable, match="does not see"):
         scene.rotate()
     texts = json.loads(scene.secrets.get_secret_value(SecretId=scene.secret)["SecretString"])

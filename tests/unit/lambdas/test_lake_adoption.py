@@ -5,7 +5,8 @@ import pytest
 from moto import mock_aws
 
 from calve.errors import ConfigError
-from lambdas.lake_adoption.adoption import Clients, Lake, adopt
+from lambdas.function import from_properties
+from lambdas.lake.adoption import Clients, Lake, adopt
 
 ACCOUNT = "123456789012"
 PROPERTIES = {
@@ -20,7 +21,7 @@ PROPERTIES = {
     "Location": "s3://trading-lake/trading",
     "NotifyBucket": "trading-lake",
 }
-LAKE = Lake.read(PROPERTIES)
+LAKE = from_properties(Lake, PROPERTIES)
 
 
 @pytest.fixture
@@ -98,7 +99,9 @@ def expiring(aws, bucket):
 
 def test_files_of_an_export_that_is_gone_still_expire(aws):
     adopt(LAKE, aws)
-    adopt(Lake.read(PROPERTIES | {"Expiring": '{"exports/daily/": 5, "_calve/staging/": 8}'}), aws)
+    adopt(
+        from_properties(Lake, PROPERTIES | {"Expiring": '{"exports/daily/": 5, "_calve/staging/": 8}'}), aws
+    )
     assert {(prefix, days) for _, prefix, days in expiring(aws, LAKE.bucket)} == {
         ("_calve/staging/", 8),
         ("exports/weekly/", 90),
@@ -146,7 +149,7 @@ def test_of_an_imported_bucket_only_notifications_and_expiry_of_exports_change_a
         "NotifyBucket": "company",
         "Expiring": '{"exports/weekly/": 90}',
     }
-    assert adopt(Lake.read(imported), aws) == {"KeyArn": ""}
+    assert adopt(from_properties(Lake, imported), aws) == {"KeyArn": ""}
     assert notified[-1]["EventBridgeConfiguration"] == {}
     assert notified[-1]["TopicConfigurations"][0]["TopicArn"] == topic
     assert {(prefix, days) for _, prefix, days in expiring(aws, "company")} == {("exports/weekly/", 90)}
@@ -155,4 +158,4 @@ def test_of_an_imported_bucket_only_notifications_and_expiry_of_exports_change_a
 
 
 def test_another_bucket_is_another_lake():
-    assert Lake.read(PROPERTIES | {"Bucket": "other"}).id != LAKE.id
+    assert from_properties(Lake, PROPERTIES | {"Bucket": "other"}).id != LAKE.id

@@ -6,8 +6,9 @@ import pytest
 from moto import mock_aws
 
 from calve.errors import Retryable
-from lambdas.lake_removal import handler
-from lambdas.lake_removal.removal import Clients, Lake, is_destroyed, remove
+from lambdas.function import from_properties
+from lambdas.lake import removal as handler
+from lambdas.lake.removal import Clients, Lake, is_destroyed, remove
 from tests.unit.lambdas.context import Context
 
 PROPERTIES = {
@@ -19,7 +20,7 @@ PROPERTIES = {
     "Warehouse": "s3://trading-lake",
     "ClusterDatabases": "false",
 }
-LAKE = Lake.read(PROPERTIES)
+LAKE = from_properties(Lake, PROPERTIES)
 
 
 class Stacks:
@@ -79,7 +80,7 @@ def test_nothing_is_left_of_the_lake_not_even_versions_uploads_and_tables_that_c
 
 
 def test_databases_made_per_cluster_go_and_those_that_lie_elsewhere_stay(aws):
-    remove(Lake.read(PROPERTIES | {"ClusterDatabases": "true"}), aws, time_left_s=60)
+    remove(from_properties(Lake, PROPERTIES | {"ClusterDatabases": "true"}), aws, time_left_s=60)
     assert databases(aws) == {"somebodys"}
 
 
@@ -91,7 +92,7 @@ def test_a_database_that_somebody_else_made_stays_even_where_it_lies_in_the_ware
         made = {"Name": "others", "LocationUri": place, "Parameters": parameters}
         aws.glue.create_database(DatabaseInput=made)
         table(aws.glue, "others", "stock_trades", "trading-lake")
-        remove(Lake.read(properties), aws, time_left_s=60)
+        remove(from_properties(Lake, properties), aws, time_left_s=60)
         assert tables(aws, "others") == {"stock_trades"}
         aws.glue.delete_database(Name="others")
 
@@ -105,14 +106,18 @@ def test_tables_that_somebody_else_put_into_the_database_stay_with_it(aws):
 
 def test_an_imported_database_loses_only_the_tables_whose_files_go(aws):
     table(aws.glue, "somebodys", "orders", "trading-lake")
-    remove(Lake.read(PROPERTIES | {"Database": "", "ImportedDatabase": "somebodys"}), aws, time_left_s=60)
+    remove(
+        from_properties(Lake, PROPERTIES | {"Database": "", "ImportedDatabase": "somebodys"}),
+        aws,
+        time_left_s=60,
+    )
     assert tables(aws, "somebodys") == {"stock_trades"}
     assert databases(aws) == {"trading", "lkc-1", "somebodys"}
 
 
 def test_an_imported_bucket_and_key_stay(aws):
     aws.s3.put_object(Bucket="trading-lake", Key="theirs", Body=b"")
-    remove(Lake.read(PROPERTIES | {"Bucket": "", "KeyAlias": ""}), aws, time_left_s=60)
+    remove(from_properties(Lake, PROPERTIES | {"Bucket": "", "KeyAlias": ""}), aws, time_left_s=60)
     assert aws.s3.head_object(Bucket="trading-lake", Key="theirs")
     assert aws.kms.describe_key(KeyId="alias/trading-lake")["KeyMetadata"]["KeyState"] == "Enabled"
     assert databases(aws) == {"lkc-1", "somebodys"}

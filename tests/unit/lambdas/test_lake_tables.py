@@ -47,7 +47,7 @@ def test_where_main_stands_and_how_far_the_table_is(clients: tuple[Any, Any]) ->
     found = head(*clients, NAME)
     assert found is not None
     assert (found.metadata_location, found.uuid) == (LOCATION, "6f1c")
-    assert (found.snapshot_id, found.snapshot_sequence_number, found.committed_ms) == (5, 6, 1000)
+    assert (found.snapshot_id, found.committed_ms) == (5, 1000)
     assert (found.sequence_number, found.updated_ms) == (7, 2000)
 
 
@@ -68,7 +68,7 @@ def test_a_table_that_is_not_icebergs(clients: tuple[Any, Any]) -> None:
 
 
 def metadata(location: str, sequence: int, at_ms: int, *before: str) -> Head:
-    return Head(NAME, "6f1c", location, sequence, at_ms, None, 0, None, frozenset(before))
+    return Head(NAME, "6f1c", location, sequence, at_ms, previous=frozenset(before))
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from calve.names import TableName
-from lambdas.catalog_sync import bootstrap, handler
-from lambdas.catalog_sync.deployment import Wanted
+from lambdas.catalog_sync import handler
+from lambdas.catalog_sync import polaris as bootstrap
+from lambdas.catalog_sync.handler import Wanted
 from lambdas.publish_states import PublishStates, State, Target
 from tests.alarms import embedded, failed, goes_off, put_aside
 from tests.polaris import ADMIN

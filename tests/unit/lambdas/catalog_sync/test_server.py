@@ -12,17 +12,17 @@ import pytest
 
 from calve.errors import Fatal, Retryable
 from calve.http_client import Tokens
+from calve.names import TableName
 from lambdas.catalog_sync import catalog
 from lambdas.catalog_sync.catalog import (
     Catalog,
     Conflict,
     NotFound,
     NotSupported,
-    Register,
-    Registered,
     Server,
     Unanswered,
 )
+from lambdas.lake_tables import Head
 
 SAID = {"error": {"message": "no such thing", "type": "NoSuchTableException", "code": 404, "stack": ["x"]}}
 
@@ -148,8 +148,8 @@ def test_a_catalog_is_where_its_server_says(scripted: Scripted) -> None:
     ]
     catalog = Catalog(Server(scripted.url), "w w")
     assert catalog.find("name space", "tab/le") is None
-    there = Registered("uuid", "s3://m", 1, 2)
-    Register(catalog).drop("n", "t", there, 3)
+    there = Head(TableName("n", "t"), "uuid", "s3://m", 1, 2)
+    catalog.drop("n", "t", there, 3)
     assert [each[:2] for each in scripted.asked] == [
         ("GET", "/v1/config?warehouse=w+w"),
         ("GET", "/v1/ws/b/namespaces/name%20space/tables/tab%2Fle?snapshots=refs"),

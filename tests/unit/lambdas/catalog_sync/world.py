@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import Any
 
 from calve.names import TableName
-from lambdas.catalog_sync.catalog import Conflict, Registered, Unanswered
+from lambdas.catalog_sync.catalog import Conflict, Unanswered
 from lambdas.catalog_sync.sync import Sync
 from lambdas.lake_tables import Head
 from lambdas.publish_states import PublishState, PublishStates, Target
@@ -37,7 +37,7 @@ class World:
     now: int = 1_000_000
     versions: list[dict[str, Any]] = field(default_factory=list)
     there: int | None = None
-    shown: Registered | None = None
+    shown: Head | None = None
     namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
     rows: dict[tuple[str, str], PublishState] = field(default_factory=dict)
     leases: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
@@ -85,7 +85,8 @@ class World:
             self.shown = None
             return
         metadata = self.versions[version]
-        self.shown = Registered(
+        self.shown = Head(
+            name=NAME,
             uuid=metadata["table-uuid"],
             metadata_location=f"s3://lake/{version}",
             sequence_number=metadata["last-sequence-number"],
@@ -102,7 +103,6 @@ class World:
             glue=Glue(self),
             s3=Store(self),
             catalog=catalog,
-            writer=catalog,
             states=states,
             deployment="trading",
             clock=lambda: self.now,
@@ -142,7 +142,7 @@ class Catalog:
 
     world: World
 
-    def find(self, namespace: str, table: str) -> Registered | None:
+    def find(self, namespace: str, table: str) -> Head | None:
         self.world.call("find")
         return self.world.shown
 
@@ -166,7 +166,7 @@ class Catalog:
     def move(self, namespace: str, head: Head, now_ms: int) -> None:
         self.world.write(lambda: self.world.show(version_of(head.metadata_location)))
 
-    def drop(self, namespace: str, table: str, there: Registered, now_ms: int) -> None:
+    def drop(self, namespace: str, table: str, there: Head, now_ms: int) -> None:
         self.world.write(lambda: self.world.show(None))
 
 

@@ -8,25 +8,30 @@ import pytest
 from pyiceberg.table import Table
 
 from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL
-from lambdas.csv_export.export import Complete, Incomplete, Wait, decide, ingested_until
-from tests.unit.lambdas.csv_export.lake import MONDAY, World, at, trades
+from lambdas.csv_export.export import ingested_until
+from tests.unit.lambdas.csv_export.lake import MONDAY, World, at, export, trades
 
 END = at(16, 0)
 DEADLINE = MONDAY + timedelta(hours=2)
 
 
 @pytest.mark.parametrize(
-    ("until", "now", "decision"),
+    ("until", "now", "again_at", "complete"),
     [
-        (END, MONDAY, Complete()),
-        (END - timedelta(seconds=1), MONDAY, Wait(MONDAY + timedelta(minutes=5))),
-        (None, DEADLINE - timedelta(minutes=2), Wait(DEADLINE)),
-        (None, DEADLINE, Incomplete()),
-        (END, DEADLINE, Complete()),
+        (END, MONDAY, None, True),
+        (END - timedelta(seconds=1), MONDAY, MONDAY + timedelta(minutes=5), False),
+        (None, DEADLINE - timedelta(minutes=2), DEADLINE, False),
+        (None, DEADLINE, None, False),
+        (END, DEADLINE, None, True),
     ],
 )
-def test_a_window_is_complete_waited_for_or_incomplete(until, now, decision) -> None:
-    assert decide(until, END, now, DEADLINE) == decision
+def test_a_window_is_complete_waited_for_or_incomplete(lake: World, until, now, again_at, complete) -> None:
+    lake.made(trades(at(9)), complete_until=until)
+    lake.now = now
+    outcome, *_ = lake.run(export(wait_s=int((DEADLINE - MONDAY).total_seconds())))
+    assert outcome.status == ("waiting" if again_at else "written")
+    assert (outcome.again_at, outcome.complete) == (again_at, complete)
+    assert lake.waits == ([again_at] if again_at else [])
 
 
 def test_the_nearest_commit_that_says_so_counts(lake: World) -> None:

@@ -15,6 +15,7 @@ from calve.errors import Fatal
 from lambdas.csv_export import handler
 from lambdas.csv_export.delivery import Folder
 from lambdas.csv_export.export import Environment
+from lambdas.function import from_variables
 from tests.alarms import embedded, failed, goes_off, mailed
 from tests.announcements import assert_as_documented
 from tests.unit.lambdas.context import Context
@@ -179,9 +180,11 @@ def test_an_event_without_a_scheduled_time_is_refused(lake: World, told: Told, s
 
 
 def test_an_emulator_s_endpoint_reaches_pyiceberg() -> None:
-    there = Environment.of(VARIABLES | {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}).catalog_properties()
+    there = from_variables(
+        Environment, VARIABLES | {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}
+    ).catalog_properties()
     assert there["s3.endpoint"] == there["glue.endpoint"] == "http://127.0.0.1:4566"
-    assert "s3.endpoint" not in Environment.of(VARIABLES).catalog_properties()
+    assert "s3.endpoint" not in from_variables(Environment, VARIABLES).catalog_properties()
 
 
 def test_an_event_of_a_run_that_has_not_ended_is_looked_at_again_when_it_must_have(

@@ -3,6 +3,7 @@
 import pytest
 
 from calve.errors import CalveError, ConfigError
+from lambdas.function import from_properties
 from lambdas.job_control import handler
 from lambdas.job_control.hand_over import GRACE_S, HandOver, Wanted
 from tests.unit.lambdas.cloudformation import cloudformation
@@ -20,7 +21,7 @@ LEFT_S = 870.0
 
 
 def wanted(generation: str = "g1", *, continuous: bool = True) -> Wanted:
-    return Wanted(JOB, continuous, CONTROL, generation)
+    return Wanted(JOB, continuous, CONTROL.bucket, CONTROL.key, generation)
 
 
 @pytest.fixture
@@ -213,12 +214,12 @@ def test_deleting_does_not_fail_because_job_or_bucket_are_gone(world, work) -> N
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_a_missing_property_is_named(name) -> None:
     with pytest.raises(ConfigError, match=name):
-        Wanted.parse({key: value for key, value in PROPERTIES.items() if key != name})
+        from_properties(Wanted, {key: value for key, value in PROPERTIES.items() if key != name})
 
 
 def test_a_manner_that_does_not_exist_is_named() -> None:
     with pytest.raises(ConfigError, match="Continuous is yes"):
-        Wanted.parse(PROPERTIES | {"Continuous": "yes"})
+        from_properties(Wanted, PROPERTIES | {"Continuous": "yes"})
 
 
 @pytest.fixture

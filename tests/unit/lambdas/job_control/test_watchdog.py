@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from calve.errors import ConfigError
+from lambdas.aws import Schedules
+from lambdas.function import from_variables
 from lambdas.job_control import handler
-from lambdas.job_control.jobs import WatchdogEnvironment
 from lambdas.job_control.watchdog import (
     BUSY_DELAY_S,
     DEPLOY_DELAY_S,
@@ -17,7 +18,7 @@ from lambdas.job_control.watchdog import (
     LONGEST_DELAY_S,
     Act,
     Ended,
-    Later,
+    Environment,
     Verdict,
     Watchdog,
 )
@@ -33,7 +34,7 @@ BROKEN = ("FAILED", "TIMEOUT", "ERROR")
 @pytest.fixture
 def dog(world) -> Watchdog:
     CONTROL.write(world.s3, "g1")
-    later = Later(world.scheduler, function_arn=ARN, role_arn=ROLE, group="trading")
+    later = Schedules(world.scheduler, "trading", ROLE, ARN)
     return Watchdog(world.jobs, world.s3, later, frozenset({JOB}), RESTARTS)
 
 
@@ -169,7 +170,7 @@ def test_nothing_is_started_beside_a_run_in_progress(world, dog) -> None:
 
 def test_an_event_that_is_ahead_of_glues_list_is_looked_at_again(world, dog) -> None:
     run = world.run("RUNNING", generation="g1")
-    assert see(dog, run) == Verdict(Act.LATER, "Glue has no room for the run now", 1, BUSY_DELAY_S)
+    assert see(dog, run) == Verdict(Act.LATER, "Glue has no capacity for the run now", 1, BUSY_DELAY_S)
     world.turn(run, "FAILED")
     assert see(dog, run, checks=1).act == Act.RESTART
 
@@ -240,10 +241,8 @@ def deployed(world, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     handler._client.cache_clear()
-    handler._environment.cache_clear()
     yield world
     handler._client.cache_clear()
-    handler._environment.cache_clear()
 
 
 def test_the_handler_restarts_and_when_exhausted_sets_the_alarms_metric(deployed, caplog, capsys) -> None:
@@ -282,8 +281,8 @@ def test_the_handler_takes_what_its_own_schedule_sends(deployed, monkeypatch) ->
 @pytest.mark.parametrize("restarts", ["-1", "many", ""])
 def test_an_environment_of_no_use_is_a_named_error(restarts) -> None:
     with pytest.raises(ConfigError, match="no CONTINUOUS_JOBS, SCHEDULE_GROUP, SCHEDULER_ROLE_ARN"):
-        WatchdogEnvironment.parse({"RESTARTS": "5"})
+        from_variables(Environment, {"RESTARTS": "5"})
     rest = {"CONTINUOUS_JOBS": "", "SCHEDULE_GROUP": "g", "SCHEDULER_ROLE_ARN": ROLE}
     with pytest.raises(ConfigError, match="RESTARTS"):
-        WatchdogEnvironment.parse(rest | {"RESTARTS": restarts})
-    assert WatchdogEnvironment.parse(rest | {"RESTARTS": "0"}).continuous_jobs == frozenset()
+        from_variables(Environment, rest | {"RESTARTS": restarts})
+    assert from_variables(Environment, rest | {"RESTARTS": "0"}).continuous_jobs == frozenset()

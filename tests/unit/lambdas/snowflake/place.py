@@ -14,9 +14,9 @@ import boto3
 import pytest
 
 from calve.names import TableName
+from lambdas.snowflake.objects import Wanted
 from lambdas.snowflake.sql import Lake
 from lambdas.snowflake.sql_api import KeyPair, Session
-from lambdas.snowflake_objects.objects import Wanted
 from tests.unit.lambdas.snowflake.world import CONFIG, SERVICE, TRADES, world
 
 PREFIX = "CALVE_SNOWFLAKE_"

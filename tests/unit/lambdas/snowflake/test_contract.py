@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from lambdas.lake_tables import head
+from lambdas.snowflake.objects import establish, make, remove, verify
+from lambdas.snowflake.refresh import SnowflakeTables
 from lambdas.snowflake.sql import name
 from lambdas.snowflake.sql_api import KeyPair, Refused, properties, register
-from lambdas.snowflake_objects.objects import establish, make, remove, verify
-from lambdas.snowflake_refresh.refresh import SnowflakeTables
 from tests.unit.lambdas.snowflake.place import Place, place
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from calve.config.publishing import Snowflake
 from lambdas.publish_states import PublishStates, Target
+from lambdas.snowflake.objects import handle
 from lambdas.snowflake.sql_api import stored
-from lambdas.snowflake_objects.handler import handle
 from tests.unit.lambdas.cloudformation import CloudFormation, cloudformation
 from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.snowflake.world import ADMIN, LAKE, SERVICE, World
@@ -81,7 +81,7 @@ def test_the_life_of_a_resource(snow: World, cfn: CloudFormation) -> None:
 def test_a_failure_is_told_in_snowflakes_words_and_its_delete_leaves_nothing(
     snow: World, cfn: CloudFormation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lambdas.snowflake_objects.handler.VERIFY_S", 0.0)
+    monkeypatch.setattr("lambdas.snowflake.objects.VERIFY_S", 0.0)
     snow.client("iam").delete_role_policy(RoleName="catalog", PolicyName="Work")
     answer = request(cfn, "Create", snow.config)
     assert answer["Status"] == "FAILED"

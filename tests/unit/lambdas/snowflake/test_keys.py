@@ -7,8 +7,8 @@ import pytest
 
 from calve.errors import CalveError, Fatal
 from lambdas.rotation import Rotation
+from lambdas.snowflake.keys import SnowflakeKeys
 from lambdas.snowflake.sql_api import KeyPair, Session, first, stored, to_store
-from lambdas.snowflake_keys.keys import SnowflakeKeys
 from tests.standins.snowflake.server import Faults
 from tests.unit.lambdas.keys.conftest import Vault
 from tests.unit.lambdas.snowflake.world import SERVICE, World

@@ -8,7 +8,7 @@ import pytest
 
 from calve.config.publishing import OpenCatalog, Warehouse
 from calve.errors import CalveError, ConfigError, Fatal
-from lambdas.snowflake_objects.objects import Wanted, make, remove, verify
+from lambdas.snowflake.objects import Wanted, make, remove, verify
 from tests.standins.snowflake.server import Faults
 from tests.unit.lambdas.snowflake.world import LAKE, SERVICE, World
 

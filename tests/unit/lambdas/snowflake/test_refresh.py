@@ -9,10 +9,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from calve.names import TableName
+from lambdas import publish_states
 from lambdas.publish_states import State, Target
-from lambdas.snowflake_refresh import handler, refresh
-from lambdas.snowflake_refresh.handler import feed, reconcile
-from lambdas.snowflake_refresh.refresh import Outcome, Refresher, SnowflakeTables
+from lambdas.snowflake import refresh
+from lambdas.snowflake.refresh import Outcome, Refresher, SnowflakeTables, feed, reconcile
 from tests.alarms import embedded, failed, goes_off, put_aside
 from tests.standins.snowflake.server import Faults
 from tests.unit.lambdas.context import Context
@@ -33,9 +33,9 @@ def refresher(snow: World, monkeypatch: pytest.MonkeyPatch) -> Refresher:
         make_states_table(),
     )
     monkeypatch.setenv("CALVE_NAME", "trading")
-    monkeypatch.setattr(refresh, "PAUSE_S", 0.0)
+    monkeypatch.setattr(publish_states, "PAUSE_S", 0.0)
     monkeypatch.setattr(refresh, "WAIT_S", 0.0)
-    monkeypatch.setattr(handler, "refresher", cache(lambda: made))
+    monkeypatch.setattr(refresh, "refresher", cache(lambda: made))
     return made
 
 

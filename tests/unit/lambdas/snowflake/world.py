@@ -15,9 +15,9 @@ from moto import mock_aws
 from calve.config.publishing import Snowflake
 from calve.http_client import NoAnswer
 from calve.names import TableName
+from lambdas.snowflake.objects import Wanted, establish, make
 from lambdas.snowflake.sql import Lake
 from lambdas.snowflake.sql_api import KeyPair, Session
-from lambdas.snowflake_objects.objects import Wanted, establish, make
 from tests.standins.snowflake.account import Account
 from tests.standins.snowflake.reach import Reach
 from tests.standins.snowflake.server import Api, Cut, serving

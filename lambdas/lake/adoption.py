@@ -1,20 +1,29 @@
 """Creates or adopts the lake's bucket, key and database, and sets their configuration.
 
 CloudFormation cannot create what exists, so a lake that a destroy kept would make the next deploy fail. Every step finds or
-creates, then configures, and can be repeated. Resources without this deployment's mark are refused.
+creates, then configures, and can be repeated. Resources without this deployment's mark are refused. A delete keeps everything:
+only `lambdas.lake.removal` deletes data.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import boto3
+from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
 from botocore.exceptions import ClientError
 
 from calve.errors import ConfigError
 from calve.names import OWNER_TAG
+from lambdas.aws import code_of, tolerating
+from lambdas.custom_resource import handler_of
+from lambdas.function import from_properties
+
+SERVICE = "lake_adoption"
+logger = Logger(service=SERVICE)
+tracer = Tracer(service=SERVICE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """The lake that the stack describes. An empty name: that part is imported, and not changed.
+    """The properties of the custom resource. An empty name: that part is imported, and not changed.
 
     `expiring`: days until objects are deleted, by prefix.
     """
@@ -45,22 +54,6 @@ class Lake:
     database: str
     location: str
     notify_bucket: str
-
-    @classmethod
-    def read(cls, properties: Mapping[str, Any]) -> Lake:
-        """The properties of the custom resource."""
-        return cls(
-            deployment=properties["Deployment"],
-            bucket=properties["Bucket"],
-            bucket_policy=properties["BucketPolicy"],
-            expiring={prefix: int(days) for prefix, days in json.loads(properties["Expiring"]).items()},
-            key_alias=properties["KeyAlias"],
-            key_policy=properties["KeyPolicy"],
-            key_arn=properties["KeyArn"],
-            database=properties["Database"],
-            location=properties["Location"],
-            notify_bucket=properties["NotifyBucket"],
-        )
 
     @property
     def id(self) -> str:
@@ -116,7 +109,7 @@ def _bucket(lake: Lake, clients: Clients) -> None:
     try:
         s3.head_bucket(Bucket=lake.bucket, ExpectedBucketOwner=clients.account)
     except ClientError as error:
-        code = error.response["Error"]["Code"]
+        code = code_of(error)
         if code not in {"404", "NoSuchBucket"}:
             raise ConfigError(
                 f"the bucket {lake.bucket} belongs to somebody else ({code})",
@@ -136,12 +129,9 @@ def _bucket(lake: Lake, clients: Clients) -> None:
 
 
 def _owner(s3: Any, bucket: str) -> str | None:
-    try:
+    tags: list[dict[str, str]] = []
+    with tolerating("NoSuchTagSet"):
         tags = s3.get_bucket_tagging(Bucket=bucket)["TagSet"]
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "NoSuchTagSet":
-            raise
-        return None
     return next((each["Value"] for each in tags if each["Key"] == OWNER_TAG), None)
 
 
@@ -161,23 +151,20 @@ def _bucket_settings(lake: Lake, clients: Clients, key_arn: str) -> None:
 
 def _lifecycle(lake: Lake, bucket: str, s3: Any) -> None:
     """Add or replace the deployment's own rules. The rule of a removed export stays, so its files still expire."""
-    try:
+    found: dict[str, Any] = {"Rules": []}
+    with tolerating("NoSuchLifecycleConfiguration"):
         found = s3.get_bucket_lifecycle_configuration(Bucket=bucket)
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "NoSuchLifecycleConfiguration":
-            raise
-        found = {"Rules": []}
     rules = {each["ID"]: _with_filter(each) for each in found["Rules"]}
     for prefix, days in lake.expiring.items():
-        rule = {
-            "ID": f"calve-{lake.deployment}-{prefix}",
+        id = f"calve-{lake.deployment}-{prefix}"
+        rules[id] = {
+            "ID": id,
             "Status": "Enabled",
             "Filter": {"Prefix": prefix},
             "Expiration": {"Days": days},
             "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
             "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
         }
-        rules[str(rule["ID"])] = rule
     smallest = "TransitionDefaultMinimumObjectSize"
     s3.put_bucket_lifecycle_configuration(
         Bucket=bucket,
@@ -218,3 +205,24 @@ def _database(lake: Lake, glue: Any) -> None:
             f"the Glue database {lake.database} exists, and its parameter {OWNER_TAG} is not {lake.deployment}",
             fix="import it, and it is never deleted: lake.import_database: true; or name another: lake.database",
         )
+
+
+def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> dict[str, str]:
+    lake = from_properties(Lake, request.resource_properties)
+    if request.request_type == "Delete":
+        logger.info("lake.kept", extra={"lake": lake.id})
+        return {}
+    region, account = request.stack_id.split(":")[3:5]
+    clients = Clients(boto3.client("s3"), boto3.client("kms"), boto3.client("glue"), region, account)
+    attributes = adopt(lake, clients)
+    logger.info("lake.adopted", extra={"lake": lake.id})
+    return attributes
+
+
+handle = handler_of(
+    _act,
+    identify=lambda properties: from_properties(Lake, properties).id,
+    logger=logger,
+    tracer=tracer,
+    failed="lake.not_adopted",
+)

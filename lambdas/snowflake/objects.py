@@ -1,4 +1,4 @@
-"""Creates a deployment's objects in Snowflake, applies changed settings, and removes only its own objects.
+"""The custom resource that creates a deployment's objects in Snowflake, applies changes, and removes only its own objects.
 
 Two AWS roles trust Snowflake's IAM user, which only Snowflake knows; then both sides are verified.
 """
@@ -6,15 +6,34 @@ Two AWS roles trust Snowflake's IAM user, which only Snowflake knows; then both 
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import boto3
+from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
+
 from calve.config.publishing import Snowflake
 from calve.errors import ConfigError, Fatal
+from calve.secrets import read_secret, value_of
+from lambdas.custom_resource import handler_of
+from lambdas.publish_states import PublishState, PublishStates, State, Target, now_ms
 from lambdas.snowflake.sql import Lake, Object, grants, mark, name, objects
-from lambdas.snowflake.sql_api import KeyPair, Session, properties, register, system_status
+from lambdas.snowflake.sql_api import (
+    KeyPair,
+    Session,
+    administrator,
+    first,
+    properties,
+    register,
+    system_status,
+)
+
+logger = Logger(service="snowflake_objects")
+tracer = Tracer(service="snowflake_objects")
 
 INFORMATION = "INFORMATION_SCHEMA"
 READ_THROUGH = {"EXTERNAL VOLUME", "CATALOG INTEGRATION"}
@@ -31,7 +50,7 @@ class Wanted:
 
     @property
     def objects(self) -> tuple[Object, ...]:
-        return objects(self.config, self.deployment, self.lake)
+        return tuple(objects(self.config, self.deployment, self.lake))
 
 
 def make(
@@ -105,16 +124,11 @@ def _follow(session: Session, wanted: Wanted, old: Wanted) -> None:
 def _drop_tables(session: Session, wanted: Wanted) -> None:
     """Drop the tables that read through the deployment's integration: it created them."""
     schema = Object("SCHEMA", (wanted.config.database, wanted.config.schema), "")
-    if not _exists(session, schema):
+    if _comment(session, schema) is None:
         return
     for row in session.execute(f"SHOW ICEBERG TABLES IN SCHEMA {schema.name}"):
         if row["catalog_name"] == wanted.config.integration:
             session.execute(f"DROP ICEBERG TABLE IF EXISTS {name(*schema.parts, str(row['name']))}")
-
-
-def _exists(session: Session, schema: Object) -> bool:
-    database = Object("DATABASE", schema.parts[:1], "")
-    return _comment(session, database) is not None and _comment(session, schema) is not None
 
 
 def _comment(session: Session, each: Object) -> str | None:
@@ -154,14 +168,12 @@ class Principal:
 
 
 def of_volume(session: Session, config: Snowflake) -> Principal:
-    """Raises: as `Session.execute`."""
     said = properties(session, "EXTERNAL VOLUME", config.volume)
     location = json.loads(said["STORAGE_LOCATION_1"])
     return Principal(location["STORAGE_AWS_IAM_USER_ARN"], location["STORAGE_AWS_EXTERNAL_ID"])
 
 
 def of_integration(session: Session, config: Snowflake) -> Principal:
-    """Raises: as `Session.execute`."""
     said = properties(session, "CATALOG INTEGRATION", config.integration)
     kind = "GLUE" if config.catalog == "glue" else "API"
     return Principal(said[f"{kind}_AWS_IAM_USER_ARN"], said[f"{kind}_AWS_EXTERNAL_ID"])
@@ -195,12 +207,73 @@ def verify(
         ("SYSTEM$VERIFY_CATALOG_INTEGRATION", config.integration),
     ):
         attempt = 0
-        while not _passed(said := system_status(session, function, subject)):
+        while str((said := system_status(session, function, subject)).get("success")).lower() != "true":
             if time.monotonic() > deadline:
                 raise Fatal(f"Snowflake cannot use {subject}: {json.dumps(said)}")
             sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)])
             attempt += 1
 
 
-def _passed(said: dict[str, Any]) -> bool:
-    return str(said.get("success")).lower() == "true"
+def _known(properties: Mapping[str, Any]) -> str:
+    """The resource's id, after its administrator has logged in: if nobody can, there is nothing that a delete must drop."""
+    administrator(Snowflake.from_json(properties["Settings"])).value("SELECT CURRENT_USER()")
+    return _id(properties)
+
+
+def _id(properties: Mapping[str, Any]) -> str:
+    """Of the account alone: other settings of the same account are changed in place."""
+    return f"{properties['Deployment']}@{Snowflake.from_json(properties['Settings']).account}"
+
+
+def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> dict[str, str]:
+    wanted = read(request.resource_properties, request.stack_id)
+    session = administrator(wanted.config)
+    states = PublishStates(os.environ["STATES_TABLE"], boto3.client("dynamodb"))
+    if request.request_type == "Delete":
+        kept = remove(session, wanted)
+        for each in list(states.all(Target.SNOWFLAKE)):
+            states.remove(Target.SNOWFLAKE, each.table)
+        logger.info("snowflake.removed", extra={"kept": kept})
+        return {}
+    old = None
+    if request.request_type == "Update":
+        before = request.old_resource_properties
+        if _id(before) == _id(request.resource_properties):
+            old = read(before, request.stack_id)
+    key = first(os.environ["KEY_SECRET"], boto3.client("secretsmanager"))
+
+    def trust() -> None:
+        establish(session, wanted.config, wanted.lake, boto3.client("iam"))
+        verify(session, wanted.config, wait_s=min(VERIFY_S, time_left_s))
+
+    make(session, wanted, old, key, trust)
+    for each in request.resource_properties["Tables"]:  # those without a commit event yet are pending
+        if states.find(Target.SNOWFLAKE, each) is None:
+            states.put(PublishState(Target.SNOWFLAKE, each, State.PENDING, now_ms()))
+    logger.info("snowflake.made")
+    return {"IamUserArn": of_volume(session, wanted.config).user_arn}
+
+
+def read(properties: Mapping[str, Any], stack_id: str) -> Wanted:
+    """The objects that a request's properties describe. Raises as `read_secret` if the catalog is Open Catalog."""
+    config = Snowflake.from_json(properties["Settings"])
+    region, account = stack_id.split(":")[3:5]
+    secret = {}
+    if config.open_catalog:
+        reference = config.open_catalog.secret
+        held = read_secret(reference)
+        secret = {key: value_of(held, key, reference) for key in ("client_id", "client_secret")}
+    lake = Lake(
+        location=properties["Location"],
+        region=region,
+        account=account,
+        database=properties["Database"],
+        volume_role=properties["VolumeRole"],
+        catalog_role=properties["CatalogRole"],
+        external_id=properties["ExternalId"],
+        **secret,
+    )
+    return Wanted(properties["Deployment"], config, lake)
+
+
+handle = handler_of(_act, identify=_known, logger=logger, tracer=tracer, failed="snowflake.failed")

@@ -1,12 +1,24 @@
-"""Rotation of the service user's key pair. Two keys are valid at a time, so sessions with the old one continue."""
+"""Secrets Manager's rotation of the service user's key pair -> `rotate`.
+
+Two keys are valid at a time, so sessions with the old one continue.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from functools import cache
+
+import boto3
+from aws_lambda_powertools import Logger, Tracer
 
 from calve.config.publishing import Snowflake
 from calve.errors import Fatal
+from lambdas.rotation import Rotation, handler_of
 from lambdas.snowflake.sql_api import KeyPair, Session, register, stored, to_store
+
+logger = Logger(service="snowflake_keys")
+tracer = Tracer(service="snowflake_keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +51,12 @@ def _pair(text: str | None) -> KeyPair:
     if pair := stored(text):
         return pair
     raise Fatal("the secret holds no key pair", fix="deploy again: that makes the first one")
+
+
+@cache
+def rotation() -> Rotation:
+    keys = SnowflakeKeys(Snowflake.from_json(os.environ["SNOWFLAKE"]))
+    return Rotation(os.environ["KEY_SECRET"], keys, boto3.client("secretsmanager"))
+
+
+rotate = handler_of(rotation, logger, tracer)

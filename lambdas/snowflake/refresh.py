@@ -1,20 +1,48 @@
-"""Compares a table on both sides, and refreshes it if Snowflake is behind. A check is harmless at any time."""
+"""Commits of the lake -> `feed`, by a queue; a schedule -> `reconcile`, which checks every table.
+
+A check compares a table on both sides, and refreshes it if Snowflake is behind. It is harmless at any time.
+"""
 
 from __future__ import annotations
 
-import time
+import os
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
+
+import boto3
+from aws_lambda_powertools import Logger, Metrics, Tracer
+from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from calve.config.publishing import Snowflake
 from calve.errors import CalveError, Retryable
-from calve.names import TableName
+from calve.names import DEAD_LETTERS_SUFFIX, TableName
+from calve.outputs.metrics import SNOWFLAKE_FAILED, SNOWFLAKE_LAG, SNOWFLAKE_STUCK
+from lambdas.function import NAMESPACE, add
 from lambdas.lake_tables import Head, head, is_newer, of_metadata, read
-from lambdas.publish_states import PublishState, PublishStates, State, Target
+from lambdas.publish_states import (
+    Clock,
+    CommitBatch,
+    PublishState,
+    PublishStates,
+    State,
+    Target,
+    may_pass,
+    now_ms,
+    wait_for,
+)
 from lambdas.snowflake.sql import name, options
-from lambdas.snowflake.sql_api import Refused, Session, system_status
+from lambdas.snowflake.sql_api import Refused, Session, service, system_status
+
+SERVICE = "snowflake_refresh"
+AT_ONCE = 8
+"""Checks mostly wait for Snowflake."""
+logger = Logger(service=SERVICE)
+tracer = Tracer(service=SERVICE)
+metrics = Metrics(namespace=NAMESPACE, service=SERVICE)
 
 RUNNING = "RUNNING"
 
@@ -45,7 +73,6 @@ class SnowflakeTables:
         return SnowflakeTable(str(said.get("metadataLocation", "")), self._stuck(table))
 
     def create(self, table: TableName) -> None:
-        """Create a table at the catalog's current state."""
         values = {
             "EXTERNAL_VOLUME": self.config.volume,
             "CATALOG": self.config.integration,
@@ -97,11 +124,6 @@ def link_stuck(session: Session, config: Snowflake) -> str | None:
 TARGET = Target.SNOWFLAKE
 LEASE_MS = 60_000
 WAIT_S = 20.0
-PAUSE_S = 0.5
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +140,7 @@ class Outcome:
 
     @property
     def retryable(self) -> bool:
-        """Whether a retry soon may succeed. After a refusal, the schedule retries."""
-        return self.error is not None and (
-            isinstance(self.error, Retryable) or not isinstance(self.error, CalveError)
-        )
+        return may_pass(self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +151,21 @@ class Refresher:
     glue: Any
     s3: Any
     states: PublishStates
-    now_ms: Callable[[], int] = _now_ms
+    now_ms: Clock = field(default=now_ms)
 
     def look(self, table: TableName) -> Outcome:
         """Refresh a table to the lake's state, and store the result. Of two concurrent checks of a table one waits."""
         holder = str(uuid.uuid4())  # not the invocation's id: a retry has the same
         try:
-            self._wait_for_lease(table, holder)
+            wait_for(
+                self.states,
+                TARGET,
+                str(table),
+                holder,
+                lease_ms=LEASE_MS,
+                patience_s=WAIT_S,
+                clock=self.now_ms,
+            )
         except Retryable as error:
             return Outcome(table, error=error)
         try:
@@ -152,14 +179,14 @@ class Refresher:
 
     def _bring(self, table: TableName, holder: str) -> Outcome:
         there = head(self.glue, self.s3, table)
-        seen = self.tables.find(table)
+        shown_table = self.tables.find(table)
         if there is None:
-            return self._without_head(table, seen, holder)
-        stuck = seen.stuck if seen else None
+            return self._without_head(table, shown_table, holder)
+        stuck = shown_table.stuck if shown_table else None
         if not self.tables.config.linked:
-            seen = self._act(table, there, seen)
+            shown_table = self._act(table, there, shown_table)
         before = self._state(table)
-        if seen is None or not self._shows(seen, there):
+        if shown_table is None or not self._shows(shown_table, there):
             self.states.put(before.become(State.SYNCING, self.now_ms()), holder)
             return Outcome(table, stuck=stuck)
         lag_s = None
@@ -169,33 +196,35 @@ class Refresher:
             State.SYNCED,
             self.now_ms(),
             uuid=there.uuid,
-            metadata_location=seen.metadata_location,
+            metadata_location=shown_table.metadata_location,
             snapshot_id=str(there.snapshot_id),
             lag_s=before.lag_s if lag_s is None else lag_s,
         )
         self.states.put(synced, holder)
         return Outcome(table, lag_s, stuck)
 
-    def _act(self, table: TableName, there: Head, seen: SnowflakeTable | None) -> SnowflakeTable | None:
+    def _act(
+        self, table: TableName, there: Head, shown_table: SnowflakeTable | None
+    ) -> SnowflakeTable | None:
         """Raises: Retryable: Snowflake was still behind afterwards."""
-        if seen and self._uuid(seen) not in (None, there.uuid):
+        if shown_table and (shown := self._metadata(shown_table)) and shown.uuid != there.uuid:
             self.tables.drop(table)
-            seen = None
-        if seen is None:
+            shown_table = None
+        if shown_table is None:
             self.tables.create(table)
-        elif seen.stuck or not self._shows(seen, there):
+        elif shown_table.stuck or not self._shows(shown_table, there):
             self.tables.refresh(table)
         else:
-            return seen
-        seen = self.tables.find(table)
-        if seen is None or not self._shows(seen, there):
+            return shown_table
+        shown_table = self.tables.find(table)
+        if shown_table is None or not self._shows(shown_table, there):
             raise Retryable(f"Snowflake was refreshed and still does not show {there.metadata_location}")
-        return seen
+        return shown_table
 
-    def _without_head(self, table: TableName, seen: SnowflakeTable | None, holder: str) -> Outcome:
+    def _without_head(self, table: TableName, shown_table: SnowflakeTable | None, holder: str) -> Outcome:
         """A table that the job has not created yet, or that was deleted."""
         known = self._state(table)
-        if seen and not self.tables.config.linked:
+        if shown_table and not self.tables.config.linked:
             self.tables.drop(table)
         if known.uuid:
             self.states.remove(TARGET, str(table), holder)
@@ -203,22 +232,18 @@ class Refresher:
             self.states.put(known.become(State.PENDING, self.now_ms()), holder)
         return Outcome(table)
 
-    def _shows(self, seen: SnowflakeTable, there: Head) -> bool:
+    def _shows(self, shown_table: SnowflakeTable, there: Head) -> bool:
         """Whether Snowflake has this state of the table, or a newer one."""
-        if seen.metadata_location == there.metadata_location:
+        if shown_table.metadata_location == there.metadata_location:
             return True
-        shown = self._metadata(seen)
+        shown = self._metadata(shown_table)
         return shown is not None and shown.uuid == there.uuid and not is_newer(there, shown)
 
-    def _uuid(self, seen: SnowflakeTable) -> str | None:
-        shown = self._metadata(seen)
-        return shown.uuid if shown else None
-
-    def _metadata(self, seen: SnowflakeTable) -> Head | None:
+    def _metadata(self, shown_table: SnowflakeTable) -> Head | None:
         """The metadata that Snowflake shows; None if the lake no longer has that file."""
         try:
             return of_metadata(
-                TableName("", ""), seen.metadata_location, read(self.s3, seen.metadata_location)
+                TableName("", ""), shown_table.metadata_location, read(self.s3, shown_table.metadata_location)
             )
         except self.s3.exceptions.NoSuchKey:
             return None
@@ -227,12 +252,59 @@ class Refresher:
         known = self.states.find(TARGET, str(table))
         return known or PublishState(TARGET, str(table), State.PENDING, self.now_ms())
 
-    def _wait_for_lease(self, table: TableName, holder: str) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            now_ms = self.now_ms()
-            if self.states.take(TARGET, str(table), holder, now_ms=now_ms, until_ms=now_ms + LEASE_MS):
-                return
-            if time.monotonic() > deadline:
-                raise Retryable(f"{table} is being looked at by another function")
-            time.sleep(PAUSE_S)
+
+@cache
+def refresher() -> Refresher:
+    """Made once per process, and again after a failure: the key may have changed."""
+    config = Snowflake.from_json(os.environ["SNOWFLAKE"])
+    session = service(config, os.environ["KEY_SECRET"])
+    states = PublishStates(os.environ["STATES_TABLE"], boto3.client("dynamodb"))
+    return Refresher(SnowflakeTables(session, config), boto3.client("glue"), boto3.client("s3"), states)
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+@metrics.log_metrics
+def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Check each table in a batch of messages once; returns the messages to deliver again."""
+    metrics.add_dimension("deployment", os.environ["CALVE_NAME"])
+    batch = CommitBatch.of(event)
+    outcomes = _look(name for name in batch.about if not name.table.endswith(DEAD_LETTERS_SUFFIX))
+    return batch.answer({each.table for each in outcomes if each.retryable})
+
+
+@logger.inject_lambda_context(log_event=False)
+@tracer.capture_lambda_handler(capture_response=False)
+@metrics.log_metrics
+def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
+    """Check every table that a deploy or a commit has named.
+
+    This finds lost events, and tables that Snowflake no longer refreshes by itself.
+    """
+    metrics.add_dimension("deployment", os.environ["CALVE_NAME"])
+    known = [TableName(*each.table.split(".")) for each in refresher().states.all(TARGET)]
+    outcomes = _look(known)
+    stuck = [each for each in outcomes if each.stuck]
+    tables = refresher().tables
+    if tables.config.linked and (why := link_stuck(tables.session, tables.config)):
+        logger.error("snowflake.link_stuck", extra={"reason": why})
+        add(metrics, SNOWFLAKE_STUCK)
+    add(metrics, SNOWFLAKE_STUCK, len(stuck))
+    logger.info("snowflake.reconciled", extra={"tables": len(outcomes), "stuck": len(stuck)})
+
+
+def _look(tables: Iterable[TableName]) -> list[Outcome]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        outcomes = list(pool.map(refresher().look, tables))
+    for each in outcomes:
+        about = {"table": str(each.table)}
+        if each.lag_s is not None:
+            add(metrics, SNOWFLAKE_LAG, each.lag_s)
+            logger.info("snowflake.synced", extra=about | {"lag_s": each.lag_s})
+        if each.stuck:
+            logger.warning("snowflake.stuck", extra=about | {"reason": each.stuck})
+        if each.error:
+            logger.error("snowflake.not_synced", extra=about | {"error": type(each.error).__name__})
+            refresher.cache_clear()
+    add(metrics, SNOWFLAKE_FAILED, sum(each.error is not None for each in outcomes))
+    return outcomes

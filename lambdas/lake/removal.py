@@ -7,15 +7,24 @@ rollback. Only the destruction of the whole stack counts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import ClientError
+import boto3
+from aws_lambda_powertools import Logger, Tracer
+from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
 
 from calve.errors import Retryable
 from calve.names import OWNER_TAG
+from lambdas.aws import tolerating
+from lambdas.custom_resource import handler_of
+from lambdas.function import from_properties
 from lambdas.lake_tables import databases_of
+
+SERVICE = "lake_removal"
+logger = Logger(service=SERVICE)
+tracer = Tracer(service=SERVICE)
 
 KEY_WAIT_DAYS = 7
 GLUE_BATCH = 100
@@ -33,7 +42,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """The parts to delete. An empty name: that part was imported, and stays.
+    """The properties of the custom resource: the parts to delete. An empty name: that part was imported, and stays.
 
     Tables of others stay, and so do their databases. But tables whose files are in the bucket are deleted with it.
     """
@@ -45,19 +54,6 @@ class Lake:
     key_alias: str
     warehouse: str
     cluster_databases: bool
-
-    @classmethod
-    def read(cls, properties: Mapping[str, Any]) -> Lake:
-        """The properties of the custom resource."""
-        return cls(
-            deployment=properties["Deployment"],
-            bucket=properties["Bucket"],
-            database=properties["Database"],
-            imported_database=properties["ImportedDatabase"],
-            key_alias=properties["KeyAlias"],
-            warehouse=properties["Warehouse"],
-            cluster_databases=properties["ClusterDatabases"] == "true",
-        )
 
     @property
     def id(self) -> str:
@@ -100,10 +96,6 @@ def _databases(lake: Lake, glue: Any) -> Iterator[str]:
             yield lake.database
 
 
-def _lies_in(location: str | None, folder: str) -> bool:
-    return (location or "").rstrip("/").startswith(folder + "/")
-
-
 def _remove_database(database: str, lake: Lake, glue: Any) -> None:
     """Delete its tables first: Glue deletes them asynchronously, and a new database of the same name would show them."""
     folders = (f"{lake.warehouse}/{database}", *([f"s3://{lake.bucket}"] if lake.bucket else []))
@@ -116,36 +108,26 @@ def _remove_database(database: str, lake: Lake, glue: Any) -> None:
 
 def _remove_tables(database: str, folders: tuple[str, ...], glue: Any) -> bool:
     """Delete the tables whose files are in one of the folders; returns whether there are others."""
-    tables = _tables(database, glue)
+    pages = glue.get_paginator("get_tables").paginate(DatabaseName=database)
+    tables = [table for page in pages for table in page["TableList"]]
+    below = tuple(f"{folder}/" for folder in folders)
     doomed = [
         each["Name"]
         for each in tables
-        if any(_lies_in(each.get("StorageDescriptor", {}).get("Location"), folder) for folder in folders)
+        if (each.get("StorageDescriptor", {}).get("Location") or "").rstrip("/").startswith(below)
     ]
     for first in range(0, len(doomed), GLUE_BATCH):
         glue.batch_delete_table(DatabaseName=database, TablesToDelete=doomed[first : first + GLUE_BATCH])
     return len(doomed) < len(tables)
 
 
-def _tables(database: str, glue: Any) -> list[dict[str, Any]]:
-    pages = glue.get_paginator("get_tables").paginate(DatabaseName=database)
-    return [table for page in pages for table in page["TableList"]]
-
-
 def _remove_bucket(bucket: str, s3: Any, deadline: float) -> None:
-    try:
-        for upload in _pages(s3, "list_multipart_uploads", bucket, "Uploads"):
-            s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+    with tolerating("NoSuchBucket"):
+        for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket):
+            for upload in page.get("Uploads", []):
+                s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
         _empty(bucket, s3, deadline)
         s3.delete_bucket(Bucket=bucket)
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "NoSuchBucket":
-            raise
-
-
-def _pages(s3: Any, operation: str, bucket: str, key: str) -> Iterator[dict[str, Any]]:
-    for page in s3.get_paginator(operation).paginate(Bucket=bucket):
-        yield from page.get(key, [])
 
 
 def _empty(bucket: str, s3: Any, deadline: float) -> None:
@@ -174,3 +156,25 @@ def _remove_key(alias: str, kms: Any) -> None:
     if key["KeyState"] != "PendingDeletion":
         kms.schedule_key_deletion(KeyId=key["KeyId"], PendingWindowInDays=KEY_WAIT_DAYS)
     kms.delete_alias(AliasName=alias)
+
+
+def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+    lake = from_properties(Lake, request.resource_properties)
+    if request.request_type != "Delete":
+        return
+    cloudformation = boto3.client("cloudformation")
+    if not is_destroyed(request.stack_id, cloudformation):
+        logger.info("lake.kept", extra={"lake": lake.id})
+        return
+    clients = Clients(boto3.client("s3"), boto3.client("kms"), boto3.client("glue"), cloudformation)
+    remove(lake, clients, time_left_s=time_left_s)
+    logger.info("lake.removed", extra={"lake": lake.id})
+
+
+handle = handler_of(
+    _act,
+    identify=lambda properties: from_properties(Lake, properties).id,
+    logger=logger,
+    tracer=tracer,
+    failed="lake.not_removed",
+)

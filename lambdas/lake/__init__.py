@@ -1,0 +1,1 @@
+"""Creates, adopts and deletes the bucket, key and database of the lake."""

@@ -1,1 +1,0 @@
-"""Deletes the lake when its stack is destroyed with both keys."""

@@ -1,1 +1,0 @@
-"""Rotates the key pair of the deployment's user in Snowflake."""

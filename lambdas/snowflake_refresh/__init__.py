@@ -1,1 +1,0 @@
-"""Refreshes Snowflake's tables after commits in the lake."""
