@@ -12,10 +12,9 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from calve.modes.measures import parse
 
 from calve.modes.aggregate import WINDOW_START, column_of
-from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number, Term, columns_in
+from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number, Term, columns_in, parse
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import decimal_digits
 from cli.verify.claim import Claim, numbers_of
