@@ -100,9 +100,9 @@ def handler_of(
     @logger.inject_lambda_context(log_event=False)
     @tracer.capture_lambda_handler(capture_response=False)
     def handle(event: Mapping[str, Any], context: LambdaContext) -> None:
-        properties = event["ResourceProperties"]
+        properties = event.get("ResourceProperties", {})
         facts = {name: properties.get(key) for name, key in (about or {}).items()}
-        facts["request"] = event["RequestType"]
+        facts["request"] = event.get("RequestType")
         if reason := serve(event, context, act, identify=identify):
             logger.error(failed, extra=facts | {"reason": reason})
         elif done:

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import boto3
@@ -220,19 +220,24 @@ def _new_file(event: S3EventBridgeNotificationEvent) -> None:
 
 def _announce_once(created: Announcement, cause: dict[str, str]) -> None:
     """Announce the file on EventBridge, once per file as far as that is known."""
-    once = idempotent_function(
-        _put_event,
-        data_keyword_argument="cause",
-        persistence_store=parts().store,
-        config=parts().config,
-        key_prefix="export_notify.announce",
-    )
-    once(cause=cause, created=created)
+    _once(_put_event, "cause", "export_notify.announce", cause=cause, created=created)
 
 
 def _put_event(*, cause: dict[str, str], created: Announcement) -> None:
     del cause
     announce(parts().events, created)
+
+
+def _once(function: Callable[..., Any], key: str, prefix: str, **arguments: Any) -> Any:
+    """Call the function once for each value of its argument `key`."""
+    decorated = idempotent_function(
+        function,
+        data_keyword_argument=key,
+        persistence_store=parts().store,
+        config=parts().config,
+        key_prefix=prefix,
+    )
+    return decorated(**arguments)
 
 
 def _no_file(event: EventBridgeEvent) -> None:
@@ -247,18 +252,12 @@ def _no_file(event: EventBridgeEvent) -> None:
 
 def _deliver(export: Export, cause: dict[str, str], send: Callable[[str | None], dict[str, str]]) -> None:
     """Send to each recipient, once per cause. A failed delivery does not stop the others."""
-    once = idempotent_function(
-        _send,
-        data_keyword_argument="delivery",
-        persistence_store=parts().store,
-        config=parts().config,
-        key_prefix="export_notify",
-    )
     failed: list[Exception] = []
     for recipient in parts().notifier.destinations(export):
         delivery = cause | {"to": recipient_hash(recipient or "topic")}
         try:
-            once(delivery=delivery, export=export, send=lambda to=recipient: send(to))
+            sending = partial(send, recipient)
+            _once(_send, "delivery", "export_notify", delivery=delivery, export=export, send=sending)
         except Exception as error:  # noqa: BLE001  the first is raised below, when all have been tried
             logger.error("mail.failed", extra={"export": export.name, "kind": type(error).__name__})  # noqa: TRY400
             add(metrics, MAILS_FAILED)
