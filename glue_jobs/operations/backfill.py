@@ -14,8 +14,8 @@ from calve.modes.switch import kind_of
 from calve.requests.backfill import Range, Request, done_before, range_of, remade_json
 from calve.requests.forget import position_after
 from calve.requests.requests import Entry, outdated
-from calve.table.position import Ledger, Offsets, Position
-from calve.table.protocol import TopicState, check_ledger, recheck
+from calve.table.position import Ledger, Offsets
+from calve.table.protocol import TopicState, bytes_per_record, check_ledger, recheck
 from calve.table.summary import BACKFILL, REMADE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
 from glue_jobs.engines.batch import PLACE, Batch, errors_of_source
@@ -26,15 +26,14 @@ from glue_jobs.operations.publishing import publish_work
 from glue_jobs.process import faults
 from glue_jobs.table.open_table import OpenTable
 
+USUAL_BYTES = 500.0
+"""The assumed size of a record, if the table's history says nothing about it."""
+
 
 class Backfill(Operation[Request, Entry]):
-    """bytes_per_record: of the records that are read again, about."""
+    """An answer says how many rows were replaced by how many."""
 
     kind = Request
-
-    def __init__(self, table: OpenTable, base: Position, bytes_per_record: float) -> None:
-        super().__init__(table, base)
-        self.bytes_per_record = bytes_per_record
 
     def refused(self, request: Request | None, why: str) -> Entry:
         if request is None:
@@ -66,7 +65,8 @@ class Backfill(Operation[Request, Entry]):
         chosen = range_of(*ends, held=held, log_start=topic.log_start)
         start, to = ({p: each[end] for p, each in chosen.items()} for end in (0, 1))
         engine, _ = engine_of(table)
-        batch = Batch(table, start, to, topic.key, self.bytes_per_record)
+        size = bytes_per_record(table.main.ancestors()) or USUAL_BYTES
+        batch = Batch(table, start, to, topic.key, size)
         staged, _, _ = stage_batch(engine, batch, uuid.uuid4().hex)
         try:
             old = _within(table.rows, chosen).distinct().persist()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from calve.errors import ConfigError
 
 STEPS = (
-    *("prepare", "recover", "switch", "redrive", "forget", "travel", "plan"),
+    *("prepare", "recover", "switch", "requests", "plan"),
     *("stage", "reject", "audit", "publish", "release", "emit"),
 )
 """The steps of a round, in order. Only `Round.run` calls them, and it passes a point before and after each."""

@@ -39,7 +39,7 @@ from glue_jobs.modes.staging import engine_of, stage_batch
 from glue_jobs.operations.backfill import Backfill
 from glue_jobs.operations.forget import Forget
 from glue_jobs.operations.mode_switch import fresh, switch
-from glue_jobs.operations.operation import handle
+from glue_jobs.operations.operation import Operation, handle
 from glue_jobs.operations.publishing import publish_round, require_allowed, require_same
 from glue_jobs.operations.redrive import Redrive
 from glue_jobs.operations.relayout import relayout
@@ -53,8 +53,8 @@ from glue_jobs.table.opening import Opener
 
 PERSIST_AFTER_S = 3600
 LOOKS = 5
-USUAL_BYTES = 500.0
-"""The assumed record size that splits a reread range before any round has measured one."""
+OPERATIONS: tuple[type[Operation[Any, Any]], ...] = (Redrive, Forget, Rollback, Backfill)
+"""The requests of operators that a round answers, in this order."""
 
 
 class Round:
@@ -81,12 +81,8 @@ class Round:
             at = self.recover(table)
         with self._step("switch"):
             at = self.switch(at)
-        with self._step("redrive"):
-            at = self.redrive(at)
-        with self._step("forget"):
-            at = self.forget(at)
-        with self._step("travel"):
-            at = self.travel(at)
+        with self._step("requests"):
+            at = self.requests(at)
         with self._step("plan"):
             planned = self.plan(at)
         if isinstance(planned, Outcome):
@@ -129,19 +125,12 @@ class Round:
         relayout(at.table, self.memory)
         return at
 
-    def redrive(self, at: Standing) -> Standing:
-        return self._standing() if handle(Redrive(at.table, at.base)) else at
-
-    def forget(self, at: Standing) -> Standing:
-        return self._standing() if handle(Forget(at.table, at.base)) else at
-
-    def travel(self, at: Standing) -> Standing:
-        """Handle a rollback request, then emit from the new position. Handle a backfill request."""
-        if handle(Rollback(at.table, at.base)):
-            at = self._standing()
-            emit(at.table, at.base)
-        if handle(Backfill(at.table, at.base, self.memory.bytes_per_record or USUAL_BYTES)):
-            at = self._standing()
+    def requests(self, at: Standing) -> Standing:
+        """Answer the requests of operators. If main has changed, emit its rows from the new position."""
+        for operation in OPERATIONS:
+            if handle(operation(at.table, at.base)):
+                at = self._standing()
+                emit(at.table, at.base)
         return at
 
     def plan(self, at: Standing) -> Planned | Outcome:

@@ -203,7 +203,7 @@ def test_a_rival_that_stood_still_meanwhile_has_lost_and_does_no_harm(
     def other(_: str) -> None:
         """Forgets, and publishes nothing else that the rival could lose against."""
         scene.ask(email=scene.persons[0].email)
-        with dying("forget.end"), pytest.raises(Died):
+        with dying("requests.end"), pytest.raises(Died):
             scene.work()
 
     with at(point, other):

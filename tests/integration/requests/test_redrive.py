@@ -26,7 +26,7 @@ from tests.integration.support.running import running
 BAD = b"\x01no magic byte"
 POINTS = (
     *("redrive.staged", "redrive.marked", "redrive.held", "redrive.committed", "letters.rewritten"),
-    *("release.appended", "branch.dropped", "redrive.answered", "redrive.end"),
+    *("release.appended", "branch.dropped", "redrive.answered", "requests.end"),
 )
 CRITICAL = ("redrive.committed",)
 COMMITTED = POINTS[POINTS.index("redrive.committed") :]

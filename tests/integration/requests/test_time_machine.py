@@ -33,8 +33,8 @@ from tests.integration.support.proofs import assert_proved, proof
 from tests.integration.support.running import running
 
 BAD = b"\x01no magic byte"
-POINTS = ("travel.begin", "travel.answered", "letters.withdrawn", "travel.end", "publish.committed")
-BEFORE = ("travel.begin",)
+POINTS = ("requests.begin", "travel.answered", "letters.withdrawn", "requests.end", "publish.committed")
+BEFORE = ("requests.begin",)
 """Points at which a request has not been answered yet."""
 
 
