@@ -116,7 +116,7 @@ def _require_possible(name: str, main: Table, wanted: Settings, where: Sequence[
             raise ConfigError(problem, fix="name another column: --key COLUMN=VALUE")
     if wanted.aggregate is not None:
         raise ConfigError(
-            f"the rows of {name} are totals, which do not say who is in them",
+            f"the rows of {name} are totals: they do not show whose records they contain",
             fix="forget in the tables that hold the records, then rebuild this one",
         )
 

@@ -34,7 +34,7 @@ def keys(
     found = _key_ages(config, env, now)
     console.table("keys", [each.line(now) for each in found])
     if not found:
-        console.say("no secrets: the configuration names none, and no stack of it has made one")
+        console.say("no secrets: the configuration names none, and its stacks have made none")
     console.document({"keys": [asdict(each) for each in found]})
 
 

@@ -59,14 +59,15 @@ class Kind(Generic[Answer]):
     """A kind of request.
 
     title: its name, before the name of the table. answered: finds the answer to a request id among the table's properties.
-    refused: begins the error, before the table's name, if the job does nothing. slow: it rewrites files. deletes: also metadata,
-    so a file that the catalog has just named may be gone.
+    refused: begins the error, before the table's name, if the job does nothing; fix: of that error. slow: it rewrites files.
+    deletes: also metadata, so a file that the catalog has just named may be gone.
     """
 
     request: type[WaitingRequest]
     title: str
     answered: Callable[[Mapping[str, str], str], Answer | None]
     refused: str
+    fix: str = "fix that, then ask again"
     slow: bool = False
     deletes: bool = False
 
@@ -142,14 +143,14 @@ class OpenedTable:
         found = self.wait(title, answer, id=request.id, least_s=least_s, deletes=kind.deletes)
         self.console.document({"table": str(self.name), **(more or {}), **asdict(found)})
         if found.problem:
-            raise CalveError(f"{kind.refused} {self.name}: {found.problem}", fix="fix that, then ask again")
+            raise CalveError(f"{kind.refused} {self.name}: {found.problem}", fix=kind.fix)
         return found
 
     def _require_consent(self, question: str, look_at: str, *, yes: bool) -> None:
         if yes:
             return
         if self.console.output is Output.json or not sys.stdin.isatty():
-            raise ConfigError("nobody is there to be asked", fix=f"look at {look_at}, then add --yes")
+            raise ConfigError("this needs the consent of a person", fix=f"look at {look_at}, then add --yes")
         typer.confirm(question, abort=True, err=True)
 
     def change(

@@ -26,7 +26,13 @@ from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, p
 from cli.console import Console, Output, OutputOption
 
 SHOWN = 20
-TRAVEL = Kind(Request, "rollback or rewind of", Entry.of, "nothing was changed in")
+TRAVEL = Kind(
+    Request,
+    "rollback or rewind of",
+    Entry.of,
+    "nothing was changed in",
+    fix="choose another place, then ask again",
+)
 BACKFILL = Kind(BackfillRequest, "backfill of", Entry.of, "no rows were replaced in", slow=True)
 SNAPSHOT = re.compile(r"\d{8,19}")
 PLACES = re.compile(r"\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18})*")
@@ -264,7 +270,7 @@ def backfill(
 def _backfill_consequences(settings: Settings) -> list[str]:
     found = [
         f"Records of topic {settings.topic} in this range are read again, and their rows replaced in one commit.",
-        "Where a record of them is a row only then, or only now, nothing is changed.",
+        "A record that makes a row only now, or made one only before, changes nothing.",
         "Dead letters stay; stored exports stay as they are.",
     ]
     if settings.emit:

@@ -69,7 +69,10 @@ def up(stack: Stack) -> Elsewhere:
         Fatal: the checkout does not have them, one does not start, or the stack is not up.
     """
     if not STAND_INS.is_dir():
-        raise Fatal(f"what the demo publishes to is not there: {STAND_INS}", fix="clone the whole repository")
+        raise Fatal(
+            f"the stand-ins that the demo publishes to are missing: {STAND_INS}",
+            fix="clone the whole repository",
+        )
     layout = Layout(stack.root)
     recorded = processes.read_state(layout.stack_file)
     if recorded is None:

@@ -67,7 +67,7 @@ def init(
     region: RegionOption = "us-east-1",
     config: FileOption = DEFAULT_CONFIG,
 ) -> None:
-    """Ask Kafka and registry what is there, and write a calve.yaml.
+    """Write a calve.yaml from the topics and schemas of a Kafka and a registry.
 
     Examples:
       calve up && calve init

@@ -141,7 +141,7 @@ def heading(found: Overview) -> RenderableType:
     line.add_row(counts, Text(f"{found.at:%Y-%m-%d %H:%M:%S} UTC", "dim"))
     parts: list[RenderableType] = [line]
     if any(each.lag_source == "job" for each in found.tables):
-        said = "Kafka cannot be asked from here: lag is what each job reported last, and how long ago"
+        said = "Kafka is not reachable from here: lag is the last report of each job, with its age"
         parts.append(Text(said, "yellow"))
     return Group(*parts, Rule(style="dim"))
 

@@ -159,7 +159,7 @@ def _of_maintenance(before: Maintenance, after: Maintenance) -> Iterator[Consequ
         yield Consequence(f"dead letters are deleted after {kept}, redriven or not", breaking=True)
     fewer = after.snapshots_at_most < before.snapshots_at_most
     if fewer or after.snapshots_s < before.snapshots_s:
-        text = f"nobody can read or roll back to snapshots older than {duration(after.snapshots_s)}"
+        text = f"no query or rollback can use snapshots older than {duration(after.snapshots_s)}"
         yield Consequence(f"{text}, or beyond the newest {after.snapshots_at_most}", breaking=True)
     if after.file_bytes != before.file_bytes:
         yield Consequence("files are merged to that size from the next maintenance on")

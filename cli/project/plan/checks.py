@@ -48,7 +48,7 @@ def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
     for job in jobs:
         for entry in job.patterns:
             if not any(table.pattern == entry.name and table.topic in listed for table in job.tables):
-                reason = f"no topic matches {entry.topic}, but for those that other entries keep"
+                reason = f"no topic matches {entry.topic}, except topics of other entries"
                 fix = "correct the expression, or create the topic: the job finds it while it runs"
                 yield Problem(("tables", entry.name, "topics"), reason, fix)
 

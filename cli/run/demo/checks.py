@@ -183,7 +183,7 @@ def verified(catalog: Catalog, job: Job, console: Console) -> dict[str, Verifica
 
 def unproved(found: Mapping[str, Verification]) -> list[str]:
     """A sentence for each table with a fault, and for each that is not fully proved."""
-    wrong = [f"{name}: verify found what is listed above" for name, each in found.items() if each.findings]
+    wrong = [f"{name}: verify found the faults listed above" for name, each in found.items() if each.findings]
     return wrong + [f"{name}: not all of it is proved" for name, each in found.items() if not each.complete]
 
 

@@ -147,7 +147,7 @@ def run(stack: Stack, console: Console) -> list[str]:
     others = elsewhere.up(stack)
     states = _deploy(stack, job, others, console)
     spans = _produce(job, console)
-    console.heading("4  The job: what was deployed into Glue, here on local Spark")
+    console.heading("4  The job, as deployed into Glue, here on local Spark")
     ingested(stack, f"{job.name}-{job.job}", console, sum(plan.count for plan in PLANS))
     catalog = lake.open_catalog(job.lake)
     kept = {table.topic: _open(catalog, job, table, spans[table.topic]) for table in job.tables}
@@ -186,9 +186,7 @@ def _produce(job: Job, console: Console) -> dict[str, Spans]:
     cluster = Cluster(job.kafka, job.lake.region)
     before = cluster.topics(names)
     if held := ", ".join(sorted(name for name, topic in before.items() if any(topic.end.values()))):
-        console.say(
-            f"{held}: there are records already. They stay; what is counted below are those of this run."
-        )
+        console.say(f"{held}: there are records already. They stay; the counts below are of this run.")
     target = Target(job.kafka, job.registry, job.lake.region)
     for plan in PLANS:
         with console.progress().task(f"producing {plan.topic}", total=plan.count, unit="records") as task:
@@ -233,7 +231,7 @@ def _show_snapshots(kept: Kept, console: Console) -> None:
 
 
 def _show_dead_letters(kept: Kept, console: Console) -> None:
-    console.heading("8  Dead letters: what could not be read, kept byte for byte")
+    console.heading("8  Dead letters: records that failed to decode, kept byte for byte")
     found = lake.count_by(kept.dead_letters, "reason") if kept.dead_letters else {}
     rows = [{"reason": reason, "records": n, "meaning": REASONS.get(reason)} for reason, n in found.items()]
     console.table("dead letters", rows, title="")

@@ -79,7 +79,7 @@ def test_what_will_happen_is_said_before_anybody_is_asked(main: Table) -> None:
         assert "3 offsets of topic" in text
         assert "miss 2 rows" in text
         assert "1 dead letters go" in text
-        assert "nobody is there to be asked" in error
+        assert "this needs the consent of a person" in error
     main.refresh()
     assert Request.pending(main.properties) is None
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_is_refused_with_a_cure(main: Table, arguments: tuple[str
 
 def test_a_backfill_asks_for_a_range_by_offsets_or_moments(main: Table) -> None:
     code, text, error = run("backfill", "trades", "--from", "0:1")
-    assert (code, "nobody is there to be asked" in error) == (1, True)
+    assert (code, "this needs the consent of a person" in error) == (1, True)
     assert "their rows replaced in one commit" in text
     code, _, error = run("backfill", "trades", "--from", "0:1", "--to", "2026-01-01T00:00:00Z", "--yes")
     assert (code, "no job has answered" in error) == (1, True)

@@ -88,7 +88,7 @@ def test_many_tables_fit_the_height_of_a_terminal() -> None:
 def test_where_kafka_is_not_reached_the_screen_says_so_and_how_old_the_report_is() -> None:
     as_of = (NOW - timedelta(minutes=2)).isoformat()
     lines = shown(Overview(NOW, [replace(ORDERS, lag_source="job", lag_as_of=as_of)]), 100)
-    assert any(line.startswith("Kafka cannot be asked from here") for line in lines)
+    assert any(line.startswith("Kafka is not reachable from here") for line in lines)
     assert "5s 2m ago" in lines[-1]
 
 

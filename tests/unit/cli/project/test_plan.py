@@ -460,7 +460,7 @@ SHORT = Maintenance(snapshots_s=3_600.0, dead_letters_s=86_400.0, rows=RowRetent
             [
                 (True, "rows are deleted whose at is older than 7d"),
                 (True, "dead letters are deleted after 1d, redriven or not"),
-                (True, "nobody can read or roll back to snapshots older than 1h, or beyond the newest 100"),
+                (True, "no query or rollback can use snapshots older than 1h, or beyond the newest 100"),
             ],
         ),
         ({"maintenance": SHORT}, {}, []),

@@ -54,7 +54,7 @@ def test_a_table_that_is_wrong_and_one_that_is_not_all_proved_are_named():
     lost = Finding("contents", "records are not in the table")
     found = {"right": said("proved"), "wrong": said("failed", lost), "old": said("not verifiable")}
     assert unproved(found) == [
-        "wrong: verify found what is listed above",
+        "wrong: verify found the faults listed above",
         "old: not all of it is proved",
     ]
 
@@ -81,5 +81,7 @@ def test_the_demo_counts_the_tables_of_the_calve_yaml_that_ships():
 
 def test_a_checkout_without_the_stand_ins_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(elsewhere, "STAND_INS", tmp_path / "standins")
-    with pytest.raises(Fatal, match=f"what the demo publishes to is not there: {tmp_path}/standins"):
+    with pytest.raises(
+        Fatal, match=f"the stand-ins that the demo publishes to are missing: {tmp_path}/standins"
+    ):
         elsewhere.up(STACK)
