@@ -116,12 +116,12 @@ def _unverifiable(sides: Sides) -> list[Check]:
         )
     unproved = {
         "expired": (expired, "offsets", "Kafka no longer holds them"),
-        "earlier schema": (left_out - expired, "offsets", "how they were read is not known any more"),
+        "earlier schema": (left_out - expired, "offsets", "it is no longer known how they were read"),
         "beginning": (before, "offsets", "the snapshots that said where the table begins have expired"),
         "sealed": (
             len(sides.dead_letters.unopened),
             "dead letters",
-            "the keys that seal them cannot be read: their places and reasons were compared, not their bytes",
+            "their encryption keys cannot be read: only their places and reasons were compared",
         ),
         "earlier topic": (sides.main.rows_left_out, "rows", "the topic was created again since"),
         "compacted": (sides.table.compacted, "rows", "Kafka has compacted their records away"),
@@ -133,7 +133,7 @@ def _unverifiable(sides: Sides) -> list[Check]:
         "duplicates": (
             min(_untold(sides), sides.topic.emptied) if isinstance(sides.topic.fold, Firsts) else 0,
             "records",
-            "steps leave out all their rows, so nothing tells whether they are duplicates",
+            "steps leave out all their rows, so their keys are unknown",
         ),
     }
     return [
@@ -164,7 +164,7 @@ def _outside(sides: Sides) -> list[Finding]:
 def _of_keys(sides: Sides) -> list[Finding]:
     """Rows that should have been deleted, or never written, wherever their records are."""
     kinds = (
-        ("rows whose key another row has, too", sides.table.doubled),
+        ("rows with the key of another row", sides.table.doubled),
         ("rows of keys that later records have changed or deleted", sides.table.stale),
     )
     return [
@@ -217,7 +217,7 @@ def _totals(sides: Sides) -> list[Finding]:
     if sides.topic.aged_dead_letters is not None:
         lacking = sum(totals.rejected.values()) - sum(sides.dead_letters.by_reason.values())
         if lacking != sides.topic.aged_dead_letters.rows:
-            text = f"{lacking} dead letters are gone, {sides.topic.aged_dead_letters.rows} have left for their age"
+            text = f"{lacking} dead letters are missing, and retention deleted {sides.topic.aged_dead_letters.rows}"
             findings.append(Finding("totals", text))
     elif sides.dead_letters.by_reason != totals.rejected:
         text = f"the dead letters are {dict(sides.dead_letters.by_reason)}, the ledgers say {totals.rejected}"
@@ -226,7 +226,7 @@ def _totals(sides: Sides) -> list[Finding]:
     if not totals.redriven <= sides.dead_letters.came_back <= totals.redriven + totals.present:
         text = (
             f"{sides.dead_letters.came_back} dead letters came back, the ledgers of the redrives say {totals.redriven}"
-            f" and {totals.present} that the table had already"
+            f" and {totals.present} that were in the table before"
         )
         findings.append(Finding("redriven", text))
     return findings

@@ -87,7 +87,7 @@ def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
             text = (
                 f"the steps make {each.name} a {held[each.name].type}, which the table holds as {each.type}"
             )
-            raise CalveError(text, fix="verify with the steps that the table was filled with") from None
+            raise CalveError(text, fix="use the steps with which the job filled the table") from None
     return pa.record_batch(arrays, schema=columns)
 
 

@@ -39,7 +39,7 @@ Found = dict[Key, list[tuple[str, Hashes]]]
 class TableSide:
     """The content of the table. `outside`: rows of unclaimed offsets, by file and partition.
 
-    `doubled`: rows whose key another row has; `stale`: rows whose record no longer counts: both by file and partition.
+    `doubled`: rows with the key of another row; `stale`: rows whose record no longer counts: both by file and partition.
     """
 
     rows: Digests = field(default_factory=Digests)
@@ -153,7 +153,7 @@ class _Look:
             return "they belong to other tables"
         if key in self.left_out:
             return "a step leaves them out"
-        return "another record of the key counts" if key in self.replaced else None
+        return "another record of their key is the row" if key in self.replaced else None
 
 
 class Explainer:

@@ -101,7 +101,7 @@ class LeftOut(Counted):
     """Records that steps leave out."""
 
     check = "left out"
-    why = "Kafka no longer holds all records of these rounds, or how they were read is not known"
+    why = "Kafka no longer holds all records of these rounds, or it is not known how they were read"
 
     def take(self, keys: Iterable[Key]) -> None:
         """Count records that steps leave out."""

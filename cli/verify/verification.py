@@ -67,9 +67,7 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
             fix=f"calve status {name.table} says whether the job waits, was refused or has failed",
         )
     if SYSTEM_COLUMN not in table.schema().column_names:
-        raise CalveError(
-            f"table {name} has no column {SYSTEM_COLUMN}: its rows cannot be told apart by offset"
-        )
+        raise CalveError(f"table {name} has no column {SYSTEM_COLUMN}, so no row has an offset to compare")
     dead_letters = lake.load(sources.catalog, name.dead_letters)
     claim, ledgers, findings = read_claim(table)
     topic = _topic(claim, sources)
@@ -91,7 +89,7 @@ def _topic(claim: Claim, sources: Sources) -> Topic:
     name = claim.position.topic
     found = Cluster(sources.kafka, sources.region).topics({name}).get(name)
     if found is None:
-        raise CalveError(f"the cluster has no topic {name}: nothing is left to verify the table against")
+        raise CalveError(f"the cluster has no topic {name}, so the table cannot be verified")
     return found
 
 

@@ -94,16 +94,14 @@ class Totals:
             count(self.rows)
             here = (place[1], place[2], [file])
             for each in (here, seen[key]) if key in seen else ():
-                wrong.add(CHECK, "rows of a group that another row has, too", *each)
+                wrong.add(CHECK, "rows with the group of another row", *each)
             seen[key] = here
             if self.why is None:
                 self._judge(self._groups.get(key), totals, place, wrong, file)
         if self.why is None:
             for key in self._groups.keys() - seen.keys():
                 _, _, partition, offset = self._groups[key].last
-                wrong.add(
-                    CHECK, "records of groups that have no row; of each the last one", partition, offset
-                )
+                wrong.add(CHECK, "records of groups without a row (the last one of each)", partition, offset)
         self.findings = [*wrong.findings(), *self._totals(read if whole else None)]
 
     def check(self) -> Check:
@@ -118,7 +116,7 @@ class Totals:
     ) -> None:
         _, partition, offset = place
         if group is None:
-            wrong.add(CHECK, "rows of groups of which there is no record", partition, offset, [file])
+            wrong.add(CHECK, "rows of groups without a record", partition, offset, [file])
             return
         pairs = zip(self._measures, totals, group.totals, strict=True)
         differing = [each.name for each, held, found in pairs if not same(held, found)]
@@ -166,7 +164,7 @@ def _why_unproved(claim: Claim, read: int | None) -> str | None:
         return "the topic was created again since"
     if read is not None and read < claim.totals.consumed:
         gone = claim.totals.consumed - read
-        return f"Kafka no longer holds {gone} of the records, or how they were read is not known"
+        return f"Kafka no longer holds {gone} of the records, or it is not known how they were read"
     return None
 
 

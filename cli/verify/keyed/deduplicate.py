@@ -158,7 +158,7 @@ class Firsts(Store):
         )
 
     def _keep(self, table: str, rows: Rows, number: float | None, more: dict[str, Any]) -> None:
-        places = rows.partitions.to_numpy(), rows.offsets.to_numpy()
+        places = (each.fill_null(-1).to_numpy() for each in (rows.partitions, rows.offsets))
         numbers = self._order.numbers(*places) if number is None else np.full(len(rows.offsets), number)
         columns = (
             rows.keys,

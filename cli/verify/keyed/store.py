@@ -14,6 +14,7 @@ import pyarrow as pa
 from cli.verify.rows import ByFile, Rows
 
 Key = tuple[int, int]
+PLACE = ("partition", "offset")
 MEMORY = "1GB"
 BATCH_ROWS = 100_000
 
@@ -24,6 +25,11 @@ class Store:
     Its tables are DuckDB's, each with the columns of the first rows that are inserted. `ambiguous`: the number of keys whose row
     cannot be known.
     """
+
+    def __init__(self) -> None:
+        # DuckDB makes the folder when it needs it, and removes it.
+        folder = str(Path(gettempdir(), f"calve-verify-{uuid4().hex}"))
+        self._database = duckdb.connect(config={"temp_directory": folder, "memory_limit": MEMORY})
 
     @property
     def ambiguous(self) -> int:
@@ -39,13 +45,8 @@ class Store:
 
     def places(self, among: Collection[Key] | None = None) -> set[Key]:
         """The places of these rows. among: only of these."""
-        places = (
-            place
-            for each in self.rows()
-            for place in zip(
-                each.column("partition").to_pylist(), each.column("offset").to_pylist(), strict=True
-            )
-        )
+        columns = ((each.column(name).to_pylist() for name in PLACE) for each in self.rows())
+        places = (place for each in columns for place in zip(*each, strict=True))
         return {place for place in places if among is None or place in among}
 
     def filled(self) -> dict[Key, tuple[int, ...]]:
@@ -55,11 +56,6 @@ class Store:
     def figures(self) -> Mapping[str, int]:
         """Figures to show."""
         raise NotImplementedError
-
-    def __init__(self) -> None:
-        # DuckDB makes the folder when it needs it, and removes it.
-        folder = str(Path(gettempdir(), f"calve-verify-{uuid4().hex}"))
-        self._database = duckdb.connect(config={"temp_directory": folder, "memory_limit": MEMORY})
 
     def insert(self, table: str, rows: pa.Table) -> None:
         self._database.register("given", rows)

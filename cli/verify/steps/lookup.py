@@ -69,7 +69,8 @@ class OtherTables:
             found = lake.load(self._catalog, TableName(*name.split(".")))
             if found is None:
                 raise CalveError(
-                    f"there is no table {name}, in which a step looks up", fix="verify where that table is"
+                    f"there is no table {name}, in which a step looks up",
+                    fix="verify in the catalog that has this table",
                 )
             self._tables[name] = found
         return self._tables[name]

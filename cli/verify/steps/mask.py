@@ -158,11 +158,7 @@ def _headers(headers: Any, how: str, run: _Run) -> Any:
     items, parents = pc.list_flatten(headers), pc.list_parent_indices(headers).to_numpy()
     names, values = items.flatten()
     made = pa.StructArray.from_arrays([names, run.received(values, how, parents)], ["key", "value"])
-    ends = np.concatenate([[0], np.cumsum(pc.fill_null(pc.list_value_length(headers), 0).to_numpy())])
-    nulls = np.append(headers.is_null().to_numpy(zero_copy_only=False), False)
-    kind = pa.LargeListArray if pa.types.is_large_list(headers.type) else pa.ListArray
-    size = pa.int64() if kind is pa.LargeListArray else pa.int32()
-    return kind.from_arrays(pa.array(ends, size, mask=nulls), made)
+    return pa.ListArray.from_arrays(ends(lengths(headers)), made, mask=headers.is_null()).cast(headers.type)
 
 
 def _mapped(values: Sequence[Any], change: Callable[[Any, int], str], owners: Any) -> Any:

@@ -62,7 +62,7 @@ class Queries:
         """The query's rows; of a tombstone, whatever WHERE says, each column that can be computed."""
         found = SELECT.match(query)
         if found is None:
-            raise CalveError(f"the query begins with something else than SELECT: {query.strip()[:40]}")
+            raise CalveError(f"the query does not begin with SELECT: {query.strip()[:40]}")
         rest = query[found.end() :].rstrip("; \n")
         text = f"{found[0]} {SYSTEM_COLUMN} as {quote(PLACE)}, {rest}"
         if tombstones:
@@ -106,7 +106,7 @@ class Queries:
         if rows.num_rows == 1:
             nothing = self._run(rows.slice(0, 0), text)
             if nothing is None:
-                raise CalveError("a query fails where there is no record")
+                raise CalveError("a query fails without any record")
             return nothing, rows
         middle = rows.num_rows // 2
         halves = [self._by_halves(half, text) for half in (rows.slice(0, middle), rows.slice(middle))]
@@ -132,7 +132,7 @@ class Queries:
             except AnalysisException as error:
                 raise CalveError(
                     f"a query of the steps cannot be run on the columns of the records ({error.getCondition()})",
-                    fix="verify with the steps and the schemas that the table was filled with",
+                    fix="use the steps and the schemas with which the job filled the table",
                 ) from None
             except PySparkException:
                 return None

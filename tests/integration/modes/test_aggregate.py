@@ -370,11 +370,11 @@ def test_verify_finds_totals_that_are_wrong(engine: Engine) -> None:
     for _ in range(2):
         first.writeTo(f"lake.tests.{sales.topic}").append()
     texts = {each.message for each in proof(engine, sales.topic).findings if each.check == "groups"}
-    assert texts == {"rows of a group that another row has, too"}
+    assert texts == {"rows with the group of another row"}
     engine.sql("DELETE FROM {t} WHERE shop_id = 1 AND side = 'BUY'", sales.topic)
     first.selectExpr("99L AS shop_id", *first.columns[1:]).writeTo(f"lake.tests.{sales.topic}").append()
     texts = {each.message for each in proof(engine, sales.topic).findings if each.check == "groups"}
-    assert {"rows of groups of which there is no record"} < texts
+    assert {"rows of groups without a record"} < texts
 
 
 def test_the_record_key_may_be_a_group_and_its_time_a_window(engine: Engine) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from fastavro import parse_schema, schemaless_writer
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from calve.decoding.formats import Top
@@ -188,7 +188,13 @@ def rows_of(found: list[tuple[int, Record]], *, dead: bool, ordered: bool) -> Ro
     )
 
 
+LESSER_ORDER = [(0, 0, False, [1, 1], 3), (0, 0, False, [2, 2], 1), (0, 0, False, [BLANK, BLANK], 4)]
+DELETED = [(0, 0, False, [1, 1], 3), (0, 0, True, [2, 2], 4), (0, 0, False, [BLANK, 1], 5)]
+
+
 @given(records, st.booleans())
+@example(LESSER_ORDER, True)
+@example(DELETED, True)
 def test_values_that_are_lacking_are_those_of_the_row_before(found: list[Record], ordered: bool) -> None:
     fold = Fold((), ordered=ordered, blanks={0: BLANK, 1: BLANK})
     fold.add(rows_of(list(enumerate(found)), dead=dead, ordered=ordered) for dead in (False, True))

@@ -160,3 +160,13 @@ def test_a_letter_that_came_back_was_read_when_it_came_back() -> None:
         firsts.add([Rows("", partitions, offsets, [keys], keys, timestamps=moments)])
         assert firsts.places() == wanted
         assert firsts.duplicates({(0, 0): "back"}) == 0
+
+
+def test_a_row_without_a_place_that_somebody_wrote_is_no_earlier_row() -> None:
+    firsts = Firsts(None, Order(claim_of([[Record(1, 0, 5)]], known=1), {}))
+    keys, partitions, offsets, moments = _columns([((0, 0), Record(1, 0, 5))])
+    nowhere = Rows("f", pa.nulls(1, pa.int32()), pa.nulls(1, pa.int64()), [], keys, timestamps=moments)
+    firsts.hold(nowhere, own=True)
+    firsts.add([Rows("", partitions, offsets, [keys], keys, timestamps=moments)])
+    assert firsts.places() <= {(0, 0)}
+    assert firsts.doubled() == {}

@@ -140,7 +140,7 @@ def test_a_truncation_may_leave_nothing() -> None:
 def test_rows_whose_keys_kafka_has_no_longer_are_no_fault_unless_they_are_two() -> None:
     state = Fold((), ordered=True)
     truncation = rows([(0, 3, (0, None, True))], dead=True)
-    state.add([replace(truncation, idle=TRUNCATES)])
+    state.add([replace(truncation, idle=TRUNCATES, orders=pa.array(["x"]))])
     held = rows([(0, 1, (7, 2, False)), (0, 2, (7, 3, False)), (0, 0, (8, 1, False))], dead=False)
     state.hold(held, pa.array([False, False, False]))
     assert state.judge() == ({("f", 0): [1, 2]}, {})
