@@ -35,6 +35,8 @@ def from_plain(kind: type[_T], raw: Any, *, lenient: bool = False) -> _T:
     Raises:
         AttributeError, KeyError, TypeError, ValueError: `raw` is not such a value.
     """
+    if raw is None:
+        raise TypeError("null is not a value")
     found: _T = _value(kind, raw, lenient)
     return found
 

@@ -49,15 +49,27 @@ def expand(job: Job, topics: Iterable[str], keeper: Keeper) -> Expansion:
     has it. Internal topics of Kafka and the registry, and output topics, have no table.
     """
     patterns = {each.name: each for each in job.patterns}
+    named = {each.name: each.topic for each in job.entries if not each.pattern}
+    matches = sorted(_matched(job.entries, set(topics)))
+    alike: dict[str, list[str]] = {}
+    for each in matches:
+        alike.setdefault(each.table, []).append(each.topic)
     tables, problems = [], []
-    for found in _decided(job.entries, sorted(_matched(job.entries, set(topics))), keeper):
-        if found.entry not in patterns:
-            continue
-        if isinstance(found, NotKept):
-            problems.append(found)
+    for each in (each for each in matches if each.entry in patterns):
+        others = [topic for topic in alike[each.table] if topic != each.topic]
+        reason = table_problem(each.table)
+        if each.table in named:
+            reason = (
+                f'its table would be "{each.table}", which calve.yaml keeps from topic {named[each.table]}'
+            )
+        elif others and reason is None and keeper(each.table) != each.topic:
+            reason = f'its table would be "{each.table}", and so would that of {", ".join(others)}'
+        if reason is None:
+            pattern = patterns[each.entry]
+            tables.append(replace(pattern, name=each.table, topic=each.topic, pattern=each.entry))
         else:
-            made = replace(patterns[found.entry], name=found.table, topic=found.topic, pattern=found.entry)
-            tables.append(made)
+            fix = f"in calve.yaml, give it a table of its own: `NAME: {{topic: {each.topic}}}`"
+            problems.append(NotKept(each.topic, each.entry, reason, fix))
     return Expansion(tuple(tables), tuple(problems))
 
 
@@ -78,29 +90,6 @@ def _matched(entries: Sequence[Entry], topics: Iterable[str]) -> Iterator[_Match
             if match := expression.fullmatch(topic):
                 yield _Match(topic, name, table_name(name, match))
                 break
-
-
-def _decided(
-    entries: Sequence[Entry], matches: Sequence[_Match], keeper: Keeper
-) -> Iterator[_Match | NotKept]:
-    named = {each.name: each.topic for each in entries if not each.pattern}
-    alike: dict[str, list[str]] = {}
-    for each in matches:
-        alike.setdefault(each.table, []).append(each.topic)
-    for each in matches:
-        others = [topic for topic in alike[each.table] if topic != each.topic]
-        reason = table_problem(each.table)
-        if each.table in named:
-            reason = (
-                f'its table would be "{each.table}", which calve.yaml keeps from topic {named[each.table]}'
-            )
-        elif others and reason is None and keeper(each.table) != each.topic:
-            reason = f'its table would be "{each.table}", and so would that of {", ".join(others)}'
-        if reason is None:
-            yield each
-        else:
-            fix = f"in calve.yaml, give it a table of its own: `NAME: {{topic: {each.topic}}}`"
-            yield NotKept(each.topic, each.entry, reason, fix)
 
 
 def table_name(pattern: str, match: re.Match[str]) -> str:

@@ -79,17 +79,13 @@ def requests(
     `merge_at`: the number of manifests from which Iceberg merges them. `letters`: the round has dead letters; `had_letters`:
     earlier rounds had.
     """
-    done = [LOOK, COMMIT, Requests(puts=sum(map(_puts, sizes)))]
-    if sizes:
-        done.append(MANIFEST)
+    done = _commit(sizes, held, merge_at)
     if had_letters:
         done.append(LETTERS_LOOK)
     if letters:
         done.append(LETTERS)
     if held.files:
         done += _looks(held, mode)
-    if held.manifests + 1 >= merge_at:
-        done.append(Requests(puts=1, gets=held.manifests + 1))
     return reduce(add, done)
 
 
@@ -98,14 +94,18 @@ def requests_of_work(sizes: Sequence[int], held: Held, *, read: int, merge_at: i
 
     New files of these `sizes` replace some, so the manifests that name these are rewritten.
     """
+    replaced = Requests(held.manifests, held.manifests) if read else MANIFEST
+    scan = Requests(gets=held.manifests + GETS_PER_FILE * read)
+    return reduce(add, [*_commit(sizes, held, merge_at), scan, replaced])
+
+
+def _commit(sizes: Sequence[int], held: Held, merge_at: int) -> list[Requests]:
     done = [LOOK, COMMIT, Requests(puts=sum(map(_puts, sizes)))]
-    done.append(Requests(gets=held.manifests + GETS_PER_FILE * read))
-    done.append(Requests(held.manifests, held.manifests) if read else MANIFEST)
     if sizes:
         done.append(MANIFEST)
     if held.manifests + 1 >= merge_at:
         done.append(Requests(puts=1, gets=held.manifests + 1))
-    return reduce(add, done)
+    return done
 
 
 def _looks(held: Held, mode: Mode) -> list[Requests]:

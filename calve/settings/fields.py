@@ -127,7 +127,7 @@ def _secret(reference: str) -> str:
 def _url(url: str) -> str:
     if "@" in url:
         raise Invalid(
-            "must not hold a user or a password", "move them to `secret`, such as secret: env:REGISTRY"
+            "must not contain a user or a password", "move them to `secret`, such as secret: env:REGISTRY"
         )
     if not _URL.fullmatch(url):
         raise Invalid(f'"{url}" is not a URL', "write it as https://host:port")
@@ -174,7 +174,7 @@ def _spark_setting(name: str) -> str:
     if not _SPARK_KEY.fullmatch(name):
         raise Invalid(f'"{name}" is not a Spark setting', "write it as spark.name")
     if OWN_SETTINGS.fullmatch(name):
-        raise Invalid("is a setting that calve makes itself", "remove it")
+        raise Invalid("is a setting of calve itself", "remove it")
     return name
 
 
@@ -183,7 +183,7 @@ def _spark_value(raw: Any) -> str:
     if not isinstance(raw, bool | int | float | str) or not text:
         raise Invalid("must be text", "put it in quotes")
     if re.search(r"\s", text):
-        raise Invalid("holds a blank, and blanks part one setting from the next", "write it without")
+        raise Invalid("contains a space, and spaces separate settings", "write it without")
     return text
 
 

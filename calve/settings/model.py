@@ -54,7 +54,7 @@ class AuthSection(Section):
         for key in [key for key, given in secrets.items() if given is not None and not needs_secret]:
             yield Problem((key,), useless, "remove it, or change `type`")
         if self.emit_secret is not None and self.emit_secret == self.secret:
-            yield Problem(("emit_secret",), "is that of `secret`", "remove it, or name another one")
+            yield Problem(("emit_secret",), "is the same as `secret`", "remove it, or name another one")
         if self.rotate is not None and not sasl:
             yield Problem(("rotate",), useless, "remove it, or change `type`")
         else:

@@ -63,13 +63,13 @@ def _of_entry(name: str, table: Entry, values: Mapping[str, Any]) -> Iterator[Pr
             found = _without_keys(mask)
             yield from (replace(each, path=("steps", str(number), "mask")) for each in found)
     if shared.get("quarantine_new_fields") is True and not masks:
-        reason = "needs a step `mask` to name the fields that come in"
-        fix = "add `mask: {fields: {}}` to its steps, or say `quarantine_new_fields: false` of this table"
+        reason = "needs a step `mask` to name the fields to add"
+        fix = "add `mask: {fields: {}}` to its steps, or set `quarantine_new_fields: false` for this table"
         yield Problem(("quarantine_new_fields",), reason, fix)
     modes = [each for each in MODES if table.get(each) is not None]
     if at(table, "maintenance", "rows") is not None:
         for mode in modes:  # a row that stands for several records has no single age
-            reason = f"cannot be used with `{mode}`: only where every record is a row is it gone for good"
+            reason = f"cannot be used with `{mode}`: rows can only be deleted by age if every record is a row"
             yield Problem(("maintenance", "rows"), reason, f"remove it, or `{mode}`")
     if shared.get("engine") == "columnar":
         formats = [at(table, part, "format") for part in ("value", "key")]
@@ -88,7 +88,7 @@ def _steps(table: Entry) -> dict[int, Entry]:
 
 
 def _without_keys(raw: Any) -> Iterator[Problem]:
-    reason = "needs keys, which hash what is personal and encrypt its dead letters"
+    reason = "needs keys, which hash personal data and encrypt its dead letters"
     fix = "add `masking: {secret: aws:NAME}` to the file; see docs/masking.md"
     try:
         mask = mask_step(raw)
@@ -135,7 +135,7 @@ def _pattern(name: str, table: Entry, start: Any) -> Iterator[Problem]:
             fix = "`{topic}` stands for the topic, `{1}` for the first group"
             yield Problem((), naming_problem(name, groups) or "", fix)
     if at(table, "announce", "alert_on"):
-        reason = "cannot be used with `topics`: its tables have names that nobody knows yet"
+        reason = "cannot be used with `topics`: the names of its tables are not known yet"
         yield Problem(("announce", "alert_on"), reason, "remove it")
     if table.get("topic") is not None:
         yield Problem(("topics",), "cannot be used together with `topic`", "remove one of the two")
@@ -196,12 +196,12 @@ def _cluster(kafka: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[Pr
             yield Problem(("kafka", "auth", "type"), reason, "remove `auth`, which is then msk_iam")
     else:
         if servers is None:
-            fix = "add what `aws kafka get-bootstrap-brokers --cluster-arn ARN` says"
-            yield Problem(here, "is missing: the ARN does not tell it", fix)
+            fix = "add the output of `aws kafka get-bootstrap-brokers --cluster-arn ARN`"
+            yield Problem(here, "is missing: the ARN does not contain it", fix)
         ports = tuple(f":{port}" for port in PUBLIC_PORTS)
         public = isinstance(servers, str) and all(each.strip().endswith(ports) for each in servers.split(","))
         if not public and at(values, "network", "vpc") is None:
-            reason = "is missing: these brokers answer only inside of their VPC"
+            reason = "is missing: these brokers answer only inside their VPC"
             fix = "add `network:` with `vpc`, `availability_zones` and `subnets`"
             yield Problem(("network",), reason, fix)
 
@@ -293,7 +293,7 @@ def needed_by_a_command(values: Mapping[str, Any], stack: StackDefaults) -> Iter
     if at(values, "kafka", "msk", "create") is not None:
         yield Problem(
             ("kafka", "msk", "create"),
-            "leaves open where the brokers are, which only a deploy knows",
+            "does not name the brokers, which only a deploy knows",
             "name them in an overlay: `kafka: {msk: null, bootstrap_servers: ..., auth: {type: msk_iam}}`",
         )
 

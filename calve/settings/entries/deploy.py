@@ -30,10 +30,10 @@ def rotation_problems(
     """Invalid combinations of a rotation. `secrets`: that it changes, by key; `cloud`: they hold Confluent Cloud keys."""
     if rotate is None:
         return
-    in_aws = "use aws:SECRET_ID: AWS Secrets Manager changes it"
+    in_aws = "use aws:SECRET_ID: AWS Secrets Manager rotates it"
     for key, reference in secrets.items():
         if reference and not reference.startswith("aws:"):
-            yield Problem((key,), "cannot be changed where it is", in_aws)
+            yield Problem((key,), "cannot be rotated there", in_aws)
     admin = ("rotate", "admin_secret")
     if rotate.admin_secret is None:
         msk = not cloud and all(of_msk(each) for each in secrets.values() if each)

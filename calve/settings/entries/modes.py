@@ -63,7 +63,7 @@ class ChangeDataSection(Section):
 
     def problems(self) -> Iterator[Problem]:
         if self.order_by and self.deletes != "keep":
-            reason = "needs `deletes: keep`: a change that comes late would bring a deleted row back"
+            reason = "needs `deletes: keep`: a late change would restore a deleted row"
             yield Problem(("order_by",), reason, "add `deletes: keep`, or remove it")
 
 

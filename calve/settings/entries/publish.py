@@ -177,7 +177,7 @@ class PublishSection(Section):
     def problems(self) -> Iterator[Problem]:
         if self.snowflake is None and self.iceberg_rest is None:
             fix = "name `snowflake:` or `iceberg_rest:`, or remove `publish`"
-            yield Problem((), "names nobody to publish to", fix)
+            yield Problem((), "names no catalog to publish to", fix)
 
 
 class CsvSection(Section):

@@ -45,7 +45,7 @@ def _problem(value: Any) -> tuple[str, str] | None:
     if type(value) not in KINDS:
         return "is not a value of a route", "use text, a whole number, true or false"
     if type(value) is int and value not in LONG:
-        return f"{value} is more than a whole number of a record can be", "remove it"
+        return f"{value} is too large for a whole number of a record", "remove it"
     return None
 
 
@@ -84,11 +84,11 @@ def _several_columns(routes: Mapping[str, Mapping[str, Any]]) -> Iterator[Proble
     for name, column in columns[1:]:
         table, first = columns[0]
         if column != first:
-            reason = f'"{column}" is not "{first}", by which table {table} has its records'
+            reason = f'"{column}" is not "{first}", the column of table {table}'
             yield Problem(("tables", name, "route", "column"), reason, "route a topic by one column")
     others = [name for name, each in routes.items() if each.get("otherwise") is True]
     for name in others[1:]:
-        reason = f"is already said of table {others[0]}, which reads the same records"
+        reason = f"is already set for table {others[0]}, which reads the same records"
         yield Problem(("tables", name, "route", "otherwise"), reason, "name values instead")
 
 
@@ -104,7 +104,7 @@ def _value_problems(routes: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem
         table, _, first = named[0]
         if type(value) is not type(first):
             kind, other = KINDS[type(value)], f"{_shown(first)} of table {table} is {KINDS[type(first)]}"
-            fix = "write all of them as the column has them, text in quotes"
+            fix = "write all values in the type of the column, text in quotes"
             yield Problem(path, f"{_shown(value)} is {kind}, and {other}", fix)
         earlier = tables.setdefault((type(value), value), name)
         if earlier != name:

@@ -161,7 +161,7 @@ class TableSection(TableOptions):
             reason = "is the topic that the table is read from"
             yield Problem(("emit", "topic"), reason, "name another topic")
         if self.announce and self._is_personal(self.announce.count_by):
-            fix = "count by a column that says nothing of a person"
+            fix = "count by a column without personal data"
             yield Problem(("announce", "count_by"), "is masked, or the record key", fix)
 
     def _step_problems(self) -> Iterator[Problem]:
@@ -169,7 +169,7 @@ class TableSection(TableOptions):
         for number in masks[1:]:
             yield Problem(("steps", str(number), "mask"), "masks a second time", "make both one step")
         if masks and any(each.sql for each in self.steps[: masks[0]]):
-            reason = "comes after `sql`, which may have copied what is personal"
+            reason = "comes after `sql`, which may have copied personal data"
             yield Problem(("steps", str(masks[0]), "mask"), reason, "put it before")
         several = [n for n, each in enumerate(self.steps) if each.flatten and each.flatten.explode]
         if several and self.upsert is not None:

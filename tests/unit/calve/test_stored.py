@@ -64,7 +64,7 @@ def test_unknown_fields_are_ignored_only_where_that_is_requested() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [{}, [], "text", {"name": "a", "source": {"port": 1}}, {"name": "a", "source": 1}]
+    "raw", [None, {}, [], "text", {"name": "a", "source": {"port": 1}}, {"name": "a", "source": 1}]
 )
 def test_another_value_is_refused(raw: object) -> None:
     with pytest.raises((AttributeError, KeyError, TypeError, ValueError)):

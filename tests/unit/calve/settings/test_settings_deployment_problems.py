@@ -93,10 +93,13 @@ def test_a_cron_expression_that_needs_quotes_is_told_so() -> None:
         ("{msk: {create: provisioned}}", '"provisioned" cannot be used. Use serverless'),
         ("{msk: {create: serverless}, bootstrap_servers: 'b:1'}", "has no use with `msk.create`"),
         ("{msk: {create: serverless}, auth: {}}", '"none" cannot be used: MSK Serverless takes msk_iam only'),
-        (f"{{msk: {{cluster: '{ARN}'}}}}", "kafka.bootstrap_servers  is missing: the ARN does not tell it"),
+        (
+            f"{{msk: {{cluster: '{ARN}'}}}}",
+            "kafka.bootstrap_servers  is missing: the ARN does not contain it",
+        ),
         (
             f"{{msk: {{cluster: '{ARN}'}}, bootstrap_servers: 'b:9198,c:9098'}}",
-            "network  is missing: these brokers answer only inside of their VPC. Add `network:`",
+            "network  is missing: these brokers answer only inside their VPC. Add `network:`",
         ),
         ("{msk: {cluster: main}, bootstrap_servers: 'b:1'}", '"main" is not an ARN of an MSK cluster'),
         ("{msk: {creat: serverless}}", 'kafka.msk.creat  is not a known key. Did you mean "create"?'),
@@ -164,13 +167,16 @@ def test_a_cluster_that_cannot_be_used_is_refused(kafka: str, problem: str) -> N
             '"Sun:24" is not a maintenance window. Write a day and',
         ),
         ("jobs: {main: {conf: {a: b}}}", 'jobs.main.conf.a  "a" is not a Spark setting'),
-        ("jobs: {main: {conf: {spark.speculation: true}}}", "is a setting that calve makes itself"),
+        ("jobs: {main: {conf: {spark.speculation: true}}}", "is a setting of calve itself"),
         *(
-            (f"jobs: {{main: {{conf: {{spark.sql.catalog.lake.{each}: s3://b/c}}}}}}", "calve makes itself")
+            (
+                f"jobs: {{main: {{conf: {{spark.sql.catalog.lake.{each}: s3://b/c}}}}}}",
+                "is a setting of calve itself",
+            )
             for each in ("table-override.write.data.path", "table-default.write.metadata.path")
         ),
         ("jobs: {main: {conf: {spark.x: [1]}}}", 'jobs.main.conf."spark.x"  must be text'),
-        ("jobs: {main: {conf: {spark.x: a --conf b=c}}}", "holds a blank"),
+        ("jobs: {main: {conf: {spark.x: a --conf b=c}}}", "contains a space"),
         ("alerts: {freshness: 5}", '"5" is not a duration'),
         ("alerts: {lag: 0}", "alerts.lag  0 is too small. Use 1 or more"),
         ("alerts: {emails: [a@b.c, A@b.c]}", 'alerts.emails[1]  "A@b.c" is named twice'),
@@ -265,7 +271,7 @@ def test_a_command_is_told_where_the_brokers_of_a_made_cluster_are() -> None:
     Path("calve.yaml").write_text(
         f"name: t\nlake: {{bucket: lake}}\nkafka: {{msk: {{create: serverless}}}}\n{REST}"
     )
-    with pytest.raises(ConfigError, match=r"kafka\.msk\.create  leaves open where the brokers are"):
+    with pytest.raises(ConfigError, match=r"kafka\.msk\.create  does not name the brokers"):
         load(Path("calve.yaml"))
 
 

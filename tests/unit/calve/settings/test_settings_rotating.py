@@ -61,7 +61,7 @@ def test_without_rotate_nothing_changes(tmp_path: Path) -> None:
     ("auth", "problem"),
     [
         ("type: msk_iam, rotate: {}", "kafka.auth.rotate  has no use with msk_iam"),
-        ("type: mtls, secret: aws:x, emit_secret: aws:x", "kafka.auth.emit_secret  is that of `secret`"),
+        ("type: mtls, secret: aws:x, emit_secret: aws:x", "kafka.auth.emit_secret  is the same as `secret`"),
         ("type: msk_iam, emit_secret: aws:x", "kafka.auth.emit_secret  has no use with msk_iam"),
         ("type: sasl_scram, secret: aws:in, rotate: {}", "rotate.admin_secret  is missing: only secrets of MSK"),
         ("type: sasl_plain, secret: aws:AmazonMSK_x, rotate: {}", "rotate.admin_secret  is missing. Add"),
@@ -83,7 +83,7 @@ def test_all_that_cannot_be_is_told_at_once(tmp_path: Path) -> None:
     auth = "type: sasl_scram, secret: 'file:k', emit_secret: env:E, rotate: {admin_secret: env:A, keys_to_retain: 2}"
     registry = "registry: {url: https://r, rotate: {admin_secret: aws:c}}\n"
     told = refused(tmp_path, auth, registry)
-    assert told.count("cannot be changed where it is") == 2
+    assert told.count("cannot be rotated there") == 2
     for problem in (
         "cannot be read by the function",
         "has no use with sasl_scram",

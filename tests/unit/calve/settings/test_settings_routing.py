@@ -87,8 +87,8 @@ def test_values_mean_what_they_say(tmp_path: Path) -> None:
 NOTHING = "names no records. Add `value:`, or `otherwise: true`"
 NO_VALUE = "is not a value of a route. Use text, a whole number, true or false"
 NULL = "null cannot be named. Remove it; the table with `otherwise: true` has records without a value"
-TOO_LARGE = f"{2**63} is more than a whole number of a record can be. Remove it"
-KINDS = "true is true or false, and 1 of table a is a whole number. Write all of them as the column has them, text in quotes"
+TOO_LARGE = f"{2**63} is too large for a whole number of a record. Remove it"
+KINDS = "true is true or false, and 1 of table a is a whole number. Write all values in the type of the column, text in quotes"
 RESERVED = '"_kafka.key" is reserved: _kafka holds topic, partition, offset and the other facts of the record'
 
 
@@ -127,11 +127,11 @@ def test_all_problems_between_routes_are_listed_at_once(tmp_path: Path) -> None:
   e: {topic: t, route: {column: kind, otherwise: true}}
 """
     assert refused(tmp_path, tables) == [
-        'tables.b.route.column "type" is not "kind", by which table a has its records. Route a topic by one column',
+        'tables.b.route.column "type" is not "kind", the column of table a. Route a topic by one column',
         'tables.b.route.value[1] "y" is named by table a, too. Remove one of the two',
-        'tables.d.route.value 5 is a whole number, and "x" of table a is text. Write all of them as the column has them, '
+        'tables.d.route.value 5 is a whole number, and "x" of table a is text. Write all values in the type of the column, '
         "text in quotes",
-        "tables.e.route.otherwise is already said of table c, which reads the same records. Name values instead",
+        "tables.e.route.otherwise is already set for table c, which reads the same records. Name values instead",
     ]
 
 
