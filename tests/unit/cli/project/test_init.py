@@ -140,7 +140,7 @@ def test_a_deployment_is_named_after_its_folder(folder: str, name: str) -> None:
         (("JSON", '{"type": "string"}'), "a table needs an object with properties"),
         (
             ("AVRO", '{"type": "record", "name": "R", "fields": [{"name": "_kafka", "type": "int"}]}'),
-            "_kafka: this name is taken",
+            "_kafka: calve uses this name",
         ),
     ],
 )
