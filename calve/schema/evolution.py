@@ -158,7 +158,6 @@ def widens(narrow: Json, wide: Json) -> bool:
 
 
 def apply(table: Json, wanted: Sequence[Change]) -> Json:
-    """The columns of a table after the changes."""
     return _applied(table, wanted, ())
 
 

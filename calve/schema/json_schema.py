@@ -75,7 +75,6 @@ def whole(text: str, references: Mapping[str, str], column: str, named: Named = 
 
 
 def columns_of(shape: Json) -> Json:
-    """The table columns of a shape."""
     if isinstance(shape, str):
         return WIRE.get(shape, shape)
     match shape["type"]:

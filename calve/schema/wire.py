@@ -76,7 +76,6 @@ class Wire:
         return str(schema_id - 2**32 if schema_id >= 2**31 else schema_id)
 
     def named(self, name: str) -> int:
-        """The id of a name."""
         return int(name) % 2**32 if self.names_are_numbers else UUID(name).int
 
     def plain(self, value: bytes) -> bytes | None:

@@ -15,7 +15,6 @@ PARTITION, OFFSET, TIMESTAMP = (f"{SYSTEM_COLUMN}.{name}" for name in ("partitio
 
 
 def at(path: str) -> Column:
-    """The column at a path of names."""
     return F.col(quote_path(path))
 
 

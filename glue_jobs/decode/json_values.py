@@ -147,8 +147,8 @@ class JsonValue:
     def _is_there(self, parsed: Column) -> Column:
         """Whether the object has the member, even if null."""
         found = self._found(parsed)[self.scalar]
-        whatever = T.StructType([T.StructField(self.member or "", T.VariantType()), self._mark])
-        there = F.get(self._parse(whatever)[self.word], F.lit(0))[self.member].isNotNull()
+        any_value = T.StructType([T.StructField(self.member or "", T.VariantType()), self._mark])
+        there = F.get(self._parse(any_value)[self.word], F.lit(0))[self.member].isNotNull()
         return F.when(found.isNull(), there).otherwise(~false())
 
     def _parse_rest(self) -> Column:

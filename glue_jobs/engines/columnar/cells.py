@@ -57,7 +57,6 @@ class Items:
         return pa.MapArray.from_arrays(begins, self.keys, values, type=kind, mask=self.null)
 
     def only(self, wanted: pa.BooleanArray) -> pa.Array:
-        """The lists or maps without the unwanted values."""
         before = np.concatenate([[0], np.cumsum(wanted.to_numpy(zero_copy_only=False))]).astype(np.int32)
         keys, values = None if self.keys is None else self.keys.filter(wanted), self.values.filter(wanted)
         return Items(self.kind, before[self.begins], values, keys, self.null).with_values(values)

@@ -194,7 +194,6 @@ class _File:
         return int(self._sink.tell())
 
     def write(self, rows: pa.Table) -> None:
-        """Write one row group."""
         with failures():
             self._writer.write_table(rows, row_group_size=rows.num_rows)
         for leaf in self._real:
@@ -292,5 +291,4 @@ def _alike(values: pa.ChunkedArray) -> bool:
 
 
 def _shared(one: bytes, other: bytes) -> int:
-    """The length of the common prefix in bytes."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

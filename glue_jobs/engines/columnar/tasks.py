@@ -93,7 +93,6 @@ def values_of(column: pa.ChunkedArray) -> Values | None:
 
 
 def values_together(parts: Iterable[Values | None]) -> Values | None:
-    """The sum of several parts."""
     found: dict[str | None, int] = {}
     for part in parts:
         if part is None:
@@ -135,7 +134,6 @@ class TaskCounts:
 
     @classmethod
     def together(cls, parts: Iterable[TaskCounts]) -> TaskCounts:
-        """The sum over several chunks or tasks."""
         found, others = list(parts), Counter[int]()
         for each in found:
             others.update(each.counts.others)
@@ -234,7 +232,6 @@ def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> TaskRes
 
 
 def _chunks(work: Work, ranges: tuple[Range, ...], files: Files) -> Iterator[TaskCounts]:
-    """Write and count chunk by chunk."""
     decoder = Decoder(work.decoding, work.columns)
     for records in fetch(work.settings, work.topic, work.topic_id, ranges, CHUNK_BYTES):
         decoded = decoder.decode(records)

@@ -42,12 +42,10 @@ class Explosion:
     def run(self, rows: Rows) -> Iterator[Rows]:
         """The rows, in parts of limited memory."""
         array = rows.columns[self.column]
-        items, kept = (
-            Items.of(array),
-            np.where(pc.is_valid(array), pc.fill_null(pc.list_value_length(array), 0), 0),
-        )
-        records = np.repeat(np.arange(len(rows)), np.maximum(kept, 1))
-        first = np.cumsum(np.maximum(kept, 1)) - np.maximum(kept, 1)
+        items, kept = Items.of(array), pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+        made_of_each = np.maximum(kept, 1)
+        records = np.repeat(np.arange(len(rows)), made_of_each)
+        first = np.cumsum(made_of_each) - made_of_each
         item = items.begins[:-1][records] + np.arange(len(records)) - first[records]
         nothing = (kept == 0)[records]
         beside = rows.with_columns({n: c for n, c in rows.columns.items() if n != self.column})
@@ -223,7 +221,6 @@ def _is_one(value: pa.Array, values: Sequence[Value]) -> Mask:
 
 
 def _fits(value: Value, kind: pa.DataType) -> bool:
-    """Whether a column of this type can hold the value."""
     if not pa.types.is_integer(kind):
         return True
     least: int = -(1 << kind.bit_width - 1)

@@ -101,16 +101,17 @@ def _load(w: Words, lane: int, data: Bytes, begin: int, end: int, block: int) ->
         w[14 * LANES + lane], w[15 * LANES + lane] = u32(bits >> 32), u32(bits & 0xFFFFFFFF)
 
 
-@kernel(types.void(LONGS, PLACES, BYTES, STATE, STATE, BYTES_OUT))
+@kernel(types.void(LONGS, PLACES, BYTES, STATE, STATE, _PLACE, BYTES_OUT))
 def write_digests(
     order: NDArray[np.int64],
     begins: NDArray[np.int32],
     data: Bytes,
     inner: Words,
     outer: Words,
+    width: int,
     out: Bytes,
 ) -> None:
-    """Write the HMAC of each value as `DIGITS` hexadecimal digits.
+    """Write the HMAC of each value as `DIGITS` hexadecimal digits: the last of its `width` bytes of `out`.
 
     order: the places of the values, shortest first, so that lanes end together. inner, outer: `state_of` the pads of the key.
     """
@@ -136,6 +137,7 @@ def write_digests(
             state[k] = outer[k // LANES]
         _compress(state, w, t)
         for lane, n in enumerate(group):
+            begin = (n + 1) * width - DIGITS
             for k in range(DIGITS):
                 word = state[(k >> 3) * LANES + lane]
-                out[n * DIGITS + k] = HEX[(word >> u32(28 - 4 * (k & 7))) & u32(0xF)]
+                out[begin + k] = HEX[(word >> u32(28 - 4 * (k & 7))) & u32(0xF)]
