@@ -210,7 +210,7 @@ class HeldSecret:
             return self._look()
         except CalveError as error:
             self._read_at = self._clock()
-            event("secret.not_read", secret=self.reference, why=error.message)
+            event("secret.failed", secret=self.reference, why=error.message)
             return held
 
     def _look(self) -> Held:

@@ -90,7 +90,7 @@ class Maintaining:
         letters = self._lake.load(main.name.dead_letters)
         work = Work(self._lake, table, main, letters)
         if work.is_forgetting:
-            event("maintenance.left", **work.who, why="a person is being forgotten")
+            event("maintenance.skipped", **work.who, why="a person is being forgotten")
             return
         found = {
             each.kind: each.why

@@ -57,7 +57,7 @@ PAUSED = Metric("Paused", "Count", Log("table.state"), _TABLE)
 HEARD = Metric("Heard", "Count", Log(None), _TABLE)
 REJECT_ROUNDS = Metric("RejectRounds", "Count", Log("round.committed"))
 JOB_FAILED = Metric("JobFailed", "Count", Log("job.failed"))
-TOPICS_NOT_KEPT = Metric("TopicsNotKept", "Count", Log("topic.not_kept"))
+TOPICS_NOT_KEPT = Metric("TopicsNotKept", "Count", Log("topic.refused"))
 ANNOUNCEMENTS_FAILED = Metric("AnnouncementsFailed", "Count", Log("announcement.failed"))
 MAINTENANCE_FAILED = Metric("MaintenanceFailed", "Count", Log("maintenance.failed"))
 

@@ -195,7 +195,7 @@ class RunSummary:
         taken = self.tables.setdefault(event["table"], Taken(event.get("topic", "")))
         if event["event"] == "round.committed":
             taken.rows += event["rows"]
-            taken.rejects.update(event["rejects"])
+            taken.rejects.update(event["dead_letters"])
             taken.lost += event["lost"]
             taken.until = event["time"]
 

@@ -110,7 +110,7 @@ class RedrivenMarks:
         rest = write_rest(
             self._lake, table, tasks, lambda rows: left(rows).select(*columns).coalesce(1), gone=None
         )
-        faults.point("letters.rewritten", self._main)
+        faults.point("dead_letters.rewritten", self._main)
         update = overwriting(self._lake, table, tasks, added, rest)
         commit(table, update, summary, unmoved(head, accept))
 

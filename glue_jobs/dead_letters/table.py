@@ -74,7 +74,7 @@ class DeadLetterTable:
         summary = root(writer="", topic="", round_id=NO_LETTERS)
         properties = settings(self._file_bytes) | {INITIALISED: "true"} | COVERED
         created = self._lake.create(self._name, DEAD_LETTERS, properties=properties, summary=summary)
-        faults.point("letters.created", self._main.table)
+        faults.point("dead_letters.created", self._main.table)
         return created
 
     def _evolve(self, table: Table) -> None:
@@ -87,7 +87,7 @@ class DeadLetterTable:
         if missing:
             table.evolve(missing)
             table.refresh()
-            faults.point("letters.evolved", self._main.table)
+            faults.point("dead_letters.evolved", self._main.table)
         cover(table, COVERED)
 
     def look(self) -> BranchState | None:
@@ -197,7 +197,7 @@ class DeadLetterTable:
                 publish(table, NOTHING, summary, unchanged)
         except (LostRace, Ambiguous) as error:
             raise Retryable(error.message) from None
-        faults.point("letters.withdrawn", self._main.table)
+        faults.point("dead_letters.withdrawn", self._main.table)
 
     def _delete_rounds(
         self,
@@ -215,7 +215,7 @@ class DeadLetterTable:
             require_own_paths(table)
             listed = ", ".join(f"'{each}'" for each in sorted(left.rounds))
             self._lake.spark.sql(f"DELETE FROM {table.name.quoted(CATALOG)} WHERE round IN ({listed})")  # noqa: S608
-            faults.point("letters.deleted", self._main.table)
+            faults.point("dead_letters.deleted", self._main.table)
             table.refresh()
             publish(table, NOTHING, summary, unchanged)
 

@@ -83,7 +83,7 @@ class LoopMaintenance:
         except Exception as error:  # noqa: BLE001 failed maintenance must not stop the table
             if not self._failed:
                 self._failed = True
-                self.opened.event("upkeep.postponed", why=problem(error))
+                self.opened.event("maintenance.postponed", why=problem(error))
         return None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
 
     def _turn(self, outcome: Outcome, spare_s: float) -> None:
@@ -104,7 +104,7 @@ class LoopMaintenance:
         wanted = settings(self.opened.config.maintenance.file_bytes)
         if table.properties.get(SETTINGS) != wanted[SETTINGS]:
             table.set_properties(wanted)
-            faults.point("upkeep.settled", self.opened.config.name)
+            faults.point("maintenance.settled", self.opened.config.name)
 
     def _merge(self, base: Position, spare_s: float) -> None:
         """Merge files of the smallest size class that has enough of them, as many as the time allows."""

@@ -44,9 +44,9 @@ class Backfill(Operation[Request, Entry]):
         table, main = self.table, self.table.main
         main.refresh()
         main.set_properties(answer.property(), remove=[BACKFILL, *outdated(main.properties)])
-        faults.point("backfill.answered", table.config.name)
+        faults.point("backfill.completed", table.config.name)
         main.refresh()
-        table.event("backfill.answered", request=answer.id, told=answer.told, problem=answer.problem)
+        table.event("backfill.completed", request=answer.id, result=answer.told, problem=answer.problem)
 
     def run(self, request: Request) -> Entry:
         """Replace the rows; the answer says what was done."""

@@ -75,7 +75,7 @@ QUIET_S = 3600
 """How long ago the last compaction by another engine must be, in seconds. A more frequent one may run at any moment."""
 MOST = 1_000_000
 """No person has this many records: the request probably names a column such as a country."""
-FIGURES = ("rows", "letters", "files", "removed", "exports", "unopened", "problem")
+FIGURES = ("rows", "files", "removed", "exports", "unopened", "problem")
 
 Place = tuple[Any, ...]
 OF_ROWS = "partition int, offset long, timestamp_us long"
@@ -108,10 +108,10 @@ class Forget(Operation[Request, Entry]):
         entries = [*Entry.all(opened.main.properties), answer]
         said = {FORGOTTEN: to_json(entries), FORGET_LEFT: answer.id}
         opened.main.set_properties(said, remove=[FORGET, FORGET_FOUND])
-        faults.point("forget.answered", opened.config.name)
+        faults.point("forget.completed", opened.config.name)
         _clear(opened)
-        told = {name: value for name, value in asdict(answer).items() if name in FIGURES}
-        opened.event("forget.answered", request=answer.id, **told)
+        facts = {name: value for name, value in asdict(answer).items() if name in FIGURES}
+        opened.event("forget.completed", request=answer.id, dead_letters=answer.letters, **facts)
 
     def run(self, request: Request) -> Entry:
         self.request = request

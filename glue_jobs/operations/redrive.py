@@ -61,10 +61,10 @@ class Redrive(Operation[Request, Result]):
     def answer(self, answer: Result) -> None:
         table = self.table
         table.main.set_properties({REDRIVE_RESULT: answer.to_json()}, remove=[REDRIVE])
-        faults.point("redrive.answered", table.config.name)
+        faults.point("redrive.completed", table.config.name)
         table.main.refresh()
-        told = {name: value for name, value in asdict(answer).items() if name not in ("id", "at")}
-        table.event("redrive.answered", request=answer.id, **told)
+        facts = {name: value for name, value in asdict(answer).items() if name not in ("id", "at")}
+        table.event("redrive.completed", request=answer.id, **facts)
 
     def run(self, request: Request) -> Result:
         """Redrive all possible dead letters, with one commit for each incarnation of the topic.

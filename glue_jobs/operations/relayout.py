@@ -51,7 +51,7 @@ def relayout(opened: OpenTable, memory: TableMemory) -> None:
         return
     faults.point("layout.changed", table.name)
     main.refresh()
-    opened.event("layout.changed", told=told)
+    opened.event("layout.changed", result=told)
 
 
 def layout_of(table: Table) -> Layout:

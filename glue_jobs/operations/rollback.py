@@ -42,9 +42,9 @@ class Rollback(Operation[Request, tuple[Entry, int | None]]):
             main.refresh()
         else:
             main.roll_back(snapshot, entry.property(), remove=removed)
-        faults.point("travel.answered", table.config.name)
+        faults.point("rewind.completed", table.config.name)
         table.event(
-            "travel.answered", request=entry.id, what=entry.what, told=entry.told, problem=entry.problem
+            "rewind.completed", request=entry.id, what=entry.what, result=entry.told, problem=entry.problem
         )
 
 

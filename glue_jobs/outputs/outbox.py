@@ -120,7 +120,7 @@ class Outbox:
         with self._changed:
             left = len(self._waiting)
         if left:
-            event("announcement.left", job=self.job, waiting=left)
+            event("announcement.pending", job=self.job, waiting=left)
 
     def _run(self) -> None:
         failures = 0

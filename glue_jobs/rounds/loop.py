@@ -263,7 +263,7 @@ class TableLoop:
                 main.set_properties({STATE: entered.to_json()})
                 faults.point("state.written", self.opener.config.name)
         except CalveError as error:
-            event("state.not_written", **self._who(), why=error.message)
+            event("state.failed", **self._who(), why=error.message)
 
     def _mark(self, outcome: Outcome, *, tag_every_s: float, note_every_s: float) -> None:
         """Set the position tag and the note of completeness, best effort.
@@ -281,7 +281,7 @@ class TableLoop:
                 self.complete_until = until
                 event("table.complete", **self._who(), complete_until=until)
         except CalveError as error:
-            event("tag.not_written", **self._who(), why=error.message)
+            event("tag.failed", **self._who(), why=error.message)
 
     def _report(self, outcome: Outcome) -> None:
         self.read_to = outcome.to
@@ -297,7 +297,7 @@ class TableLoop:
             records=ledger.consumed,
             rows=ledger.rows_appended,
             rows_deleted=ledger.rows_deleted,
-            rejects=ledger.rejected,
+            dead_letters=ledger.rejected,
             skipped=ledger.skipped,
             filtered=ledger.filtered,
             deduplicated=ledger.deduplicated,

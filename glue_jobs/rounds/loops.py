@@ -156,7 +156,7 @@ class Discovery:
             except Retryable as error:
                 failures += 1
                 if failures == 1:
-                    event("topics.not_listed", job=self.job.job, why=error.message, fix=error.fix)
+                    event("topics.failed", job=self.job.job, why=error.message, fix=error.fix)
                 if self.drain and failures == FAILED_AFTER:
                     raise
                 wait_s = backoff_s(failures)
@@ -196,7 +196,7 @@ class Discovery:
             if each not in self._told or now - self._told[each] >= TELL_EVERY_S:
                 self._told[each] = now
                 event(
-                    "topic.not_kept",
+                    "topic.refused",
                     job=self.job.job,
                     topic=each.topic,
                     entry=each.entry,

@@ -124,7 +124,7 @@ class Reporter:
         before = JobStatus.from_dict(found) if found else JobStatus()
         written = self.object.write(before.said_by(self._id, self._run, tables).to_json())
         if self._written and not written:
-            event("status.not_written", job=self.job.job)
+            event("status.failed", job=self.job.job)
         self._written = written
 
 

@@ -39,11 +39,11 @@ IS_PAUSED = '{ $.event = "table.state" && $.state = "paused" }'
 FAILED = '{ $.event = "job.failed" }'
 ANYTHING = '{ $.table = "*" }'
 SOME_LOST = '{ $.event = "round.committed" && $.lost > 0 }'
-NOT_KEPT = '{ $.event = "topic.not_kept" }'
+NOT_KEPT = '{ $.event = "topic.refused" }'
 NOT_MAINTAINED = '{ $.event = "maintenance.failed" }'
 NOT_ANNOUNCED = '{ $.event = "announcement.failed" }'
 # As text: the reasons are keys of an object, which a JSON filter cannot list or add. So it counts rounds, not records.
-REJECTS = '"\\"event\\": \\"round.committed\\"" "\\"rejects\\": {\\""'
+REJECTS = '"\\"event\\": \\"round.committed\\"" "\\"dead_letters\\": {\\""'
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def test_each_trouble_has_an_alarm_that_mails(synthesized):
 def test_the_alarms_of_a_table_watch_what_its_events_become(synthesized, written, deployment, table):
     name = table.partition(".")[2]
     filters = synthesized.find(f"{deployment}-monitoring", "AWS::Logs::MetricFilter").values()
-    round_ = written("round.committed", table, rejects={"malformed": 3}, skipped={}, **NUMBERS)
+    round_ = written("round.committed", table, dead_letters={"malformed": 3}, skipped={}, **NUMBERS)
     state = written("table.state", table, state="suspended", code="topic_recreated", reason="r", fix=None)
     idle = written("table.complete", table, complete_until=1.0)
     watched = {
@@ -130,7 +130,7 @@ def test_the_alarms_of_a_table_watch_what_its_events_become(synthesized, written
 
 def test_a_round_without_rejects_or_loss_is_no_trouble(synthesized, written):
     filters = synthesized.find("trading-monitoring", "AWS::Logs::MetricFilter").values()
-    line = written("round.committed", "trading.users", rejects={}, skipped={}, **(NUMBERS | {"lost": 0}))
+    line = written("round.committed", "trading.users", dead_letters={}, skipped={}, **(NUMBERS | {"lost": 0}))
     assert {metric for _, metric, _ in metrics(filters, line)} == {"Freshness", "Lag", "Rows", "Heard"}
 
 
@@ -238,14 +238,14 @@ def test_the_tables_of_an_expression_share_alarms_and_a_topic_that_is_not_kept_h
         }
 
     table = "orders.shop_users"
-    assert seen(written("round.committed", table, rejects={}, skipped={}, **NUMBERS)) == {
+    assert seen(written("round.committed", table, dead_letters={}, skipped={}, **NUMBERS)) == {
         "tables-freshness": 2,
         "tables-lag": 2,
         "tables-lost": 1,
     }
     state = written("table.state", table, state="failed", code="retries_exhausted", reason="r", fix=None)
     assert seen(state) == {"tables-state": 1}
-    assert seen(log("topic.not_kept", job="main", topic="shop.-", entry="shop_{1}", reason="r", fix="f")) == {
+    assert seen(log("topic.refused", job="main", topic="shop.-", entry="shop_{1}", reason="r", fix="f")) == {
         "topics-not-kept": 1
     }
 

@@ -59,7 +59,7 @@ COMMITTED = (
 """Whoever stands here has published its round."""
 AROUND = {
     "prepare": ("table.created",),
-    "reject": ("reject.discarded", "reject.restaged", "letters.created", "reject.staged"),
+    "reject": ("reject.discarded", "reject.restaged", "dead_letters.created", "reject.staged"),
     "publish": ("publish.committed",),
     "release": ("release.appended", "branch.dropped"),
 }

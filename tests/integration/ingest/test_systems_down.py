@@ -314,7 +314,7 @@ def test_a_catalog_that_goes_away_after_the_last_commit_ends_no_loop(
             loops.start(TableLoop(target, threading.Event(), drain=True))
             assert loops.wait() == {str(target.name): "running"}
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [each["event"] for each in events][-2:] == ["state.not_written", "tag.not_written"]
+    assert [each["event"] for each in events][-2:] == ["state.failed", "tag.failed"]
     assert_as_documented(events)
     assert impatient.offsets(topic) == everything(20)
 

@@ -116,7 +116,7 @@ def test_topics_that_match_are_kept_and_so_is_one_that_appears_while_the_job_run
         until(lambda: shop.holds("refunds", 25), seconds=60)
         shop.engine.produce(refunds, 10, partition=1)
         until(lambda: shop.holds("refunds", 25, 10), seconds=60)
-    told = shop.said("topic.not_kept")
+    told = shop.said("topic.refused")
     assert {each["topic"] for each in told} == set(clashing)
     assert [each["count"] for each in shop.said("topics.matched")] == [2, 3]
     assert shop.said("topics.matched")[1]["tables"] == [f"{DATABASE}.{shop.table('refunds')}"]
@@ -151,7 +151,7 @@ def test_the_older_of_two_topics_with_one_name_keeps_its_table(shop: Shop) -> No
     shop.engine.produce(kept, 5, partition=1)
     shop.drain()
     assert shop.engine.offsets(shop.table("a_b")) == everything(5, 5)
-    assert [each["topic"] for each in shop.said("topic.not_kept")] == [clashing]
+    assert [each["topic"] for each in shop.said("topic.refused")] == [clashing]
 
 
 def test_a_table_is_never_given_to_another_topic(shop: Shop) -> None:
@@ -207,13 +207,13 @@ def test_tables_go_on_while_topics_cannot_be_listed(shop: Shop, monkeypatch: pyt
     with shop.running():
         until(lambda: shop.holds("orders", 3), seconds=60)
         down.set()
-        until(lambda: shop.said("topics.not_listed"))
+        until(lambda: shop.said("topics.failed"))
         shop.engine.produce(topic, 4, partition=1)
         until(lambda: shop.holds("orders", 3, 4), seconds=60)
         down.clear()
         shop.topic("later", 2)
         until(lambda: shop.holds("later", 2), seconds=60)
-    assert len(shop.said("topics.not_listed")) == 1
+    assert len(shop.said("topics.failed")) == 1
     assert_as_documented(shop.events)
 
 

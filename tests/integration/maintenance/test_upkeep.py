@@ -184,7 +184,7 @@ def test_a_job_that_dies_during_upkeep_is_mended_by_the_next(engine: Engine, poi
     topic = engine.topic(partitions=1)
     target = engine.target(topic, maintenance=FEW)
     outcome = rounds(engine, target, MERGED + 1, bad=1)
-    if point == "upkeep.settled":
+    if point == "maintenance.settled":
         engine.table(topic).set_properties({}, remove=[SETTINGS])
         target.opened.main.refresh()
     with dying(point), pytest.raises(Died):
@@ -226,7 +226,7 @@ def test_upkeep_that_was_overtaken_changes_nothing(
     with at("merge.staged", other):
         kept(target, outcome)
     assert engine.table(topic).head == heads[0]
-    assert '"event": "upkeep.postponed"' in capfd.readouterr().out
+    assert '"event": "maintenance.postponed"' in capfd.readouterr().out
     engine.drain(engine.target(topic))
     rest = 3 * (MERGED + 1) + (3 if others == "a round" else 0)
     assert engine.offsets(topic) == everything(rest)

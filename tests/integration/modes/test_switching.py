@@ -22,7 +22,7 @@ from tests.integration.support.records.keyed import BY_RECORD_KEY, Users
 
 POINTS = (
     *("switch.begin", "switch.staged", "switch.marked", "switch.held", "switch.committed"),
-    *("letters.rewritten", "release.appended", "branch.dropped", "switch.end"),
+    *("dead_letters.rewritten", "release.appended", "branch.dropped", "switch.end"),
 )
 
 

@@ -224,7 +224,7 @@ def test_a_bus_that_is_down_holds_up_no_round_and_hears_of_all_later(
         log = work(Table(topic, topic))
     assert engine.rows(topic).count() == 10
     assert log[-1]["states"] == {f"{DATABASE}.{topic}": "running"}
-    assert names(log) >= {"round.committed", "announcement.failed", "announcement.left"}
+    assert names(log) >= {"round.committed", "announcement.failed", "announcement.pending"}
     assert heard.of(topic) == []
     work(Table(topic, topic))
     assert ids(heard.of(topic)) == history(engine, topic)

@@ -103,7 +103,7 @@ def exported(scene: Scene, places: dict[str, set[str]]) -> set[str]:
     return {place for place, names in places.items() if all("/exports/" in each for each in names)}
 
 
-ONCE = ("forget.noted", "forget.exported", "forget.answered", "forget.cleared")
+ONCE = ("forget.noted", "forget.exported", "forget.completed", "forget.cleared")
 CRITICAL = (("forget.committed", 1), ("forget.fenced", 2))
 EVERY = tuple((point, nth) for point in OF_FORGET for nth in (1, 2) if nth == 1 or point not in ONCE)
 """Those of the table come first, those of its dead letters second."""

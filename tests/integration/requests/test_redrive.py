@@ -25,8 +25,8 @@ from tests.integration.support.running import running
 
 BAD = b"\x01no magic byte"
 POINTS = (
-    *("redrive.staged", "redrive.marked", "redrive.held", "redrive.committed", "letters.rewritten"),
-    *("release.appended", "branch.dropped", "redrive.answered", "requests.end"),
+    *("redrive.staged", "redrive.marked", "redrive.held", "redrive.committed", "dead_letters.rewritten"),
+    *("release.appended", "branch.dropped", "redrive.completed", "requests.end"),
 )
 CRITICAL = ("redrive.committed",)
 COMMITTED = POINTS[POINTS.index("redrive.committed") :]

@@ -33,7 +33,7 @@ from tests.integration.support.proofs import assert_proved, proof
 from tests.integration.support.running import running
 
 BAD = b"\x01no magic byte"
-POINTS = ("requests.begin", "travel.answered", "letters.withdrawn", "requests.end", "publish.committed")
+POINTS = ("requests.begin", "rewind.completed", "dead_letters.withdrawn", "requests.end", "publish.committed")
 BEFORE = ("requests.begin",)
 """Points at which a request has not been answered yet."""
 
@@ -354,7 +354,7 @@ def test_rows_of_a_range_are_replaced_by_what_their_records_make_now(engine: Eng
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("point", ["backfill.staged", "backfill.committed", "backfill.answered"])
+@pytest.mark.parametrize("point", ["backfill.staged", "backfill.committed", "backfill.completed"])
 def test_a_job_that_dies_in_a_backfill_leaves_it_to_the_next_or_has_done_it(
     engine: Engine, point: str
 ) -> None:

@@ -429,21 +429,21 @@ def _call(engine: Engine, procedure: str, table: TableName, arguments: str) -> N
 
 OF_REDRIVE = (
     *("redrive.staged", "redrive.marked", "redrive.held", "redrive.committed"),
-    *("letters.rewritten", "redrive.answered"),
+    *("dead_letters.rewritten", "redrive.completed"),
 )
 PROVOKED = {
-    "letters.evolved": forget_marks,
+    "dead_letters.evolved": forget_marks,
     **dict.fromkeys(OF_REDRIVE, ask_for_redrive),
     "table.evolved": Scene.evolve,
     "table.created": drop_main,
-    "letters.created": drop_both,
-    "letters.withdrawn": roll_back,
-    "letters.deleted": mix_and_roll_back,
+    "dead_letters.created": drop_both,
+    "dead_letters.withdrawn": roll_back,
+    "dead_letters.deleted": mix_and_roll_back,
     "position.anchored": forget,
 }
 """Points that an ordinary later round does not pass -> what makes it pass them."""
 NOT_AT_FIRST = (
-    *("table.evolved", "position.anchored", "letters.withdrawn", "letters.deleted", "letters.evolved"),
+    *("table.evolved", "position.anchored", "dead_letters.withdrawn", "dead_letters.deleted", "dead_letters.evolved"),
     *OF_REDRIVE,
 )
 """Points that the first job of a table does not pass."""
@@ -457,10 +457,10 @@ OF_MAINTENANCE = (
     *OF_EXPIRY,
 )
 OF_FORGET = tuple(each for each in faults.INNER if each.startswith("forget."))
-OF_UPKEEP = ("upkeep.settled", "merge.staged", "merge.committed", *OF_EXPIRY)
+OF_UPKEEP = ("maintenance.settled", "merge.staged", "merge.committed", *OF_EXPIRY)
 OF_TRAVEL = (
-    *("travel.answered", "layout.changed"),
-    *("backfill.staged", "backfill.committed", "backfill.answered"),
+    *("rewind.completed", "layout.changed"),
+    *("backfill.staged", "backfill.committed", "backfill.completed"),
 )
 OTHERS = (*OF_SWITCH, *OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL, *OF_MAINTENANCE)
 POINTS = tuple(each for each in faults.POINTS if each not in OTHERS)

@@ -74,7 +74,7 @@ def test_a_secret_that_cannot_be_read_again_stays_what_it_was(
     assert store.held() == ("one", 0)
     assert store.held() == ("one", 0)
     assert store.asked == 2
-    assert capsys.readouterr().out.count("secret.not_read") == 1
+    assert capsys.readouterr().out.count("secret.failed") == 1
     with pytest.raises(type(failure)):
         store.secret.refused()
 

@@ -30,7 +30,7 @@ def committed(table: str, rows: int, **rejects: int) -> dict[str, Any]:
         "table": table,
         "topic": "t",
         "rows": rows,
-        "rejects": rejects,
+        "dead_letters": rejects,
         "lost": 0,
     }
 

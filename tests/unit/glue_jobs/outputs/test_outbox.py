@@ -142,7 +142,7 @@ def test_the_end_of_a_job_waits_no_longer_than_it_says_and_tells_what_is_left(ca
     began = time.monotonic()
     outbox.close(0.5)
     assert time.monotonic() - began < 2
-    assert events(capsys)[-1]["event"] == "announcement.left"
+    assert events(capsys)[-1]["event"] == "announcement.pending"
     time.sleep(0.1)
     tried = len(bus.sizes)
     time.sleep(0.1)

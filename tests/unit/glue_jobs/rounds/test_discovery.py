@@ -78,7 +78,7 @@ def test_a_topic_whose_loop_has_begun_keeps_its_name_though_its_table_is_not_mad
     scene.names = ["shop.a-b", "shop.a_b"]
     found.look()
     assert [each.topic for each in scene.begun] == ["shop.a_b"]
-    told = [each["topic"] for each in events(capsys) if each["event"] == "topic.not_kept"]
+    told = [each["topic"] for each in events(capsys) if each["event"] == "topic.refused"]
     assert told == ["shop.a-b"]
 
 
@@ -119,7 +119,7 @@ def test_a_topic_without_a_table_is_told_at_once_and_every_few_minutes(
     found = scene.discovery()
     for now in (0.0, 60.0, 239.0, 240.0):  # noqa: B007 what the clock says
         found.look()
-    told = [each for each in events(capsys) if each["event"] == "topic.not_kept"]
+    told = [each for each in events(capsys) if each["event"] == "topic.refused"]
     assert [each["topic"] for each in told] == ["shop.x__dead_letters"] * 2
     assert [each.name for each in scene.begun] == ["shop_a"]
 
@@ -139,9 +139,9 @@ def test_what_cannot_be_listed_is_told_once_and_tried_again(
     monkeypatch.setattr(scene.stop, "wait", wait)
     found.run()
     assert [each["event"] for each in events(capsys)] == [
-        "topics.not_listed",
+        "topics.failed",
         "topics.matched",
-        "topics.not_listed",
+        "topics.failed",
     ]
     assert waits == [1.0, 2.0, 60.0, 1.0]
 
