@@ -443,7 +443,13 @@ PROVOKED = {
 }
 """Points that an ordinary later round does not pass -> what makes it pass them."""
 NOT_AT_FIRST = (
-    *("table.evolved", "position.anchored", "dead_letters.withdrawn", "dead_letters.deleted", "dead_letters.evolved"),
+    *(
+        "table.evolved",
+        "position.anchored",
+        "dead_letters.withdrawn",
+        "dead_letters.deleted",
+        "dead_letters.evolved",
+    ),
     *OF_REDRIVE,
 )
 """Points that the first job of a table does not pass."""
