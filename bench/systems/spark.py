@@ -30,8 +30,8 @@ class Calve(Follower):
     @contextmanager
     def following(self, scene: Scene, topic: str, table: str, round_s: float) -> Iterator[Metered]:
         """The promise that leaves room for a round of that length: what a user of calve would ask for."""
-        promise_s = round_s + ROUND_S
-        settings = scene.settings([Table(table, topic, engine=self.engine, freshness_s=promise_s)])
+        target_s = round_s + ROUND_S
+        settings = scene.settings([Table(table, topic, engine=self.engine, freshness_s=target_s)])
         command = [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", str(settings)]
         with scene.metered(command, table, marks=False) as running:
             yield running

@@ -74,7 +74,7 @@ class Figures:
     snapshots: int = 0
     oldest_snapshot_s: float = 0.0
     oldest_row_s: float | None = None
-    oldest_letter_s: float | None = None
+    oldest_dead_letter_s: float | None = None
     orphans_s: float | None = None
 
 
@@ -114,8 +114,8 @@ def _due(figures: Figures, maintenance: Maintenance) -> Iterable[Due]:
         yield Due("orphans", f"nobody has looked for {_days(figures.orphans_s)}")
     if maintenance.rows and _is_older(figures.oldest_row_s, maintenance.rows.keep_s):
         yield Due("rows", f"the oldest row is {_days(figures.oldest_row_s)} old")
-    if _is_older(figures.oldest_letter_s, maintenance.dead_letters_s):
-        yield Due("dead_letters", f"the oldest dead letter is {_days(figures.oldest_letter_s)} old")
+    if _is_older(figures.oldest_dead_letter_s, maintenance.dead_letters_s):
+        yield Due("dead_letters", f"the oldest dead letter is {_days(figures.oldest_dead_letter_s)} old")
 
 
 def _too_many_snapshots(figures: Figures, maintenance: Maintenance) -> str | None:

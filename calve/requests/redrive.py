@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 from calve.requests.requests import WaitingRequest
 from calve.stored import Stored
 from calve.table.dead_letters import dead_letters_round
-from calve.table.position import NO_LETTERS, DeadLetterRound, Ledger, Position
+from calve.table.position import NO_DEAD_LETTERS, DeadLetterRound, Ledger, Position
 from calve.table.protocol import Commit
 from calve.table.summary import REDRIVE, REDRIVE_RESULT, ledger_of, round_of
 
@@ -56,14 +56,16 @@ class Result(Stored):
         return found if found and found.id == request_id else None
 
 
-def is_level(main: Position, letters: Iterable[Commit]) -> bool:
+def is_level(main: Position, dead_letters: Iterable[Commit]) -> bool:
     """True if the dead-letter table is level with main; only then may dead letters be selected from it."""
-    return dead_letters_round(letters) == (main.dead_letters.round if main.dead_letters else NO_LETTERS)
+    return dead_letters_round(dead_letters) == (
+        main.dead_letters.round if main.dead_letters else NO_DEAD_LETTERS
+    )
 
 
 def position_after(base: Position, *, round_id: str, writer: str, held: DeadLetterRound) -> Position:
     """The position after a redrive: no offset moves, and main names the redriven dead letters."""
-    previous = base.dead_letters.round if base.dead_letters else NO_LETTERS
+    previous = base.dead_letters.round if base.dead_letters else NO_DEAD_LETTERS
     return replace(
         base,
         round=round_id,

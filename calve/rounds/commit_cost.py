@@ -42,8 +42,8 @@ LOOK = Requests(0, 1, 4)
 COMMIT = Requests(2, 5, 4)
 """Write the manifest list and the table's metadata; swap the catalog entry."""
 MANIFEST = Requests(puts=1)
-LETTERS_LOOK = Requests(0, 2, 1)
-LETTERS = Requests(7, 18, 17)
+DEAD_LETTERS_LOOK = Requests(0, 2, 1)
+DEAD_LETTERS = Requests(7, 18, 17)
 """Commit dead letters to a branch, then to main, and drop the branch."""
 DELETES = Requests(5, 13, 0)
 """Find the replaced rows in a copy of the table's metadata; the deletes have their own manifest."""
@@ -72,18 +72,18 @@ class Held:
 
 
 def requests(
-    sizes: Sequence[int], held: Held, mode: Mode, *, merge_at: int, letters: bool, had_letters: bool
+    sizes: Sequence[int], held: Held, mode: Mode, *, merge_at: int, dead_letters: bool, had_dead_letters: bool
 ) -> Requests:
     """The requests of a round that writes files of these `sizes`, including deletes and dead letters.
 
-    `merge_at`: the number of manifests from which Iceberg merges them. `letters`: the round has dead letters; `had_letters`:
-    earlier rounds had.
+    `merge_at`: the number of manifests from which Iceberg merges them. `dead_letters`: the round has dead letters.
+    `had_dead_letters`: earlier rounds had.
     """
     done = _commit(sizes, held, merge_at)
-    if had_letters:
-        done.append(LETTERS_LOOK)
-    if letters:
-        done.append(LETTERS)
+    if had_dead_letters:
+        done.append(DEAD_LETTERS_LOOK)
+    if dead_letters:
+        done.append(DEAD_LETTERS)
     if held.files:
         done += _looks(held, mode)
     return reduce(add, done)

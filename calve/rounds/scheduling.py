@@ -2,7 +2,7 @@
 
 Assume records arrive evenly in a period between two looks at the topic, and are visible some latency after the second look.
 Then they are between `latency` and `latency + period` old: the p95 is `latency + 0.95 period`.
-If the target cannot be met, rounds follow each other without a pause, and `Pace.ages` gives the cause.
+If the target cannot be met, rounds follow each other without a pause, and `Schedule.ages` gives the cause.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Schedule:
     """What a table's rounds have shown. All of it may be lost at any time.
 
-    `promise_s`: the freshness target; None without one, as in a job that drains its topics and ends.
+    `target_s`: the freshness target; None without one, as in a job that drains its topics and ends.
     `level_at`: when the table last had everything in its topic (epoch seconds); None since `behind` prevented it.
     `rate`: recently arrived records per second.
     """
 
-    promise_s: float | None = None
+    target_s: float | None = None
     rounds: tuple[Timed, ...] = ()
     record_s: float = RECORD_S
     commit_s: float = 0.0
@@ -63,17 +63,17 @@ class Pace:
     level_at: float | None = None
     behind: Cause = "outage"
 
-    def after(self, timed: Timed, commit_s: float) -> Pace:
+    def after(self, timed: Timed, commit_s: float) -> Schedule:
         """The pace after one more round; `commit_s`: the catalog's part of it."""
         rounds = (*self.rounds, timed)[-KEPT:]
         return replace(self, rounds=rounds, record_s=_record_s(rounds, self.record_s), commit_s=commit_s)
 
-    def level(self, at: float, records: int) -> Pace:
+    def level(self, at: float, records: int) -> Schedule:
         """The pace after a round that read everything in the topic at a time; `records` arrived since the last such round."""
         since_s = at - self.level_at if self.level_at is not None else 0.0
         return replace(self, level_at=at, rate=records / since_s if since_s > 0 else self.rate)
 
-    def interrupted(self, state: str) -> Pace:
+    def interrupted(self, state: str) -> Schedule:
         """The pace while no round runs. Records arriving now are late for this reason, until the table is level again."""
         return replace(self, level_at=None, behind="paused" if state == "paused" else "outage")
 
@@ -89,10 +89,10 @@ class Pace:
 
         The last one began `since_s` ago. `unread` records have arrived since; None: assume the recent rate.
         """
-        if self.promise_s is None:
+        if self.target_s is None:
             return 0.0
         rate = self.rate if unread is None else unread / max(since_s, 1e-3)
-        period = (PLANNED * self.promise_s - self.fixed_s) / (P95 + self.record_s * rate)
+        period = (PLANNED * self.target_s - self.fixed_s) / (P95 + self.record_s * rate)
         return max(0.0, period - since_s)
 
     def ages(
@@ -115,12 +115,12 @@ class Pace:
         If the table was level when the last round began, all records arrived since.
         Records older than that were late on arrival.
         """
-        if self.promise_s is None or p95_s <= self.promise_s:
+        if self.target_s is None or p95_s <= self.target_s:
             return None
         if self.level_at is None:
             return self.behind
         arrived_s = visible_at - self.level_at
-        if arrived_s <= self.promise_s and p95_s > arrived_s + SKEW_S:
+        if arrived_s <= self.target_s and p95_s > arrived_s + SKEW_S:
             return "source"
         return "catalog" if commit_s >= round_s else "capacity"
 

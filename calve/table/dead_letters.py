@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from calve.errors import Suspended
-from calve.table.position import NO_LETTERS, Position
+from calve.table.position import NO_DEAD_LETTERS, Position
 from calve.table.protocol import Commit
 from calve.table.summary import WITHDRAWN, round_of, withdrawn_of
 
@@ -61,23 +61,23 @@ def recover_dead_letters(
     return Recovery(publish, stale)
 
 
-def dead_letters_round(letters: Iterable[Commit]) -> str | None:
-    """The round of the newest dead letters; `letters` starts at the head of the dead-letter main. None: it has expired."""
-    return next((found for each in letters if (found := round_of(each.summary)) is not None), None)
+def dead_letters_round(dead_letters: Iterable[Commit]) -> str | None:
+    """The round of the newest dead letters; `dead_letters` starts at the head of the dead-letter main. None: it has expired."""
+    return next((found for each in dead_letters if (found := round_of(each.summary)) is not None), None)
 
 
 def _rounds_of(main: Position) -> tuple[str, ...]:
     named = main.dead_letters
-    return (named.round, named.previous) if named else (NO_LETTERS,)
+    return (named.round, named.previous) if named else (NO_DEAD_LETTERS,)
 
 
-def was_rolled_back(main: Position, letters: Position | None) -> bool:
+def was_rolled_back(main: Position, dead_letters: Position | None) -> bool:
     """True if main does not name the round of the newest dead letters: main was rolled back before that round.
 
     Rounds are compared, not offsets: a writer that missed the rollback may have moved main's offsets since.
-    `letters` must be the same before and after `main` is read. Otherwise a release in between looks like a rollback.
+    `dead_letters` must be the same before and after `main` is read. Otherwise a release in between looks like a rollback.
     """
-    return letters is not None and letters.round not in _rounds_of(main)
+    return dead_letters is not None and dead_letters.round not in _rounds_of(main)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,27 +93,27 @@ class Leftover:
         return {WITHDRAWN: json.dumps(sorted(self.rounds))}
 
 
-def leftover_letters(main: Position, letters: Iterable[Commit]) -> Leftover | None:
+def leftover_dead_letters(main: Position, dead_letters: Iterable[Commit]) -> Leftover | None:
     """The rounds above the newest one that main names; None if the history does not hold that one (any more)."""
-    above, found = _above(main, letters)
+    above, found = _above(main, dead_letters)
     return Leftover(above, found) if found in _rounds_of(main) else None
 
 
-def rounds_since(main: Position, letters: Iterable[Commit]) -> frozenset[str]:
+def rounds_since(main: Position, dead_letters: Iterable[Commit]) -> frozenset[str]:
     """All rounds of the history, if it does not reach back to one that main names: they are all later."""
-    above, found = _above(main, letters)
+    above, found = _above(main, dead_letters)
     return above if found is None else frozenset()
 
 
-def _above(main: Position, letters: Iterable[Commit]) -> tuple[frozenset[str], str | None]:
+def _above(main: Position, dead_letters: Iterable[Commit]) -> tuple[frozenset[str], str | None]:
     """The rounds above the newest one that main names (or above the table's start), and that one; None if neither is there."""
     above: set[str] = set()
     withdrawn: set[str] = set()
-    for commit in letters:
+    for commit in dead_letters:
         found = round_of(commit.summary)
         if found is None or found in withdrawn:
             continue
-        if found in (*_rounds_of(main), NO_LETTERS):
+        if found in (*_rounds_of(main), NO_DEAD_LETTERS):
             return frozenset(above), found
         above.add(found)
         withdrawn.update(withdrawn_of(commit.summary))
@@ -128,7 +128,7 @@ def leftover_by_offsets(
     stored: Mapping[str, int],
     since: AbstractSet[str] = frozenset(),
 ) -> Leftover:
-    """What `leftover_letters` cannot find in the history, found in the rows of the dead-letter table.
+    """What `leftover_dead_letters` cannot find in the history, found in the rows of the dead-letter table.
 
     `newest`: `dead_letters_round`. `beyond`: the rounds of dead letters at or beyond main's position.
     `stored`: the number of dead letters in the table, by round.
@@ -138,10 +138,12 @@ def leftover_by_offsets(
         Suspended: `dead_letters_lost`: the table lacks required rounds, so it was itself rolled back or replaced.
     """
     named = main.dead_letters
-    back_to = NO_LETTERS
+    back_to = NO_DEAD_LETTERS
     if named:
         back_to = named.round if stored.get(named.round) == named.count else named.previous
-    if (newest is not None and newest not in beyond) or (back_to != NO_LETTERS and not stored.get(back_to)):
+    if (newest is not None and newest not in beyond) or (
+        back_to != NO_DEAD_LETTERS and not stored.get(back_to)
+    ):
         raise Suspended(
             "dead_letters_lost",
             f"the dead-letter table ends with round {newest or 'unknown'} and lacks those that the table names: {named}",
@@ -150,9 +152,9 @@ def leftover_by_offsets(
     return Leftover(frozenset(beyond | since), back_to)
 
 
-def may_release(main: Position, letters: Iterable[Commit]) -> bool:
+def may_release(main: Position, dead_letters: Iterable[Commit]) -> bool:
     """The compare-and-swap of the dead-letter table: the round that main names must follow the previously named one.
 
     Refused if the round is already published, or if a rollback has left later rounds behind.
     """
-    return main.dead_letters is not None and dead_letters_round(letters) == main.dead_letters.previous
+    return main.dead_letters is not None and dead_letters_round(dead_letters) == main.dead_letters.previous

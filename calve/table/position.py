@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-NO_LETTERS = ""
+NO_DEAD_LETTERS = ""
 """The round of the newest dead letters if there are none."""
 
 Offsets = dict[int, int]
@@ -116,7 +116,7 @@ class DeadLetterRound:
     round: str
     snapshot: int
     count: int
-    previous: str = NO_LETTERS
+    previous: str = NO_DEAD_LETTERS
     redriven: bool = False
 
 

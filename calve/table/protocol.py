@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from calve.errors import Suspended
-from calve.table.position import NO_LETTERS, DeadLetterRound, Ledger, Offsets, Position, TopicKey
+from calve.table.position import NO_DEAD_LETTERS, DeadLetterRound, Ledger, Offsets, Position, TopicKey
 from calve.table.summary import (
     COMPLETE_ROUND,
     COMPLETE_UNTIL,
@@ -59,7 +59,7 @@ class TopicState:
     complete_until: float | None = None
 
 
-def standing(ancestors: Iterable[Commit]) -> Commit | None:
+def position_commit(ancestors: Iterable[Commit]) -> Commit | None:
     """The nearest ancestor with a position; `ancestors` runs from the head of main towards the root.
 
     Never the newest snapshot of the table: that list also holds staged branches and remains of a rollback.
@@ -68,8 +68,8 @@ def standing(ancestors: Iterable[Commit]) -> Commit | None:
 
 
 def nearest_position(ancestors: Iterable[Commit]) -> Position | None:
-    """The position of the `standing` commit."""
-    commit = standing(ancestors)
+    """The position of the `position_commit` commit."""
+    commit = position_commit(ancestors)
     return None if commit is None else decode(commit.summary, commit.id)
 
 
@@ -322,7 +322,7 @@ def next_position(
     """The position after a round. Offsets of other incarnations of the topic stay in it."""
     if dead_letters:
         dead_letters = replace(
-            dead_letters, previous=base.dead_letters.round if base.dead_letters else NO_LETTERS
+            dead_letters, previous=base.dead_letters.round if base.dead_letters else NO_DEAD_LETTERS
         )
     return Position(
         offsets=base.offsets | {topic.key: (base.of(topic.key) or {}) | to},

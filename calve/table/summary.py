@@ -58,7 +58,7 @@ WITHDRAWN = "calve.withdrawn"
 """JSON: rounds of dead letters that a commit withdrew."""
 REMADE = "calve.remade"
 """JSON: offsets of each partition whose rows a backfill made again."""
-STANDING = (FORMAT_OF, ROUND, WRITER, CLUSTER_ID, TOPIC, TOPIC_ID, TO, DEAD_LETTERS, REDRIVES, MODE)
+CARRIED = (FORMAT_OF, ROUND, WRITER, CLUSTER_ID, TOPIC, TOPIC_ID, TO, DEAD_LETTERS, REDRIVES, MODE)
 """Entries that a commit without moved offsets carries forward."""
 ANNOUNCED = "announced"
 """In `METRICS`: the sequence number up to which the table's snapshots have been announced (`calve.outputs.announcement`)."""
@@ -149,14 +149,14 @@ def decode(summary: Mapping[str, str], snapshot: int | None = None) -> Position:
             f"the table's position has format {written}, this release reads formats up to {FORMAT}",
             fix="run the release that wrote the table, or a newer one",
         )
-    letters = summary.get(DEAD_LETTERS)
+    dead_letters = summary.get(DEAD_LETTERS)
     return Position(
         offsets=decode_offsets(summary[TO]),
         round=summary[ROUND],
         writer=summary[WRITER],
         topic=summary[TOPIC],
         snapshot=snapshot,
-        dead_letters=DeadLetterRound(**json.loads(letters)) if letters else None,
+        dead_letters=DeadLetterRound(**json.loads(dead_letters)) if dead_letters else None,
         redrives=int(summary.get(REDRIVES, 0)),
         mode=summary.get(MODE),
     )
@@ -172,12 +172,12 @@ def metrics_of(summary: Mapping[str, str]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def restated(summary: Mapping[str, str], metrics: Mapping[str, Any] | None = None) -> dict[str, str]:
+def carried_position(summary: Mapping[str, str], metrics: Mapping[str, Any] | None = None) -> dict[str, str]:
     """The entries of a commit that moves no offset: it repeats the position and round of `summary`.
 
     It is not a round, and has no ledger.
     """
-    said = {key: summary[key] for key in STANDING if key in summary}
+    said = {key: summary[key] for key in CARRIED if key in summary}
     return said | ({METRICS: json.dumps(metrics, sort_keys=True)} if metrics else {})
 
 
@@ -192,7 +192,7 @@ def root(*, writer: str, topic: str, round_id: str) -> dict[str, str]:
     }
 
 
-def published_letters(main: Position, round_id: str) -> dict[str, str]:
+def published_dead_letters(main: Position, round_id: str) -> dict[str, str]:
     """The summary of a commit on the dead-letter table's main: its round, and the table's position."""
     return root(writer=main.writer, topic=main.topic, round_id=round_id) | {TO: encode_offsets(main.offsets)}
 
@@ -235,8 +235,8 @@ def _format(position: Position) -> int:
     return WITHOUT_MODE if position.redrives else WITHOUT_REDRIVES
 
 
-def _named(letters: DeadLetterRound) -> str:
-    named = asdict(letters)
-    if not letters.redriven:
+def _named(dead_letters: DeadLetterRound) -> str:
+    named = asdict(dead_letters)
+    if not dead_letters.redriven:
         del named["redriven"]
     return json.dumps(named)

@@ -89,7 +89,7 @@ def rollback(
         _list(opened.console, line)
         return
     snapshot = int(to) if SNAPSHOT.fullmatch(to) else _at(line, to, now, table).id
-    _travel(opened, journey(line, snapshot), "rollback", now, yes=yes)
+    _go_back(opened, journey(line, snapshot), "rollback", now, yes=yes)
 
 
 def rewind(
@@ -119,10 +119,10 @@ def rewind(
         found = _found(before_offsets(line, _topic(line, str(opened.name)), _places(to)), table, to)
     else:
         found = _at(line, to, now, table)
-    _travel(opened, journey(line, found.id), "rewind", now, yes=yes)
+    _go_back(opened, journey(line, found.id), "rewind", now, yes=yes)
 
 
-def _travel(opened: OpenedTable, way: Journey, what: What, now: datetime, *, yes: bool) -> None:
+def _go_back(opened: OpenedTable, way: Journey, what: What, now: datetime, *, yes: bool) -> None:
     console, name = opened.console, str(opened.name)
     opened.refuse_second(TRAVEL)
     if not way.left:

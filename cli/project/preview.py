@@ -150,7 +150,7 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
     """
     with closing(Cluster(job.kafka)) as cluster:
         [opener] = openers_of(replace(job, tables=(table,)), Lake(spark, job.name), cluster)
-        plan = opener.foresee()
+        plan = opener.plan_without_table()
         topic = cluster.state(table.topic)
         where = settings_of(plan.services.cluster.connection), topic.name, topic.key.topic_id
         with errors_of_source(table):

@@ -251,17 +251,21 @@ class Ended:
         else:
             console.table("ingested", [self._line(each) for each in rows])
         say(console, self.troubles)
-        letters = sum(sum(each.dead_letters.values()) for each in rows)
-        sums = [_tables(len(rows)), f"{sum(each.rows for each in rows):,} rows", f"{letters:,} dead letters"]
+        dead_letters = sum(sum(each.dead_letters.values()) for each in rows)
+        sums = [
+            _tables(len(rows)),
+            f"{sum(each.rows for each in rows):,} rows",
+            f"{dead_letters:,} dead letters",
+        ]
         console.say(f"{', '.join(sums)} in {duration((self.at - self.began).total_seconds())}")
 
     def _line(self, table: TableStatus) -> dict[str, object]:
-        letters = sorted(table.dead_letters.items(), key=lambda each: -each[1])
+        dead_letters = sorted(table.dead_letters.items(), key=lambda each: -each[1])
         return {
             "table": table.table,
             "state": table.state,
             "rows": table.rows,
-            "dead_letters": ", ".join(f"{count:,} {reason}" for reason, count in letters) or "-",
+            "dead_letters": ", ".join(f"{count:,} {reason}" for reason, count in dead_letters) or "-",
             "time": self._time(table),
         }
 

@@ -34,24 +34,24 @@ Turn = Callable[[Column, Column], Column]
 """Data and its bound context -> the data encrypted or decrypted."""
 
 
-def encrypted(letters: DataFrame, key: Key) -> DataFrame:
+def encrypted(dead_letters: DataFrame, key: Key) -> DataFrame:
     """The dead letters with encrypted keys, values and header values; null stays null."""
-    keyed = _with_round_key(letters.crossJoin(F.broadcast(_seals(letters.sparkSession, [key]))))
-    return keyed.withColumns(_turned(_seal) | {SEALED: F.col(SEAL)["id"]}).select(*letters.columns)
+    keyed = _with_round_key(dead_letters.crossJoin(F.broadcast(_key_rows(dead_letters.sparkSession, [key]))))
+    return keyed.withColumns(_turned(_seal) | {SEALED: F.col(SEAL)["id"]}).select(*dead_letters.columns)
 
 
-def decrypted(letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
+def decrypted(dead_letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
     """The dead letters with decrypted bytes, encrypted before or not, and `UNDECRYPTED`."""
-    seals = F.broadcast(_seals(letters.sparkSession, keys))
-    keyed = _with_round_key(letters.join(seals, F.col(SEALED) == F.col(SEAL)["id"], "left"))
-    is_sealed = F.col(SEALED).isNotNull()
+    held = F.broadcast(_key_rows(dead_letters.sparkSession, keys))
+    keyed = _with_round_key(dead_letters.join(held, F.col(SEALED) == F.col(SEAL)["id"], "left"))
+    is_encrypted = F.col(SEALED).isNotNull()
     clear = {part: f"calve:opened:{part}" for part in (*BYTES, HEADERS)}
     found = keyed.withColumns({clear[part]: data for part, data in _turned(_open).items()})
     lost = (~_filled(part, part).eqNullSafe(_filled(part, name)) for part, name in clear.items())
-    told = {UNDECRYPTED: is_sealed & reduce(Column.__or__, lost)}
-    told |= {part: F.when(is_sealed, F.col(name)).otherwise(F.col(part)) for part, name in clear.items()}
+    told = {UNDECRYPTED: is_encrypted & reduce(Column.__or__, lost)}
+    told |= {part: F.when(is_encrypted, F.col(name)).otherwise(F.col(part)) for part, name in clear.items()}
     # All columns at once: decrypted parts are compared with the encrypted ones.
-    return found.withColumns(told).select(*letters.columns, UNDECRYPTED)
+    return found.withColumns(told).select(*dead_letters.columns, UNDECRYPTED)
 
 
 def _turned(turn: Turn) -> dict[str, Column]:
@@ -89,17 +89,17 @@ def _with_round_key(keyed: DataFrame) -> DataFrame:
     return keyed.withColumn(ROUND_KEY, F.unhex(hmac_hex(F.col(SEAL), F.col("round").cast("binary"))))
 
 
-def _seals(spark: SparkSession, keys: Sequence[Key]) -> DataFrame:
+def _key_rows(spark: SparkSession, keys: Sequence[Key]) -> DataFrame:
     made = [struct_of(spark, [each.id, *pads(each.seal)]) for each in keys]
     return frame_of(spark, f"`{SEAL}` {SEAL_TYPE}", [[each] for each in made])
 
 
-LETTER = "calve:letter"
+DEAD_LETTER = "calve:letter"
 """A column beside those of a record: the unchanged dead letter."""
 
 
 def as_records(lake: Lake, table: Table, request: Request, keys: Sequence[Key]) -> DataFrame:
-    """The selected dead letters as records, each with its `LETTER`, which stays encrypted, and `UNDECRYPTED`.
+    """The selected dead letters as records, each with its `DEAD_LETTER`, which stays encrypted, and `UNDECRYPTED`.
 
     Records that the source refused are refused again, because they are incomplete.
     """
@@ -109,11 +109,11 @@ def as_records(lake: Lake, table: Table, request: Request, keys: Sequence[Key]) 
     return records_of(found, keys)
 
 
-def records_of(letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
+def records_of(dead_letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
     names = [each["name"] for each in DEAD_LETTERS["fields"]]
-    found = decrypted(letters.withColumn(LETTER, F.struct(*names)), keys)
+    found = decrypted(dead_letters.withColumn(DEAD_LETTER, F.struct(*names)), keys)
     return found.select(
-        *(LETTER, UNDECRYPTED),
+        *(DEAD_LETTER, UNDECRYPTED),
         *("key", "value", "headers", "topic", "partition", "offset", "timestamp"),
         F.col("timestamp_type").alias("timestampType"),
         F.when(F.col("reason").isin(*UNDELIVERED), F.col("reason")).alias(REFUSED),

@@ -23,11 +23,11 @@ from glue_jobs.iceberg.staging import FILE, NOTHING, Staged, Validator, commit
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
 
-LETTER = ("cluster_id", "topic_id", "partition", "offset")
+DEAD_LETTER = ("cluster_id", "topic_id", "partition", "offset")
 """The columns that identify a dead letter."""
 RECORD = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key")
 """The columns of a table row that identify its record. No two records share all of them, though no incarnation is named."""
-TOLD_WITHOUT_KEY = RECORD[:-1]
+WITHOUT_KEY = RECORD[:-1]
 """The same without the key, which cannot be compared if the table hashes it or the dead letters encrypt it.
 
 A record of another incarnation matches only with the same partition, offset and timestamp.
@@ -59,9 +59,9 @@ class RedrivenMarks:
         """Redrives that a rollback of main removed: main holds none of their records. Otherwise it would hold all."""
         if not (marked := self.counts()):
             return frozenset()
-        letters = self._rows().where(F.col(REDRIVEN).isNotNull())
-        held = main.select(*(F.col(f"{SYSTEM_COLUMN}.{name}").alias(name) for name in TOLD_WITHOUT_KEY))
-        found = by_record(letters, held, "left_semi", TOLD_WITHOUT_KEY).select(REDRIVEN).distinct()
+        dead_letters = self._rows().where(F.col(REDRIVEN).isNotNull())
+        held = main.select(*(F.col(f"{SYSTEM_COLUMN}.{name}").alias(name) for name in WITHOUT_KEY))
+        found = by_record(dead_letters, held, "left_semi", WITHOUT_KEY).select(REDRIVEN).distinct()
         return frozenset(marked) - {row[REDRIVEN] for row in found.collect()}
 
     def place(
@@ -75,10 +75,12 @@ class RedrivenMarks:
         """
         if self._table.snapshot(named.snapshot) is None:
             raise Retryable(f"the marks of redrive {named.round} are gone from {self._table.name}")
-        keys = self._rows(named.snapshot).where(F.col(REDRIVEN) == named.round).select(*LETTER)
+        keys = self._rows(named.snapshot).where(F.col(REDRIVEN) == named.round).select(*DEAD_LETTER)
         rows = self._rows()
-        touched = rows.join(keys, [*LETTER], "left_semi")
-        self._rewrite(touched, lambda kept: kept.join(keys, [*LETTER], "left_anti"), marked, summary, accept)
+        touched = rows.join(keys, [*DEAD_LETTER], "left_semi")
+        self._rewrite(
+            touched, lambda kept: kept.join(keys, [*DEAD_LETTER], "left_anti"), marked, summary, accept
+        )
 
     def withdraw(self, rounds: AbstractSet[str], summary: dict[str, str], accept: Validator) -> None:
         """Delete the dead letters of these rounds, and remove the marks of the redrives among them.
@@ -129,14 +131,16 @@ def rows_at(lake: Lake, table: Table, snapshot: int | None) -> DataFrame:
     return found.select("*", F.col(FILE)).withColumns(lacking)
 
 
-def records_in(main: DataFrame, letters: DataFrame) -> DataFrame:
+def records_in(main: DataFrame, dead_letters: DataFrame) -> DataFrame:
     """The dead letters' records that a table holds, matched by all columns of `RECORD`."""
     rows = main.select(*(F.col(f"{SYSTEM_COLUMN}.{name}").alias(name) for name in RECORD))
-    return by_record(rows, letters, "left_semi").distinct()
+    return by_record(rows, dead_letters, "left_semi").distinct()
 
 
-def by_record(these: DataFrame, those: DataFrame, how: str, told_by: Sequence[str] = RECORD) -> DataFrame:
+def by_record(
+    these: DataFrame, those: DataFrame, how: str, identified_by: Sequence[str] = RECORD
+) -> DataFrame:
     """Join by columns that identify records in both frames. Null keys match each other."""
-    others = those.select(*(F.col(name).alias(f"other_{name}") for name in told_by))
-    same = [F.col(name).eqNullSafe(F.col(f"other_{name}")) for name in told_by]
+    others = those.select(*(F.col(name).alias(f"other_{name}") for name in identified_by))
+    same = [F.col(name).eqNullSafe(F.col(f"other_{name}")) for name in identified_by]
     return these.join(others, same, how)

@@ -20,23 +20,23 @@ from calve.table.dead_letters import (
     WaitingBranch,
     dead_letters_round,
     leftover_by_offsets,
-    leftover_letters,
+    leftover_dead_letters,
     may_release,
     recover_dead_letters,
     rounds_since,
     was_rolled_back,
 )
-from calve.table.position import NO_LETTERS, DeadLetterRound, Position
+from calve.table.position import NO_DEAD_LETTERS, DeadLetterRound, Position
 from calve.table.protocol import Commit, nearest_position
-from calve.table.summary import BASE, INITIALISED, ROUND, published_letters, root
+from calve.table.summary import BASE, INITIALISED, ROUND, published_dead_letters, root
 from glue_jobs.dead_letters.redriven import RedrivenMarks
 from glue_jobs.iceberg.catalog import Lake, Table, settings
-from glue_jobs.iceberg.exposure import OF_LETTERS, cover, require_own_paths, without_bounds
+from glue_jobs.iceberg.exposure import OF_DEAD_LETTERS, cover, require_own_paths, without_bounds
 from glue_jobs.iceberg.staging import NOTHING, Ambiguous, Conflict, Staged, commit, publish
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
 
-COVERED = without_bounds(DEAD_LETTERS, OF_LETTERS)
+COVERED = without_bounds(DEAD_LETTERS, OF_DEAD_LETTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class DeadLetterTable:
         if (table := self.table) is not None:
             self._evolve(table)
             return table
-        summary = root(writer="", topic="", round_id=NO_LETTERS)
+        summary = root(writer="", topic="", round_id=NO_DEAD_LETTERS)
         properties = settings(self._file_bytes) | {INITIALISED: "true"} | COVERED
         created = self._lake.create(self._name, DEAD_LETTERS, properties=properties, summary=summary)
         faults.point("dead_letters.created", self._main.table)
@@ -150,7 +150,7 @@ class DeadLetterTable:
         files = _added_files(table, named.snapshot) or staged
         if files is None:
             raise Retryable(f"the dead letters of round {named.round} are gone from {table.name}")
-        summary = published_letters(main, named.round)
+        summary = published_dead_letters(main, named.round)
         try:
             if named.redriven:
                 self._marks(table).place(
@@ -181,8 +181,8 @@ class DeadLetterTable:
 
         Rounds are deleted, never offsets: another writer may have begun to replay.
         """
-        left = leftover_letters(main, table.ancestors()) or self._search(table, main, newest)
-        summary = published_letters(main, left.back_to) | left.summary
+        left = leftover_dead_letters(main, table.ancestors()) or self._search(table, main, newest)
+        summary = published_dead_letters(main, left.back_to) | left.summary
 
         def unchanged(ancestors: Iterator[Commit]) -> bool:
             return dead_letters_round(ancestors) == newest

@@ -95,9 +95,9 @@ class Batch:
         refused = rejected(observed, self.table.decode_plan, topic=self.topic, round_id=round_id)
         if self.table.config.masks:
             refused = encrypted(refused, newest(self.table.services.masking_keys, time.time_ns() // 1_000))
-        letters = self.table.dead_letters.ensure()
+        dead_letters = self.table.dead_letters.ensure()
         before = self.table.worker_s.value
-        staged = stage(self.table.services.lake, letters, refused.coalesce(1), f"{round_id}-letters")
+        staged = stage(self.table.services.lake, dead_letters, refused.coalesce(1), f"{round_id}-letters")
         return replace(staged, cpu_s=self.table.worker_s.value - before), counted_reasons(observation)
 
     def count_rejects(self, counts: Counts) -> Rejects:

@@ -24,47 +24,47 @@ class CostMeter:
     """Measures, from its creation on, the thread that created it and the tasks of that thread's Spark jobs.
 
     CPU seconds cover this thread and its tasks, as far as Spark or the staging code reports them.
-    They do not cover shared threads such as the garbage collector, or the commit that stores the receipt.
-    A second receipt has only what the first one lacks.
+    They do not cover shared threads such as the garbage collector, or the commit that stores the cost.
+    A second cost has only what the first one lacks.
     """
 
     def __init__(self, lake: Lake) -> None:
         self._context: Any = lake.spark.sparkContext
         self._group = uuid.uuid4().hex
         self.resume()
-        self._told = self._threads_s()
+        self._reported_s = self._threads_s()
 
     def resume(self) -> None:
         """Count the Spark jobs that this thread starts from now on, after another meter has counted them."""
         self._context.setLocalProperty(GROUP, self._group)
 
     def of_round(
-        self, main: Table, mode: Mode, staged: Staged, letters: Staged, *, had_letters: bool
+        self, main: Table, mode: Mode, staged: Staged, dead_letters: Staged, *, had_dead_letters: bool
     ) -> dict[str, Any]:
         """The cost of the round, including the commit it is about to make, as metrics for `calve.metrics`.
 
-        `had_letters`: earlier rounds had dead letters.
+        `had_dead_letters`: earlier rounds had dead letters.
         """
         asked = requests(
-            _sizes(staged, letters),
+            _sizes(staged, dead_letters),
             _held(main),
             mode,
             merge_at=_merge_at(main),
-            letters=bool(letters.rows),
-            had_letters=had_letters,
+            dead_letters=bool(dead_letters.rows),
+            had_dead_letters=had_dead_letters,
         )
-        return self._receipt(asked, staged, letters)
+        return self._cost(asked, staged, dead_letters)
 
     def of_work(self, table: Table, *staged: Staged, read: int = 0, all_read: bool = False) -> dict[str, Any]:
         """The cost of a commit that is not a round. read: files it has read, beside all of the table's files if `all_read`."""
         held = _held(table)
         read += held.files if all_read else 0
         asked = requests_of_work(_sizes(*staged), held, read=read, merge_at=_merge_at(table))
-        return self._receipt(asked, *staged)
+        return self._cost(asked, *staged)
 
-    def _receipt(self, asked: Requests, *staged: Staged) -> dict[str, Any]:
-        told, self._told = self._told, self._threads_s() + self._tasks_s()
-        cpu_s = self._told - told + sum(each.cpu_s for each in staged)
+    def _cost(self, asked: Requests, *staged: Staged) -> dict[str, Any]:
+        before_s, self._reported_s = self._reported_s, self._threads_s() + self._tasks_s()
+        cpu_s = self._reported_s - before_s + sum(each.cpu_s for each in staged)
         return asked.metrics() | {"bytes_written": sum(_sizes(*staged)), "cpu_s": round(cpu_s, 3)}
 
     def _threads_s(self) -> float:

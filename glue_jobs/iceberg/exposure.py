@@ -21,7 +21,7 @@ MOVING = frozenset(
 COUNTED = "write.metadata.metrics.column."
 METADATA = "metadata"
 RECEIVED = (f"{SYSTEM_COLUMN}.key", f"{SYSTEM_COLUMN}.headers")
-OF_LETTERS = ("key", "value", "headers")
+OF_DEAD_LETTERS = ("key", "value", "headers")
 """The received data of a record, in rows and in dead letters."""
 
 

@@ -17,8 +17,17 @@ from pyspark.sql import DataFrame
 
 from calve.config.maintenance import Kind
 from calve.errors import LostRace, Retryable, Suspended
-from calve.table.protocol import Commit, standing
-from calve.table.summary import FORGET, FORGET_LEFT, FORGOTTEN, MAINTENANCE, ROUND, WORK, restated, round_of
+from calve.table.protocol import Commit, position_commit
+from calve.table.summary import (
+    FORGET,
+    FORGET_LEFT,
+    FORGOTTEN,
+    MAINTENANCE,
+    ROUND,
+    WORK,
+    carried_position,
+    round_of,
+)
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.staging import NOTHING, Ambiguous, Staged, Validator, commit, discard, rows_of, stage
 from glue_jobs.process.java import elements
@@ -176,10 +185,10 @@ class CarriedCommit:
         self,
         kind: Kind,
         update: Callable[[], Any],
-        receipt: Mapping[str, Any],
+        cost: Mapping[str, Any],
         said: Callable[[Commit], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        """Commit `update`, which is built again for each attempt. receipt: the cost of the work.
+        """Commit `update`, which is built again for each attempt. cost: the cost of the work.
 
         said: more summary entries, given the commit with the table's position.
 
@@ -193,11 +202,13 @@ class CarriedCommit:
             self.refresh()
             if any(each.summary.get(WORK) == work for each in self.table.ancestors()):
                 return
-            stood = standing(self.table.ancestors())
+            stood = position_commit(self.table.ancestors())
             if stood is None or self.is_forgetting:
                 why = "a person is being forgotten" if stood else "its history has no position"
                 raise Retryable(f"table {self.table.name}: {why}")
-            summary = restated(stood.summary, receipt) | {MAINTENANCE: kind, WORK: work} | dict(said(stood))
+            summary = (
+                carried_position(stood.summary, cost) | {MAINTENANCE: kind, WORK: work} | dict(said(stood))
+            )
             try:
                 commit(self.table, update(), summary, self._unmoved(summary[ROUND]))
             except (LostRace, Ambiguous) as error:
@@ -210,7 +221,7 @@ class CarriedCommit:
         def accept(ancestors: Iterator[Commit]) -> bool:
             if self._main is not self.table:
                 self._main.refresh()
-            stood = standing(ancestors)
+            stood = position_commit(ancestors)
             return stood is not None and round_of(stood.summary) == round_id and not self.is_forgetting
 
         return accept

@@ -21,7 +21,7 @@ from glue_jobs.columns.helpers import REFUSED
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned
 from glue_jobs.kafka.records import Records, header_lists, parts
-from glue_jobs.process.workers import errors_by_value, spent_s
+from glue_jobs.process.workers import cpu_since_last_s, errors_by_value
 
 MILLIS = "calve:millis"
 HEADERS = T.ArrayType(
@@ -69,7 +69,7 @@ def read(
                 for number in numbers.column(0).to_pylist():
                     for records in fetch(settings, topic, topic_id, ranges[number], CHUNK_BYTES):
                         yield _batch(records)
-        cpu_s.add(spent_s())
+        cpu_s.add(cpu_since_last_s())
 
     return _named(_map_in_arrow(_numbers(spark, len(ranges)), task), topic)
 

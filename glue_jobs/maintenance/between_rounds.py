@@ -20,9 +20,9 @@ from calve.log import event
 from calve.outputs.emitting import Emitted, left
 from calve.requests.expired_history import ExpiredHistory, earlier
 from calve.requests.redrive import is_level
-from calve.table.position import NO_LETTERS, Position
-from calve.table.protocol import Commit, may_publish, nearest_position, standing
-from calve.table.summary import EARLIER, POSITION_TAG, SETTINGS, has_position, restated, round_of
+from calve.table.position import NO_DEAD_LETTERS, Position
+from calve.table.protocol import Commit, may_publish, nearest_position, position_commit
+from calve.table.summary import EARLIER, POSITION_TAG, SETTINGS, carried_position, has_position, round_of
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, tasks_for
@@ -116,7 +116,7 @@ class LoopMaintenance:
         chosen, left = self._chosen(int(spare_s * self.rate))
         if not chosen:
             return
-        stood = standing(main.ancestors())
+        stood = position_commit(main.ancestors())
         if stood is None or not may_publish([stood], base):
             return
 
@@ -126,8 +126,8 @@ class LoopMaintenance:
         laid_out = partial(clustered, table=main, tasks=tasks_for(size, cores, cores))
         staged = write_rest(lake, main, tasks, laid_out)
         faults.point("merge.staged", opened.config.name)
-        receipt = meter.of_work(main, staged, read=len(tasks)) | opened.carried()
-        summary, update = restated(stood.summary, receipt), replacement(lake, main, head, tasks, staged)
+        cost = meter.of_work(main, staged, read=len(tasks)) | opened.carried()
+        summary, update = carried_position(stood.summary, cost), replacement(lake, main, head, tasks, staged)
         snapshot = commit(main, update, summary, lambda ancestors: may_publish(ancestors, base))
         faults.point("merge.committed", opened.config.name)
         self.unexpired += 1
@@ -177,14 +177,14 @@ class LoopMaintenance:
         return self.unexpired >= max(maintenance.snapshots_at_most, maintenance.snapshots_at_least) // 2
 
     def _expire(self) -> None:
-        opened, letters = self.opened, self.opened.dead_letters.table
-        if letters is not None:
-            self._settle(letters)
+        opened, dead_letters = self.opened, self.opened.dead_letters.table
+        if dead_letters is not None:
+            self._settle(dead_letters)
         announcer = self.opener.announcer
         expire(
             opened.config,
             opened.main,
-            letters,
+            dead_letters,
             said=None if announcer.outbox is None else announcer.sent_to or 0,
         )
 
@@ -211,7 +211,7 @@ MOST_UNSAID = 1_000
 """The most snapshots kept for EventBridge. More must not make the table's metadata grow."""
 
 
-def expire(settings: job.Table, main: Table, letters: Table | None, *, said: int | None) -> int:
+def expire(settings: job.Table, main: Table, dead_letters: Table | None, *, said: int | None) -> int:
     """Expire snapshots of the table and of its dead letters; returns their number. A waiting request prevents it.
 
     said: the sequence number up to which snapshots have been announced; None if nobody announces them.
@@ -231,13 +231,13 @@ def expire(settings: job.Table, main: Table, letters: Table | None, *, said: int
         faults.point("expiry.noted", settings.name)
         main.set_tag(POSITION_TAG, stood.snapshot)  # else it may hold a snapshot that is no ancestor
         gone = _expire(settings, main, line, kept)
-    if letters is None or not is_level(stood, letters.ancestors()):
+    if dead_letters is None or not is_level(stood, dead_letters.ancestors()):
         return gone  # dead letters that main names but nobody has published may be on no branch
     oldest = nearest_position(line[kept - 1 :])
-    named = oldest.dead_letters.round if oldest and oldest.dead_letters else NO_LETTERS
-    line = list(letters.ancestors())
-    kept = _kept(settings, line, needed_of_letters(line, named))
-    return gone + (_expire(settings, letters, line, kept) if kept < len(line) else 0)
+    named = oldest.dead_letters.round if oldest and oldest.dead_letters else NO_DEAD_LETTERS
+    line = list(dead_letters.ancestors())
+    kept = _kept(settings, line, needed_of_dead_letters(line, named))
+    return gone + (_expire(settings, dead_letters, line, kept) if kept < len(line) else 0)
 
 
 def _kept(settings: job.Table, line: Sequence[Commit], used: int) -> int:
@@ -274,7 +274,7 @@ def down_to_a_position(line: Sequence[Commit], kept: int) -> int:
     return next((n for n in range(kept, len(line)) if has_position(line[n - 1].summary)), len(line))
 
 
-def needed_of_letters(line: Sequence[Commit], named: str) -> int:
+def needed_of_dead_letters(line: Sequence[Commit], named: str) -> int:
     """The number of dead-letter snapshots that are still needed: down to the round that the table's oldest snapshot names.
 
     A rollback needs that history to find the rounds it removes.

@@ -58,7 +58,7 @@ def _of_patterns(settings: job.Job, catalog: Lake, database: str) -> Iterable[jo
     return (each for each in made if topics.get(each.name) == each.topic)
 
 
-def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Maintenance) -> Figures:
+def figures(lake: Lake, table: Table, dead_letters: Table | None, maintenance: Maintenance) -> Figures:
     """The statistics of main as of its last refresh, and of its dead letters.
 
     Raises Retryable: the object store does not answer.
@@ -82,7 +82,7 @@ def figures(lake: Lake, table: Table, letters: Table | None, maintenance: Mainte
         snapshots=len(taken),
         oldest_snapshot_s=now - min(taken),
         oldest_row_s=_age(lake, now, table, timed.column) if timed else None,
-        oldest_letter_s=_age(lake, now, letters, REJECTED_AT) if letters and aging else None,
+        oldest_dead_letter_s=_age(lake, now, dead_letters, REJECTED_AT) if dead_letters and aging else None,
         orphans_s=now - (looked_at(table) or min(taken)),
     )
 

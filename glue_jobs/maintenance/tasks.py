@@ -51,7 +51,7 @@ class Work:
     lake: Lake
     settings: job.Table
     main: Table
-    letters: Table | None
+    dead_letters: Table | None
     age_s: float = ORPHAN_AGE_S
 
     @property
@@ -91,13 +91,13 @@ class Work:
                 found = self._retained(kind, budget_bytes)
             case "snapshots":
                 said = sent_to(self.main.ancestors()) or None  # None: nobody announces the snapshots
-                found = {"snapshots": expire(self.settings, self.main, self.letters, said=said)}
+                found = {"snapshots": expire(self.settings, self.main, self.dead_letters, said=said)}
         took_ms = int((time.monotonic() - began) * 1000)
         event("maintenance.done", **self.who, kind=kind, done=found, ms=took_ms)
         return found
 
     def _both(self) -> list[CarriedCommit]:
-        tables = [self.main, *([self.letters] if self.letters else [])]
+        tables = [self.main, *([self.dead_letters] if self.dead_letters else [])]
         return [CarriedCommit(each, self.main) for each in tables]
 
     def _of_both(self, work: Callable[[CarriedCommit], Mapping[str, int]]) -> Found:
@@ -118,13 +118,13 @@ class Work:
 
     def _retained(self, kind: Kind, budget_bytes: int) -> Found:
         """Delete old rows, or old dead letters unless a redrive request waits."""
-        rows, letters_s = self.settings.maintenance.rows, self.settings.maintenance.dead_letters_s
+        rows, dead_letters_s = self.settings.maintenance.rows, self.settings.maintenance.dead_letters_s
         if kind == "rows" and rows:
             table, column, keep_s = self.main, rows.column, rows.keep_s
-        elif kind == "dead_letters" and self.letters and letters_s is not None:
+        elif kind == "dead_letters" and self.dead_letters and dead_letters_s is not None:
             if REDRIVE in self.main.properties:
                 return {"rows": 0}
-            table, column, keep_s = self.letters, REJECTED_AT, letters_s
+            table, column, keep_s = self.dead_letters, REJECTED_AT, dead_letters_s
         else:
             return {"rows": 0}
         before = datetime.now(UTC) - timedelta(seconds=keep_s)

@@ -52,12 +52,12 @@ class Backfill(Operation[Request, Entry]):
         """Replace the rows; the answer says what was done."""
         self.request = request
         with errors_of_source(self.table.config):
-            told = self._run()
-        return Entry(request.id, now(), "backfill", told, request.by)
+            result = self._run()
+        return Entry(request.id, now(), "backfill", result, request.by)
 
     def _run(self) -> str:
         if done := done_before(self.table.main.ancestors(), self.request.id):
-            return _told(ledger_of(done.summary))
+            return _result(ledger_of(done.summary))
         table, topic = self.table, self.table.services.cluster.state(self.table.config.topic)
         self._require_possible(topic)
         ends = (_offsets(table, topic, each) for each in (self.request.start, self.request.to))
@@ -123,10 +123,10 @@ class Backfill(Operation[Request, Entry]):
         self.changed = True
         publish_work(table, self.base, position, staged, ledger, metrics=metrics, entries=entries)
         faults.point("backfill.committed", table.config.name)
-        return _told(ledger)
+        return _result(ledger)
 
 
-def _told(ledger: Ledger) -> str:
+def _result(ledger: Ledger) -> str:
     return f"{ledger.rows_deleted} rows replaced by {ledger.rows_appended}"
 
 

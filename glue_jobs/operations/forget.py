@@ -33,7 +33,7 @@ from calve.requests.forget import (
     to_json,
 )
 from calve.requests.redrive import is_level
-from calve.table.position import NO_LETTERS, Ledger, TopicKey
+from calve.table.position import NO_DEAD_LETTERS, Ledger, TopicKey
 from calve.table.protocol import may_publish, nearest_position
 from calve.table.summary import (
     FORGET,
@@ -43,11 +43,11 @@ from calve.table.summary import (
     FROM,
     POSITION_TAG,
     encode,
-    published_letters,
+    published_dead_letters,
     root,
 )
 from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, at
-from glue_jobs.dead_letters.redriven import LETTER
+from glue_jobs.dead_letters.redriven import DEAD_LETTER
 from glue_jobs.iceberg import purge
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.layout import clustered, tasks_for
@@ -65,7 +65,7 @@ from glue_jobs.iceberg.staging import (
     whole,
 )
 from glue_jobs.operations.operation import RAISED, Operation, now
-from glue_jobs.operations.persons import GONE, KEPT, Person, Select, letters_of, person_of
+from glue_jobs.operations.persons import GONE, KEPT, Person, Select, dead_letters_of, person_of
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
@@ -79,8 +79,8 @@ FIGURES = ("rows", "files", "removed", "exports", "unopened", "problem")
 
 Place = tuple[Any, ...]
 OF_ROWS = "partition int, offset long, timestamp_us long"
-OF_LETTERS = "cluster_id string, topic_id string, partition int, offset long"
-"""The columns that identify a record: in a row, and in a dead letter (`glue_jobs.dead_letters.redriven.LETTER`)."""
+OF_DEAD_LETTERS = "cluster_id string, topic_id string, partition int, offset long"
+"""The columns that identify a record: in a row, and in a dead letter (`glue_jobs.dead_letters.redriven.DEAD_LETTER`)."""
 Said = Callable[[Staged], tuple[Mapping[str, str], Validator]]
 """The summary of the next commit, given its new files; and whether the commit is allowed on the table's current head."""
 
@@ -115,24 +115,24 @@ class Forget(Operation[Request, Entry]):
 
     def run(self, request: Request) -> Entry:
         self.request = request
-        opened, letters = self.table, self.table.dead_letters.table
-        self._require_possible(letters)
+        opened, dead_letters = self.table, self.table.dead_letters.table
+        self._require_possible(dead_letters)
         person = person_of(opened, self.request)
         emit(opened, self.base)
         rows = _gone_rows(opened, person)
-        places, unopened = letters_of(opened, person, letters) if letters else ([], 0)
-        dead = _gone_letters(opened, letters, places) if letters else None
+        places, unopened = dead_letters_of(opened, person, dead_letters) if dead_letters else ([], 0)
+        dead = _gone_dead_letters(opened, dead_letters, places) if dead_letters else None
         found = self._noted(rows, dead)
         self.changed = True
         removed = self._purge_main(rows)
         if dead is not None:
-            removed += self._purge_letters(places)
+            removed += self._purge_dead_letters(places)
         purge.remove(opened.main, found.exports)
         faults.point("forget.exported", opened.config.name)
         done = {"requested": request.at, "done": now(), "removed": removed, "unopened": unopened}
         return Entry(**(asdict(found) | done | {"exports": len(found.exports)}))
 
-    def _require_possible(self, letters: Table | None) -> None:
+    def _require_possible(self, dead_letters: Table | None) -> None:
         """Refuse impossible requests with an answer. Retry later if another writer is moving the dead letters."""
         opened = self.table
         if why := opened.mode.cannot_forget:
@@ -142,7 +142,7 @@ class Forget(Operation[Request, Entry]):
             column = each.column
             if why := column_problem(opened.main.schema, column) or masking_problem(steps, tags, column):
                 raise CalveError(why)
-        tables = [opened.main, *([letters] if letters else [])]
+        tables = [opened.main, *([dead_letters] if dead_letters else [])]
         for table in tables:
             own = (name for name in table.refs() if name not in ("main", POSITION_TAG))
             if others := sorted(name for name in own if not name.startswith(BRANCH_PREFIX)):
@@ -153,8 +153,8 @@ class Forget(Operation[Request, Entry]):
                     f"another engine has compacted {table.name} within the last hour, and this job would delete its "
                     "next files. Stop that engine, and request again an hour later"
                 )
-        if letters is not None and not is_level(self.base, letters.ancestors()):
-            raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
+        if dead_letters is not None and not is_level(self.base, dead_letters.ancestors()):
+            raise Retryable(f"table {dead_letters.name}: another writer is moving the dead letters")
 
     def _noted(self, rows: Gone, dead: Gone | None) -> Found:
         """Store what this and earlier tries found, before anything is removed."""
@@ -166,8 +166,8 @@ class Forget(Operation[Request, Entry]):
         of_rows = places_of((topic, partition, offset) for partition, offset, _ in rows.places)
         found = replace(found, since=found.since or since).with_rows(rows.count, len(rows.tasks), of_rows)
         if dead is not None:
-            of_letters = places_of((TopicKey(*each[:2]), *each[2:]) for each in dead.places)
-            found = found.with_letters(dead.count, of_letters)
+            of_dead_letters = places_of((TopicKey(*each[:2]), *each[2:]) for each in dead.places)
+            found = found.with_letters(dead.count, of_dead_letters)
         stored = purge.deliveries(opened.services.lake, opened.main)
         if not opened.mode.replaces_rows:
             stored = purge.holding(stored, rows.rows) if rows.places else []
@@ -203,7 +203,7 @@ class Forget(Operation[Request, Entry]):
             del summary[FROM]
         return summary | {FORGET: self.request.id}, lambda ancestors: may_publish(ancestors, before)
 
-    def _purge_letters(self, places: Sequence[Place]) -> int:
+    def _purge_dead_letters(self, places: Sequence[Place]) -> int:
         """The summary of the dead-letter table stays the same: it is level with main."""
         opened = self.table
         table = opened.dead_letters.table
@@ -211,9 +211,9 @@ class Forget(Operation[Request, Entry]):
             raise Retryable(f"table {opened.name.dead_letters} is gone")
         opened.dead_letters.drop_branches(table)
         table.refresh()
-        dead = _gone_letters(opened, table, places)
-        named = self.base.dead_letters.round if self.base.dead_letters else NO_LETTERS
-        summary = published_letters(self.base, named) | {FORGET: self.request.id}
+        dead = _gone_dead_letters(opened, table, places)
+        named = self.base.dead_letters.round if self.base.dead_letters else NO_DEAD_LETTERS
+        summary = published_dead_letters(self.base, named) | {FORGET: self.request.id}
         try:
             return dead.purge(
                 lambda _: (summary, lambda ancestors: is_level(self.base, ancestors)), self._require_alone
@@ -239,18 +239,18 @@ def _clear(opened: OpenTable) -> None:
 class Gone:
     """The rows to remove from a table at its current head. Every commit is refused once the head has changed.
 
-    told_by: the columns that identify a record. places: of each record. rows: the rows, with `FILE`; count: their number.
+    identified_by: the columns that identify a record. places: of each record. rows: the rows, with `FILE`; count: their number.
     tasks: Iceberg scan tasks of the files that hold them. Raises CalveError: there are too many.
     """
 
     def __init__(
-        self, opened: OpenTable, table: Table, select: Select, told_by: Mapping[str, Column]
+        self, opened: OpenTable, table: Table, select: Select, identified_by: Mapping[str, Column]
     ) -> None:
         self._opened, self._table, self._select, self._head = opened, table, select, table.head
         self._lake, self._name = opened.services.lake, opened.config.name
         every = self._lake.rows(table.name).select("*", F.col(FILE))
         self.rows = select(every, GONE)
-        place = F.struct(*(column.alias(name) for name, column in told_by.items()))
+        place = F.struct(*(column.alias(name) for name, column in identified_by.items()))
         counted = self.rows.groupBy(F.col(FILE).alias("file"), place.alias("place"))
         found = counted.agg(F.count("*").alias("rows")).limit(MOST + 1).collect()
         if len(found) > MOST:
@@ -325,22 +325,28 @@ def _fence(table: Table, summary: Mapping[str, str], accept: Validator) -> None:
 
 def _gone_rows(opened: OpenTable, person: Person) -> Gone:
     """The person's rows in main. If one of several rows of a record matches, all of them are removed."""
-    told_by = {"partition": at(PARTITION), "offset": at(OFFSET), "timestamp_us": F.unix_micros(at(TIMESTAMP))}
-    found = Gone(opened, opened.main, person.rows, told_by)
+    identified_by = {
+        "partition": at(PARTITION),
+        "offset": at(OFFSET),
+        "timestamp_us": F.unix_micros(at(TIMESTAMP)),
+    }
+    found = Gone(opened, opened.main, person.rows, identified_by)
     if not opened.row_plan.chain.explodes:
         return found
-    return Gone(opened, opened.main, _at(opened, found.places, OF_ROWS, told_by), told_by)
+    return Gone(opened, opened.main, _at(opened, found.places, OF_ROWS, identified_by), identified_by)
 
 
-def _gone_letters(opened: OpenTable, letters: Table, places: Sequence[Place]) -> Gone:
-    told_by = {name: F.col(name) for name in LETTER}
-    return Gone(opened, letters, _at(opened, places, OF_LETTERS, told_by), told_by)
+def _gone_dead_letters(opened: OpenTable, dead_letters: Table, places: Sequence[Place]) -> Gone:
+    identified_by = {name: F.col(name) for name in DEAD_LETTER}
+    return Gone(opened, dead_letters, _at(opened, places, OF_DEAD_LETTERS, identified_by), identified_by)
 
 
-def _at(opened: OpenTable, places: Sequence[Place], kinds: str, told_by: Mapping[str, Column]) -> Select:
+def _at(
+    opened: OpenTable, places: Sequence[Place], kinds: str, identified_by: Mapping[str, Column]
+) -> Select:
     """Rows at these places, or all others."""
     listed = opened.services.lake.spark.createDataFrame(list(places), kinds)
-    those = F.broadcast(listed.select(*(F.col(name).alias(f"calve:{name}") for name in told_by)))
-    pairs = (column.eqNullSafe(F.col(f"`calve:{name}`")) for name, column in told_by.items())
+    those = F.broadcast(listed.select(*(F.col(name).alias(f"calve:{name}") for name in identified_by)))
+    pairs = (column.eqNullSafe(F.col(f"`calve:{name}`")) for name, column in identified_by.items())
     same = reduce(Column.__and__, pairs)
     return lambda rows, how: rows.join(those, same, how)

@@ -25,7 +25,7 @@ from calve.table.protocol import ancestry_is_cut, check_ledger
 from calve.table.summary import REDRIVE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, keys_of
 from glue_jobs.columns.helpers import TOMBSTONE
-from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, as_records
+from glue_jobs.dead_letters.encryption import DEAD_LETTER, UNDECRYPTED, as_records
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.staging import NOTHING, Staged
 from glue_jobs.modes.upsert import newest_of_each_key, without_overtaken
@@ -126,14 +126,17 @@ class _Fold:
             )
 
     def _tombstones(self) -> DataFrame | None:
-        """The dead letters that delete, as rows with `LETTER` and `TOMBSTONE`. With an unreadable key they stay dead letters."""
-        table, letters = self.table, self.table.dead_letters.table
-        if letters is None or not self.upsert.deletes:
+        """The dead letters that delete, as rows with `DEAD_LETTER` and `TOMBSTONE`.
+
+        Those with an unreadable key stay dead letters.
+        """
+        table, dead_letters = self.table, self.table.dead_letters.table
+        if dead_letters is None or not self.upsert.deletes:
             return None
-        if not is_level(self.base, letters.ancestors()):
-            raise Retryable(f"table {letters.name}: another writer is moving the dead letters")
+        if not is_level(self.base, dead_letters.ancestors()):
+            raise Retryable(f"table {dead_letters.name}: another writer is moving the dead letters")
         chosen = as_records(
-            table.services.lake, letters, Request("", "", reason=TOMBSTONES), table.services.masking_keys
+            table.services.lake, dead_letters, Request("", "", reason=TOMBSTONES), table.services.masking_keys
         )
         chosen = chosen.where(self._beyond(F.col("partition"), F.col("offset")))
         if unopened := chosen.where(F.col(UNDECRYPTED)).count():
@@ -141,7 +144,7 @@ class _Fold:
                 f"{unopened} dead letters without a value are encrypted by keys that the secret lacks: {UNKNOWN}"
             )
         decoded = decode(chosen, table.decode_plan, os.urandom(8), self.upsert)
-        records = table.row_plan.records(decoded.where(F.col(TOMBSTONE)), LETTER)
+        records = table.row_plan.records(decoded.where(F.col(TOMBSTONE)), DEAD_LETTER)
         dead, _ = table.row_plan.rows(records)
         return dead if dead.limit(1).collect() else None
 
@@ -152,7 +155,7 @@ class _Fold:
         table, upsert = self.table, self.upsert
         changes = batch.withColumn(TOMBSTONE, false())
         if dead is not None:
-            changes = changes.unionByName(dead.drop(LETTER))
+            changes = changes.unionByName(dead.drop(DEAD_LETTER))
         newest = newest_of_each_key(changes, upsert, 2 * table.services.cores)
         if upsert.order_by is not None:
             newest = without_overtaken(newest, upsert.key, upsert.order_by, table)

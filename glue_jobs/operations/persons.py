@@ -22,8 +22,8 @@ from calve.names import quote
 from calve.requests.forget import Condition, Request, bound_to, seal_key
 from glue_jobs.columns.expressions import at, false, kind_at
 from glue_jobs.columns.tokens import frame_of
-from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, records_of
-from glue_jobs.dead_letters.redriven import LETTER as PLACE
+from glue_jobs.dead_letters.encryption import DEAD_LETTER, UNDECRYPTED, records_of
+from glue_jobs.dead_letters.redriven import DEAD_LETTER as PLACE
 from glue_jobs.dead_letters.redriven import rows_at
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Lake, Table
@@ -118,25 +118,29 @@ def _opened(table: OpenTable, request: Request, key_id: str) -> tuple[Condition,
     return tuple(Condition(each.column, found[n]) for n, each in enumerate(request.where))
 
 
-def letters_of(table: OpenTable, person: Person, letters: Table) -> tuple[list[tuple[Any, ...]], int]:
+def dead_letters_of(
+    table: OpenTable, person: Person, dead_letters: Table
+) -> tuple[list[tuple[Any, ...]], int]:
     """The places of the person's dead letters, including redriven ones; and how many could not be decrypted.
 
     A dead letter matches by its bytes, or by the row that it would be.
     """
-    chosen = records_of(rows_at(table.services.lake, letters, letters.head), table.services.masking_keys)
+    chosen = records_of(
+        rows_at(table.services.lake, dead_letters, dead_letters.head), table.services.masking_keys
+    )
     table = table.learn(*unknown_ids(chosen, table.decode_plan)) or table
-    found, made = person.records(chosen).select(LETTER), _as_rows(table, chosen)
+    found, made = person.records(chosen).select(DEAD_LETTER), _as_rows(table, chosen)
     if all(kind_at(made.schema, each.column) is not None for each in person.where):
-        found = found.unionByName(person.rows(made).select(LETTER))
-    places = found.select(*(F.col(LETTER)[name].alias(name) for name in PLACE)).distinct()
+        found = found.unionByName(person.rows(made).select(DEAD_LETTER))
+    places = found.select(*(F.col(DEAD_LETTER)[name].alias(name) for name in PLACE)).distinct()
     unopened = chosen.where(F.col(UNDECRYPTED)).count() if table.services.masking_keys else 0
     return sorted(tuple(row) for row in places.collect()), unopened
 
 
-def _as_rows(table: OpenTable, letters: DataFrame) -> DataFrame:
-    """The records decoded and processed by the table's current plan, with `LETTER`; null if unreadable."""
-    decoded = decode(letters, table.decode_plan, os.urandom(8), table.mode)
-    made = table.row_plan.records(decoded, LETTER)
+def _as_rows(table: OpenTable, dead_letters: DataFrame) -> DataFrame:
+    """The records decoded and processed by the table's current plan, with `DEAD_LETTER`; null if unreadable."""
+    decoded = decode(dead_letters, table.decode_plan, os.urandom(8), table.mode)
+    made = table.row_plan.records(decoded, DEAD_LETTER)
     return table.row_plan.all_rows(made) if table.row_plan.chain.explodes else made
 
 

@@ -23,7 +23,7 @@ from calve.table.protocol import check_ledger
 from calve.table.summary import COUNTS, REDRIVE, REDRIVE_RESULT
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.helpers import FILTERED, OTHER, REJECT, SIZE
-from glue_jobs.dead_letters.encryption import LETTER, UNDECRYPTED, as_records
+from glue_jobs.dead_letters.encryption import DEAD_LETTER, UNDECRYPTED, as_records
 from glue_jobs.dead_letters.redriven import RECORD, by_record, records_in
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Table
@@ -50,9 +50,9 @@ class Redrive(Operation[Request, Result]):
     def refuse(self, request: Request) -> str | None:
         if why := self.table.mode.cannot_redrive:
             return why
-        self.letters = self.table.dead_letters.table
-        if self.letters is not None and not is_level(self.base, self.letters.ancestors()):
-            raise Retryable(f"table {self.letters.name}: another writer is moving the dead letters")
+        self.dead_letters = self.table.dead_letters.table
+        if self.dead_letters is not None and not is_level(self.base, self.dead_letters.ancestors()):
+            raise Retryable(f"table {self.dead_letters.name}: another writer is moving the dead letters")
         return None
 
     def refused(self, request: Request | None, why: str) -> Result:
@@ -87,10 +87,10 @@ class Redrive(Operation[Request, Result]):
 
     def _shares(self) -> list[Share]:
         """Select dead letters, look up unknown schema ids, and count the result for each dead letter."""
-        if self.letters is None:
+        if self.dead_letters is None:
             return []
         self.chosen = as_records(
-            self.table.services.lake, self.letters, self.request, self.table.services.masking_keys
+            self.table.services.lake, self.dead_letters, self.request, self.table.services.masking_keys
         )
         if not self.chosen.limit(1).collect():
             return []
@@ -120,7 +120,7 @@ class Redrive(Operation[Request, Result]):
         if OTHER in found.columns:
             others = F.when(F.col(OTHER).isNotNull(), F.lit("incompatible_schema"))
             found = found.withColumn(REJECT, F.coalesce(others, REJECT)).drop(OTHER)
-        made = self.table.row_plan.records(found, LETTER)
+        made = self.table.row_plan.records(found, DEAD_LETTER)
         if FILTERED not in made.columns:
             return made
         left_out = F.when(F.col(FILTERED), F.lit("filtered"))
@@ -137,13 +137,13 @@ class Redrive(Operation[Request, Result]):
 
     def _bring_back(self, share: Share) -> None:
         table, round_id = self.table, uuid.uuid4().hex
-        letters = table.dead_letters.ensure()
-        letter, topic = F.col(LETTER), share.topic
+        dead_letters = table.dead_letters.ensure()
+        letter, topic = F.col(DEAD_LETTER), share.topic
         mine = (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
         good = self._judged().where(F.col(REJECT).isNull() & mine)
         staged = self._stage_rows(good.where(~F.col(PRESENT)), share, round_id)
         faults.point("redrive.staged", table.config.name)
-        marked = stage_marks(table, letters, good, round_id)
+        marked = stage_marks(table, dead_letters, good, round_id)
         faults.point("redrive.marked", table.config.name)
         ledger = share.ledger
         if table.row_plan.chain.explodes:
@@ -156,7 +156,7 @@ class Redrive(Operation[Request, Result]):
         check_ledger(ledger, staged_rows=staged.rows)
         position = position_after(self.base, round_id=round_id, writer=table.services.writer, held=held)
         self.changed = True
-        metrics = self.meter.of_round(table.main, table.mode, staged, marked, had_letters=True)
+        metrics = self.meter.of_round(table.main, table.mode, staged, marked, had_dead_letters=True)
         if staged.counts:
             metrics[COUNTS] = staged.counts
         snapshot = publish_work(
@@ -176,7 +176,7 @@ class Redrive(Operation[Request, Result]):
     def _stage_rows(self, good: DataFrame, share: Share, round_id: str) -> Staged:
         table = self.table
         tasks = tasks_for(share.size_bytes, table.services.cores, table.services.cores)
-        made, several = table.row_plan.rows(good.drop(LETTER, PRESENT))
+        made, several = table.row_plan.rows(good.drop(DEAD_LETTER, PRESENT))
         staged = table.stage(made, tasks, round_id)
         if several and with_counted_rows(Counts(), several).failed:
             discard(table.main, staged)
@@ -189,11 +189,11 @@ def _places(records: DataFrame) -> DataFrame:
     return records.select(*(F.col(SYSTEM_COLUMN)[name].alias(name) for name in RECORD))
 
 
-def stage_marks(table: OpenTable, letters: Table, chosen: DataFrame, round_id: str) -> Staged:
-    """Write redriven dead letters (`LETTER` of each) with the mark of their round."""
-    kept = chosen.select(f"{LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
-    columns = [each["name"] for each in letters.schema["fields"]]
-    return stage(table.services.lake, letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
+def stage_marks(table: OpenTable, dead_letters: Table, chosen: DataFrame, round_id: str) -> Staged:
+    """Write redriven dead letters (`DEAD_LETTER` of each) with the mark of their round."""
+    kept = chosen.select(f"{DEAD_LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
+    columns = [each["name"] for each in dead_letters.schema["fields"]]
+    return stage(table.services.lake, dead_letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
 
 
 PRESENT = "calve:present"
@@ -223,19 +223,19 @@ class Share:
 
 
 def counted(judged: DataFrame) -> list[Share]:
-    """The shares of records with `LETTER`, `REJECT`, `PRESENT` and `SIZE`."""
-    letter = F.col(LETTER)
+    """The shares of records with `DEAD_LETTER`, `REJECT`, `PRESENT` and `SIZE`."""
+    letter = F.col(DEAD_LETTER)
     keys = (letter["cluster_id"].alias("cluster"), letter["topic_id"].alias("topic"), REJECT, PRESENT)
     sums = judged.groupBy(*keys).agg(F.count(F.lit(1)).alias("letters"), F.sum(SIZE).alias("size"))
     shares: dict[TopicKey, Share] = {}
     for row in sums.collect():
-        topic, letters = TopicKey(row["cluster"], row["topic"]), row["letters"]
+        topic, dead_letters = TopicKey(row["cluster"], row["topic"]), row["letters"]
         share = shares.get(topic, Share(topic))
         if row[REJECT] is not None:  # once for dead letters with a row in main, and once for others
-            refused = Counter(dict(share.refused)) + Counter({row[REJECT]: letters})
+            refused = Counter(dict(share.refused)) + Counter({row[REJECT]: dead_letters})
             shares[topic] = replace(share, refused=tuple(sorted(refused.items())))
         elif row[PRESENT]:
-            shares[topic] = replace(share, present=letters)
+            shares[topic] = replace(share, present=dead_letters)
         else:
-            shares[topic] = replace(share, fresh=letters, size_bytes=int(row["size"] or 0))
+            shares[topic] = replace(share, fresh=dead_letters, size_bytes=int(row["size"] or 0))
     return list(shares.values())

@@ -77,7 +77,7 @@ def java_message(error: Py4JJavaError) -> str:
 def java_cause(error: Py4JJavaError) -> str:
     """Class and message of the Java exception, and of its innermost cause."""
     chain = _chain(error)
-    found, cause = _told(chain[0]), _told(chain[-1])
+    found, cause = _described(chain[0]), _described(chain[-1])
     return found if cause in found else f"{found}; caused by {cause}"
 
 
@@ -95,7 +95,7 @@ def _chain(error: Py4JJavaError) -> list[Any]:
     return chain
 
 
-def _told(exception: Any) -> str:
+def _described(exception: Any) -> str:
     message = _message(exception)
     return f"{exception.getClass().getName()}: {message}" if message else str(exception.getClass().getName())
 

@@ -85,16 +85,16 @@ def errors_of_workers() -> Iterator[None]:
         raise
 
 
-_told_s: float | None = None
+_reported_s: float | None = None
 """CPU seconds of this process that tasks have reported; None before the first task."""
 
 
-def spent_s() -> float:
+def cpu_since_last_s() -> float:
     """In a worker, which runs one task at a time: the CPU seconds of its process that no other task has reported."""
-    global _told_s
-    if _told_s is None:
+    global _reported_s
+    if _reported_s is None:
         gc.freeze()  # Spark has a worker collect garbage after each task: it need not look at modules and kernels
     sys.path_importer_cache.clear()  # nor read the archives of its path again before the next task
     now = time.process_time()
-    taken, _told_s = now - (_told_s or 0.0), now
+    taken, _reported_s = now - (_reported_s or 0.0), now
     return taken

@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
 from calve.log import event
 from calve.outputs.job_status import TableState
-from calve.rounds.scheduling import FAILED_AFTER, LONGEST_BACKOFF_S, MISSED, Pace, Timed, backoff_s
+from calve.rounds.scheduling import FAILED_AFTER, LONGEST_BACKOFF_S, MISSED, Schedule, Timed, backoff_s
 from calve.table.position import Offsets
-from calve.table.protocol import standing
+from calve.table.protocol import position_commit
 from calve.table.summary import INITIALISED, STATE, decode
 from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.maintenance.tasks import take
@@ -28,44 +28,44 @@ from glue_jobs.rounds.round import Round
 from glue_jobs.table.open_table import Outcome, TableMemory
 from glue_jobs.table.opening import Opener
 
-TELL_EVERY_S = 300.0
+REPORT_EVERY_S = 300.0
 FIGURES = ("freshness_p50_s", "freshness_p95_s", "lag_records", "stage_ms", "round_ms")
 
 
 @dataclass(slots=True)
 class FreshnessTarget:
-    """A table's freshness target: updates its pace after each round and reports missed targets."""
+    """A table's freshness target: updates its schedule after each round and reports missed targets."""
 
-    told: str | None = None
-    told_at: float = 0.0
+    reported: str | None = None
+    reported_at: float = 0.0
 
-    def after(self, pace: Pace, outcome: Outcome, looked_at: float, who: dict[str, str]) -> Pace:
-        """Return the pace after a round that began at `looked_at` (epoch seconds).
+    def after(self, schedule: Schedule, outcome: Outcome, looked_at: float, who: dict[str, str]) -> Schedule:
+        """Return the schedule after a round that began at `looked_at` (epoch seconds).
 
         If the records were too old, log it: at once if the cause is new, then every few minutes while it lasts.
         """
-        records, found = outcome.ledger.consumed, pace
+        records, found = outcome.ledger.consumed, schedule
         if records:
-            found = pace.after(Timed(records, _seconds(outcome)), outcome.commit_ms / 1000)
+            found = schedule.after(Timed(records, _seconds(outcome)), outcome.commit_ms / 1000)
         if not outcome.more:
             found = found.level(looked_at, records)
-        self._tell(pace, outcome, looked_at, who)
+        self._report(schedule, outcome, looked_at, who)
         return found
 
-    def _tell(self, pace: Pace, outcome: Outcome, looked_at: float, who: dict[str, str]) -> None:
+    def _report(self, schedule: Schedule, outcome: Outcome, looked_at: float, who: dict[str, str]) -> None:
         cause, now = outcome.metrics.get(MISSED), time.monotonic()
-        if outcome.snapshot is None or (cause == self.told and now - self.told_at < TELL_EVERY_S):
+        if outcome.snapshot is None or (cause == self.reported and now - self.reported_at < REPORT_EVERY_S):
             return
-        self.told, self.told_at = cause, now
+        self.reported, self.reported_at = cause, now
         if cause is None:
             return
         took_s = _seconds(outcome)
-        since_s = looked_at - pace.level_at if pace.level_at else 0.0
+        since_s = looked_at - schedule.level_at if schedule.level_at else 0.0
         event(
             "freshness.missed",
             **who,
             cause=cause,
-            promise_s=pace.promise_s,
+            target_s=schedule.target_s,
             **{name: outcome.metrics[name] for name in FIGURES},
             commit_ms=outcome.commit_ms,
             records=outcome.ledger.consumed,
@@ -107,16 +107,16 @@ class TableLoop:
     tagged_at: float | None = None
     complete_until: float = 0.0
     began: float = 0.0
-    promise: FreshnessTarget = field(default_factory=FreshnessTarget)
+    target: FreshnessTarget = field(default_factory=FreshnessTarget)
     read_to: Offsets = field(default_factory=dict)
     first_wait: float = field(init=False)
-    upkeep: LoopMaintenance = field(init=False)
+    maintenance: LoopMaintenance = field(init=False)
 
     def __post_init__(self) -> None:
-        self.upkeep = LoopMaintenance(self.opener)
+        self.maintenance = LoopMaintenance(self.opener)
         # Tables that start together must not run in step: each starts its second round at its own time.
         self.first_wait = zlib.crc32(str(self.opener.name).encode()) / 2**32
-        self.memory.pace = Pace(None if self.drain else self.opener.config.freshness_s)
+        self.memory.schedule = Schedule(None if self.drain else self.opener.config.freshness_s)
 
     def run(self) -> State:
         """Run rounds; returns the final state of the table."""
@@ -160,8 +160,8 @@ class TableLoop:
             self._note("paused", outcome.paused.id, outcome.paused.words)
             return None if self.drain else LONGEST_BACKOFF_S
         self._report(outcome)
-        self.memory.pace = self.promise.after(self.memory.pace, outcome, looked_at, self._who())
-        return self.upkeep.between(outcome, self._after(outcome))
+        self.memory.schedule = self.target.after(self.memory.schedule, outcome, looked_at, self._who())
+        return self.maintenance.between(outcome, self._after(outcome))
 
     def _after(self, outcome: Outcome) -> float | None:
         self._enter("running")
@@ -175,7 +175,7 @@ class TableLoop:
         if outcome.snapshot is None:
             self._mark(outcome, tag_every_s=TAG_EVERY_S, note_every_s=NOTE_EVERY_S)
         shortest = SHORTEST_WAIT_S if outcome.snapshot is None else 0.0
-        wait_s = max(shortest, self.memory.pace.left_s(time.monotonic() - self.began))
+        wait_s = max(shortest, self.memory.schedule.left_s(time.monotonic() - self.began))
         part, self.first_wait = self.first_wait, 1.0
         return part * wait_s
 
@@ -203,11 +203,11 @@ class TableLoop:
                 if backlog * per_record >= self.opener.config.flush_bytes:
                     return
                 now = time.monotonic()
-                until = min(until, now + self.memory.pace.left_s(now - self.began, backlog))
+                until = min(until, now + self.memory.schedule.left_s(now - self.began, backlog))
 
     def _retry(self, error: Retryable) -> float | None:
         self.failures, self.troubled = self.failures + 1, error
-        self.memory.pace = self.memory.pace.interrupted(self.state)
+        self.memory.schedule = self.memory.schedule.interrupted(self.state)
         ended = self.drain and self.failures == FAILED_AFTER
         wait_s = 0.0 if ended else backoff_s(self.failures)
         for cluster in {self.opener.services.cluster, self.opener.services.output}:
@@ -223,7 +223,7 @@ class TableLoop:
         Every commit gives main a greater sequence number. A rollback gives main a smaller one.
         """
         main = self.opener.main
-        stood = standing(main.ancestors()) if main is not None else None
+        stood = position_commit(main.ancestors()) if main is not None else None
         if stood is not None and stood.sequence < self.memory.stood:
             event("table.rolled_back", **self._who(), snapshot_id=stood.id)
             return 0.0
@@ -244,7 +244,7 @@ class TableLoop:
         if not changed and state == "running":
             return False
         if state != "running":
-            self.memory.pace = self.memory.pace.interrupted(state)
+            self.memory.schedule = self.memory.schedule.interrupted(state)
         since = datetime.now(UTC).isoformat(timespec="seconds") if changed else self.said.since
         self.state, self.code, self.said = state, code, TableState(state, code, reason, since, fix)
         event("table.state", **self._who(), state=state, code=code, reason=reason, fix=fix)

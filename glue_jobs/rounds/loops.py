@@ -108,8 +108,8 @@ class Openers:
 
     def of(self, table: Table) -> Opener:
         name = TableName(self._database, table.name)
-        speaker = EventSource(self.job.name, self.job.job, name)
-        return Opener(table, name, self.services, Announcer(speaker, table.topic, self.outbox))
+        source = EventSource(self.job.name, self.job.job, name)
+        return Opener(table, name, self.services, Announcer(source, table.topic, self.outbox))
 
     def topic_of(self, table: str) -> str | None:
         """The topic that a table of the catalog was created for; None if there is no such table.
@@ -121,7 +121,7 @@ class Openers:
 
 
 EVERY_S = 60.0
-TELL_EVERY_S = 240.0
+REPORT_EVERY_S = 240.0
 """Often enough for one event in every five minutes of an alarm."""
 
 
@@ -140,7 +140,7 @@ class Discovery:
     drain: bool
     _kept: dict[str, str] = field(default_factory=dict)
     """Table -> topic of all started loops."""
-    _told: dict[NotKept, float] = field(default_factory=dict)
+    _reported: dict[NotKept, float] = field(default_factory=dict)
     _begun: set[str] = field(default_factory=set)
 
     def run(self) -> None:
@@ -174,7 +174,7 @@ class Discovery:
         self._kept |= {each.name: each.topic for each in new}
         if new:
             event("topics.matched", job=self.job.job, tables=list(map(str, kept)), count=len(self._kept))
-        self._tell(found.not_kept)
+        self._report(found.not_kept)
 
     def _start(self, pattern: Table, tables: Iterable[Table]) -> Start:
         """Where new topics start.
@@ -190,11 +190,11 @@ class Discovery:
         self._begun.add(pattern.name)
         return Start() if begun else pattern.start
 
-    def _tell(self, not_kept: Iterable[NotKept]) -> None:
+    def _report(self, not_kept: Iterable[NotKept]) -> None:
         now = time.monotonic()
         for each in not_kept:
-            if each not in self._told or now - self._told[each] >= TELL_EVERY_S:
-                self._told[each] = now
+            if each not in self._reported or now - self._reported[each] >= REPORT_EVERY_S:
+                self._reported[each] = now
                 event(
                     "topic.refused",
                     job=self.job.job,

@@ -46,7 +46,7 @@ from glue_jobs.operations.relayout import relayout
 from glue_jobs.operations.rollback import Rollback
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
-from glue_jobs.rounds.steps import Audited, Committed, Judged, Planned, Standing, Written
+from glue_jobs.rounds.steps import Audited, Committed, Judged, Planned, Positioned, Written
 from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable, Outcome, TableMemory, position_of
 from glue_jobs.table.opening import Opener
@@ -106,34 +106,34 @@ class Round:
         """Open the table: create it or evolve it to fit the registered schemas, and plan how records are decoded."""
         return self.opener.open()
 
-    def recover(self, table: OpenTable) -> Standing:
+    def recover(self, table: OpenTable) -> Positioned:
         """Read the position; then bring the dead letters and the output topic level with it.
 
         The dead letters are read before main and recovered after it.
         """
-        at = self._standing()
+        at = self._positioned()
         self.opener.announcer.look(table.main)
         emit(at.table, at.base)
         return at
 
-    def switch(self, at: Standing) -> Standing:
+    def switch(self, at: Positioned) -> Positioned:
         """Change the table's mode and layout to those of calve.yaml, unless the table is paused."""
         if _pause(at):
             return at
         if switch(at.table, at.base):
-            at = self._standing()
+            at = self._positioned()
         relayout(at.table, self.memory)
         return at
 
-    def requests(self, at: Standing) -> Standing:
+    def requests(self, at: Positioned) -> Positioned:
         """Answer the requests of operators. If main has changed, emit its rows from the new position."""
         for operation in OPERATIONS:
             if handle(operation(at.table, at.base)):
-                at = self._standing()
+                at = self._positioned()
                 emit(at.table, at.base)
         return at
 
-    def plan(self, at: Standing) -> Planned | Outcome:
+    def plan(self, at: Positioned) -> Planned | Outcome:
         """Choose the offsets to read. The round ends here if the table is paused or the topic has no new offsets."""
         table, config = at.table, self.opener.config
         self.meter.resume()
@@ -319,7 +319,7 @@ class Round:
             yield
         faults.point(f"{step}.end", config.name)
 
-    def _standing(self) -> Standing:
+    def _positioned(self) -> Positioned:
         """The position, after the dead letters were brought level with it."""
         table = self.opener.opened
         for _ in range(LOOKS):
@@ -328,7 +328,7 @@ class Round:
             self.memory.stood = self.memory.stood if sequence is None else sequence
             base = fresh(table, found)
             if table.dead_letters.recover(base, before):
-                return Standing(table, base)
+                return Positioned(table, base)
         raise Retryable(f"table {table.name}: another writer keeps moving the dead letters")
 
     def _written(self, planned: Planned) -> Written:
@@ -377,9 +377,9 @@ class Round:
         judged, written = audited.judged, audited.judged.written
         planned, counts, files = written.plan, written.counts, written.files
         behind = sum(max(0, end - planned.batch.to.get(p, 0)) for p, end in audited.after.end.items())
-        had_letters = planned.at.base.dead_letters is not None
+        had_dead_letters = planned.at.base.dead_letters is not None
         main, mode = planned.at.table.main, self.opener.config.mode
-        taken = self.meter.of_round(main, mode, files, judged.rejects, had_letters=had_letters)
+        taken = self.meter.of_round(main, mode, files, judged.rejects, had_dead_letters=had_dead_letters)
         return taken | {
             "bytes_in": counts.size_bytes,
             "files": len(files.files),
@@ -388,15 +388,17 @@ class Round:
             "lag_s": round(published_at - counts.newest, 3) if behind and counts.newest else 0.0,
             "stage_ms": written.stage_ms,
             "round_ms": int((published_at - self.began) * 1000),
-            **self._ages(counts, published_at, self.memory.pace.commit_s),
+            **self._ages(counts, published_at, self.memory.schedule.commit_s),
         }
 
     def _ages(self, counts: Counts, published_at: float, commit_s: float) -> dict[str, Any]:
         round_s = published_at - self.began
-        return self.memory.pace.ages(counts, published_at=published_at, round_s=round_s, commit_s=commit_s)
+        return self.memory.schedule.ages(
+            counts, published_at=published_at, round_s=round_s, commit_s=commit_s
+        )
 
 
-def _pause(at: Standing) -> Pause | None:
+def _pause(at: Positioned) -> Pause | None:
     return Pause.of(at.table.main.properties, datetime.now(UTC))
 
 

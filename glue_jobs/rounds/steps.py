@@ -16,7 +16,7 @@ from glue_jobs.table.open_table import OpenTable
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Positioned:
     """An open table and its position."""
 
     table: OpenTable
@@ -27,7 +27,7 @@ class Standing:
 class Planned:
     """The offsets that this round reads. topic: its state before they were chosen."""
 
-    at: Standing
+    at: Positioned
     topic: TopicState
     start: Begin
     batch: Batch

@@ -37,7 +37,7 @@ class Announcer:
     sent_to: all snapshots up to this sequence number are known to be on the bus. None: not checked yet.
     """
 
-    speaker: EventSource
+    source: EventSource
     topic: str
     outbox: Taker | None = None
     sent_to: int | None = None
@@ -61,13 +61,13 @@ class Announcer:
 
     def evolved(self, main: Table, changes: Sequence[str], *, schema_id: int | None) -> None:
         if self.outbox is not None:
-            self._tell(self.speaker.evolved(changes, main.found, schema_id=schema_id))
+            self._report(self.source.evolved(changes, main.found, schema_id=schema_id))
 
     def stopped(self, state: Literal["suspended", "failed"], code: str, reason: str, fix: str | None) -> None:
         if self.outbox is not None:
-            self._tell(*self.speaker.stopped(state, code, reason, fix))
+            self._report(*self.source.stopped(state, code, reason, fix))
 
-    def _tell(self, *announcements: Announcement) -> None:
+    def _report(self, *announcements: Announcement) -> None:
         self._waiting += announcements
         self._flush()
 
@@ -88,7 +88,7 @@ class Announcer:
             self.sent_to, found = sent_to(line), recent(line, time.time())
         here = main.found
         for commit in reversed(found):
-            said = self.speaker.committed(commit, here, again=commit.sequence <= self.sent_to)
+            said = self.source.committed(commit, here, again=commit.sequence <= self.sent_to)
             if not outbox.put(said, partial(self._sent, commit.sequence)):
                 self._postpone("too many announcements wait")
                 return
@@ -102,7 +102,7 @@ class Announcer:
     def _postpone(self, why: str) -> None:
         if not self._postponed:
             self._postponed = True
-            event("announcement.postponed", table=str(self.speaker.table), topic=self.topic, why=why)
+            event("announcement.postponed", table=str(self.source.table), topic=self.topic, why=why)
 
 
 def above(ancestors: Iterable[Commit], handed: Commit | None) -> list[Commit] | None:

@@ -25,10 +25,17 @@ from calve.modes.mode import Mode
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.registry.registry import Registry
 from calve.requests.requests import Pause
-from calve.rounds.scheduling import Pace
+from calve.rounds.scheduling import Schedule
 from calve.schema.columns import Json
 from calve.table.position import Ledger, Offsets, Position, TopicKey
-from calve.table.protocol import Commit, ancestry_is_cut, complete_until, locate, nearest_position, standing
+from calve.table.protocol import (
+    Commit,
+    ancestry_is_cut,
+    complete_until,
+    locate,
+    nearest_position,
+    position_commit,
+)
 from calve.table.summary import (
     BACKFILL,
     COMPLETE_ROUND,
@@ -190,7 +197,7 @@ class OpenTable(TablePlan):
 
     def mark_idle(self) -> None:
         """Tag the snapshot of the position, so that it survives expiry by others."""
-        stood = standing(self.main.ancestors())
+        stood = position_commit(self.main.ancestors())
         if stood is not None and self.main.refs().get(POSITION_TAG) != stood.id:
             self.main.set_tag(POSITION_TAG, stood.id)
             faults.point("idle.tagged", self.config.name)
@@ -242,8 +249,8 @@ def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, lake: Lake) ->
         held[key] = {row[0]: row[1] for row in rows}
     table = dead_letters.table
     if table is not None:
-        letters = lake.rows(table.name).groupBy("cluster_id", "topic_id", "partition")
-        for row in letters.agg(F.max("offset")).collect():
+        grouped = lake.rows(table.name).groupBy("cluster_id", "topic_id", "partition")
+        for row in grouped.agg(F.max("offset")).collect():
             key = TopicKey(row[0], row[1])
             held.setdefault(key, {})[row[2]] = max(row[3], held.get(key, {}).get(row[2], -1))
     return held
@@ -284,7 +291,7 @@ class TableMemory:
     lacks_values: bool = False
     layout_refused: object = None
     committed_at: float = field(default_factory=time.monotonic)
-    pace: Pace = field(default_factory=Pace)
+    schedule: Schedule = field(default_factory=Schedule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class FieldQuarantine:
     table: job.Table
     name: TableName
     schemas: RecordSchemas
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
     def first(self, every: Json) -> dict[str, str]:
         """The property of a new table: it accepts all current fields."""
@@ -65,8 +65,8 @@ class FieldQuarantine:
         found = self._fields(every, versions, properties)
         if known is None or not found <= known:
             main.set_properties(written(found | (known or frozenset())))
-        for path in sorted(leaves(every).keys() - found - self._told):
-            self._told.add(path)
+        for path in sorted(leaves(every).keys() - found - self._reported):
+            self._reported.add(path)
             event("table.field_quarantined", table=str(self.name), topic=self.table.topic, field=path)
         return only(every, found)
 
@@ -143,7 +143,7 @@ class Opener:
             found.set_properties({OWNER: self.config.owner})
         return opened
 
-    def foresee(self) -> TablePlan:
+    def plan_without_table(self) -> TablePlan:
         """How records would become rows of a table that does not exist yet.
 
         Reads no masking key. Reads the table only for its quarantined fields. Raises Retryable, Suspended: as `open`.

@@ -275,7 +275,7 @@ def figures(main: Iceberg, dead_letters: Iceberg | None, maintenance: Maintenanc
         snapshots=len(main.metadata.snapshots),
         oldest_snapshot_s=now - oldest_s,
         oldest_row_s=_oldest_s(now, main, files, maintenance.rows.column) if maintenance.rows else None,
-        oldest_letter_s=_oldest_s(
+        oldest_dead_letter_s=_oldest_s(
             now, dead_letters, _data_files(dead_letters, _manifests(dead_letters)), REJECTED_AT
         )
         if dead_letters is not None and maintenance.dead_letters_s is not None

@@ -292,7 +292,7 @@ def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
     with closing(JobCluster(job.kafka)) as cluster:
         for opener in openers_of(replace(job, tables=tables), Lake(spark, job.name), cluster):
             try:
-                plan = opener.foresee()
+                plan = opener.plan_without_table()
                 found[opener.config.name] = Foreseen(plan.row_plan.made, reasons_foreseen(plan))
             except CalveError as problem:
                 found[opener.config.name] = Foreseen(problem)

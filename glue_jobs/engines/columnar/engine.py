@@ -128,16 +128,18 @@ def tasks_for(size_bytes: float, cores: int) -> int:
 
 
 def _plan(table: TablePlan) -> _Plan:
-    shaping = table.row_plan
-    if (known := _plans.get(shaping)) is not None:
+    row_plan = table.row_plan
+    if (known := _plans.get(row_plan)) is not None:
         return known
-    steps, found = None, tuple(reasons(table.decode_plan, shaping.source))
-    if shaping.chain.steps:
+    steps, found = None, tuple(reasons(table.decode_plan, row_plan.source))
+    if row_plan.chain.steps:
         try:
-            steps = columnar_steps(shaping.chain, table.services.lake.spark, shaping.source, shaping.columns)
+            steps = columnar_steps(
+                row_plan.chain, table.services.lake.spark, row_plan.source, row_plan.columns
+            )
         except Unsupported as why:
             found = (*found, why.message)
-    _plans[shaping] = plan = _Plan(Storage.of(table.services.lake.spark), steps, found)
+    _plans[row_plan] = plan = _Plan(Storage.of(table.services.lake.spark), steps, found)
     return plan
 
 

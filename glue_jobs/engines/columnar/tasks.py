@@ -29,7 +29,7 @@ from glue_jobs.iceberg.staging import LONGEST, MOST_VALUES
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch
 from glue_jobs.kafka.records import KIND, Records, header_lists, parts
-from glue_jobs.process.workers import TaskError, spent_s
+from glue_jobs.process.workers import TaskError, cpu_since_last_s
 from glue_jobs.table.counts import Counts
 
 RANKS = 400
@@ -227,7 +227,7 @@ def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> TaskRes
     """As `run_task`, in a Spark worker, with the CPU seconds of its process."""
     context = TaskContext.get()
     done = run_task(work, ranges, f"{number}-{context.taskAttemptId() if context else 0}")
-    taken_s = spent_s()
+    taken_s = cpu_since_last_s()
     return replace(done, cpu_s=taken_s) if isinstance(done, TaskResult) else done
 
 

@@ -66,16 +66,16 @@ class Load:
 
 
 @pytest.mark.parametrize(
-    ("rate", "promise_s", "seconds"),
+    ("rate", "target_s", "seconds"),
     [pytest.param(100, 4.0, 5, marks=pytest.mark.long), pytest.param(300, 6.0, 60, marks=pytest.mark.full)],
 )
 def test_a_load_step_keeps_the_promise_or_says_why_not(
-    engine: Engine, capsys: pytest.CaptureFixture[str], rate: float, promise_s: float, seconds: float
+    engine: Engine, capsys: pytest.CaptureFixture[str], rate: float, target_s: float, seconds: float
 ) -> None:
     topic = engine.topic(partitions=2)
     engine.produce(topic, 10)
     stop = threading.Event()
-    loop = TableLoop(engine.target(topic, freshness_s=promise_s), stop, drain=False)
+    loop = TableLoop(engine.target(topic, freshness_s=target_s), stop, drain=False)
     thread, load = threading.Thread(target=loop.run), Load(engine, topic)
     thread.start()
     while not loop.read_to:
@@ -91,6 +91,6 @@ def test_a_load_step_keeps_the_promise_or_says_why_not(
     rounds = [each for each in events if each["event"] == "round.committed"]
     told = {each["cause"] for each in events if each["event"] == "freshness.missed"}
     for each in rounds:
-        assert (each["freshness_p95_s"] > promise_s) == (each["missed"] is not None)
+        assert (each["freshness_p95_s"] > target_s) == (each["missed"] is not None)
     assert {each["missed"] for each in rounds} - {None} == told
-    assert len(rounds) <= 3 * (3 * seconds / (promise_s / 2)) + 3
+    assert len(rounds) <= 3 * (3 * seconds / (target_s / 2)) + 3

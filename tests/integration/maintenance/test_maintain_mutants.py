@@ -40,7 +40,7 @@ def test_a_commit_that_says_an_older_position_is_noticed(
         found = [each for each in ancestors if has_position(each.summary)]
         return found[min(1, len(found) - 1)]
 
-    monkeypatch.setattr(rewriting, "standing", older)
+    monkeypatch.setattr(rewriting, "position_commit", older)
     with pytest.raises(AssertionError):
         tests.test_files_converge_while_rounds_go_on_and_a_reader_never_counts_less(engine, {}, 1)
 

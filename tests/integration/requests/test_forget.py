@@ -52,7 +52,7 @@ def of_first(places: dict[str, set[str]]) -> dict[str, set[str]]:
 def test_no_byte_of_a_forgotten_person_is_left_and_every_other_is(
     engine: Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
-    settings, told_by = KINDS[kind]
+    settings, identified_by = KINDS[kind]
     scene = Scene(engine, tmp_path, settings)
     for _ in range(2):
         scene.round()
@@ -67,7 +67,7 @@ def test_no_byte_of_a_forgotten_person_is_left_and_every_other_is(
     assert scene.manifests() == ["2026-03-02_2026-03-03", "2026-03-03_2026-03-04"]
     own = [each for each in rows if scene.persons[0].key in each]
 
-    request = scene.ask(**told_by(scene))
+    request = scene.ask(**identified_by(scene))
     scene.work()
 
     entry = scene.answer(request)

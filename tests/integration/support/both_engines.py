@@ -77,9 +77,9 @@ def same(
     return by_columns
 
 
-def _by_rows(frame: DataFrame, shaping: RowPlan) -> Outcome:
-    judged = shaping.chain.of_records(frame).localCheckpoint()
-    good, counted = shaping.rows(judged)
+def _by_rows(frame: DataFrame, row_plan: RowPlan) -> Outcome:
+    judged = row_plan.chain.of_records(frame).localCheckpoint()
+    good, counted = row_plan.rows(judged)
     columns, texts = _told(good.toArrow())
     rejected: Sequence[int] = []
     if REJECT in judged.columns:

@@ -44,7 +44,7 @@ def test_a_fresh_table_needs_nothing() -> None:
         ({"data_files": 100, "delete_files": 1, "rows": 10, "deleted_rows": 4}, "deletes"),
         ({"orphans_s": 8 * DAY}, "orphans"),
         ({"oldest_row_s": 91 * DAY}, "rows"),
-        ({"oldest_letter_s": 31 * DAY}, "dead_letters"),
+        ({"oldest_dead_letter_s": 31 * DAY}, "dead_letters"),
     ],
 )
 def test_what_is_felt_is_due(figures: dict[str, Any], kind: str) -> None:
@@ -55,7 +55,7 @@ def test_what_is_felt_is_due(figures: dict[str, Any], kind: str) -> None:
 def test_what_a_few_more_of_do_not_matter_is_not_due() -> None:
     assert due(Figures(data_files=10_000, surplus_files=499, delete_files=999), Maintenance()) == ()
     assert due(Figures(snapshots=10, oldest_snapshot_s=900 * DAY), Maintenance()) == ()
-    assert due(Figures(oldest_row_s=9_000 * DAY, oldest_letter_s=9_000 * DAY), Maintenance()) == ()
+    assert due(Figures(oldest_row_s=9_000 * DAY, oldest_dead_letter_s=9_000 * DAY), Maintenance()) == ()
 
 
 def test_small_files_count_by_partition() -> None:

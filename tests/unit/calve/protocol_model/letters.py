@@ -11,7 +11,7 @@ from calve.table.dead_letters import (
     WaitingBranch,
     dead_letters_round,
     leftover_by_offsets,
-    leftover_letters,
+    leftover_dead_letters,
     recover_dead_letters,
     rounds_since,
 )
@@ -90,7 +90,7 @@ def _without(base: Metadata, files: tuple[Row, ...]) -> tuple[Row, ...]:
 def _undo_rollback(world: World, main: Position, now: Metadata) -> Steps:
     """Delete what a rolled-back main will read again, and say which dead letters are the newest now: one commit."""
     newest = dead_letters_round(now.ancestors())
-    left = leftover_letters(main, now.ancestors()) or _search(world, main, now, newest)
+    left = leftover_dead_letters(main, now.ancestors()) or _search(world, main, now, newest)
     yield f"left over: {sorted(left.rounds)}, back to {left.back_to}"
     by_round = world.rules.cleanup_by_round
 

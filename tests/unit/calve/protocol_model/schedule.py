@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from calve.table.dead_letters import dead_letters_round
-from calve.table.position import NO_LETTERS, Ledger, Offsets, Position, TopicKey, decode_offsets
+from calve.table.position import NO_DEAD_LETTERS, Ledger, Offsets, Position, TopicKey, decode_offsets
 from calve.table.protocol import nearest_position
 from calve.table.summary import has_position
 from tests.unit.calve.protocol_model import outside
@@ -58,7 +58,7 @@ class Schedule:
         ids = itertools.count(1)
         main, dead_letters = Table("main", ids), Table("letters", ids)
         main.create(stamp(ROOT, ROOT.round))
-        dead_letters.create(stamp(ROOT, NO_LETTERS))
+        dead_letters.create(stamp(ROOT, NO_DEAD_LETTERS))
         self.world = World(
             rng,
             Topic.empty(TopicKey("c", "t"), rng.randint(1, 3), transactional=rng.random() < 0.5),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from calve.errors import LostRace
 from calve.requests.redrive import is_level
-from calve.table.position import NO_LETTERS, Position
-from calve.table.protocol import nearest_position, standing
-from calve.table.summary import POSITION_TAG, restated
-from glue_jobs.maintenance.between_rounds import down_to_a_position, needed, needed_of_letters
+from calve.table.position import NO_DEAD_LETTERS, Position
+from calve.table.protocol import nearest_position, position_commit
+from calve.table.summary import POSITION_TAG, carried_position
+from glue_jobs.maintenance.between_rounds import down_to_a_position, needed, needed_of_dead_letters
 from tests.unit.calve.protocol_model.lake import Metadata
 from tests.unit.calve.protocol_model.world import Ambiguous, Steps, World, commit
 
@@ -27,10 +27,10 @@ def upkeep(world: World, position: Position) -> Steps:
 
 def _merge(world: World, position: Position) -> Steps:
     main = world.main
-    stood = standing(main.metadata.ancestors())
+    stood = position_commit(main.metadata.ancestors())
     if stood is None or not position.offsets or not world.rules.may_merge([stood], position):
         return
-    summary = restated(stood.summary)
+    summary = carried_position(stood.summary)
     yield "rewritten"
     yield from commit(
         world,
@@ -59,10 +59,10 @@ def _expire(world: World) -> Steps:
     if stood is None or not is_level(stood, world.letters.metadata.ancestors()):
         return
     oldest = nearest_position(line[kept - 1 :])
-    named = oldest.dead_letters.round if oldest and oldest.dead_letters else NO_LETTERS
+    named = oldest.dead_letters.round if oldest and oldest.dead_letters else NO_DEAD_LETTERS
     dead = world.letters.metadata.ancestors()
     left = down_to_a_position(
-        dead, min(len(dead), max(world.rng.randint(*KEPT), needed_of_letters(dead, named)))
+        dead, min(len(dead), max(world.rng.randint(*KEPT), needed_of_dead_letters(dead, named)))
     )
     last = dead[left - 1].id
     yield from commit(world, world.letters, lambda head: head.expired(left, last))

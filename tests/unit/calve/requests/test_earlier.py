@@ -14,7 +14,7 @@ from calve.requests.forget import began_at
 from calve.rounds.dead_letter_policy import spent
 from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit, complete_until
-from calve.table.summary import EARLIER, REDRIVE, REMADE, encode, restated, root
+from calve.table.summary import EARLIER, REDRIVE, REMADE, carried_position, encode, root
 
 TOPIC = TopicKey("c", "t")
 BUDGET = Budget(0.5, 3, within_s=600.0)
@@ -47,7 +47,7 @@ def history(steps: list[tuple[str, int]]) -> list[Commit]:
             elif kind == "backfill":
                 summary[REMADE] = remade_json({0: (0, records)})
         elif kind == "merge" and offsets:
-            summary = restated(found[0].summary)
+            summary = carried_position(found[0].summary)
         found.insert(0, Commit(n, n - 1, summary))
     return found
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from calve.requests.redrive import Request, Result, done_before, is_level, position_after
-from calve.table.position import NO_LETTERS, DeadLetterRound, Ledger
+from calve.table.position import NO_DEAD_LETTERS, DeadLetterRound, Ledger
 from calve.table.protocol import next_position
-from calve.table.summary import REDRIVE, REDRIVE_RESULT, encode, published_letters
+from calve.table.summary import REDRIVE, REDRIVE_RESULT, encode, published_dead_letters
 from tests.unit.calve.protocol_model.says import TOPIC, data, history, position, topic
 
 HELD = DeadLetterRound("x1", 7, 3)
@@ -51,10 +51,10 @@ def test_every_later_round_says_that_the_table_was_redriven() -> None:
 
 def test_letters_are_selected_only_where_they_are_what_the_table_stands_for() -> None:
     base = position("r2", {0: 5}, dead_letters=REJECTS)
-    assert is_level(base, history(published_letters(base, "r1")))
-    for other in ("r0", "x1", NO_LETTERS):
-        assert not is_level(base, history(published_letters(base, other)))
-    assert is_level(position("r2", {0: 5}), history(published_letters(base, NO_LETTERS)))
+    assert is_level(base, history(published_dead_letters(base, "r1")))
+    for other in ("r0", "x1", NO_DEAD_LETTERS):
+        assert not is_level(base, history(published_dead_letters(base, other)))
+    assert is_level(position("r2", {0: 5}), history(published_dead_letters(base, NO_DEAD_LETTERS)))
 
 
 def test_commits_of_the_same_request_are_counted_once() -> None:

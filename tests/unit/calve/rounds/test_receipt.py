@@ -10,10 +10,10 @@ from calve.modes.mode import APPEND, Mode
 from calve.modes.upsert import Upsert
 from calve.rounds.commit_cost import (
     COMMIT,
+    DEAD_LETTERS,
+    DEAD_LETTERS_LOOK,
     DELETES,
     FIRSTS,
-    LETTERS,
-    LETTERS_LOOK,
     LOOK,
     MANIFEST,
     MIB,
@@ -31,10 +31,12 @@ def asked(
     held: Held = EMPTY,
     mode: Mode = APPEND,
     *,
-    letters: bool = False,
-    had_letters: bool = False,
+    dead_letters: bool = False,
+    had_dead_letters: bool = False,
 ) -> Requests:
-    return requests(sizes, held, mode, merge_at=20, letters=letters, had_letters=had_letters)
+    return requests(
+        sizes, held, mode, merge_at=20, dead_letters=dead_letters, had_dead_letters=had_dead_letters
+    )
 
 
 def test_a_round_looks_commits_and_writes_a_file_each() -> None:
@@ -53,8 +55,8 @@ def test_manifests_are_read_and_written_anew_when_there_are_enough() -> None:
 
 def test_dead_letters_come_on_top() -> None:
     alone = asked([1])
-    assert asked([1], letters=True) == alone + LETTERS
-    assert asked([1], had_letters=True) == alone + LETTERS_LOOK
+    assert asked([1], dead_letters=True) == alone + DEAD_LETTERS
+    assert asked([1], had_dead_letters=True) == alone + DEAD_LETTERS_LOOK
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from calve.errors import Suspended
 from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey, decode_offsets, encode_offsets
-from calve.table.summary import decode, encode, has_position, restated
+from calve.table.summary import carried_position, decode, encode, has_position
 
 ids = st.text(alphabet="ABCXYZabcxyz019-_", min_size=1, max_size=22)
 topics = st.builds(TopicKey, ids, ids)
@@ -189,9 +189,9 @@ def test_a_commit_that_moves_nothing_restates_the_position_and_is_no_round() -> 
     round_ = encode(
         position=position, topic=topic, start={topic: {0: 0}}, ledger=ledger, metrics={"lag_s": 1}
     )
-    summary = restated(round_ | {"total-records": "5"}, {"complete_until": 1.0})
+    summary = carried_position(round_ | {"total-records": "5"}, {"complete_until": 1.0})
     assert decode(summary) == position
     assert "total-records" not in summary
-    assert "calve.metrics" not in restated(round_)
+    assert "calve.metrics" not in carried_position(round_)
     assert json.loads(summary["calve.metrics"]) == {"complete_until": 1.0}
     assert not {"calve.from", "calve.ledger"} & summary.keys()

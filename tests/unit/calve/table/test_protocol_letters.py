@@ -10,18 +10,18 @@ from calve.table.dead_letters import (
     WaitingBranch,
     dead_letters_round,
     leftover_by_offsets,
-    leftover_letters,
+    leftover_dead_letters,
     may_release,
     recover_dead_letters,
     rounds_since,
     was_rolled_back,
 )
-from calve.table.position import NO_LETTERS, DeadLetterRound, Position
+from calve.table.position import NO_DEAD_LETTERS, DeadLetterRound, Position
 from calve.table.protocol import Commit, next_position
 from tests.unit.calve.protocol_model.says import FOREIGN, data, history, position, suspension, topic
 
 
-def naming(round_id: str, previous: str = NO_LETTERS, count: int = 2) -> Position:
+def naming(round_id: str, previous: str = NO_DEAD_LETTERS, count: int = 2) -> Position:
     letters = DeadLetterRound(round_id, snapshot=9, count=count, previous=previous)
     return position(round_id, {0: 10}, dead_letters=letters)
 
@@ -69,7 +69,7 @@ def released(round_id: str, *withdrawn: str) -> dict[str, str]:
     return data(round_id) | extra
 
 
-EMPTY = released(NO_LETTERS)
+EMPTY = released(NO_DEAD_LETTERS)
 
 
 def test_the_newest_dead_letters_are_those_of_the_nearest_commit_that_says_so() -> None:
@@ -80,12 +80,12 @@ def test_the_newest_dead_letters_are_those_of_the_nearest_commit_that_says_so() 
 @pytest.mark.parametrize(
     ("main", "newest", "rolled_back"),
     [
-        pytest.param(position("r1"), NO_LETTERS, False, id="nothing was ever rejected"),
+        pytest.param(position("r1"), NO_DEAD_LETTERS, False, id="nothing was ever rejected"),
         pytest.param(naming("r2"), "r2", False, id="level"),
         pytest.param(naming("r2", previous="r1"), "r1", False, id="the named round waits"),
         pytest.param(naming("r2", previous="r1"), "r3", True, id="a round that main does not name"),
         pytest.param(position("r1"), "r3", True, id="main is back before its first dead letters"),
-        pytest.param(naming("r2", previous="r1"), NO_LETTERS, True, id="the dead letters are gone"),
+        pytest.param(naming("r2", previous="r1"), NO_DEAD_LETTERS, True, id="the dead letters are gone"),
     ],
 )
 def test_a_rollback_is_seen_by_the_round_of_the_newest_dead_letters(
@@ -110,7 +110,7 @@ def test_without_dead_letters_no_rollback_is_seen() -> None:
         pytest.param(
             position("r0"),
             history(released("r1"), EMPTY),
-            Leftover(frozenset({"r1"}), NO_LETTERS),
+            Leftover(frozenset({"r1"}), NO_DEAD_LETTERS),
             id="back before the first dead letters",
         ),
         pytest.param(
@@ -121,13 +121,13 @@ def test_without_dead_letters_no_rollback_is_seen() -> None:
         ),
         pytest.param(
             naming("r1", previous="r0"),
-            history(released(NO_LETTERS, "r0", "r1"), released("r1"), released("r0"), EMPTY),
+            history(released(NO_DEAD_LETTERS, "r0", "r1"), released("r1"), released("r0"), EMPTY),
             None,
             id="withdrawn, then the rollback was undone",
         ),
         pytest.param(
             naming("r1"),
-            history(released("r2"), released("r1"), released(NO_LETTERS, "r1"), released("r1"), EMPTY),
+            history(released("r2"), released("r1"), released(NO_DEAD_LETTERS, "r1"), released("r1"), EMPTY),
             Leftover(frozenset({"r2"}), "r1"),
             id="withdrawn and published again",
         ),
@@ -137,15 +137,15 @@ def test_without_dead_letters_no_rollback_is_seen() -> None:
 def test_what_a_rollback_left_over_is_told_by_the_history(
     main: Position, letters: list[Commit], left: Leftover | None
 ) -> None:
-    assert leftover_letters(main, letters) == left
+    assert leftover_dead_letters(main, letters) == left
 
 
 @pytest.mark.parametrize(
     ("main", "newest", "beyond", "stored", "left"),
     [
-        (position("r0"), None, {"r1"}, {"r1": 1}, Leftover(frozenset({"r1"}), NO_LETTERS)),
+        (position("r0"), None, {"r1"}, {"r1": 1}, Leftover(frozenset({"r1"}), NO_DEAD_LETTERS)),
         (naming("r1"), None, set(), {"r1": 2}, Leftover(frozenset(), "r1")),
-        (naming("r1"), None, set(), {}, Leftover(frozenset(), NO_LETTERS)),
+        (naming("r1"), None, set(), {}, Leftover(frozenset(), NO_DEAD_LETTERS)),
         (naming("r2", previous="r1"), None, set(), {"r1": 3}, Leftover(frozenset(), "r1")),
         (naming("r1"), "r3", {"r3"}, {"r1": 2, "r3": 1}, Leftover(frozenset({"r3"}), "r1")),
     ],
@@ -205,7 +205,7 @@ def test_dead_letters_are_published_only_after_those_before_them(
     assert may_release(main, letters) is allowed
 
 
-@pytest.mark.parametrize(("base", "previous"), [(position("r1"), NO_LETTERS), (naming("r1"), "r1")])
+@pytest.mark.parametrize(("base", "previous"), [(position("r1"), NO_DEAD_LETTERS), (naming("r1"), "r1")])
 def test_new_dead_letters_name_those_before_them(base: Position, previous: str) -> None:
     held = DeadLetterRound("r2", 4, 1)
     after = next_position(base, topic({0: 0}, {0: 9}), {0: 9}, round_id="r2", writer="w", dead_letters=held)

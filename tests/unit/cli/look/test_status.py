@@ -35,7 +35,7 @@ from calve.names import TableName
 from calve.outputs.job_status import FormerState, TableState
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
-from calve.table.summary import POSITION_TAG, STATE, encode, restated
+from calve.table.summary import POSITION_TAG, STATE, carried_position, encode
 from cli.console import duration
 from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
@@ -283,7 +283,7 @@ def test_a_commit_that_moves_nothing_does_not_hide_what_the_last_round_achieved(
 ) -> None:
     table = catalog.make(NAME, SCHEMA)
     append(table, 3, summary(3, metrics={"freshness_s": 1.5, "lag_records": 7, "lag_s": 2.0}))
-    still = append(table, 1, restated(summary(3)))
+    still = append(table, 1, carried_position(summary(3)))
     (status,) = Survey(JOB, catalog).statuses(["trades"])
     assert status.snapshot_id == still
     assert (status.freshness_s, status.lag_records, status.lag_source) == (1.5, 7, "job")
@@ -298,7 +298,7 @@ def test_maintenance_that_is_due_is_told_by_the_metadata(catalog: FolderCatalog)
     assert status.files == SURPLUS_FILES + 1
 
 
-LETTERS = Schema(NestedField(1, REJECTED_AT, TimestamptzType()))
+DEAD_LETTERS = Schema(NestedField(1, REJECTED_AT, TimestamptzType()))
 AGED = Schema(NestedField(1, "at", TimestamptzType()), NestedField(2, "day", DateType()))
 
 
@@ -307,7 +307,7 @@ def test_rows_and_dead_letters_that_are_old_are_due_by_what_is_known_of_their_fi
     catalog: FolderCatalog, column: str
 ) -> None:
     keeping = Maintenance(dead_letters_s=2 * DAY_S, rows=RowRetention(column, 2 * DAY_S))
-    table, letters = catalog.make(NAME, AGED), catalog.make((NAME[0], "trades__dead_letters"), LETTERS)
+    table, letters = catalog.make(NAME, AGED), catalog.make((NAME[0], "trades__dead_letters"), DEAD_LETTERS)
     for ages_s, expected in (([0.0, DAY_S], []), ([3 * DAY_S], ["rows", "dead_letters"])):
         moments = [datetime.now(UTC) - timedelta(seconds=each) for each in ages_s]
         table.append(pa.table({"at": moments, "day": [each.date() for each in moments]}))

@@ -10,7 +10,7 @@ from calve.config.job import Table
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Rule, Sql, Step
 from calve.modes.aggregate import Aggregate
 from calve.schema.columns import DEAD_LETTERS, KAFKA, field, list_of, map_of, struct
-from glue_jobs.iceberg.exposure import COUNTED, OF_LETTERS, hidden_columns, without_bounds
+from glue_jobs.iceberg.exposure import COUNTED, OF_DEAD_LETTERS, hidden_columns, without_bounds
 
 ITEM = struct(field("sku", "string"), field("price", "double"))
 CUSTOMER = struct(field("email", "string"), field("id", "long"))
@@ -81,5 +81,5 @@ def test_totals_of_a_table_that_masks_have_none() -> None:
 
 
 def test_of_dead_letters_what_was_received_has_none() -> None:
-    names = {name.removeprefix(COUNTED) for name in without_bounds(DEAD_LETTERS, OF_LETTERS)}
+    names = {name.removeprefix(COUNTED) for name in without_bounds(DEAD_LETTERS, OF_DEAD_LETTERS)}
     assert names == {"key", "value", "headers.element.key", "headers.element.value"}

@@ -4,7 +4,7 @@ from typing import Any
 from calve.outputs.emitting import Emitted
 from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import Commit
-from calve.table.summary import encode, restated
+from calve.table.summary import carried_position, encode
 from glue_jobs.iceberg.rewriting import OPEN_BYTES, Group
 from glue_jobs.maintenance.between_rounds import (
     LEAST_COST,
@@ -53,7 +53,7 @@ def line(*kinds: str) -> list[Commit]:
             last = n
             summary = _round(n)
         elif kind == "merge":
-            summary = restated(_round(last))
+            summary = carried_position(_round(last))
         found.append(Commit(n, n - 1 or None, summary, sequence=n))
     return found[::-1]
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from calve.rounds.scheduling import MISSED, Pace
+from calve.rounds.scheduling import MISSED, Schedule
 from calve.table.position import Ledger, Position
-from glue_jobs.rounds.loop import FIGURES, TELL_EVERY_S, FreshnessTarget
+from glue_jobs.rounds.loop import FIGURES, REPORT_EVERY_S, FreshnessTarget
 from glue_jobs.table.open_table import Outcome
 from tests.integration.support.events import assert_as_documented
 
@@ -26,7 +26,7 @@ def outcome(cause: str | None, *, records: int = 10, more: bool = False, round_m
 def test_a_miss_is_told_once_again_when_its_cause_changes_and_while_it_lasts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    promise, pace = FreshnessTarget(), Pace(4.0).level(LOOKED_AT - 8, 0)
+    promise, pace = FreshnessTarget(), Schedule(4.0).level(LOOKED_AT - 8, 0)
 
     def told(cause: str | None) -> list[str]:
         promise.after(pace, outcome(cause), LOOKED_AT, WHO)
@@ -37,14 +37,14 @@ def test_a_miss_is_told_once_again_when_its_cause_changes_and_while_it_lasts(
 
     assert [told(each) for each in (None, "capacity", "capacity")] == [[], ["capacity"], []]
     assert told("catalog") == ["catalog"]
-    promise.told_at -= TELL_EVERY_S
+    promise.reported_at -= REPORT_EVERY_S
     assert told("catalog") == ["catalog"]
     assert [told(each) for each in (None, "catalog")] == [[], ["catalog"]]
 
 
 def test_a_round_teaches_what_it_took_and_whether_the_table_is_level() -> None:
     promise = FreshnessTarget()
-    level = promise.after(Pace(4.0), outcome(None), LOOKED_AT, WHO)
+    level = promise.after(Schedule(4.0), outcome(None), LOOKED_AT, WHO)
     assert (level.level_at, level.rounds[-1].seconds, level.commit_s) == (LOOKED_AT, 4.0, 1.0)
     behind = promise.after(level, outcome(None, more=True), LOOKED_AT + 5, WHO)
     assert (behind.level_at, len(behind.rounds)) == (LOOKED_AT, 2)

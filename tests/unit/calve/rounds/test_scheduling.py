@@ -1,4 +1,4 @@
-"""The pace against a simulated topic and table: the promise is kept where it can be, with few commits, or a cause is named."""
+"""The schedule against a simulated topic and table: it keeps the freshness target with few commits, or names a cause."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from calve.rounds.scheduling import FIRST_S, MISSED, P95, Pace, Timed
+from calve.rounds.scheduling import FIRST_S, MISSED, P95, Schedule, Timed
 
 POLLS = 4
 
@@ -29,7 +29,7 @@ class Simulation:
     `gap_s(at)` seconds apart, and are `late_s` old then.
     """
 
-    pace: Pace
+    schedule: Schedule
     gap_s: Callable[[float], float]
     fixed_s: float
     record_s: float
@@ -63,7 +63,7 @@ class Simulation:
             took = (self.fixed_s + self.record_s * len(fresh)) * self.slower(len(self.commits))
             self.now += took
             times = Times(fresh[0], fresh[len(fresh) // 2], fresh[len(fresh) // 20])
-            ages = self.pace.ages(
+            ages = self.schedule.ages(
                 times,
                 published_at=self.now - self.commit_s,
                 round_s=took - self.commit_s,
@@ -72,9 +72,9 @@ class Simulation:
             self.p95s.append(ages["freshness_p95_s"])
             self.causes.append(ages[MISSED])
             self.commits.append(self.now)
-            self.pace = self.pace.after(Timed(len(fresh), took), self.commit_s)
-        self.pace = self.pace.level(looked, len(fresh))
-        self._wait(looked, self.pace.left_s(self.now - looked))
+            self.schedule = self.schedule.after(Timed(len(fresh), took), self.commit_s)
+        self.schedule = self.schedule.level(looked, len(fresh))
+        self._wait(looked, self.schedule.left_s(self.now - looked))
 
     def _wait(self, looked: float, wait_s: float) -> None:
         until = self.now + max(wait_s, 0.01)
@@ -83,7 +83,7 @@ class Simulation:
             self.now = min(until, self.now + step)
             self._arrive()
             unread = sum(at <= self.now for at in self.arrived[self.read :])
-            until = min(until, self.now + self.pace.left_s(self.now - looked, unread))
+            until = min(until, self.now + self.schedule.left_s(self.now - looked, unread))
 
 
 def steps(gap_s: float, at: float, seconds: float) -> Callable[[float], float]:
@@ -92,50 +92,50 @@ def steps(gap_s: float, at: float, seconds: float) -> Callable[[float], float]:
 
 
 @given(
-    promise_s=st.floats(2, 60),
+    target_s=st.floats(2, 60),
     fixed_share=st.floats(0.02, 0.2),
     busy=st.floats(0, 0.03),
     jitter=st.lists(st.floats(0.9, 1.1), min_size=7, max_size=7),
 )
 def test_a_load_step_keeps_the_promise_with_about_as_few_commits_as_can(
-    promise_s: float, fixed_share: float, busy: float, jitter: list[float]
+    target_s: float, fixed_share: float, busy: float, jitter: list[float]
 ) -> None:
-    fixed_s, gap_s = fixed_share * promise_s, promise_s / 100
+    fixed_s, gap_s = fixed_share * target_s, target_s / 100
     sim = Simulation(
-        Pace(promise_s),
-        steps(gap_s, 1_000_000 + 20 * promise_s, 10 * promise_s),
+        Schedule(target_s),
+        steps(gap_s, 1_000_000 + 20 * target_s, 10 * target_s),
         fixed_s,
         busy * gap_s,
         commit_s=0.1 * fixed_s,
         slower=lambda n: jitter[n % 7],
     )
-    assume(1.1 * (fixed_s * (1 + P95) / (1 - 11 * busy)) < 0.8 * promise_s)
-    sim.run(50 * promise_s)
-    warm = [p95 for at, p95 in zip(sim.commits, sim.p95s, strict=True) if at > 1_000_000 + 3 * promise_s]
-    late = [p95 for p95 in warm if p95 > promise_s]
+    assume(1.1 * (fixed_s * (1 + P95) / (1 - 11 * busy)) < 0.8 * target_s)
+    sim.run(50 * target_s)
+    warm = [p95 for at, p95 in zip(sim.commits, sim.p95s, strict=True) if at > 1_000_000 + 3 * target_s]
+    late = [p95 for p95 in warm if p95 > target_s]
     assert len(late) <= 1, (
         "only the first round of a new size may show that records take longer than was thought"
     )
-    assert max(warm) <= 1.1 * promise_s
-    longest = (promise_s - fixed_s) / P95
-    assert len(sim.commits) <= 1.6 * 50 * promise_s / longest + 5
+    assert max(warm) <= 1.1 * target_s
+    longest = (target_s - fixed_s) / P95
+    assert len(sim.commits) <= 1.6 * 50 * target_s / longest + 5
 
 
 def test_without_capacity_rounds_follow_each_other_and_the_cause_is_that() -> None:
-    sim = Simulation(Pace(4.0), lambda _: 0.01, fixed_s=1.0, record_s=0.009)
+    sim = Simulation(Schedule(4.0), lambda _: 0.01, fixed_s=1.0, record_s=0.009)
     sim.run(120)
     assert sim.causes[-1] == "capacity"
-    assert sim.pace.left_s(sim.pace.rounds[-1].seconds) == 0
+    assert sim.schedule.left_s(sim.schedule.rounds[-1].seconds) == 0
 
 
 def test_a_slow_catalog_is_the_cause() -> None:
-    sim = Simulation(Pace(4.0), lambda _: 0.1, fixed_s=6.0, record_s=0, commit_s=5.0)
+    sim = Simulation(Schedule(4.0), lambda _: 0.1, fixed_s=6.0, record_s=0, commit_s=5.0)
     sim.run(60)
     assert sim.causes[-1] == "catalog"
 
 
 def test_records_that_come_late_are_the_sources_matter() -> None:
-    sim = Simulation(Pace(4.0), lambda _: 0.1, fixed_s=0.5, record_s=0, late_s=30)
+    sim = Simulation(Schedule(4.0), lambda _: 0.1, fixed_s=0.5, record_s=0, late_s=30)
     sim.run(60)
     assert set(sim.causes[2:]) == {"source"}
 
@@ -146,48 +146,48 @@ def test_records_that_come_late_are_the_sources_matter() -> None:
 def test_what_waited_while_no_round_ran_is_late_for_that_reason_until_the_table_is_level(
     state: str, cause: str
 ) -> None:
-    pace = Pace(4.0).level(100.0, 0).interrupted(state)
+    schedule = Schedule(4.0).level(100.0, 0).interrupted(state)
     times = Times(100.0, 110.0, 105.0)
-    assert pace.ages(times, published_at=200.0, round_s=1.0, commit_s=0.1)[MISSED] == cause
+    assert schedule.ages(times, published_at=200.0, round_s=1.0, commit_s=0.1)[MISSED] == cause
     assert (
-        pace.after(Timed(10, 1.0), 0.1).ages(times, published_at=200.0, round_s=1.0, commit_s=0.1)[MISSED]
+        schedule.after(Timed(10, 1.0), 0.1).ages(times, published_at=200.0, round_s=1.0, commit_s=0.1)[MISSED]
         == cause
     )
-    level = pace.level(200.0, 10)
+    level = schedule.level(200.0, 10)
     assert not level.ages(Times(201.0, 201.0, 201.0), published_at=202.0, round_s=1.0, commit_s=0.1)[MISSED]
 
 
 def test_who_drains_was_promised_nothing() -> None:
-    pace = Pace(None)
-    assert pace.ages(Times(1.0, 1.0, 1.0), published_at=1e6, round_s=1.0, commit_s=1.0)[MISSED] is None
-    assert pace.left_s(0.0) == 0.0
+    schedule = Schedule(None)
+    assert schedule.ages(Times(1.0, 1.0, 1.0), published_at=1e6, round_s=1.0, commit_s=1.0)[MISSED] is None
+    assert schedule.left_s(0.0) == 0.0
 
 
 def test_ages_are_those_at_the_end_of_the_commit() -> None:
-    ages = Pace(60.0).ages(Times(90.0, 95.0, 91.0), published_at=100.0, round_s=1.0, commit_s=2.0)
+    ages = Schedule(60.0).ages(Times(90.0, 95.0, 91.0), published_at=100.0, round_s=1.0, commit_s=2.0)
     assert ages == {"freshness_s": 12.0, "freshness_p50_s": 7.0, "freshness_p95_s": 11.0, MISSED: None}
-    nothing = Pace(60.0).ages(Times(None, None, None), published_at=100.0, round_s=1.0, commit_s=2.0)
+    nothing = Schedule(60.0).ages(Times(None, None, None), published_at=100.0, round_s=1.0, commit_s=2.0)
     assert set(nothing.values()) == {0.0, None}
 
 
 def test_a_slow_round_is_forgotten_little_by_little() -> None:
-    pace = Pace(60.0)
-    assert pace.fixed_s == FIRST_S
+    schedule = Schedule(60.0)
+    assert schedule.fixed_s == FIRST_S
     for seconds in (1.0, 20.0, 1.0, 1.0):
-        pace = pace.after(Timed(10, seconds), 0.1)
-    assert 10 < pace.fixed_s < 15
+        schedule = schedule.after(Timed(10, seconds), 0.1)
+    assert 10 < schedule.fixed_s < 15
     for _ in range(8):
-        pace = pace.after(Timed(10, 1.0), 0.1)
-    assert pace.fixed_s == pytest.approx(1.0, abs=0.01)
+        schedule = schedule.after(Timed(10, 1.0), 0.1)
+    assert schedule.fixed_s == pytest.approx(1.0, abs=0.01)
 
 
 def test_rounds_of_different_sizes_show_what_a_record_takes() -> None:
-    pace = Pace(60.0)
+    schedule = Schedule(60.0)
     for records in (1_000, 10_000, 1_000, 20_000):
-        pace = pace.after(Timed(records, 0.5 + 1e-4 * records), 0.1)
-    assert pace.record_s == pytest.approx(1e-4)
-    assert pace.fixed_s == pytest.approx(0.5)
-    kept = pace.after(Timed(20_000, 2.5), 0.1)
+        schedule = schedule.after(Timed(records, 0.5 + 1e-4 * records), 0.1)
+    assert schedule.record_s == pytest.approx(1e-4)
+    assert schedule.fixed_s == pytest.approx(0.5)
+    kept = schedule.after(Timed(20_000, 2.5), 0.1)
     for _ in range(8):
         kept = kept.after(Timed(20_000, 2.5), 0.1)
     assert kept.record_s == pytest.approx(1e-4)
