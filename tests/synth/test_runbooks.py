@@ -46,7 +46,7 @@ def test_each_alarm_names_a_paragraph_and_each_paragraph_has_an_alarm(said):
 
 
 def test_the_definitions_that_other_tests_go_by_are_those_of_the_templates(synthesized):
-    assert FILE.read_text() == written(synthesized), "write it anew: python -m tests.synth.alarms_file"
+    assert FILE.read_text() == written(synthesized), "write it again: python -m tests.synth.alarms_file"
 
 
 def test_each_alarm_is_brought_about_by_a_test():
