@@ -196,13 +196,18 @@ class Lake:
     @cached_property
     def _catalog(self) -> Any:
         """Created on first use: a preview does not need it, and AWS's classes take seconds to load."""
+        self._activate()
         manager = self.spark._jsparkSession.sessionState().catalogManager()
         return manager.catalog(CATALOG).icebergCatalog()
 
     def enter_thread(self, pool: str) -> None:
-        """Activate the Spark session in this thread and set its scheduler pool. Without a session, catalogs have no settings."""
-        self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.spark._jsparkSession)
+        """Activate the Spark session in this thread and set its scheduler pool."""
+        self._activate()
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+
+    def _activate(self) -> None:
+        """Spark reads the settings of a catalog from the session that is active in the thread."""
+        self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.spark._jsparkSession)
 
     def load(self, name: TableName) -> Table | None:
         with catalog_errors(f"table {name}"):

@@ -158,9 +158,8 @@ class Queries:
             for each in loggers:
                 after.callback(setattr, each, "disabled", each.disabled)
                 each.disabled = True
-            if before is not None:
-                after.callback(_activate, before)
-            _activate(session)
+            after.callback(_activate, session, before)
+            _activate(session, session)
             yield session
 
     def _start(self) -> SparkSession:
@@ -179,12 +178,16 @@ class Queries:
         return session
 
 
-def _activate(session: SparkSession) -> None:
+def _activate(session: SparkSession, active: SparkSession | None) -> None:
+    """Make a session of the same Spark as `session` the active one of this thread; None: no session."""
     from pyspark.sql import SparkSession
 
-    SparkSession._activeSession = session
+    SparkSession._activeSession = active
     sessions: Any = session._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
-    sessions.setActiveSession(session._jsparkSession)
+    if active is None:
+        sessions.clearActiveSession()
+    else:
+        sessions.setActiveSession(active._jsparkSession)
 
 
 def _with_place(made: pa.RecordBatch) -> pa.RecordBatch:

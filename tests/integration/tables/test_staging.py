@@ -7,9 +7,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from calve.config.spark_conf import CATALOG
 from calve.errors import LostRace
 from calve.table.protocol import contains_round
-from glue_jobs.iceberg.catalog import Table
+from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.staging import discard, publish, stage
 from tests.integration.support.engine import Engine
 
@@ -89,3 +90,17 @@ def test_discarded_files_are_gone(engine: Engine, table: Table) -> None:
     discard(table, staged)
     with pytest.raises(Py4JJavaError, match="NoSuchKeyException"):
         table.java.io().newInputFile(path).getLength()
+
+
+def test_a_lake_finds_its_catalog_whatever_session_is_active(engine: Engine, table: Table) -> None:
+    own, other = engine.spark.newSession(), engine.spark.newSession()
+    for name, value in engine.spark.conf.getAll.items():
+        if name.startswith(f"spark.sql.catalog.{CATALOG}"):
+            own.conf.set(name, value)
+            other.conf.unset(name)
+    sessions = engine.lake.jvm.org.apache.spark.sql.classic.SparkSession
+    sessions.setActiveSession(other._jsparkSession)
+    try:
+        assert Lake(own, "tests").has(table.name)
+    finally:
+        sessions.setActiveSession(engine.spark._jsparkSession)
