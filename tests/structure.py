@@ -21,8 +21,10 @@ Graph = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """Of one package. folder: the largest one and its modules. levels: of folders, the package is the first. floors: the rooms of
-    the longest chain of imports. circles: modules that need each other.
+    """Of one package. files: without `__init__.py`, which has no code. folder: the largest one and its modules.
+
+    levels: of folders; the package is the first. floors: the rooms of the longest chain of imports. circles: modules that need
+    each other.
     """
 
     files: int
@@ -41,7 +43,7 @@ def structure(package: str, modules: Graph) -> Structure:
     names = {name for name in modules if name.split(".")[0] == package}
     own = {name: modules[name] & names for name in names}
     return Structure(
-        files=len(paths),
+        files=sum(folders.values()),
         lines=sum(path.read_text().count("\n") for path in paths),
         folder=folders.most_common(1)[0],
         levels=max(name.count("/") + 1 for name in folders),

@@ -4,6 +4,8 @@ import pytest
 
 from tests.structure import PACKAGES, ROOT, Graph, circles, graph, longest, picture, structure
 
+FILES = 400
+"""Of all packages together."""
 MODULES = 15
 LEVELS = 3
 FLOORS = 8
@@ -21,6 +23,10 @@ def test_a_package_is_within_the_limits(modules: Graph, package: str) -> None:
     assert found.folder[1] <= MODULES, found.folder
     assert found.levels <= LEVELS
     assert 0 < len(found.floors) <= FLOORS, found.floors
+
+
+def test_all_packages_together_are_within_the_limit_of_files(modules: Graph) -> None:
+    assert sum(structure(package, modules).files for package in PACKAGES) <= FILES
 
 
 def test_circles_and_chains_are_found() -> None:
