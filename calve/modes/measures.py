@@ -264,7 +264,7 @@ _TOKEN = re.compile(
 
 
 class MeasureProblem(CalveError):
-    """The text is not a measure; the message says what is wrong, and where."""
+    """The text is not a measure. The message names the fault and its place."""
 
 
 def parse(text: str) -> Term:

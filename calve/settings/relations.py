@@ -144,7 +144,7 @@ def _pattern(name: str, table: Entry, start: Any) -> Iterator[Problem]:
             fix = "remove it, or declare the topic by name: `NAME: {topic: TOPIC}`"
             yield Problem((key,), f"cannot be used with `topics`: {why}", fix)
     if isinstance(start, dict) and "offsets" in start:
-        reason = "of offsets cannot be used with `topics`, each of which has its own"
+        reason = "of offsets cannot be used with `topics`: each topic has its own offsets"
         yield Problem(("start",), reason, "use `earliest`, `latest` or `{timestamp: ...}`")
 
 

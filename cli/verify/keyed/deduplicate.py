@@ -95,7 +95,7 @@ class Order:
 
 
 class Firsts(Store):
-    """The rows of a table by key, of which all are held before `rows`. `several`: a record may have made several rows."""
+    """The rows of a table by key. Add all of them before `rows`. `several`: a record may have made several rows."""
 
     def __init__(self, window_us: int | None, order: Order, *, several: bool = False) -> None:
         super().__init__()

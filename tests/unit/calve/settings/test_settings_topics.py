@@ -66,7 +66,7 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
         " Remove it, or declare the topic by name: `NAME: {topic: TOPIC}`",
         'tables."r_{1}".route cannot be used with `topics`: every table has topics of its own.'
         " Remove it, or declare the topic by name: `NAME: {topic: TOPIC}`",
-        'tables."r_{1}".start of offsets cannot be used with `topics`, each of which has its own.'
+        'tables."r_{1}".start of offsets cannot be used with `topics`: each topic has its own offsets.'
         " Use `earliest`, `latest` or `{timestamp: ...}`",
     ]
 
