@@ -138,7 +138,6 @@ class SnowflakeSection(Section):
             yield Problem(("schema",), reason, "remove it")
 
     def resolved(self, deployment: str, lake_database: str) -> Snowflake:
-        """The account as the functions and the stacks see it."""
         own = f"calve_{deployment}"
 
         def named(given: str | None, default: str) -> str:
