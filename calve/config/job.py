@@ -1,7 +1,6 @@
-"""The resolved configuration of one job. Glue job, Lambdas and CLI get it as JSON.
+"""The resolved configuration of one job. Glue job, Lambdas and CLI get it as JSON; `calve.settings` makes and validates it.
 
-`calve.settings` validates `calve.yaml` and makes these values; nothing here validates. Standard library only: a Glue job cannot
-import native wheels from its extra Python files.
+Standard library only: a Glue job cannot import native wheels from its extra Python files.
 """
 
 from __future__ import annotations
@@ -143,7 +142,6 @@ class Source:
 
     @property
     def registered(self) -> bool:
-        """True if the schemas are in the registry."""
         return self.format == "registry"
 
     @property

@@ -1,7 +1,4 @@
-"""The outputs of a deployment, resolved: published tables, scheduled exports, emitted and announced rows.
-
-`calve.settings` makes these values; functions and jobs get them as JSON. Standard library only.
-"""
+"""The outputs of a deployment, resolved. Functions and jobs get them as JSON: standard library only."""
 
 from __future__ import annotations
 
@@ -214,10 +211,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Counts in the announcements of a table's commits: rows by the values of a column.
-
-    alert_on: values that are mailed to operators at once.
-    """
+    """Announced counts of a commit's rows, by the values of a column. alert_on: values that are mailed to operators at once."""
 
     count_by: str
     alert_on: tuple[str, ...] = ()

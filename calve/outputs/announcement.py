@@ -49,11 +49,7 @@ def with_rows(deployment: str, table: str, value: str) -> dict[str, Any]:
 
 
 def table_of(detail: Mapping[str, Any]) -> TableName:
-    """The table of a detail.
-
-    Raises:
-        KeyError: the detail is not about a table.
-    """
+    """The table of a detail. Raises KeyError: the detail is not about a table."""
     return TableName(detail["database"], detail["table"])
 
 
@@ -69,7 +65,6 @@ class Announcement:
 
 
 def of_deployment(deployment: str, table: TableName) -> dict[str, Any]:
-    """The keys of every detail about a table."""
     return {"version": VERSION, "deployment": deployment, "database": table.database, "table": table.table}
 
 
