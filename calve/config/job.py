@@ -25,10 +25,7 @@ EngineChoice = Literal["auto", "columnar", "rows"]
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """The connection to the cluster. `secret`: a reference (`env:NAME`, `file:PATH`, `aws:SECRET_ID`), never a value.
-
-    emit_secret: of the principal that writes output topics; None: `secret`.
-    """
+    """The connection to the cluster. Secrets are references, never values. emit_secret: for output topics; None: `secret`."""
 
     bootstrap_servers: str
     auth: Auth = "none"
@@ -152,10 +149,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One topic kept as one table; at most one of `upsert`, `change_data`, `deduplicate` and `aggregate` is set.
-
-    pattern: the entry of calve.yaml whose pattern made this table; None: the entry has the table's name.
-    """
+    """One topic kept as one table; it has at most one mode. pattern: the entry whose pattern made it; None: that of its name."""
 
     name: str
     topic: str

@@ -81,11 +81,7 @@ class Snowflake(_Sorted):
 
 @dataclass(frozen=True, slots=True)
 class CatalogBootstrap:
-    """How a Polaris catalog is created.
-
-    secret, scope: of an administrator. management_uri: of Polaris' management API. role_arn, external_id: the role with which
-    Polaris reads the tables.
-    """
+    """How a Polaris catalog is made. secret, scope: of an administrator. role_arn, external_id: the role that reads tables."""
 
     secret: str
     management_uri: str
@@ -114,10 +110,7 @@ class IcebergRest(_Sorted):
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """What is published, and where.
-
-    tables: those of the deployment, without dead letters and tables of patterns. patterns: expressions for their names.
-    """
+    """What is published. tables: without dead letters, and tables of patterns; patterns: expressions for their names."""
 
     tables: tuple[TableName, ...]
     patterns: tuple[str, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 from calve.errors import Suspended
@@ -56,13 +55,7 @@ class Mode:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Append(Mode):
-    """Every record is a row."""
-
-
-APPEND = Append()
-
+APPEND = Mode()
 
 BUCKETS = 8
 """Partitions of a table without a configured layout: a round writes files into each that it touches."""

@@ -133,11 +133,7 @@ class Emitted:
 
 
 def left(ancestors: Iterable[Commit], emitted: Emitted) -> list[Commit]:
-    """The data commits that have not been emitted, oldest first (`ancestors`: newest first).
-
-    If the last emitted commit is not an ancestor, because of a rollback or expiry: the commits that moved the table beyond
-    its offsets.
-    """
+    """The data commits that have not been emitted, oldest first; by offsets, if the last emitted one is no longer an ancestor."""
     found: list[Commit] = []
     for commit in ancestors:
         if round_of(commit.summary) == emitted.round:

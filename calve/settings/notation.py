@@ -26,8 +26,7 @@ TRANSFORMS = (*TIME_TRANSFORMS, *COUNTED_TRANSFORMS, "identity")
 STARTS = ("earliest", "latest")
 FUNCTIONS: tuple[Function, ...] = get_args(Function)
 
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+|%)")
 _CALL = re.compile(r"([A-Za-z_]+)\s*\(\s*([^()]*?)\s*\)")
 _MAX_ARGUMENT = 2**31 - 1
 _T = TypeVar("_T")
@@ -55,13 +54,7 @@ def size_bytes(raw: Any) -> int:
 
 def share(raw: Any) -> float:
     """`1%`, `0.5%` as a part of one."""
-    example = 'write it as a percentage, such as "1%"'
-    if not isinstance(raw, str | int | float):
-        raise Invalid("must be text", example)
-    match = _SHARE.fullmatch(str(raw).strip())
-    if not match:
-        raise Invalid(f'"{raw}" is not a share', example)
-    percent = float(match[1])
+    percent = _quantity(raw, {"%": 1.0}, 'write it as a percentage, such as "1%"', what="share")
     if percent > 100:
         raise Invalid(f'"{raw}" is more than all', "use 100% or less")
     return percent / 100

@@ -226,16 +226,13 @@ def _exports(values: Mapping[str, Any], tables: Any) -> Iterator[Problem]:
 
 
 def _schemas(table: Entry, folder: Path) -> Iterator[Problem]:
-    value, key = mapping(table, "value"), table.get("key")
-    taken = _name(key, "column") or "key" if isinstance(key, dict) else None
-    of_value = Top(
-        rest=_name(value, "rest"),
-        taken=taken,
-        message=_text(value, "message"),
-        changes=isinstance(table.get("change_data"), dict),
-    )
-    for part, top in (("value", of_value), ("key", Top(taken, message=_text(key, "message")))):
-        if problem := _schema_problem(mapping(table, part), folder, top):
+    value, key = mapping(table, "value"), mapping(table, "key")
+    taken = _name(key, "column") or "key" if isinstance(table.get("key"), dict) else None
+    changes = isinstance(table.get("change_data"), dict)
+    of_value = Top(rest=_name(value, "rest"), taken=taken, message=_text(value, "message"), changes=changes)
+    of_key = Top(taken, message=_text(key, "message"))
+    for part, section, top in (("value", value, of_value), ("key", key, of_key)):
+        if problem := _schema_problem(section, folder, top):
             yield Problem((part, "schema"), *problem)
 
 

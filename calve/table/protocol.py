@@ -27,12 +27,7 @@ from calve.table.summary import (
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A snapshot as the protocol uses it; `parent` is None for the first snapshot of a table.
-
-    `committed_at`: by the clock of its writer, in epoch seconds. `sequence`: Iceberg's sequence number. Both are 0 if not
-    read.
-    `operation`: Iceberg's name for it.
-    """
+    """A snapshot for the protocol. `committed_at`: epoch seconds by its writer's clock. It and `sequence` are 0 if not read."""
 
     id: int
     parent: int | None

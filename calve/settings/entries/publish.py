@@ -15,7 +15,6 @@ from calve.config.publishing import (
     Channel,
     Formulas,
     IcebergRest,
-    OpenCatalog,
     Snowflake,
     SnowflakeCatalog,
     SnowflakeTables,
@@ -162,7 +161,6 @@ class SnowflakeSection(Section):
             service_user=named(self.service_user, own),
             volume=named(None, f"{own}_volume"),
             integration=named(None, f"{own}_catalog"),
-            open_catalog=fields.resolved(OpenCatalog, self.open_catalog) if self.open_catalog else None,
             refresh_s=int(self.refresh_interval),
         )
 
