@@ -15,6 +15,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import IO, Any
@@ -62,8 +63,7 @@ def send(
 ) -> Answer:
     """One request and its answer. `server` names it in messages; its origin does where there is none.
 
-    Raises:
-        NoAnswer: there is no whole answer. ConfigError: the server redirects to another origin.
+    Raises NoAnswer: there is no whole answer. ConfigError: the server redirects to another origin.
     """
     where = server or origin(url)
     request = urllib.request.Request(url, body, dict(headers or {}), method=method)  # noqa: S310 `checked` looked at it
@@ -74,8 +74,10 @@ def send(
         with urllib.request.build_opener(*chosen).open(request, timeout=timeout_s) as answer:
             return Answer(where, answer.status, _read(answer))
     except urllib.error.HTTPError as refusal:
-        with refusal:
-            return Answer(where, refusal.code, _body_of(refusal))
+        said = b""
+        with refusal, suppress(OSError, HTTPException):  # what it says may not arrive: the status counts
+            said = refusal.read(LARGEST)
+        return Answer(where, refusal.code, said)
     except urllib.error.URLError as error:
         raise NoAnswer(f"{where} does not answer: {error.reason}") from None
     except OSError as error:
@@ -85,11 +87,7 @@ def send(
 
 
 def ask(url: str, *, server: str, **more: Any) -> Answer:
-    """As `send`, but HTTP 429 and 5xx are tried three times.
-
-    Raises:
-        Retryable: it does not answer, or is overloaded. ConfigError: as `send`.
-    """
+    """As `send`, but HTTP 429 and 5xx are tried three times. Raises Retryable: it does not answer, or is overloaded."""
     for pause_s in (*PAUSES_S, None):
         answer = send(url, server=server, **more)
         if answer.status != 429 and answer.status < 500:
@@ -108,11 +106,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def checked(url: str, setting: str) -> str:
-    """An address of a server, for paths to be put behind it.
-
-    Raises:
-        Fatal: it is neither http nor https; `setting` of calve.yaml is where it comes from.
-    """
+    """An address of a server. Raises Fatal: it is neither http nor https; `setting` of calve.yaml is where it comes from."""
     if urlsplit(url).scheme not in PORTS:
         raise Fatal(f'"{url}" is neither http nor https', fix=f"set {setting} in calve.yaml")
     return url.rstrip("/")
@@ -154,14 +148,6 @@ def _read(answer: HTTPResponse) -> bytes:
     return body
 
 
-def _body_of(refusal: urllib.error.HTTPError) -> bytes:
-    """What a refusal says; nothing, where that does not arrive: the status counts."""
-    try:
-        return refusal.read(LARGEST)
-    except (OSError, HTTPException):
-        return b""
-
-
 UNSTATED_LIFE_S = 300
 RENEWED_AFTER = 0.8
 
@@ -196,12 +182,7 @@ class Tokens:
         self._lock = threading.Lock()
 
     def current(self) -> str:
-        """A token that holds.
-
-        Raises:
-            Fatal: the endpoint refused the client, or gave no token.
-            Retryable: it did not answer.
-        """
+        """A token that holds. Raises Fatal: the endpoint refused the client, or gave no token. Retryable: it did not answer."""
         with self._lock:
             if self._token is None or time.monotonic() >= self._renew_at:
                 self._token = self._new()

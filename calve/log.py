@@ -1,7 +1,4 @@
-"""One JSON line per fact on standard output; never a record's value, never a secret.
-
-The events and their keys are the contract for alarms and for the CLI: `docs/events.md` lists them.
-"""
+"""One JSON line per fact on standard output, never a record's value or a secret. `docs/events.md` lists the events."""
 
 from __future__ import annotations
 

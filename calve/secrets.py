@@ -51,15 +51,17 @@ def read_secret(reference: str) -> Redacted:
 
 def secret_text(reference: str, example: str) -> str:
     """What a reference stands for, whatever it is; `example`: what should stand there.
-
-    Raises:
-        ConfigError: there is no such secret, or it may not be read.
-        Retryable: AWS Secrets Manager did not answer.
+    Raises ConfigError: there is no such secret, or it may not be read. Retryable: AWS Secrets Manager did not answer.
     """
     kind, _, name = reference.partition(":")
     match kind:
         case "env":
-            return _from_environment(name, example)
+            if text := os.environ.get(name):
+                return text
+            raise ConfigError(
+                f"the environment variable {name} of the secret env:{name} is not set",
+                fix=f"export {name}='{example}'",
+            )
         case "file":
             return _from_file(name, example)
         case "aws":
@@ -74,16 +76,6 @@ def value_of(secret: Redacted, key: str, reference: str) -> str:
     if value := secret.get(key):
         return value
     raise ConfigError(f'the secret {reference} has no "{key}"', fix=f'add "{key}" to its JSON object')
-
-
-def _from_environment(name: str, example: str) -> str:
-    text = os.environ.get(name)
-    if not text:
-        raise ConfigError(
-            f"the environment variable {name} of the secret env:{name} is not set",
-            fix=f"export {name}='{example}'",
-        )
-    return text
 
 
 def _from_file(name: str, example: str) -> str:
@@ -156,10 +148,7 @@ class Held:
 
 
 class HeldSecret:
-    """A reference and what it stands for now: looked at again every few minutes, and when it is refused.
-
-    Safe to share between threads.
-    """
+    """A reference and what it stands for now: read again every few minutes, and when refused. Threads may share it."""
 
     def __init__(
         self,
@@ -177,11 +166,7 @@ class HeldSecret:
         self._changed_at: float | None = None
 
     def current(self) -> Held:
-        """What it holds, at most some minutes old; where it cannot be read again, what it held before.
-
-        Raises:
-            ConfigError, Retryable: as `read_secret`, the first time.
-        """
+        """What it holds, at most some minutes old, or held before if it cannot be read again. Raises as `read_secret`."""
         with self._lock:
             return self._not_older_than(MAX_AGE_S)
 
@@ -191,11 +176,7 @@ class HeldSecret:
             self._not_older_than(LEAST_AGE_S)
 
     def refused(self) -> bool:
-        """Whether a refusal may pass: the secret has changed, now or a short while ago.
-
-        Raises:
-            ConfigError, Retryable: as `read_secret`.
-        """
+        """Whether a refusal may pass: the secret has changed, now or a short while ago. Raises as `read_secret`."""
         with self._lock:
             self._look()
             return self._changed_at is not None and self._clock() - self._changed_at < SPREADING_S

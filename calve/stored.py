@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -32,8 +32,7 @@ def from_plain(kind: type[_T], raw: Any, *, lenient: bool = False) -> _T:
     Of several alternatives, the one whose field `kind`, or else whose required fields `raw` has. Plain values are not checked.
     lenient: ignore keys that this release does not know.
 
-    Raises:
-        AttributeError, KeyError, TypeError, ValueError: `raw` is not such a value.
+    Raises AttributeError, KeyError, TypeError, ValueError: `raw` is not such a value.
     """
     if raw is None:
         raise TypeError("null is not a value")
@@ -45,7 +44,7 @@ def _value(kind: Any, raw: Any, lenient: bool) -> Any:  # noqa: FBT001
     if raw is None:
         return None
     if isinstance(kind, type) and is_dataclass(kind):
-        hints, known = _hints(kind), {each.name for each in fields(kind)}
+        hints, known = hints_of(kind), {each.name for each in fields(kind)}
         given = {name: each for name, each in raw.items() if name in known or not lenient}
         return kind(**{name: _value(hints.get(name), each, lenient) for name, each in given.items()})
     origin, inner = get_origin(kind), get_args(kind)
@@ -69,14 +68,10 @@ def _fits(kind: Any, raw: Mapping[str, Any]) -> bool:
     return all(
         raw[each.name] == each.default if each.name == "kind" else each.name in raw
         for each in fields(kind)
-        if each.name == "kind" or _is_required(each)
+        if each.name == "kind" or (each.default is MISSING and each.default_factory is MISSING)
     )
 
 
-def _is_required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
-
-
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def hints_of(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)

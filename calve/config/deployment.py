@@ -51,10 +51,7 @@ class Msk:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The network of the jobs. `vpc_id` None: the stack makes a VPC, if anything needs one.
-
-    An existing VPC is described completely, so that synth does not call AWS.
-    """
+    """The network of the jobs, complete, so that synth does not call AWS. `vpc_id` None: the stack makes a VPC if needed."""
 
     vpc_id: str | None = None
     availability_zones: tuple[str, ...] = ()

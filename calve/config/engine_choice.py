@@ -1,7 +1,4 @@
-"""Chooses the engine of a table: columnar if it supports everything that the table needs, else rows.
-
-Both engines make the same rows and counts. `calve plan` and the job report the reasons why a table is not columnar.
-"""
+"""Chooses the engine of a table. Both make the same rows and counts; the columnar one is faster, and supports less."""
 
 from __future__ import annotations
 
@@ -47,11 +44,7 @@ def reasons(modes: Iterable[str], formats: Iterable[str], steps: Iterable[str]) 
 
 
 def choose(table: str, wanted: EngineChoice, why_not: tuple[str, ...]) -> Chosen:
-    """The engine that calve.yaml requests, or the best one.
-
-    Raises:
-        Suspended: `engine_unsupported`: calve.yaml requests the columnar engine, which cannot be used.
-    """
+    """The engine that calve.yaml requests, or the best one. Raises Suspended: `engine_unsupported`: it cannot be used."""
     if wanted == "rows":
         return Chosen("rows", ("calve.yaml says so",))
     if not why_not:

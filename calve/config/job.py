@@ -1,7 +1,6 @@
-"""The resolved configuration of one job. Glue job, Lambdas and CLI get it as JSON.
+"""The resolved configuration of one job. Glue job, Lambdas and CLI get it as JSON; `calve.settings` makes and validates it.
 
-`calve.settings` validates `calve.yaml` and makes these values; nothing here validates. Standard library only: a Glue job cannot
-import native wheels from its extra Python files.
+Standard library only: a Glue job cannot import native wheels from its extra Python files.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ EngineChoice = Literal["auto", "columnar", "rows"]
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """The connection to the cluster. `secret`: a reference (`env:NAME`, `file:PATH`, `aws:SECRET_ID`), never a value.
-
-    emit_secret: of the principal that writes output topics; None: `secret`.
-    """
+    """The connection to the cluster. Secrets are references, never values. emit_secret: for output topics; None: `secret`."""
 
     bootstrap_servers: str
     auth: Auth = "none"
@@ -143,7 +139,6 @@ class Source:
 
     @property
     def registered(self) -> bool:
-        """True if the schemas are in the registry."""
         return self.format == "registry"
 
     @property
@@ -154,10 +149,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One topic kept as one table; at most one of `upsert`, `change_data`, `deduplicate` and `aggregate` is set.
-
-    pattern: the entry of calve.yaml whose pattern made this table; None: the entry has the table's name.
-    """
+    """One topic kept as one table; it has at most one mode. pattern: the entry whose pattern made it; None: that of its name."""
 
     name: str
     topic: str

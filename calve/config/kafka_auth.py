@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from calve.config.job import Kafka
@@ -10,6 +11,41 @@ from calve.secrets import Redacted, value_of
 
 _PKCS8 = "-----BEGIN PRIVATE KEY-----"
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
+_MODULES = {
+    "sasl_plain": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "sasl_scram": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_PROTOCOLS = {"none": "PLAINTEXT", "tls": "SSL", "mtls": "SSL", "msk_iam": "SASL_SSL"}
+
+# What a connection needs -> its name in each client.
+_JAVA = {
+    "servers": "bootstrap.servers",
+    "protocol": "security.protocol",
+    "mechanism": "sasl.mechanism",
+    "certificate": "ssl.keystore.certificate.chain",
+    "key": "ssl.keystore.key",
+    "authorities": "ssl.truststore.certificates",
+}
+_LIBRDKAFKA = {
+    "servers": "bootstrap.servers",
+    "protocol": "security.protocol",
+    "mechanism": "sasl.mechanism",
+    "username": "sasl.username",
+    "password": "sasl.password",
+    "certificate": "ssl.certificate.pem",
+    "key": "ssl.key.pem",
+    "authorities": "ssl.ca.pem",
+}
+_KAFKA_PYTHON = {
+    "servers": "bootstrap_servers",
+    "protocol": "security_protocol",
+    "mechanism": "sasl_mechanism",
+    "username": "sasl_plain_username",
+    "password": "sasl_plain_password",
+    "certificate": "certificate",
+    "key": "key",
+    "authorities": "authorities",
+}
 
 
 def java_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
@@ -18,148 +54,79 @@ def java_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
     `secret`: the value of `kafka.secret`. Certificates are inline, so that executors need no file.
     The MSK IAM login module is `software.amazon.msk:aws-msk-iam-auth` on the class path.
 
-    Raises:
-        ConfigError: the secret lacks a value, or a certificate file cannot be read.
+    Raises ConfigError: the secret lacks a value, or a certificate file cannot be read.
     """
-    properties = _servers(kafka)
+    facts = _facts(kafka, secret)
+    properties = _named(facts, _JAVA)
     match kafka.auth:
-        case "sasl_plain":
-            module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-            properties |= {"sasl.mechanism": "PLAIN", "sasl.jaas.config": _jaas(module, kafka, secret)}
-        case "sasl_scram":
-            module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-            properties |= {"sasl.mechanism": _scram(kafka), "sasl.jaas.config": _jaas(module, kafka, secret)}
+        case "sasl_plain" | "sasl_scram":
+            user = f"username={jaas_text(facts['username'])} password={jaas_text(facts['password'])}"
+            properties |= {"sasl.jaas.config": f"{_MODULES[kafka.auth]} required {user};"}
         case "msk_iam":
             properties |= {
-                "sasl.mechanism": "AWS_MSK_IAM",
                 "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
                 "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
             }
         case "mtls":
-            certificate, key = _client_certificate(kafka, secret)
-            properties |= {
-                "ssl.keystore.type": "PEM",
-                "ssl.keystore.certificate.chain": certificate,
-                "ssl.keystore.key": key,
-            }
+            properties |= {"ssl.keystore.type": "PEM"}
     if kafka.ca_file:
-        properties |= {
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": _authorities(kafka.ca_file),
-        }
+        properties |= {"ssl.truststore.type": "PEM"}
     return properties
 
 
 def librdkafka_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
-    """The same for librdkafka (confluent-kafka).
-
-    With MSK IAM the caller adds an `oauth_cb`: librdkafka has no IAM and takes the tokens as OAUTHBEARER.
-
-    Raises:
-        ConfigError: as `java_properties`.
-    """
-    properties = _servers(kafka)
-    match kafka.auth:
-        case "sasl_plain" | "sasl_scram":
-            username, password = _credentials(kafka, secret)
-            mechanism = "PLAIN" if kafka.auth == "sasl_plain" else _scram(kafka)
-            properties |= {"sasl.mechanism": mechanism, "sasl.username": username, "sasl.password": password}
-        case "msk_iam":
-            properties |= {"sasl.mechanism": "OAUTHBEARER"}
-        case "mtls":
-            certificate, key = _client_certificate(kafka, secret)
-            properties |= {"ssl.certificate.pem": certificate, "ssl.key.pem": key}
-    if kafka.ca_file:
-        properties |= {"ssl.ca.pem": _authorities(kafka.ca_file)}
-    return properties
+    """The same for librdkafka, which has no MSK IAM: the caller adds an `oauth_cb`, and tokens go as OAUTHBEARER."""
+    facts = _facts(kafka, secret)
+    if kafka.auth == "msk_iam":
+        facts |= {"mechanism": "OAUTHBEARER"}
+    return _named(facts, _LIBRDKAFKA)
 
 
 def kafka_python_properties(kafka: Kafka, secret: Redacted | None) -> Redacted:
-    """The same for kafka-python. `authorities`, `certificate` and `key` are PEM, for an `ssl.SSLContext`.
+    """The same for kafka-python. `authorities`, `certificate` and `key` are PEM, for an `ssl.SSLContext`."""
+    facts = _facts(kafka, secret)
+    if (
+        kafka.auth == "sasl_scram"
+    ):  # as in SCRAM messages (RFC 5802); the other clients escape names themselves
+        facts |= {"username": facts["username"].replace("=", "=3D").replace(",", "=2C")}
+    return _named(facts, _KAFKA_PYTHON)
 
-    Raises:
-        ConfigError: as `java_properties`.
-    """
-    properties = Redacted(
-        {"bootstrap_servers": kafka.bootstrap_servers, "security_protocol": _protocol(kafka)}
-    )
+
+def _named(facts: Redacted, names: Mapping[str, str]) -> Redacted:
+    return Redacted({names[each]: value for each, value in facts.items() if each in names})
+
+
+def _facts(kafka: Kafka, secret: Redacted | None) -> Redacted:
+    """What any client needs for the connection."""
+    protocol = _PROTOCOLS.get(kafka.auth, "SASL_SSL" if kafka.tls else "SASL_PLAINTEXT")
+    facts = Redacted({"servers": kafka.bootstrap_servers, "protocol": protocol})
     match kafka.auth:
-        case "sasl_plain" | "sasl_scram":
-            username, password = _credentials(kafka, secret)
-            plain = kafka.auth == "sasl_plain"
-            properties |= {
-                "sasl_mechanism": "PLAIN" if plain else _scram(kafka),
-                "sasl_plain_username": username if plain else _scram_name(username),
-                "sasl_plain_password": password,
-            }
+        case "sasl_plain":
+            facts |= {"mechanism": "PLAIN"} | _given(kafka, secret, "username", "password")
+        case "sasl_scram":
+            facts |= {"mechanism": kafka.mechanism or "SCRAM-SHA-512"}
+            facts |= _given(kafka, secret, "username", "password")
         case "msk_iam":
-            properties |= {"sasl_mechanism": "AWS_MSK_IAM"}
+            facts |= {"mechanism": "AWS_MSK_IAM"}
         case "mtls":
-            certificate, key = _client_certificate(kafka, secret)
-            properties |= {"certificate": certificate, "key": key}
-    if kafka.ca_file:
-        properties |= {"authorities": _authorities(kafka.ca_file)}
-    return properties
+            facts |= _given(kafka, secret, "certificate", "key")
+            if _PKCS8 not in facts["key"]:
+                raise ConfigError(
+                    f'the "key" of the secret {kafka.secret} is not an unencrypted PKCS#8 key, the form that Kafka reads',
+                    fix="convert it: openssl pkcs8 -topk8 -nocrypt -in key.pem",
+                )
+    return facts | ({"authorities": _authorities(kafka.ca_file)} if kafka.ca_file else {})
 
 
-def _servers(kafka: Kafka) -> Redacted:
-    return Redacted({"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": _protocol(kafka)})
-
-
-def _protocol(kafka: Kafka) -> str:
-    match kafka.auth:
-        case "none":
-            return "PLAINTEXT"
-        case "tls" | "mtls":
-            return "SSL"
-        case "msk_iam":
-            return "SASL_SSL"
-        case "sasl_plain" | "sasl_scram":
-            return "SASL_SSL" if kafka.tls else "SASL_PLAINTEXT"
-
-
-def _scram(kafka: Kafka) -> str:
-    return kafka.mechanism or "SCRAM-SHA-512"
-
-
-def _scram_name(username: str) -> str:
-    """A user name as in SCRAM messages (RFC 5802). The other clients escape names themselves."""
-    return username.replace("=", "=3D").replace(",", "=2C")
-
-
-def _jaas(module: str, kafka: Kafka, secret: Redacted | None) -> str:
-    username, password = _credentials(kafka, secret)
-    return f"{module} required username={jaas_text(username)} password={jaas_text(password)};"
+def _given(kafka: Kafka, secret: Redacted | None, *keys: str) -> Redacted:
+    if secret is None or kafka.secret is None:
+        raise ConfigError(f"kafka.auth {kafka.auth} needs a secret", fix="add `secret:` to kafka.auth")
+    return Redacted({key: value_of(secret, key, kafka.secret) for key in keys})
 
 
 def jaas_text(value: str) -> str:
-    """A quoted text in a JAAS line, with the escapes of `java.io.StreamTokenizer`.
-
-    Source: `JaasConfig` in kafka-clients.
-    """
+    """A quoted text in a JAAS line, with the escapes of `java.io.StreamTokenizer` (`JaasConfig` in kafka-clients)."""
     return '"' + "".join(_ESCAPES.get(each, each) for each in value) + '"'
-
-
-def _credentials(kafka: Kafka, secret: Redacted | None) -> tuple[str, str]:
-    given, reference = _given(kafka, secret)
-    return value_of(given, "username", reference), value_of(given, "password", reference)
-
-
-def _client_certificate(kafka: Kafka, secret: Redacted | None) -> tuple[str, str]:
-    given, reference = _given(kafka, secret)
-    certificate, key = value_of(given, "certificate", reference), value_of(given, "key", reference)
-    if _PKCS8 not in key:
-        raise ConfigError(
-            f'the "key" of the secret {reference} is not an unencrypted PKCS#8 key, the form that Kafka reads',
-            fix="convert it: openssl pkcs8 -topk8 -nocrypt -in key.pem",
-        )
-    return certificate, key
-
-
-def _given(kafka: Kafka, secret: Redacted | None) -> tuple[Redacted, str]:
-    if secret is None or kafka.secret is None:
-        raise ConfigError(f"kafka.auth {kafka.auth} needs a secret", fix="add `secret:` to kafka.auth")
-    return secret, kafka.secret
 
 
 def _authorities(file: str) -> str:

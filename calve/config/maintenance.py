@@ -1,7 +1,4 @@
-"""Maintenance rules: how long snapshots, dead letters and rows are kept, and how large files are.
-
-This module decides what is due and which snapshots stay, without Spark. `docs/maintenance.md` says who does the work.
-"""
+"""Maintenance rules: what is due and which snapshots stay. `docs/maintenance.md` says who does the work."""
 
 from __future__ import annotations
 
@@ -96,7 +93,6 @@ def surplus(sizes: Mapping[Any, Sequence[int]], file_bytes: int) -> int:
 
 
 def due(figures: Figures, maintenance: Maintenance) -> tuple[Due, ...]:
-    """The maintenance that a table needs, the cheapest first."""
     return tuple(_due(figures, maintenance))
 
 

@@ -96,26 +96,21 @@ def _parsed(text: str) -> tuple[str | None, list[Key]]:
 
 
 def _key(raw: Any) -> Key | str:
-    """A key, or the problem with it."""
     if not isinstance(raw, dict) or not all(isinstance(raw.get(name), str) for name in ("id", "from", "key")):
         return 'is not an object with the texts "id", "from" and "key"'
     if not _ID.fullmatch(raw["id"]):
         return 'has an "id" that is not of 1 to 16 of a-z, 0-9, _ and -'
-    since = _moment_us(raw["from"])
-    if since is None:
-        return 'has a "from" that is not a time with a time zone'
+    no_time = 'has a "from" that is not a time with a time zone'
+    try:
+        since = datetime.fromisoformat(raw["from"])
+    except ValueError:
+        return no_time
+    if since.tzinfo is None:
+        return no_time
     try:
         secret = b64decode(raw["key"], validate=True)
     except (binascii.Error, ValueError):
         return 'has a "key" that is not base64'
     if len(secret) < LEAST_BYTES:
         return f'has a "key" of less than {LEAST_BYTES} bytes'
-    return Key(raw["id"], since, secret)
-
-
-def _moment_us(text: str) -> int | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return None if moment.tzinfo is None else (moment - _EPOCH) // timedelta(microseconds=1)
+    return Key(raw["id"], (since - _EPOCH) // timedelta(microseconds=1), secret)

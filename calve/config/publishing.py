@@ -1,7 +1,4 @@
-"""The outputs of a deployment, resolved: published tables, scheduled exports, emitted and announced rows.
-
-`calve.settings` makes these values; functions and jobs get them as JSON. Standard library only.
-"""
+"""The outputs of a deployment, resolved. Functions and jobs get them as JSON: standard library only."""
 
 from __future__ import annotations
 
@@ -84,11 +81,7 @@ class Snowflake(_Sorted):
 
 @dataclass(frozen=True, slots=True)
 class CatalogBootstrap:
-    """How a Polaris catalog is created.
-
-    secret, scope: of an administrator. management_uri: of Polaris' management API. role_arn, external_id: the role with which
-    Polaris reads the tables.
-    """
+    """How a Polaris catalog is made. secret, scope: of an administrator. role_arn, external_id: the role that reads tables."""
 
     secret: str
     management_uri: str
@@ -117,10 +110,7 @@ class IcebergRest(_Sorted):
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """What is published, and where.
-
-    tables: those of the deployment, without dead letters and tables of patterns. patterns: expressions for their names.
-    """
+    """What is published. tables: without dead letters, and tables of patterns; patterns: expressions for their names."""
 
     tables: tuple[TableName, ...]
     patterns: tuple[str, ...] = ()
@@ -214,10 +204,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Counts in the announcements of a table's commits: rows by the values of a column.
-
-    alert_on: values that are mailed to operators at once.
-    """
+    """Announced counts of a commit's rows, by the values of a column. alert_on: values that are mailed to operators at once."""
 
     count_by: str
     alert_on: tuple[str, ...] = ()

@@ -78,10 +78,7 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Columns from another table of the lake, from the row with the same key.
-
-    on: column of the record -> column of the other table. columns: new column -> column of the other table.
-    """
+    """Columns of another table's row with the same key. on, columns: column of the record -> column of the other table."""
 
     table: str
     on: dict[str, str]
@@ -167,16 +164,16 @@ def noted(steps: Sequence[Step], records: Json, tags: Mapping[str, Sequence[str]
     if not steps:
         return {}
     described = (
-        [[each.kind, _without_defaults(each), *_order(each)] for each in steps],
+        [
+            # The order of tags decides; that of other mappings does not.
+            [each.kind, _without_defaults(each)]
+            + (list(each.tags) if isinstance(each, Mask) and len(each.tags) > 1 else [])
+            for each in steps
+        ],
         _names(records),
         {p: list(t) for p, t in tags.items()},
     )
     return {NOTE: hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]}
-
-
-def _order(step: Step) -> list[str]:
-    """The order of tags decides; the order of other mappings does not matter."""
-    return list(step.tags) if isinstance(step, Mask) and len(step.tags) > 1 else []
 
 
 def _without_defaults(value: Any) -> Any:

@@ -1,8 +1,4 @@
-"""Topics by regular expression: which topics of a cluster an entry of calve.yaml keeps, and the names of their tables.
-
-`expand` decides by names alone, for the job and for the commands. Only if two topics have the same table name, the table says
-which topic it has.
-"""
+"""Topics by regular expression: which topics of a cluster an entry of calve.yaml keeps, and the names of their tables."""
 
 from __future__ import annotations
 
@@ -52,35 +48,28 @@ def expand(job: Job, topics: Iterable[str], keeper: Keeper) -> Expansion:
     named = {each.name: each.topic for each in job.entries if not each.pattern}
     matches = sorted(_matched(job.entries, set(topics)))
     alike: dict[str, list[str]] = {}
-    for each in matches:
-        alike.setdefault(each.table, []).append(each.topic)
+    for topic, _, table in matches:
+        alike.setdefault(table, []).append(topic)
     tables, problems = [], []
-    for each in (each for each in matches if each.entry in patterns):
-        others = [topic for topic in alike[each.table] if topic != each.topic]
-        reason = table_problem(each.table)
-        if each.table in named:
-            reason = (
-                f'its table would be "{each.table}", which calve.yaml keeps from topic {named[each.table]}'
-            )
-        elif others and reason is None and keeper(each.table) != each.topic:
-            reason = f'its table would be "{each.table}", and so would that of {", ".join(others)}'
+    for topic, entry, table in matches:
+        if entry not in patterns:
+            continue
+        others = [each for each in alike[table] if each != topic]
+        reason = table_problem(table)
+        if table in named:
+            reason = f'its table would be "{table}", which calve.yaml keeps from topic {named[table]}'
+        elif others and reason is None and keeper(table) != topic:
+            reason = f'its table would be "{table}", and so would that of {", ".join(others)}'
         if reason is None:
-            pattern = patterns[each.entry]
-            tables.append(replace(pattern, name=each.table, topic=each.topic, pattern=each.entry))
+            tables.append(replace(patterns[entry], name=table, topic=topic, pattern=entry))
         else:
-            fix = f"in calve.yaml, give it a table of its own: `NAME: {{topic: {each.topic}}}`"
-            problems.append(NotKept(each.topic, each.entry, reason, fix))
+            fix = f"in calve.yaml, give it a table of its own: `NAME: {{topic: {topic}}}`"
+            problems.append(NotKept(topic, entry, reason, fix))
     return Expansion(tuple(tables), tuple(problems))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Match:
-    topic: str
-    entry: str
-    table: str
-
-
-def _matched(entries: Sequence[Entry], topics: Iterable[str]) -> Iterator[_Match]:
+def _matched(entries: Sequence[Entry], topics: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Each topic that a pattern matches, with the pattern's entry and the name of the table."""
     patterns = [(each.name, re.compile(each.topic)) for each in entries if each.pattern]
     taken = {each.topic for each in entries if not each.pattern} | {each.output for each in entries}
     for topic in topics:
@@ -88,7 +77,7 @@ def _matched(entries: Sequence[Entry], topics: Iterable[str]) -> Iterator[_Match
             continue
         for name, expression in patterns:
             if match := expression.fullmatch(topic):
-                yield _Match(topic, name, table_name(name, match))
+                yield topic, name, table_name(name, match)
                 break
 
 

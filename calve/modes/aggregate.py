@@ -1,12 +1,9 @@
-"""The columns of an aggregate table, from the records' columns and the measures (ADR 20).
-
-An aggregate table is one from its creation, and its columns never change: each has the widest type of its kind.
-"""
+"""The columns of an aggregate table (ADR 20). They never change: each has the widest type of its kind from the creation on."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
@@ -89,11 +86,7 @@ def column_of(path: str) -> str:
 
 
 def groups_of(records: Json, aggregate: Aggregate) -> dict[str, str]:
-    """The group columns with their types, in the order of `Aggregate.key`.
-
-    Raises:
-        Suspended: `key_unusable`: a column of the records is missing, or cannot identify groups.
-    """
+    """The group columns with their types, in the order of `Aggregate.key`. Raises Suspended: `key_unusable`."""
     columns = with_kafka(records)
     if plain_columns(columns, aggregate.by, "aggregate.by") != aggregate.by:
         why = "only plain columns can identify a group, and one of these is a struct"
@@ -112,31 +105,22 @@ def groups_of(records: Json, aggregate: Aggregate) -> dict[str, str]:
 
 
 def totals_of(records: Json, aggregate: Aggregate) -> list[Total]:
-    """The measures over records of these columns, without `_kafka`.
-
-    Raises:
-        Suspended: `measure_unusable`: as `calve.modes.measures.typed`.
-    """
+    """The measures over records of these columns, without `_kafka`. Raises as `calve.modes.measures.typed`."""
     columns = with_kafka(records)
-    return [_total(each, columns) for each in aggregate.measures]
-
-
-def _total(measure: Measure, columns: Json) -> Total:
-    term = parse(measure.text)
-    try:
-        of = None if term.of is None else typed(term.of, columns)
-        return Total(measure.name, term, of, type_of(term, columns))
-    except Suspended as problem:
-        problem.at = ("aggregate", "measures", measure.name)
-        raise
+    found = []
+    for measure in aggregate.measures:
+        term = parse(measure.text)
+        try:
+            of = None if term.of is None else typed(term.of, columns)
+            found.append(Total(measure.name, term, of, type_of(term, columns)))
+        except Suspended as problem:
+            problem.at = ("aggregate", "measures", measure.name)
+            raise
+    return found
 
 
 def columns_of(records: Json, aggregate: Aggregate) -> Json:
-    """The table's data columns for records with these columns.
-
-    Raises:
-        Suspended: `key_unusable`, `measure_unusable`: as `groups_of` and `totals_of`.
-    """
+    """The table's data columns for records with these columns. Raises as `groups_of` and `totals_of`."""
     groups = [field(name, kind) for name, kind in groups_of(records, aggregate).items()]
     totals = [field(each.name, each.kind, doc=str(each.term)) for each in totals_of(records, aggregate)]
     return struct(*groups, *totals)
@@ -154,11 +138,7 @@ def with_kafka(records: Json) -> Json:
 
 
 def require_same_kind(table: str, properties: Mapping[str, str], aggregate: Aggregate | None) -> None:
-    """Refuse to change a table from aggregate to records or back, whatever it holds.
-
-    Raises:
-        Suspended: `mode_changed`.
-    """
+    """Refuse to change a table from aggregate to records or back, whatever it holds. Raises Suspended: `mode_changed`."""
     born, wanted = TOTALS in properties, aggregate is not None
     if born == wanted:
         return
@@ -171,13 +151,10 @@ def require_same_kind(table: str, properties: Mapping[str, str], aggregate: Aggr
 
 
 def require_same_columns(table: str, held: Json, records: Json, aggregate: Aggregate) -> None:
-    """Refuse records whose measures do not fit the columns that the table was created with.
-
-    Raises:
-        Suspended: `measure_changed`; `key_unusable`, `measure_unusable`: as `columns_of`.
-    """
+    """Refuse records whose measures do not fit the table's columns. Raises Suspended: `measure_changed`, or as `columns_of`."""
     now, before = (
-        dict(_types(each["fields"])) for each in (columns_of(records, aggregate), data_columns(held))
+        {column["name"]: show(column["type"]) for column in each["fields"]}
+        for each in (columns_of(records, aggregate), data_columns(held))
     )
     if now == before:
         return
@@ -189,10 +166,6 @@ def require_same_columns(table: str, held: Json, records: Json, aggregate: Aggre
         fix="take back the change, in calve.yaml or in the registry, or name another table",
         at=("aggregate",),
     )
-
-
-def _types(fields: Iterable[Json]) -> Iterable[tuple[str, str]]:
-    return ((each["name"], show(each["type"])) for each in fields)
 
 
 def _type(columns: Json, path: str) -> Json:

@@ -9,7 +9,7 @@ A measure that needs rounding is refused, unless a cast allows it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -61,28 +61,18 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """`kind`: `long`, or `decimal(precision, scale)`; digits beyond the scale are rounded, halves away from zero."""
+    """`kind`: `long`, or `decimal(precision, scale)`; digits beyond the scale are rounded, halves away from zero.
 
-    of: Expression
-    kind: str
-
-    def __str__(self) -> str:
-        return f"cast({self.of} as {self.kind})"
-
-
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    """The decimal next to a float: a `Cast` of one, once types are known.
-
-    It is n / 10^scale. n is the float times 10^scale, computed as a double, then rounded, halves away from zero.
+    of_float: a decimal of at most `MAX_DIGITS_OF_FLOATS` digits next to a float. It is n / 10^scale. n is the float times
+    10^scale, computed as a double, then rounded as above.
     """
 
     of: Expression
-    precision: int
-    scale: int
+    kind: str
+    of_float: bool = False
 
     def __str__(self) -> str:
-        return f"cast({self.of} as {decimal(self.precision, self.scale)})"
+        return f"cast({self.of} as {self.kind})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +85,14 @@ class Arithmetic:
 
     def __str__(self) -> str:
         strength = _STRENGTH[self.sign]
-        left, right = _within(self.left, strength), _within(self.right, strength + 1)
+        left, right = (
+            f"({each})" if isinstance(each, Arithmetic) and _STRENGTH[each.sign] < least else str(each)
+            for each, least in ((self.left, strength), (self.right, strength + 1))
+        )
         return f"{left} {self.sign} {right}"
 
 
-Expression = ColumnAt | Number | Cast | Nearest | Arithmetic
+Expression = ColumnAt | Number | Cast | Arithmetic
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +115,26 @@ class Typed:
 
 
 def typed(expression: Expression, columns: Json) -> Typed:
-    """Type an expression over these columns.
-
-    Raises:
-        Suspended: `measure_unusable`: a column is missing, or its type allows no exact arithmetic.
-    """
+    """Type an expression over these columns. Raises Suspended: `measure_unusable`: its types allow no exact arithmetic."""
     match expression:
         case ColumnAt(path):
-            return Typed(expression, _plain_type(columns, path))
+            found = column_at(columns, path)
+            if found is None:
+                raise unusable(no_column(columns, path))
+            if isinstance(kind := found["type"], dict):
+                raise unusable(f"{path} is a {kind['type']}, which has no order")
+            return Typed(expression, str(kind))
         case Number():
             return Typed(expression, expression.kind)
-        case Nearest(_, precision, scale):
-            return Typed(expression, decimal(precision, scale))
         case Cast(of, kind):
             inner = typed(of, columns)
-            if inner.kind in FLOATS:
-                return Typed(_nearest(expression, inner), kind)
-            return Typed(Cast(_number(expression, of, inner).of, kind), kind)
+            if inner.kind not in FLOATS:
+                return Typed(Cast(_number(expression, of, inner).of, kind), kind)
+            precision, _ = decimal_digits(kind) or (0, 0)
+            if precision > MAX_DIGITS_OF_FLOATS:
+                why = f"{expression}: a {inner.kind} has fewer digits than {precision}"
+                raise unusable(why, f"cast it to a decimal of at most {MAX_DIGITS_OF_FLOATS} digits")
+            return Typed(Cast(inner.of, kind, of_float=True), kind)
     left, right = (
         _number(expression, each, typed(each, columns)) for each in (expression.left, expression.right)
     )
@@ -153,11 +149,7 @@ def typed(expression: Expression, columns: Json) -> Typed:
 
 
 def type_of(term: Term, columns: Json) -> str:
-    """The type of the measure's column: the widest of its kind, so that it still fits after its source columns are widened.
-
-    Raises:
-        Suspended: `measure_unusable`: as `typed`, or the sum would depend on the order of records.
-    """
+    """The type of a measure's column: the widest of its kind, for wider source columns. Raises Suspended: `measure_unusable`."""
     if term.of is None:
         return "long"
     kind = typed(term.of, columns).kind
@@ -178,7 +170,7 @@ def columns_in(expression: Expression) -> Iterator[str]:
     match expression:
         case ColumnAt(path):
             yield path
-        case Cast(of) | Nearest(of):
+        case Cast(of):
             yield from columns_in(of)
         case Arithmetic(_, left, right):
             yield from columns_in(left)
@@ -205,14 +197,6 @@ def _number(whole: Expression, written: Expression, found: Typed) -> Typed:
     if found.kind not in WHOLE and decimal_digits(found.kind) is None:
         raise unusable(f"{whole}: {written} is a {found.kind}, which is not a number")
     return found
-
-
-def _nearest(written: Cast, inner: Typed) -> Nearest:
-    precision, scale = decimal_digits(written.kind) or (0, 0)
-    if precision > MAX_DIGITS_OF_FLOATS:
-        why = f"{written}: a {inner.kind} has fewer digits than {precision}"
-        raise unusable(why, f"cast it to a decimal of at most {MAX_DIGITS_OF_FLOATS} digits")
-    return Nearest(inner.of, precision, scale)
 
 
 def _result(written: Arithmetic, one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
@@ -242,19 +226,6 @@ def decimal(precision: int, scale: int) -> str:
     return f"decimal({precision}, {scale})"
 
 
-def _plain_type(columns: Json, path: str) -> str:
-    found = column_at(columns, path)
-    if found is None:
-        raise unusable(no_column(columns, path))
-    if isinstance(kind := found["type"], dict):
-        raise unusable(f"{path} is a {kind['type']}, which has no order")
-    return str(kind)
-
-
-def _within(inner: Expression, strength: int) -> str:
-    return f"({inner})" if isinstance(inner, Arithmetic) and _STRENGTH[inner.sign] < strength else str(inner)
-
-
 FUNCTIONS: tuple[Function, ...] = get_args(Function)
 MAX_CHARACTERS = 300
 _TOKEN = re.compile(
@@ -268,11 +239,7 @@ class MeasureProblem(CalveError):
 
 
 def parse(text: str) -> Term:
-    """Parse a measure; its `str` is the same text with normal spacing.
-
-    Raises:
-        MeasureProblem: the text is not a measure.
-    """
+    """Parse a measure; its `str` is the same text with normal spacing. Raises MeasureProblem: the text is not a measure."""
     if len(text) > MAX_CHARACTERS:
         raise MeasureProblem(f"it has more than {MAX_CHARACTERS} characters")
     return _Parser(text).term()
@@ -293,42 +260,33 @@ class _Parser:
         return self._tokens[0][self._kind or 0]
 
     def term(self) -> Term:
-        function = self._function()
+        function = next((each for each in FUNCTIONS if self._text.lower() == each), None)
+        if function is None:
+            if self._text.lower() in ("avg", "average", "mean"):
+                raise self._problem(
+                    "cannot be kept as a total: keep sum(x) and count(x), and divide where you read"
+                )
+            raise self._problem("is not a function of a measure: use count, sum, min or max")
+        self._take()
         self._take("(")
         of = None
         if function == "count" and self._text == "*":
             self._take()
         else:
-            of = self._sum()
+            of = self._expression()
         self._take(")")
         if self._kind != "end":
             raise self._problem("is after the end of the measure")
         return Term(function, of)
 
-    def _function(self) -> Function:
-        for function in FUNCTIONS:
-            if self._text.lower() == function:
-                self._take()
-                return function
-        if self._text.lower() in ("avg", "average", "mean"):
-            raise self._problem(
-                "cannot be kept as a total: keep sum(x) and count(x), and divide where you read"
-            )
-        raise self._problem("is not a function of a measure: use count, sum, min or max")
-
-    def _sum(self) -> Expression:
-        return self._chain(self._product, ("+", "-"))
-
-    def _product(self) -> Expression:
-        return self._chain(self._atom, ("*",))
-
-    def _chain(self, inner: Callable[[], Expression], signs: Sequence[str]) -> Expression:
-        found = inner()
-        while self._text in signs:
-            found = Arithmetic(self._take(), found, inner())
+    def _expression(self, least: int = 1) -> Expression:
+        """Values with signs of at least this strength between them."""
+        found = self._value()
+        while (strength := _STRENGTH.get(self._text, 0)) >= least:
+            found = Arithmetic(self._take(), found, self._expression(strength + 1))
         return found
 
-    def _atom(self) -> Expression:
+    def _value(self) -> Expression:
         if self._kind == "number":
             return self._number()
         if self._kind == "name":
@@ -336,9 +294,9 @@ class _Parser:
             return self._cast() if name.lower() == "cast" and self._text == "(" else ColumnAt(name)
         if self._text == "-":
             self._take()
-            return Arithmetic("-", Number("0"), self._atom())
+            return Arithmetic("-", Number("0"), self._value())
         self._take("(")
-        found = self._sum()
+        found = self._expression()
         self._take(")")
         return found
 
@@ -351,15 +309,18 @@ class _Parser:
 
     def _cast(self) -> Cast:
         self._take("(")
-        of = self._sum()
+        of = self._expression()
         self._take("as")
         if self._text.lower() != "decimal":
             raise self._problem("is not a type of a cast: write decimal(18, 4)")
         self._take()
-        self._take("(")
-        precision = self._count()
-        self._take(",")
-        scale = self._count()
+        digits = []
+        for before in ("(", ","):
+            self._take(before)
+            if not self._text.isdecimal() or len(self._text) > 2:
+                raise self._problem("is not a number of digits: write decimal(18, 4)")
+            digits.append(int(self._take()))
+        precision, scale = digits
         if not 0 < precision <= MAX_DIGITS or scale > precision:
             raise MeasureProblem(
                 f"decimal({precision}, {scale}) is not a type: a decimal has 1 to {MAX_DIGITS} digits, not more after the point"
@@ -367,11 +328,6 @@ class _Parser:
         self._take(")")
         self._take(")")
         return Cast(of, decimal(precision, scale))
-
-    def _count(self) -> int:
-        if not self._text.isdecimal() or len(self._text) > 2:
-            raise self._problem("is not a number of digits: write decimal(18, 4)")
-        return int(self._take())
 
     def _take(self, wanted: str | None = None) -> str:
         """The text of the next token, which must be `wanted`."""

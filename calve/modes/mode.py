@@ -1,12 +1,8 @@
-"""What a mode is: what a record does to its table. Values and rules only; `glue_jobs.modes` writes the rows.
-
-Also the columns of a mode's key: paths of `calve.yaml` as plain columns of a table.
-"""
+"""What a mode is: what a record does to its table, and the columns of its key. `glue_jobs.modes` writes the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 from calve.errors import Suspended
@@ -22,6 +18,9 @@ class Mode:
     One class for each mode, in the file of its name; `calve.config.job.Table.mode` is the only chooser.
     replaces_rows: a commit also deletes rows. groups_rows: a row of the table is a group of records. reads_changes: the records
     are change events. cannot_redrive, cannot_forget: why a request is refused; None: it is not.
+    order_by: the column by which the newest record wins; None: the last write wins. deletes: a tombstone deletes the row of its
+    key. keep_deleted: deleted rows stay, marked. source_order: fields of `source` that order changes; empty: the last write wins.
+    bucketed: the table is partitioned by buckets of its key.
     """
 
     __slots__ = ()
@@ -31,6 +30,11 @@ class Mode:
     reads_changes: ClassVar[bool] = False
     cannot_redrive: ClassVar[str | None] = None
     cannot_forget: ClassVar[str | None] = None
+    order_by: str | None = None
+    deletes: bool = False
+    keep_deleted: bool = False
+    source_order: tuple[str, ...] = ()
+    bucketed: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -42,37 +46,8 @@ class Mode:
         """Paths of the columns that identify a row of the table; empty: none do."""
         return () if self.groups_rows else self.key
 
-    @property
-    def order_by(self) -> str | None:
-        """The column by which the newest record wins; None: the last write wins."""
-        return None
-
-    @property
-    def deletes(self) -> bool:
-        """A tombstone deletes the row of its key."""
-        return False
-
-    @property
-    def keep_deleted(self) -> bool:
-        """Deleted rows stay, marked."""
-        return False
-
-    @property
-    def source_order(self) -> tuple[str, ...]:
-        """Fields of `source` that order changes; empty: last write wins."""
-        return ()
-
-    @property
-    def bucketed(self) -> bool:
-        """The table is partitioned by buckets of its key."""
-        return False
-
     def resolve(self, columns: Json) -> Self:
-        """The same with the plain columns of its key, as the table has them.
-
-        Raises:
-            Suspended: `key_unusable`: a column is missing, or its type identifies no row.
-        """
+        """The same with the plain columns of its key. Raises Suspended: `key_unusable`: one is missing, or identifies no row."""
         return self
 
     def note(self, columns: Json) -> str | None:
@@ -80,13 +55,7 @@ class Mode:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Append(Mode):
-    """Every record is a row."""
-
-
-APPEND = Append()
-
+APPEND = Mode()
 
 BUCKETS = 8
 """Partitions of a table without a configured layout: a round writes files into each that it touches."""
@@ -97,8 +66,7 @@ UNFIT = ("float", "double")
 def plain_columns(columns: Json, paths: Iterable[str], option: str) -> tuple[str, ...]:
     """The columns at these paths; structs are replaced by their fields. `option`: their place in calve.yaml, as `upsert.key`.
 
-    Raises:
-        Suspended: `key_unusable`: a column is missing, or its type cannot identify rows.
+    Raises Suspended: `key_unusable`: a column is missing, or its type cannot identify rows.
     """
     return tuple(path for each in paths for path in _leaves(column(columns, each, option), each, option))
 

@@ -15,11 +15,7 @@ Switch = Literal["fold", "open"]
 
 
 def switch(table: str, name: str, before: str | None, wanted: str | None) -> Switch | None:
-    """How to change a table from the mode in its position (`before`) to `wanted`; None if there is nothing to do.
-
-    Raises:
-        Suspended: `mode_changed`: the rows do not show what the other mode would have made of them.
-    """
+    """How to change a table from the mode in its position to `wanted`; None: not at all. Raises Suspended: `mode_changed`."""
     was, now = kind_of(before), kind_of(wanted)
     if before == wanted or was == now == "append":
         return None
@@ -72,9 +68,13 @@ def described(columns: Json, mode: str | None) -> str:
     kind = kind_of(mode)
     if mode is None or kind == "append":
         return "append"
+    found = json.loads(mode)
     if kind == "aggregate":
-        return _described_totals(json.loads(mode))
-    names, found = _paths(columns, ""), json.loads(mode)
+        measures = ", ".join(f"{name} = {text}" for name, text in found["measures"].items())
+        text = f"aggregate by {', '.join(found['by'])}; {measures}"
+        window = found["window"]
+        return f"{text}; each {window['size_ms'] / 1000:g} s of {window['column']}" if window else text
+    names = _paths(columns, "")
     text = f"{kind} by {', '.join(names.get(each, '?') for each in found['key'])}"
     if kind == "change_data":
         order = f"; newest by source.{', source.'.join(found['source'])}" if found["source"] else ""
@@ -88,13 +88,6 @@ def described(columns: Json, mode: str | None) -> str:
 def kind_of(mode: str | None) -> str:
     """`append`, `upsert`, `change_data`, `deduplicate` or `aggregate`."""
     return "append" if mode is None else str(json.loads(mode)["mode"])
-
-
-def _described_totals(found: Json) -> str:
-    measures = ", ".join(f"{name} = {text}" for name, text in found["measures"].items())
-    text = f"aggregate by {', '.join(found['by'])}; {measures}"
-    window = found["window"]
-    return f"{text}; each {window['size_ms'] / 1000:g} s of {window['column']}" if window else text
 
 
 def _paths(columns: Json, above: str) -> dict[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from calve.errors import Suspended
 from calve.modes.mode import Mode, ModeName, column, plain_columns, unusable
@@ -38,12 +38,9 @@ class Upsert(Mode):
         return replace(self, key=key)
 
     def note(self, columns: Json) -> str:
-        return json.dumps(self._noted(columns))
-
-    def _noted(self, columns: Json) -> dict[str, Any]:
         key = [column(columns, each, "key")["id"] for each in self.resolve(columns).key]
         order = None if self.order_by is None else column(columns, self.order_by, "order_by")["id"]
-        return {"mode": self.kind, "key": key, "order_by": order}
+        return json.dumps({"mode": self.kind, "key": key, "order_by": order})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +55,14 @@ class ChangeData(Upsert):
     source_order: tuple[str, ...] = ()
     keep_deleted: bool = False
 
-    def _noted(self, columns: Json) -> dict[str, Any]:
-        found = Upsert._noted(self, columns)
+    def note(self, columns: Json) -> str:
+        found = json.loads(Upsert.note(self, columns))
         deleted = "keep" if self.keep_deleted else "remove"
-        return found | {"source": self.source_order, "deleted": deleted}
+        return json.dumps(found | {"source": self.source_order, "deleted": deleted})
 
 
 def require_tombstones(name: str, mode: Mode, *, compacted: bool) -> None:
-    """Refuse a compacted topic whose tombstones the table ignores: compaction removes all else of a deletion.
-
-    Raises:
-        Suspended: `topic_compacted`: tombstones mean nothing to this table.
-    """
+    """Refuse a compacted topic whose tombstones the table ignores: of a deletion, compaction leaves nothing else."""
     if compacted and mode.reads_changes and not mode.deletes:
         raise Suspended(
             "topic_compacted",

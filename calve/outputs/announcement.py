@@ -49,11 +49,7 @@ def with_rows(deployment: str, table: str, value: str) -> dict[str, Any]:
 
 
 def table_of(detail: Mapping[str, Any]) -> TableName:
-    """The table of a detail.
-
-    Raises:
-        KeyError: the detail is not about a table.
-    """
+    """The table of a detail. Raises KeyError: the detail is not about a table."""
     return TableName(detail["database"], detail["table"])
 
 
@@ -69,27 +65,18 @@ class Announcement:
 
 
 def of_deployment(deployment: str, table: TableName) -> dict[str, Any]:
-    """The keys of every detail about a table."""
     return {"version": VERSION, "deployment": deployment, "database": table.database, "table": table.table}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The table at the time of the announcement: its id and its metadata file."""
-
-    table_uuid: str
-    metadata_location: str
-
-
-@dataclass(frozen=True, slots=True)
 class EventSource:
-    """A table of a job, as its announcements name it."""
+    """A table of a job, as its announcements name it. found: the table's `table_uuid` and `metadata_location` at their time."""
 
     deployment: str
     job: str
     table: TableName
 
-    def committed(self, commit: Commit, found: Found, *, again: bool) -> Announcement:
+    def committed(self, commit: Commit, found: Mapping[str, str], *, again: bool) -> Announcement:
         """A snapshot of main, by any writer. Repeated announcements have the same detail, except for `found` and `again`.
 
         again: the job knows that it was announced before.
@@ -103,8 +90,7 @@ class EventSource:
             "sequence_number": commit.sequence,
             "committed_at": moment(commit.committed_at),
             "operation": commit.operation,
-            "metadata_location": found.metadata_location,
-            "table_uuid": found.table_uuid,
+            **found,
             "round": round_of(commit.summary),
             "rows": {"appended": ledger.rows_appended, "deleted": ledger.rows_deleted} if ledger else None,
             "records": ledger.consumed if ledger else None,
@@ -118,14 +104,15 @@ class EventSource:
         }
         return self._of(COMMITTED, detail)
 
-    def evolved(self, changes: Sequence[str], found: Found, *, schema_id: int | None) -> Announcement:
+    def evolved(
+        self, changes: Sequence[str], found: Mapping[str, str], *, schema_id: int | None
+    ) -> Announcement:
         """The table has new columns. schema_id: the registry's id of the version that required them."""
         detail = {
             "schema_id": None if schema_id is None else str(schema_id),
             "changes": list(changes[:MAX_CHANGES]),
             "further_changes": max(0, len(changes) - MAX_CHANGES),
-            "metadata_location": found.metadata_location,
-            "table_uuid": found.table_uuid,
+            **found,
         }
         return self._of(EVOLVED, detail)
 

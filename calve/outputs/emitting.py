@@ -47,11 +47,7 @@ JSON = {
 
 
 def avro_schema(name: str, columns: Json) -> str:
-    """The Avro schema of records with these columns. Each may be null, so that a new column is compatible both ways.
-
-    Raises:
-        Suspended: `emit_unusable`: Avro lacks the type of a column.
-    """
+    """The Avro schema of records with these columns; each may be null. Raises Suspended: `emit_unusable`: Avro lacks a type."""
     return json.dumps(_avro(columns, _words(name), ""))
 
 
@@ -63,7 +59,11 @@ def _avro(kind: Json, name: str, path: str) -> Json:
         return {"type": "bytes", "logicalType": "decimal", "precision": digits[0], "scale": digits[1]}
     match kind["type"]:
         case "struct":
-            fields = [_avro_field(each, f"{name}_{each['name']}", path) for each in kind["fields"]]
+            fields: list[Json] = []
+            for each in kind["fields"]:
+                inner = _avro(each["type"], f"{name}_{each['name']}", f"{path}{each['name']}.")
+                field = {"name": each["name"], "type": ["null", inner], "default": None}
+                fields.append(field | ({"doc": each["doc"]} if each.get("doc") else {}))
             return {"type": "record", "name": name, "fields": fields}
         case "list":
             return {"type": "array", "items": ["null", _avro(kind["element"], f"{name}_item", f"{path}[]")]}
@@ -71,25 +71,9 @@ def _avro(kind: Json, name: str, path: str) -> Json:
     return {"type": "map", "values": ["null", _avro(kind["value"], f"{name}_value", f"{path}{{}}")]}
 
 
-def _avro_field(column: Json, name: str, above: str) -> Json:
-    made = {
-        "name": column["name"],
-        "type": ["null", _avro(column["type"], name, f"{above}{column['name']}.")],
-        "default": None,
-    }
-    return made | ({"doc": column["doc"]} if column.get("doc") else {})
-
-
 def json_schema(name: str, columns: Json) -> str:
-    """The JSON Schema of objects with these columns, as `avro_schema`. Raises: as that."""
-    return json.dumps({"title": _words(name), **_object(columns, "")})
-
-
-def _object(kind: Json, path: str) -> Json:
-    properties = {
-        each["name"]: _or_null(_json(each["type"], f"{path}{each['name']}.")) for each in kind["fields"]
-    }
-    return {"type": "object", "properties": properties}
+    """The JSON Schema of objects with these columns, as `avro_schema`, also what it raises."""
+    return json.dumps({"title": _words(name), **_json(columns, "")})
 
 
 def _json(kind: Json, path: str) -> Json:
@@ -97,7 +81,11 @@ def _json(kind: Json, path: str) -> Json:
         return {"type": "number"} if decimal_digits(kind) else JSON.get(kind, JSON["binary"])
     match kind["type"]:
         case "struct":
-            return _object(kind, path)
+            properties = {
+                each["name"]: _or_null(_json(each["type"], f"{path}{each['name']}."))
+                for each in kind["fields"]
+            }
+            return {"type": "object", "properties": properties}
         case "list":
             return {"type": "array", "items": _or_null(_json(kind["element"], f"{path}[]"))}
     _require_texts(kind, path)
@@ -134,7 +122,6 @@ class Emitted:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Emitted | None:
-        """The value in a table's properties; None if no row was emitted."""
         raw = properties.get(EMITTED)
         if raw is None:
             return None
@@ -146,25 +133,20 @@ class Emitted:
 
 
 def left(ancestors: Iterable[Commit], emitted: Emitted) -> list[Commit]:
-    """The data commits that have not been emitted, oldest first (`ancestors`: newest first).
-
-    If the last emitted commit is not an ancestor, because of a rollback or expiry: the commits that moved the table beyond
-    its offsets.
-    """
+    """The data commits that have not been emitted, oldest first; by offsets, if the last emitted one is no longer an ancestor."""
     found: list[Commit] = []
     for commit in ancestors:
         if round_of(commit.summary) == emitted.round:
             return found[::-1]
         if is_round(commit.summary):
             found.append(commit)
-    return [each for each in found[::-1] if _is_beyond(each, emitted)]
-
-
-def _is_beyond(commit: Commit, emitted: Emitted) -> bool:
-    if REDRIVE in commit.summary:
-        return False
-    return any(
-        offset > emitted.offsets.get(topic, {}).get(partition, 0)
-        for topic, offsets in ends_of(commit.summary).items()
-        for partition, offset in offsets.items()
-    )
+    return [
+        commit
+        for commit in found[::-1]
+        if REDRIVE not in commit.summary
+        and any(
+            offset > emitted.offsets.get(topic, {}).get(partition, 0)
+            for topic, offsets in ends_of(commit.summary).items()
+            for partition, offset in offsets.items()
+        )
+    ]

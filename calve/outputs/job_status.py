@@ -1,7 +1,4 @@
-"""The status of a job's runs and tables, also of tables that do not exist yet: one JSON object in the warehouse.
-
-A run replaces the status of its own tables and keeps the others. It is only a report: no job reads a position from it.
-"""
+"""The status of a job's runs and tables: one JSON object in the warehouse, only a report. No job reads a position from it."""
 
 from __future__ import annotations
 
@@ -41,7 +38,6 @@ class TableState:
     before: tuple[FormerState, ...] = ()
 
     def after(self, former: TableState | None) -> Self:
-        """This state with the former one in its history."""
         if former is None:
             return self
         earlier = FormerState(former.state, former.since, former.code)
@@ -63,7 +59,6 @@ FOLDER = "_calve/status/"
 
 
 def place(warehouse: str, deployment: str, job: str) -> str:
-    """The URI of a job's object."""
     return f"{warehouse.rstrip('/')}/{FOLDER}{deployment}/{job}.json"
 
 

@@ -1,7 +1,4 @@
-"""Every metric of a deployment. Dashboard, alarms, filters and functions use no others.
-
-docs/metrics.md says what each one measures, and when it is bad. A test compares the page with this list.
-"""
+"""Every metric of a deployment. docs/metrics.md says when each one is bad; a test compares the page with this list."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function that writes the metric itself (CloudWatch's embedded metric format).
-
-    folder: its folder of `lambdas/`, or folder and module (`snowflake_refresh`).
-    """
+    """A function writes it in CloudWatch's embedded format. folder: its folder of `lambdas/`, or folder and module."""
 
     folder: str
 

@@ -23,11 +23,7 @@ NOT_FOUND_CODES = {40401, 40402, 40403}
 
 
 class ConfluentRegistry:
-    """`calve.registry.registry.Registry` with Confluent's REST interface.
-
-    secret: `username` and `password` of basic authentication. tokens: bearer tokens instead.
-    headers: sent with every request.
-    """
+    """A `Registry` with Confluent's REST interface. secret: of basic authentication; tokens: instead. headers: always sent."""
 
     wire: Wire = CONFLUENT
 
@@ -75,11 +71,7 @@ class ConfluentRegistry:
         return sorted({str(each["subject"]) for each in found})
 
     def register(self, subject: str, text: str, kind: str) -> int:
-        """The id of a schema (`AVRO`, `JSON`) in a subject. If the subject lacks it, it becomes the next version.
-
-        Raises:
-            Suspended: `schema_refused`: the registry finds it incompatible with existing versions.
-        """
+        """The id of a schema (`AVRO`, `JSON`), a new version of the subject if needed. Raises Suspended: `schema_refused`."""
         key = subject, text
         if key not in self._registered:
             body = json.dumps({"schema": text, "schemaType": kind}).encode()
@@ -126,7 +118,11 @@ class ConfluentRegistry:
         after a change.
         """
         if self._tokens is None:
-            headers = _basic(self._secret) if self._secret else {}
+            headers: dict[str, str] = {}
+            if self._secret:
+                texts, reference = self._secret.current().texts, self._secret.reference
+                user, password = (value_of(texts, each, reference) for each in ("username", "password"))
+                headers = http_client.basic(user, password)
             try:
                 return self._ask(path, headers, body)
             except Fatal as error:
@@ -165,11 +161,7 @@ class ConfluentRegistry:
 
 
 def open_confluent(settings: job.Registry) -> ConfluentRegistry:
-    """The configured registry.
-
-    Raises:
-        ConfigError, Retryable: as `read_secret`. Fatal: the url is neither http nor https.
-    """
+    """The configured registry. Raises ConfigError, Retryable: as `read_secret`. Fatal: the url is neither http nor https."""
     tls = _tls(settings) if settings.url.startswith("https") else None
     if settings.secret is None:
         return ConfluentRegistry(settings.url, tls=tls)
@@ -191,11 +183,6 @@ def open_confluent(settings: job.Registry) -> ConfluentRegistry:
     given = {"target-sr-cluster": oauth.cluster, "Confluent-Identity-Pool-Id": oauth.identity_pool}
     headers = {name: value for name, value in given.items() if value}
     return ConfluentRegistry(settings.url, tokens=tokens, headers=headers, tls=tls)
-
-
-def _basic(secret: HeldSecret) -> dict[str, str]:
-    texts = secret.current().texts
-    return http_client.basic(*(value_of(texts, each, secret.reference) for each in ("username", "password")))
 
 
 def _tls(settings: job.Registry) -> ssl.SSLContext:

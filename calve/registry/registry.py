@@ -54,44 +54,29 @@ class Registry(Protocol):
     """Reads schemas; thread-safe.
 
     Every method raises `Retryable` if the registry does not answer, and `Fatal` if it refuses the credentials.
+    wire: the format of its values. default_subject: of producers for a topic's values or keys. versions: all of a subject, oldest
+    first. subjects: sorted. subjects_of: those that have or had a version with this schema, as far as the registry remembers.
+    forget: clears the cache of a subject: one that was deleted and created again has other ids.
     """
 
     @property
-    def wire(self) -> Wire:
-        """The wire format of its values."""
-        ...
+    def wire(self) -> Wire: ...
 
-    def default_subject(self, topic: str, part: job.PartName = "value") -> str:
-        """The default subject of producers for a topic's values or keys."""
-        ...
+    def default_subject(self, topic: str, part: job.PartName = "value") -> str: ...
 
-    def by_id(self, schema_id: int) -> Schema | None:
-        """The schema of an id; None if it is unknown."""
-        ...
+    def by_id(self, schema_id: int) -> Schema | None: ...
 
-    def versions(self, subject: str) -> list[Schema]:
-        """Every version of a subject, oldest first; empty if the subject does not exist."""
-        ...
+    def versions(self, subject: str) -> list[Schema]: ...
 
-    def subjects(self) -> list[str]:
-        """The names of all subjects, sorted."""
-        ...
+    def subjects(self) -> list[str]: ...
 
-    def subjects_of(self, schema_id: int) -> list[str]:
-        """The subjects that have or had a version with this schema, as far as the registry remembers."""
-        ...
+    def subjects_of(self, schema_id: int) -> list[str]: ...
 
-    def forget(self, subject: str) -> None:
-        """Clear the cache of a subject: one that was deleted and created again has other ids."""
-        ...
+    def forget(self, subject: str) -> None: ...
 
 
 def open_registry(settings: job.AnyRegistry | None) -> Registry:
-    """The configured registry, with the credentials of its secrets.
-
-    Raises:
-        ConfigError: there is none. ConfigError, Retryable: as `read_secret`. Fatal: the url is neither http nor https.
-    """
+    """The configured registry, with the credentials of its secrets. Raises ConfigError: there is none; or as `open_confluent`."""
     if settings is None:
         raise ConfigError(
             "no schema registry is named", fix="add `registry: {url: https://host}` to calve.yaml"

@@ -1,7 +1,6 @@
 """Backfill: make the rows of an offset range again and replace the old ones, in one commit that moves no offset (ADR 32).
 
-A person requests it with a table property. It replaces only rows whose records were rows before and are rows now.
-So the ledgers of the original rounds stay true.
+It replaces only rows whose records were rows before and are rows now, so the ledgers of the original rounds stay true.
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ class Request(WaitingRequest):
 
 
 def range_of(start: Offsets, to: Offsets, *, held: Offsets, log_start: Offsets) -> Range:
-    """The offsets between both ends that the table has read.
-
-    Raises:
-        CalveError: there are none, or the topic no longer holds all of them.
-    """
+    """The offsets between both ends that the table has read. Raises CalveError: there are none, or some have expired."""
     found = {p: (o, min(to[p], held[p])) for p, o in start.items() if p in to and p in held}
     found = {p: (a, b) for p, (a, b) in found.items() if a < b}
     if not found:

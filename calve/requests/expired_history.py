@@ -1,7 +1,4 @@
-"""A short history of a table's expired snapshots, kept in a property, so that the table can still be verified (ADR 30).
-
-Consecutive rounds that were read in the same way become one span with one ledger.
-"""
+"""A short history of a table's expired snapshots in a property, so that `calve verify` still has all rounds (ADR 30)."""
 
 from __future__ import annotations
 
@@ -144,7 +141,7 @@ def _spent(known: Iterable[UsedBudget], gone: Iterable[Commit], budget: Budget) 
             continue
         at, counts = commit.committed_at, RejectCounts.of(ledger_of(commit.summary))
         if found and found[-1].at // step_s == at // step_s:
-            counts = found.pop().counts.plus(counts.records, counts.rejects)
+            counts = found.pop().counts + counts
         found.append(UsedBudget(at, counts))
     return tuple(each for each in found if found[-1].at - each.at <= budget.within_s)
 

@@ -1,6 +1,5 @@
 """Forget a person: remove the rows and dead letters that match a key, and everything that held them (ADR 24).
 
-A person requests it with a table property. The job, the table's only writer, answers with another property.
 The answer states how much was removed from where, and nothing about the person.
 """
 
@@ -17,12 +16,13 @@ from calve.config.steps import Mask, Step, names_behind, ways_to
 from calve.names import SYSTEM_COLUMN
 from calve.requests.expired_history import ExpiredHistory
 from calve.requests.requests import WaitingRequest
+from calve.requests.rollback import first_read
 from calve.schema.columns import Json
 from calve.schema.evolution import column_at
 from calve.stored import Stored, from_plain
 from calve.table.position import Offsets, Position, TopicKey
 from calve.table.protocol import Commit
-from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN, is_first, starts_of
+from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN, is_first
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 
@@ -65,7 +65,6 @@ class Found(Stored):
 
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self:
-        """What earlier tries of the request have stored."""
         text = properties.get(FORGET_FOUND)
         found = cls.from_json(text) if text else None
         return found if found and found.id == request_id else cls(request_id)
@@ -110,7 +109,6 @@ class Entry:
 
     @classmethod
     def all(cls, properties: Mapping[str, str]) -> tuple[Self, ...]:
-        """The entries of a table, oldest first."""
         return tuple(from_plain(cls, each) for each in json.loads(properties.get(FORGOTTEN, "[]")))
 
     @classmethod
@@ -165,19 +163,12 @@ def position_after(base: Position, *, round_id: str, writer: str) -> Position:
 def began_at(
     ancestors: Iterable[Commit], entries: Sequence[Entry], expired: ExpiredHistory | None
 ) -> dict[str, Offsets]:
-    """Where the table began, by incarnation of the topic; empty if unknown.
-
-    It is known from a history that starts with the first snapshot, expired ones included, or from an earlier request's note.
-    """
-    found: dict[str, Offsets] = {}
-    last: Commit | None = None
-    for commit in ancestors:
-        for topic, offsets in starts_of(commit.summary).items():
-            found[str(topic)] = found.get(str(topic), {}) | offsets
-        last = commit
+    """Where the table began, by incarnation of the topic: by its whole history, or an earlier request's note; empty: unknown."""
+    line = list(ancestors)
+    found = {str(topic): offsets for topic, offsets in first_read(line).items()}
     for span in (each for each in reversed(expired.spans if expired else ()) if each.start):
         found[str(span.topic)] = found.get(str(span.topic), {}) | span.start
-    if (expired and expired.born) or (last is not None and is_first(last.summary)):
+    if (expired and expired.born) or (line and is_first(line[-1].summary)):
         return found
     noted = next((each.since for each in reversed(entries) if each.since), None)
     if noted is None:
@@ -216,7 +207,6 @@ def masking_problem(steps: Iterable[Step], tags: Mapping[str, Sequence[str]], co
 
 
 def seal_key(key: Key, request_id: str) -> bytes:
-    """The 32-byte key that encrypts the values of one request."""
     return hmac.digest(key.seal, request_id.encode(), "sha256")
 
 

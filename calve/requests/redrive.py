@@ -1,8 +1,4 @@
-"""Redrive: dead letters that can be rows now enter their table, once, by a commit that reads no offsets (ADR 12).
-
-A person requests it with a table property. The job, the table's only writer, answers with another property.
-The model in `tests/unit/calve/protocol_model` runs these decisions, as it does `calve.table.protocol`.
-"""
+"""Redrive: dead letters that can be rows now enter their table, once, by a commit that reads no offsets (ADR 12)."""
 
 from __future__ import annotations
 
@@ -21,10 +17,7 @@ from calve.table.summary import REDRIVE, REDRIVE_RESULT, ledger_of, round_of
 
 @dataclass(frozen=True, slots=True)
 class Request(WaitingRequest):
-    """The open dead letters to decode again; None means any. `since` and `until` (exclusive): when they were rejected.
-
-    Times are ISO 8601 with a time zone.
-    """
+    """The open dead letters to decode again; None: any. `since`, `until` (exclusive): when they were rejected, in ISO 8601."""
 
     NAME: ClassVar[str] = REDRIVE
     reason: str | None = None
@@ -50,7 +43,6 @@ class Result(Stored):
 
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
-        """The answer to a request; None while there is none."""
         text = properties.get(REDRIVE_RESULT)
         found = cls.from_json(text) if text else None
         return found if found and found.id == request_id else None

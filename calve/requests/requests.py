@@ -1,4 +1,8 @@
-"""Table properties that people set for the job: requests, a pause, and the history of what was done."""
+"""Table properties that people set for the job: requests, a pause, and the history of what was done.
+
+The job, the table's only writer, answers a request with another property. The model in `tests/unit/calve/protocol_model` runs
+the decisions of redrives and rollbacks, as it does `calve.table.protocol`.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,7 @@ class WaitingRequest(Stored):
 
     @classmethod
     def pending(cls, properties: Mapping[str, str]) -> Self | None:
-        """The waiting request in a table's properties.
-
-        Raises:
-            ValueError: the property is not a request; the message quotes nothing of it.
-        """
+        """The waiting request. Raises ValueError: the property is not a request; the message quotes nothing of it."""
         text = properties.get(cls.NAME)
         if text is None:
             return None
@@ -102,7 +102,6 @@ class Entry(Stored):
 
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
-        """The answer to a request; None while there is none."""
         text = properties.get(HISTORY + request_id)
         return cls.from_json(text) if text else None
 

@@ -1,13 +1,10 @@
-"""Roll a table back to an earlier snapshot, and ingestion with it: later offsets are read again (ADR 32).
-
-A person requests it with a table property. The job moves main and answers in the same metadata commit.
-The model in `tests/unit/calve/protocol_model` runs these decisions, as it does `calve.table.protocol`.
-"""
+"""Roll a table back to an earlier snapshot, and ingestion with it: later offsets are read again (ADR 32)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import takewhile
 from typing import ClassVar, Literal
 
@@ -56,15 +53,8 @@ class Journey:
 
     @property
     def ledger(self) -> Ledger:
-        """The sum of the lost rounds' ledgers, as far as it concerns rows and dead letters."""
-        ledgers = [ledger_of(each.summary) for each in self.left]
-        return Ledger(
-            rows_appended=sum(each.rows_appended for each in ledgers),
-            dead_lettered=sum(each.dead_lettered for each in ledgers),
-            redriven=sum(each.redriven for each in ledgers),
-            lost=sum(each.lost for each in ledgers),
-            rows_deleted=sum(each.rows_deleted for each in ledgers),
-        )
+        """The sum of the lost rounds' ledgers."""
+        return reduce(Ledger.plus, (ledger_of(each.summary) for each in self.left), Ledger())
 
     @property
     def others(self) -> int:
@@ -82,11 +72,7 @@ def first_read(ancestors: Iterable[Commit]) -> dict[TopicKey, Offsets]:
 
 
 def journey(ancestors: Sequence[Commit], snapshot: int) -> Journey:
-    """The way back to a snapshot of main's history.
-
-    Raises:
-        CalveError: it is not in that history, or its offsets are unknown.
-    """
+    """The way back to a snapshot of main's history. Raises CalveError: it is not in that history, or its offsets are unknown."""
     left = tuple(takewhile(lambda each: each.id != snapshot, ancestors))
     rest = ancestors[len(left) :]
     if not rest:
@@ -121,11 +107,7 @@ def before_offsets(ancestors: Iterable[Commit], topic: TopicKey, wanted: Offsets
 
 
 def require_readable(way: Journey, topic: TopicKey, start: Begin) -> None:
-    """Refuse if the topic no longer holds everything that the table would lose; `start`: where the next round would begin.
-
-    Raises:
-        CalveError: it does not.
-    """
+    """Refuse to lose offsets that the topic no longer holds. `start`: where the next round would begin. Raises CalveError."""
     begun = way.begun.get(topic, {})
     gone = {p: (begun[p], o) for p, o in start.offsets.items() if o > begun.get(p, o)}
     if gone:

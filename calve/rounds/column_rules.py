@@ -26,10 +26,7 @@ TRANSFORMED = {
 
 
 def layout_problems(table: Table, name: str, columns: Json) -> Iterator[Suspended]:
-    """Why Iceberg cannot use the layout of calve.yaml for a table with these columns, field by field.
-
-    Codes: `layout_unknown_column`, `layout_unusable`.
-    """
+    """Why Iceberg cannot use the layout of calve.yaml for these columns: `layout_unknown_column`, `layout_unusable`."""
     for option, transforms in (("partition_by", table.partition_by), ("sort_by", table.sort_by)):
         for number, each in enumerate(transforms):
             if problem := transform_problem(name, each, columns, (option, str(number))):
@@ -54,11 +51,7 @@ def transform_problem(name: str, each: Transform, columns: Json, at: tuple[str, 
 
 
 def require_countable(table: str, column: str, columns: Json, personal: Container[str]) -> None:
-    """Refuse columns that cannot be counted, and masked columns, whose values only the table may hold.
-
-    Raises:
-        Suspended: `count_unusable`.
-    """
+    """Refuse columns that cannot be counted, or are masked: only the table may hold those. Raises Suspended: `count_unusable`."""
     found = next((each for each in columns["fields"] if each["name"] == column), None)
     if column in personal:
         why = "it is masked"
@@ -77,11 +70,7 @@ def require_countable(table: str, column: str, columns: Json, personal: Containe
 
 
 def require_emit_key(emit: Emit, columns: Json) -> None:
-    """Refuse a key of an output topic that is not a column.
-
-    Raises:
-        Suspended: `emit_unusable`.
-    """
+    """Refuse a key of an output topic that is not a column. Raises Suspended: `emit_unusable`."""
     for name in emit.key:
         if all(each["name"] != name for each in columns["fields"]):
             raise Suspended(
@@ -93,11 +82,7 @@ def require_emit_key(emit: Emit, columns: Json) -> None:
 
 
 def require_age(table: str, column: str, columns: Json) -> None:
-    """Refuse to delete rows by the age of a column that is not a time.
-
-    Raises:
-        Suspended: `retention_unusable`.
-    """
+    """Refuse to delete rows by the age of a column that is not a time. Raises Suspended: `retention_unusable`."""
     found = column_at(columns, column)
     if found is None or found["type"] not in DATES:
         why = no_column(columns, column) if found is None else "it is neither a timestamp nor a date"
@@ -110,11 +95,7 @@ def require_age(table: str, column: str, columns: Json) -> None:
 
 
 def step_changes(table: str, held: Json, made: Json) -> list[Change]:
-    """The columns that the steps make and the table lacks.
-
-    Raises:
-        Suspended: `step_changed`: the table cannot hold them beside its columns.
-    """
+    """The columns that the steps make and the table lacks. Raises Suspended: `step_changed`: the table cannot hold them."""
     try:
         return changes(held, made)
     except SchemaProblem as problem:

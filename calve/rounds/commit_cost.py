@@ -1,8 +1,4 @@
-"""The requests of a commit to the object store and the catalog: each action's requests, as counted by a proxy.
-
-Iceberg does not report its requests. `tests/integration/tables/test_receipt.py` compares these numbers with those of a proxy.
-Retries are not included.
-"""
+"""The requests of a commit to object store and catalog, without retries, as a proxy counted them: Iceberg reports none."""
 
 from __future__ import annotations
 
@@ -84,38 +80,27 @@ def requests(
         done.append(DEAD_LETTERS_LOOK)
     if dead_letters:
         done.append(DEAD_LETTERS)
-    if held.files:
-        done += _looks(held, mode)
+    if held.files and mode.replaces_rows:
+        done += [TOTALS, held.scan] if mode.groups_rows else []
+        done += [DELETES, held.scan]
+    elif held.files and mode.row_key:
+        done += [FIRSTS, held.scan]
     return reduce(add, done)
 
 
 def requests_of_work(sizes: Sequence[int], held: Held, *, read: int, merge_at: int) -> Requests:
-    """The requests of a commit that is not a round. It reads all manifests and `read` files.
-
-    New files of these `sizes` replace some, so the manifests that name these are rewritten.
-    """
+    """The requests of a commit that is not a round: it reads all manifests, and `read` files, which those of `sizes` replace."""
     replaced = Requests(held.manifests, held.manifests) if read else MANIFEST
     scan = Requests(gets=held.manifests + GETS_PER_FILE * read)
     return reduce(add, [*_commit(sizes, held, merge_at), scan, replaced])
 
 
 def _commit(sizes: Sequence[int], held: Held, merge_at: int) -> list[Requests]:
-    done = [LOOK, COMMIT, Requests(puts=sum(map(_puts, sizes)))]
+    # A multipart upload has one request to begin and one to end.
+    puts = (1 if size < IN_PARTS_FROM else 2 + -(-size // PART_BYTES) for size in sizes)
+    done = [LOOK, COMMIT, Requests(puts=sum(puts))]
     if sizes:
         done.append(MANIFEST)
     if held.manifests + 1 >= merge_at:
         done.append(Requests(puts=1, gets=held.manifests + 1))
     return done
-
-
-def _looks(held: Held, mode: Mode) -> list[Requests]:
-    """The requests of a mode to find rows in the table."""
-    if mode.replaces_rows:
-        totals = [TOTALS, held.scan] if mode.groups_rows else []
-        return [*totals, DELETES, held.scan]
-    return [FIRSTS, held.scan] if mode.row_key else []
-
-
-def _puts(size: int) -> int:
-    """A multipart upload has one request to begin and one to end."""
-    return 1 if size < IN_PARTS_FROM else 2 + -(-size // PART_BYTES)

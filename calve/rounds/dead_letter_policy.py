@@ -1,12 +1,10 @@
-"""The policy for records that cannot be rows: a table's `on_error`, and its budget for them (ADR 9).
-
-Independent of Spark and Kafka, as `calve.table.protocol`. The past is known only from the summaries of main's ancestors.
-"""
+"""The policy for records that cannot be rows: a table's `on_error`, and its budget for them, by main's history (ADR 9)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Self
 
 from calve.config.job import Budget, Table
@@ -25,10 +23,7 @@ NEW_RECORDS, MANY_RECORDS, NEARLY_ALL = 100, 10_000, 0.95
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rejects with one reason and schema id (`Wire.name`); `partition`, `offset` and `message` are of the first one.
-
-    message: where and why it does not match its schema, if known.
-    """
+    """Rejects with one reason and schema id (`Wire.name`), and the place of the first one. message: why it fits no schema."""
 
     reason: str
     schema_id: str | None
@@ -62,8 +57,8 @@ class RejectCounts:
     records: int = 0
     rejects: int = 0
 
-    def plus(self, records: int, rejects: int) -> RejectCounts:
-        return RejectCounts(self.records + records, self.rejects + rejects)
+    def __add__(self, other: RejectCounts) -> RejectCounts:
+        return RejectCounts(self.records + other.records, self.rejects + other.rejects)
 
     @classmethod
     def of(cls, ledger: Ledger) -> Self:
@@ -73,7 +68,7 @@ class RejectCounts:
 
 @dataclass(frozen=True, slots=True)
 class UsedBudget:
-    """The counts of rounds up to the time `at` whose snapshots have expired (`calve.requests.expired_history`)."""
+    """The counts of rounds up to the time `at`: of one, or of those whose snapshots have expired."""
 
     at: float
     counts: RejectCounts
@@ -97,19 +92,22 @@ def spent(
     If rounds together exceeded the budget and are in the table, a person has allowed them: they no longer count.
     Otherwise a budget that was raised for them and lowered again would suspend the table for its existing data.
     """
-    rounds: dict[str, Ledger] = {}
-    for commit in past:
-        if now - commit.committed_at > budget.within_s:
-            break
-        if has_ledger(commit.summary):
-            rounds.setdefault(commit.summary[ROUND], ledger_of(commit.summary))
-    expired_counts = [each.counts for each in expired if now - each.at <= budget.within_s]
+    recent = list(takewhile(lambda each: now - each.at <= budget.within_s, _rounds(past)))
     counts = RejectCounts()
-    for each in (*expired_counts, *map(RejectCounts.of, reversed(rounds.values()))):
-        counts = counts.plus(each.records, each.rejects)
+    for each in (*(each for each in expired if now - each.at <= budget.within_s), *reversed(recent)):
+        counts += each.counts
         if exceeded(budget, counts):
             counts = RejectCounts()
     return counts
+
+
+def _rounds(past: Iterable[Commit]) -> Iterator[UsedBudget]:
+    """The counts of each round, which several commits may repeat; newest first, as `past`."""
+    seen = set()
+    for commit in past:
+        if has_ledger(commit.summary) and commit.summary[ROUND] not in seen:
+            seen.add(commit.summary[ROUND])
+            yield UsedBudget(commit.committed_at, RejectCounts.of(ledger_of(commit.summary)))
 
 
 def check_rejects(
@@ -145,7 +143,7 @@ def check_rejects(
     if budget == Budget() and not expired:
         _check_new(table, past, read, found, misfit)
     before = spent(past, budget, now=now, expired=expired)
-    total = before.plus(read.records, read.rejects)
+    total = before + read
     if not exceeded(budget, total):
         return
     earlier = f", {before.rejects:,} of them in earlier rounds" if before.rejects else ""
@@ -166,14 +164,12 @@ def _check_new(
     misfit: Callable[[str], str],
 ) -> None:
     """Raises Suspended if nearly all records of a new table were rejected: its configuration is probably wrong."""
-    rounds: dict[str, RejectCounts] = {}
-    for commit in past:
-        if has_ledger(commit.summary):
-            rounds.setdefault(commit.summary[ROUND], RejectCounts.of(ledger_of(commit.summary)))
-        if sum(each.records for each in rounds.values()) >= MANY_RECORDS:
+    before = RejectCounts()
+    for each in _rounds(past):
+        before += each.counts
+        if before.records >= MANY_RECORDS:
             return
-    before = RejectCounts(sum(e.records for e in rounds.values()), sum(e.rejects for e in rounds.values()))
-    every = before.plus(read.records, read.rejects)
+    every = before + read
     if _nearly_all(before) or not _nearly_all(every):  # a person has allowed what is in the table
         return
     rejects = found()

@@ -8,7 +8,7 @@ If the target cannot be met, rounds follow each other without a pause, and `Sche
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 Cause = Literal["capacity", "catalog", "source", "outage", "paused"]
 P95 = 0.95
@@ -23,19 +23,6 @@ MISSED = "missed"
 """In `calve.metrics`: why the round missed the freshness target. If it did not: left out, and null in events."""
 SKEW_S = 1.0
 """The allowed clock difference between producers and the job before the source is blamed."""
-
-
-class RecordTimes(Protocol):
-    """Timestamps of a round's records, in epoch seconds; 5 % are older than `late`."""
-
-    @property
-    def oldest(self) -> float | None: ...
-
-    @property
-    def median(self) -> float | None: ...
-
-    @property
-    def late(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +72,7 @@ class Schedule:
         return max(taken, default=FIRST_S)
 
     def left_s(self, since_s: float, unread: int | None = None) -> float:
-        """Seconds until the next round is due.
-
-        The last one began `since_s` ago. `unread` records have arrived since; None: assume the recent rate.
-        """
+        """Seconds until the next round; the last began `since_s` ago. `unread`: records since then; None: by the recent rate."""
         if self.target_s is None:
             return 0.0
         rate = self.rate if unread is None else unread / max(since_s, 1e-3)
@@ -96,16 +80,22 @@ class Schedule:
         return max(0.0, period - since_s)
 
     def ages(
-        self, times: RecordTimes, *, published_at: float, round_s: float, commit_s: float
+        self,
+        times: tuple[float | None, float | None, float | None],
+        *,
+        published_at: float,
+        round_s: float,
+        commit_s: float,
     ) -> dict[str, Any]:
         """The age of a round's records when they are visible, after a commit of `commit_s`; and the cause if they are too old.
 
-        `published_at`: when the commit began, in epoch seconds, `round_s` after the start of the round.
+        times: of the oldest and the median record, and the time that 5 % are older than. `published_at`: when the commit began,
+        `round_s` after the start of the round. All in epoch seconds.
         """
         visible = published_at + commit_s
-        parts = {"": times.oldest, "_p50": times.median, "_p95": times.late}
+        parts = zip(("", "_p50", "_p95"), times, strict=True)
         found: dict[str, Any] = {
-            f"freshness{part}_s": round(visible - at, 3) if at else 0.0 for part, at in parts.items()
+            f"freshness{part}_s": round(visible - at, 3) if at else 0.0 for part, at in parts
         }
         return found | {MISSED: self._missed(found["freshness_p95_s"], visible, round_s, commit_s)}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from calve.config.deployment import UNKNOWN_WAREHOUSE, Deployment
 from calve.config.job import Job
@@ -26,8 +27,7 @@ def load(path: Path, *, env: str | None = None, stack: StackDefaults | None = No
 
     A command that only reads may pass `UNKNOWN_WAREHOUSE` for the stack's: the catalog knows the tables' locations.
 
-    Raises:
-        ConfigError: lists every problem, each with file, line, key, reason and fix.
+    Raises ConfigError: lists every problem, each with file, line, key, reason and fix.
     """
     stack = stack or StackDefaults()
     source = read_source(path, env)
@@ -36,12 +36,9 @@ def load(path: Path, *, env: str | None = None, stack: StackDefaults | None = No
 
 
 def load_deployment(path: Path, env: str | None = None, stack: StackDefaults | None = None) -> Deployment:
-    """The deployment in `path`, with the overlay of `env`; `load` returns only its jobs.
+    """The deployment in `path`, with the overlay of `env`; `load` returns only its jobs, and raises the same.
 
     `UNKNOWN_WAREHOUSE` and `UNKNOWN_SERVERS` stand for a bucket and a cluster that the stack makes.
-
-    Raises:
-        ConfigError: as `load`.
     """
     stack = stack or StackDefaults()
     source = read_source(path, env)
@@ -53,7 +50,7 @@ def load_deployment(path: Path, env: str | None = None, stack: StackDefaults | N
 
 def load_spark_settings(path: Path, env: str | None = None) -> dict[str, dict[str, str]]:
     """`jobs.<name>.conf` of a valid file, by job."""
-    checked, _ = configuration(read_source(path, env).values)
+    checked, _ = configuration(read_source(path, env).values, path.parent)
     return {name: section.conf for name, section in ((checked and checked.jobs) or {}).items()}
 
 
@@ -62,38 +59,31 @@ def _checked(path: Path, source: document.Document, missing: Iterable[Problem]) 
         raise ConfigError(
             f"{path} is empty", fix="begin with `name:` and `tables:`; docs/configuration.md has an example"
         )
-    checked, found = configuration(source.values)
+    checked, found = configuration(source.values, path.parent)
     found += [*relations(source.values, path.parent), *missing]
-    found += _missing_files(checked, path.parent) if checked else []
     if checked is None or found or source.problems:
         raise config_error(str(path), [*source.problems, *source.placed(found)])
     return checked
 
 
 def read_source(path: Path, env: str | None) -> document.Document:
-    """The values of `path` and the overlay of `env`, not validated, with the line of each.
-
-    Raises:
-        ConfigError: a file cannot be read, or is not YAML.
-    """
+    """The values of `path` and the overlay of `env`, not validated, with their lines. Raises as `document.read`."""
     base = document.read(
         path, fix_if_missing="name the file with --config; docs/configuration.md has an example"
     )
     if env is None:
         return base
     overlay = path.with_name(f"{path.stem}.{env}{path.suffix}")
-    return base.overlaid_by(
-        document.read(overlay, fix_if_missing=f"make it for the environment {env}, or name another")
+    top = document.read(overlay, fix_if_missing=f"make it for the environment {env}, or name another")
+    return document.Document(
+        base.file, _merged(base.values, top.values), base.places | top.places, base.problems + top.problems
     )
 
 
-def _missing_files(checked: Configuration, folder: Path) -> list[Problem]:
-    named = [
-        (("kafka", "auth", "ca_file"), checked.kafka and checked.kafka.authentication.ca_file),
-        (("registry", "ca_file"), checked.registry and checked.registry.ca_file),
-    ]
-    return [
-        Problem(path, f'"{folder / file}" does not exist', "name a PEM file, relative to calve.yaml")
-        for path, file in named
-        if file and not (folder / file).is_file()
-    ]
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Mappings are merged, other values are replaced."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged

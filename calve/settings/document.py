@@ -39,22 +39,9 @@ class Document:
     def placed(self, problems: Iterable[Problem]) -> list[tuple[Place, Problem]]:
         return [(self.place(each.path), each) for each in problems]
 
-    def overlaid_by(self, top: Document) -> Document:
-        """These values, overlaid by those of `top`: mappings are merged, other values are replaced."""
-        return Document(
-            self.file,
-            _merged(self.values, top.values),
-            self.places | top.places,
-            self.problems + top.problems,
-        )
-
 
 def read(path: Path, *, fix_if_missing: str) -> Document:
-    """One file's values.
-
-    Raises:
-        ConfigError: the file cannot be read or is not YAML.
-    """
+    """One file's values. Raises ConfigError: the file cannot be read, or is not YAML."""
     file = str(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -167,20 +154,8 @@ def _syntax_problem(file: str, error: yaml.YAMLError) -> tuple[Place, Problem]:
     return place, Problem((), f"is not YAML: {what}{context}", fix)
 
 
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged
-
-
 def schema_text(folder: Path, file: str) -> str:
-    """The text of a schema file.
-
-    Raises:
-        OSError, UnicodeDecodeError: it cannot be read.
-    """
+    """The text of a schema file. Raises OSError, UnicodeDecodeError: it cannot be read."""
     return (folder / file).read_text(encoding="utf-8")
 
 
@@ -192,6 +167,5 @@ def at(values: Any, *path: str) -> Any:
 
 
 def mapping(values: Any, *path: str) -> dict[str, Any]:
-    """The mapping at a path; empty if there is none."""
     found = at(values, *path)
     return found if isinstance(found, dict) else {}

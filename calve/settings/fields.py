@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, Self, TypeVar
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from calve.config.job import Start
@@ -18,6 +27,7 @@ from calve.names import DATABASE_NAME, FIELD_NAME, field_problem, table_problem,
 from calve.schema.columns import Transform
 from calve.settings import notation, schedules
 from calve.settings.problems import Invalid, InvalidParts, Problem, one_of
+from calve.stored import hints_of
 
 _T = TypeVar("_T")
 
@@ -51,31 +61,37 @@ class Section(BaseModel):
         return {field.alias or name: field for name, field in fields}
 
 
-FIELDS = {  # key in calve.yaml -> field of the resolved value, which names its unit
-    "freshness": "freshness_s",
+UNITS = ("", "_s", "_ms", "_days", "_records", "_id")
+"""A field of a resolved value is named as its key in calve.yaml, and may name a unit behind it; or it is in `FIELDS`."""
+FIELDS = {
     "flush_size": "flush_bytes",
     "partition_flush_size": "partition_flush_bytes",
-    "within": "within_s",
     "file_size": "file_bytes",
-    "snapshots": "snapshots_s",
-    "dead_letters": "dead_letters_s",
-    "lag": "lag_records",
-    "wait": "wait_s",
-    "keep": "keep_days",
     "days": "link_days",
-    "vpc": "vpc_id",
 }
 
 
 def resolved(kind: type[_T], *sections: Section | None, **more: Any) -> _T:
-    """A value of a dataclass: `more`, else what the last of the sections says, else the dataclass' default."""
-    known = {each.name for each in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    options: dict[str, Any] = {}
+    """A value of a dataclass: `more`, else what the last of the sections says, else the dataclass' default.
+
+    Sections inside of the sections become the dataclass that is the type of their field.
+    """
+    hints = hints_of(kind)  # type: ignore[arg-type]
+    said: dict[str, list[Any]] = {}
     for section in sections:
         for key, value in section or ():
-            if value is not None and not isinstance(value, Section) and FIELDS.get(key, key) in known:
-                options[FIELDS.get(key, key)] = tuple(value) if isinstance(value, list) else value
-    return kind(**options | more)
+            names = [FIELDS.get(key, key), *(f"{key}{unit}" for unit in UNITS)]
+            field = next((each for each in names if each in hints), None)
+            if field is not None and field not in more and value is not None:
+                said.setdefault(field, []).append(tuple(value) if isinstance(value, list) else value)
+    for field, values in said.items():
+        inner = values[-1]
+        if isinstance(inner, Section):
+            alternatives = (hints[field], *get_args(hints[field]))
+            dataclass: Any = next(each for each in alternatives if is_dataclass(each))
+            inner = resolved(dataclass, *values)
+        more[field] = inner
+    return kind(**more)
 
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -87,6 +103,14 @@ _DELIMITERS = {",": "a comma", ";": "a semicolon", "|": "a bar", "\t": 'a tab ("
 _FOLDER = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9!_.'()=-]+"  # no "*": in a policy it would match every folder
 
 
+_TWICE = '"{value}" is named twice'
+_USED = '"{value.column}" is used like this in [{place}] already'
+
+
+def _distinct(identity: Callable[[Any], object], reason: str) -> AfterValidator:
+    return AfterValidator(lambda values: notation.distinct(values, identity, reason))
+
+
 def _without(problem: Callable[[str], str | None]) -> AfterValidator:
     def check(text: str) -> str:
         if reason := problem(text):
@@ -96,7 +120,7 @@ def _without(problem: Callable[[str], str | None]) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _matching(pattern: str | re.Pattern[str], what: str, fix: str) -> AfterValidator:
+def matching(pattern: str | re.Pattern[str], what: str, fix: str) -> AfterValidator:
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
             raise Invalid(f'"{text}" is not {"an" if what[0] in "aeA" else "a"} {what}', fix)
@@ -106,22 +130,28 @@ def _matching(pattern: str | re.Pattern[str], what: str, fix: str) -> AfterValid
 
 
 def _id(prefix: str, what: str) -> AfterValidator:
-    return _matching(rf"{prefix}-[0-9a-f]+", what, f'write its id, such as "{prefix}-0123456789abcdef0"')
+    return matching(rf"{prefix}-[0-9a-f]+", what, f'write its id, such as "{prefix}-0123456789abcdef0"')
+
+
+def _arn(pattern: str, what: str, example: str) -> AfterValidator:
+    return matching(f"arn:aws[a-z-]*:{pattern}", f"ARN of {what}", f"write it as {example}")
 
 
 def _name(what: str) -> AfterValidator:
-    return _matching(r"[a-z][a-z0-9_-]{0,39}", what, "use a-z, 0-9, _ and -, starting with a letter")
+    return matching(r"[a-z][a-z0-9_-]{0,39}", what, "use a-z, 0-9, _ and -, starting with a letter")
 
 
-def _table_key(name: str) -> str | None:
-    return naming_problem(name) if "{" in name else table_problem(name)
+def _file(name: str, info: ValidationInfo) -> str:
+    """A path that is valid in any working directory. The context of the validation is the folder of calve.yaml."""
+    return str(((info.context or Path()) / name).resolve())
 
 
-def _secret(reference: str) -> str:
+def _secret(reference: str, info: ValidationInfo) -> str:
     if not _SECRET.fullmatch(reference):  # not quoted in the message: it may be the secret itself
         fix = "use env:NAME, file:PATH or aws:SECRET_ID; the secret itself stays out of this file"
         raise Invalid("is not a reference to a secret", fix)
-    return reference
+    kind, _, name = reference.partition(":")
+    return f"file:{_file(name, info)}" if kind == "file" else reference
 
 
 def _url(url: str) -> str:
@@ -190,46 +220,52 @@ def _spark_value(raw: Any) -> str:
 Text = Annotated[str, Field(min_length=1)]
 Filter = Annotated[str, AfterValidator(_filter)]
 Deployment = Annotated[
-    str, _matching(r"[a-z][a-z0-9-]{0,39}", "name", "use a-z, 0-9 and -, starting with a letter (at most 40)")
+    str, matching(r"[a-z][a-z0-9-]{0,39}", "name", "use a-z, 0-9 and -, starting with a letter (at most 40)")
 ]
 JobName = Annotated[str, _name("job name")]
 Servers = Annotated[str, AfterValidator(_servers)]
 Url = Annotated[str, AfterValidator(_url)]
 Secret = Annotated[str, AfterValidator(_secret)]
+File = Annotated[str, Field(min_length=1), AfterValidator(_file)]
 
-Database = Annotated[str, _matching(DATABASE_NAME, "database name", "use a-z, 0-9, _ and -")]
+Database = Annotated[str, matching(DATABASE_NAME, "database name", "use a-z, 0-9, _ and -")]
 Bucket = Annotated[
-    str, _matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "bucket name", "use 3 to 63 of a-z, 0-9, - and .")
+    str, matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "bucket name", "use 3 to 63 of a-z, 0-9, - and .")
 ]
 Prefix = Annotated[
-    str, _matching(rf"{_FOLDER}(/{_FOLDER})*", "prefix", 'write it as "lake/raw", without / at its ends')
+    str, matching(rf"{_FOLDER}(/{_FOLDER})*", "prefix", 'write it as "lake/raw", without / at its ends')
 ]
-Region = Annotated[str, _matching(r"[a-z]{2}(-[a-z]+)+-\d", "region", 'write it as "eu-west-1"')]
+Region = Annotated[str, matching(r"[a-z]{2}(-[a-z]+)+-\d", "region", 'write it as "eu-west-1"')]
 
-TableKey = Annotated[str, _without(_table_key)]
+TableKey = Annotated[str, _without(lambda name: naming_problem(name) if "{" in name else table_problem(name))]
 Topic = Annotated[str, _without(topic_problem)]
 Topics = Annotated[str, Field(min_length=1), _without(expression_problem)]
 FieldPath = Annotated[str, _without(field_problem)]
 ColumnName = Annotated[
     str,
-    _matching(FIELD_NAME, "column name", "use letters, digits and _, starting with a letter or _"),
+    matching(FIELD_NAME, "column name", "use letters, digits and _, starting with a letter or _"),
     _without(field_problem),
 ]
-CountedValue = Annotated[str, _matching(r"[A-Za-z0-9_-]{1,64}", "value", "use letters, digits, _ and -")]
+CountedValue = Annotated[str, matching(r"[A-Za-z0-9_-]{1,64}", "value", "use letters, digits, _ and -")]
 Duration = Annotated[float, BeforeValidator(notation.seconds)]
+Milliseconds = Annotated[int, BeforeValidator(notation.milliseconds)]
 Size = Annotated[int, BeforeValidator(notation.size_bytes)]
 Share = Annotated[float, BeforeValidator(notation.share)]
 StartingPoint = Annotated[Start, BeforeValidator(notation.start)]
 Partitioning = Annotated[
     list[Annotated[Transform, BeforeValidator(notation.partition_field)]],
-    AfterValidator(notation.distinct_partition_fields),
+    # Iceberg refuses two time transforms of a column, and any other transform of it twice.
+    _distinct(
+        lambda each: (each.column.lower(), "time" if each.name in notation.TIME_TRANSFORMS else each.name),
+        _USED,
+    ),
 ]
 Sorting = Annotated[
     list[Annotated[Transform, BeforeValidator(notation.sort_field)]],
-    AfterValidator(notation.distinct_sort_fields),
+    _distinct(lambda each: (each.column.lower(), each.name, each.argument), _USED),
 ]
 Column = Annotated[str, BeforeValidator(notation.column)]
-Columns = Annotated[list[Column], AfterValidator(notation.distinct_names)]
+Columns = Annotated[list[Column], _distinct(str.lower, _TWICE)]
 Measures = dict[ColumnName, Annotated[tuple[Function, str | None], BeforeValidator(notation.measure)]]
 
 Schedule = Annotated[str, AfterValidator(schedules.expression)]
@@ -244,10 +280,10 @@ SparkConf = dict[
 ]
 ClusterArn = Annotated[
     str,
-    _matching(
-        r"arn:aws[a-z-]*:kafka:[a-z0-9-]+:[0-9]{12}:cluster/[^/\s]+/[^/\s]+",
-        "ARN of an MSK cluster",
-        "write it as arn:aws:kafka:REGION:ACCOUNT:cluster/NAME/UUID",
+    _arn(
+        r"kafka:[a-z0-9-]+:[0-9]{12}:cluster/[^/\s]+/[^/\s]+",
+        "an MSK cluster",
+        "arn:aws:kafka:REGION:ACCOUNT:cluster/NAME/UUID",
     ),
 ]
 Vpc = Annotated[str, _id("vpc", "VPC")]
@@ -255,19 +291,14 @@ Subnet = Annotated[str, _id("subnet", "subnet")]
 SecurityGroup = Annotated[str, _id("sg", "security group")]
 
 RoleArn = Annotated[
-    str,
-    _matching(
-        r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+",
-        "ARN of a role",
-        "write it as arn:aws:iam::ACCOUNT:role/NAME",
-    ),
+    str, _arn(r"iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+", "a role", "arn:aws:iam::ACCOUNT:role/NAME")
 ]
 Namespace = Annotated[
-    str, _matching(r"[A-Za-z0-9_-]{1,200}", "namespace", "use letters, digits, - and _; one level")
+    str, matching(r"[A-Za-z0-9_-]{1,200}", "namespace", "use letters, digits, - and _; one level")
 ]
 SnowflakeName = Annotated[
     str,
-    _matching(
+    matching(
         r"[A-Za-z_][A-Za-z0-9_$]{0,254}",
         "name for Snowflake",
         "use letters, digits, _ and $, starting with a letter or _",
@@ -275,7 +306,7 @@ SnowflakeName = Annotated[
 ]
 SnowflakeAccount = Annotated[
     str,
-    _matching(
+    matching(
         r"[A-Za-z0-9_-]{1,100}(\.[a-z0-9-]{1,50}){0,2}",
         "account identifier",
         'write it as "myorg-myaccount", without .snowflakecomputing.com',
@@ -283,14 +314,14 @@ SnowflakeAccount = Annotated[
 ]
 IamUserArn = Annotated[
     str,
-    _matching(
-        r"arn:aws[a-z-]*:iam::[0-9]{12}:user/[A-Za-z0-9+=,.@_/-]+",
-        "ARN of an IAM user",
-        "write it as arn:aws:iam::ACCOUNT:user/NAME, as DESC EXTERNAL VOLUME says",
+    _arn(
+        r"iam::[0-9]{12}:user/[A-Za-z0-9+=,.@_/-]+",
+        "an IAM user",
+        "arn:aws:iam::ACCOUNT:user/NAME, as DESC EXTERNAL VOLUME says",
     ),
 ]
 
-Email = Annotated[str, _matching(_EMAIL, "e-mail address", 'write it as "name@example.com"')]
-Emails = Annotated[list[Email], AfterValidator(notation.distinct_names)]
+Email = Annotated[str, matching(_EMAIL, "e-mail address", 'write it as "name@example.com"')]
+Emails = Annotated[list[Email], _distinct(str.lower, _TWICE)]
 ExportName = Annotated[str, _name("export name")]
 Delimiter = Annotated[str, AfterValidator(_delimiter)]

@@ -1,10 +1,8 @@
-"""The shape of calve.yaml: every key and its type; and errors of single keys.
-
-docs/configuration.md says what each key means; a test compares the page with these sections.
-"""
+"""The shape of calve.yaml: every key and its type, and errors of single keys. A test compares docs/configuration.md with it."""
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationError
@@ -34,7 +32,7 @@ class AuthSection(Section):
     type: Auth = "none"
     mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     tls: bool | None = None
-    ca_file: fields.Text | None = None
+    ca_file: fields.File | None = None
     secret: fields.Secret | None = None
     emit_secret: fields.Secret | None = None
     rotate: RotateSection | None = None
@@ -134,13 +132,6 @@ NAMED = ("jobs", "tables", "exports")
 SECTIONS: dict[KeyPath, type[Section]] = dict(_sections(Configuration))
 
 
-def section_at(path: KeyPath) -> type[Section] | None:
-    """The section whose keys are directly under `path`; None if there is none."""
-    if len(path) >= 2 and path[0] in NAMED:
-        path = (path[0], "<name>", *(each for each in path[2:] if not each.isdigit()))
-    return SECTIONS.get(path)
-
-
 _KINDS = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -152,10 +143,10 @@ _KINDS = {
 _FORMS = {"list_type": "write it as [a, b]", "dict_type": "write it as {name: value}"}
 
 
-def configuration(values: Mapping[str, Any]) -> tuple[Configuration | None, list[Problem]]:
-    """The validated configuration, or None and every problem of a single key."""
+def configuration(values: Mapping[str, Any], folder: Path) -> tuple[Configuration | None, list[Problem]]:
+    """The validated configuration, or None and every problem of a single key. folder: of calve.yaml."""
     try:
-        return Configuration.model_validate(values), []
+        return Configuration.model_validate(values, context=folder), []
     except ValidationError as error:
         found = error.errors(include_url=False)
         return None, [problem for each in found for problem in _problems(each)]
@@ -189,7 +180,10 @@ def _problems(error: ErrorDetails) -> Iterator[Problem]:
 
 
 def _unknown(path: KeyPath) -> Problem:
-    section = section_at(path[:-1])
+    above = path[:-1]
+    if len(above) >= 2 and above[0] in NAMED:
+        above = (above[0], "<name>", *(each for each in above[2:] if not each.isdigit()))
+    section = SECTIONS.get(above)
     known = list(section.keys()) if section else []
     fix = near_miss(path[-1], known) or (f"known here: {', '.join(known)}" if known else "remove it")
     return Problem(path, "is not a known key", fix)

@@ -1,12 +1,10 @@
-"""The syntax of single values in calve.yaml: durations, sizes, transforms, first offsets.
-
-Each function takes the value in the file and returns the parsed one, or raises `Invalid` with reason and fix.
-"""
+"""Single values of calve.yaml: each function returns the parsed one, or raises `Invalid` with reason and fix."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar, get_args
 
@@ -28,11 +26,9 @@ TRANSFORMS = (*TIME_TRANSFORMS, *COUNTED_TRANSFORMS, "identity")
 STARTS = ("earliest", "latest")
 FUNCTIONS: tuple[Function, ...] = get_args(Function)
 
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+|%)")
 _CALL = re.compile(r"([A-Za-z_]+)\s*\(\s*([^()]*?)\s*\)")
 _MAX_ARGUMENT = 2**31 - 1
-_USED = '"{value.column}" is used like this in [{place}] already'
 _T = TypeVar("_T")
 
 
@@ -42,6 +38,10 @@ def seconds(raw: Any) -> float:
     if value <= 0:
         raise Invalid(f'"{raw}" is not a duration: it must be more than zero')
     return value
+
+
+def milliseconds(raw: Any) -> int:
+    return round(seconds(raw) * 1000)
 
 
 def size_bytes(raw: Any) -> int:
@@ -54,13 +54,7 @@ def size_bytes(raw: Any) -> int:
 
 def share(raw: Any) -> float:
     """`1%`, `0.5%` as a part of one."""
-    example = 'write it as a percentage, such as "1%"'
-    match = _SHARE.fullmatch(raw.strip()) if isinstance(raw, str) else None
-    if not match:
-        raise Invalid(
-            f'"{raw}" is not a share' if isinstance(raw, str | int | float) else "must be text", example
-        )
-    percent = float(match[1])
+    percent = _quantity(raw, {"%": 1.0}, 'write it as a percentage, such as "1%"', what="share")
     if percent > 100:
         raise Invalid(f'"{raw}" is more than all', "use 100% or less")
     return percent / 100
@@ -76,17 +70,15 @@ def partition_field(raw: Any) -> Transform:
 def sort_field(raw: Any) -> Transform:
     """`price desc`, `symbol`, `bucket(16, userid) asc`."""
     example = 'write a column and "asc" or "desc", such as "price desc"'
-    if not isinstance(raw, str) or not raw.strip():
-        raise Invalid("must be text", example)
-    expression, _, direction = raw.strip().rpartition(" ")
-    if not expression or raw.strip().endswith(")"):
-        return _transform(raw, example)
+    text = _text(raw, example)
+    expression, _, direction = text.rpartition(" ")
+    if not expression or text.endswith(")"):
+        return _transform(text, example)
     if direction.lower() not in {"asc", "desc"}:
         raise Invalid(
             f'"{direction}" is not a sort direction', near_miss(direction, ("asc", "desc")) or example
         )
-    plain = _transform(expression, example)
-    return Transform(plain.column, plain.name, plain.argument, descending=direction.lower() == "desc")
+    return replace(_transform(expression, example), descending=direction.lower() == "desc")
 
 
 def distinct(values: list[_T], identity: Callable[[_T], object], reason: str) -> list[_T]:
@@ -103,30 +95,10 @@ def distinct(values: list[_T], identity: Callable[[_T], object], reason: str) ->
     return values
 
 
-def distinct_names(names: list[str]) -> list[str]:
-    """Refuse a name that is listed twice, in any case of letters."""
-    return distinct(names, str.lower, '"{value}" is named twice')
-
-
-def distinct_partition_fields(transforms: list[Transform]) -> list[Transform]:
-    """Refuse what Iceberg refuses: one transform of a column twice, or two time transforms of a column."""
-
-    def identity(transform: Transform) -> object:
-        return transform.column.lower(), "time" if transform.name in TIME_TRANSFORMS else transform.name
-
-    return distinct(transforms, identity, _USED)
-
-
-def distinct_sort_fields(transforms: list[Transform]) -> list[Transform]:
-    return distinct(transforms, lambda each: (each.column.lower(), each.name, each.argument), _USED)
-
-
 def column(raw: Any) -> str:
     """`price`, `order.created_at`, `_kafka.timestamp`."""
     example = 'write the name of a column, such as "price" or "order.created_at"'
-    if not isinstance(raw, str) or not raw.strip():
-        raise Invalid("must be text", example)
-    return _column(raw.strip(), example)
+    return _column(_text(raw, example), example)
 
 
 def start(raw: Any) -> Start:
@@ -147,10 +119,9 @@ def start(raw: Any) -> Start:
 def measure(raw: Any) -> tuple[Function, str | None]:
     """`count`, `sum(quantity)`: a function, and its column."""
     example = "write count, count(column), sum(column), min(column) or max(column)"
-    if not isinstance(raw, str) or not raw.strip():
-        raise Invalid("must be text", example)
-    call = _CALL.fullmatch(raw.strip())
-    word, inner = call.groups() if call else (raw.strip(), "")
+    text = _text(raw, example)
+    call = _CALL.fullmatch(text)
+    word, inner = call.groups() if call else (text, "")
     if word not in FUNCTIONS:
         raise Invalid(f'"{raw}" is not a measure', near_miss(word, FUNCTIONS) or example)
     if not inner and word != "count":
@@ -159,9 +130,9 @@ def measure(raw: Any) -> tuple[Function, str | None]:
 
 
 def _quantity(raw: Any, units: Mapping[str, float], example: str, *, what: str) -> float:
-    written = str(raw) if isinstance(raw, str | int | float) and not isinstance(raw, bool) else None
-    if written is None:
+    if not isinstance(raw, str | int | float) or isinstance(raw, bool):
         raise Invalid("must be text", example)
+    written = str(raw)
     match = _QUANTITY.fullmatch(written.strip())
     if not match:
         raise Invalid(f'"{written}" is not a {what}', example)
@@ -172,10 +143,14 @@ def _quantity(raw: Any, units: Mapping[str, float], example: str, *, what: str) 
     return float(number) * units[unit]
 
 
-def _transform(raw: Any, example: str) -> Transform:
+def _text(raw: Any, example: str) -> str:
     if not isinstance(raw, str) or not raw.strip():
         raise Invalid("must be text", example)
-    text = raw.strip()
+    return raw.strip()
+
+
+def _transform(raw: Any, example: str) -> Transform:
+    text = _text(raw, example)
     call = _CALL.fullmatch(text)
     if not call:
         return Transform(_column(text, example))
@@ -222,14 +197,11 @@ def _timestamp_ms(text: Any) -> int:
 def _offsets(raw: Mapping[str, Any]) -> dict[int, int]:
     problems = []
     for partition, offset in raw.items():
+        path = ("offsets", partition)
         if not (partition.isascii() and partition.isdigit()):
-            problems.append(
-                Problem(("offsets", partition), f'"{partition}" is not a partition', "use 0, 1, 2, ...")
-            )
+            problems.append(Problem(path, f'"{partition}" is not a partition', "use 0, 1, 2, ..."))
         elif type(offset) is not int or not 0 <= offset < 2**63:
-            problems.append(
-                Problem(("offsets", partition), f'"{offset}" is not an offset', "use the next offset to read")
-            )
+            problems.append(Problem(path, f'"{offset}" is not an offset', "use the next offset to read"))
     if problems:
         raise InvalidParts(problems)
     return {int(partition): offset for partition, offset in raw.items()}

@@ -85,7 +85,6 @@ def shown(path: KeyPath) -> str:
 
 
 def config_error(file: str, problems: Iterable[tuple[Place, Problem]]) -> ConfigError:
-    """The error that lists every problem, one line each, in file order."""
     found = rows(problems, file)
     widths = [max(len(row[column]) for row in found) for column in (0, 1)]
     lines = ["  ".join((place.ljust(widths[0]), path.ljust(widths[1]), text)) for place, path, text in found]
@@ -95,7 +94,14 @@ def config_error(file: str, problems: Iterable[tuple[Place, Problem]]) -> Config
 
 def rows(problems: Iterable[tuple[Place, Problem]], file: str = "") -> list[tuple[str, str, str]]:
     """Place, path, and reason with fix of each problem, in order."""
-    return [(str(place), shown(each.path), _sentence(each)) for place, each in in_order(problems, file)]
+    found = []
+    for place, each in in_order(problems, file):
+        text = each.reason
+        if each.fix is not None:
+            end = "" if each.reason.endswith("?") else "."
+            text += f"{end} {each.fix[0].upper()}{each.fix[1:]}"
+        found.append((str(place), shown(each.path), text))
+    return found
 
 
 def in_order(problems: Iterable[tuple[Place, Problem]], file: str = "") -> list[tuple[Place, Problem]]:
@@ -104,10 +110,3 @@ def in_order(problems: Iterable[tuple[Place, Problem]], file: str = "") -> list[
         set(problems),
         key=lambda each: (each[0].file != file, each[0].file, each[0].line, each[1].path, each[1].reason),
     )
-
-
-def _sentence(problem: Problem) -> str:
-    if problem.fix is None:
-        return problem.reason
-    end = "" if problem.reason.endswith("?") else "."
-    return f"{problem.reason}{end} {problem.fix[0].upper()}{problem.fix[1:]}"

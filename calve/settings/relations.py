@@ -1,7 +1,4 @@
-"""Checks between keys of calve.yaml, and of the files that it names.
-
-They work on the values as written, so that one run reports them together with invalid single values.
-"""
+"""Checks between keys of calve.yaml, as written: one run reports them together with invalid single values."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from calve.registry.registry import NO_ID
 from calve.schema.evolution import SchemaProblem
 from calve.schema.wire import Schema
 from calve.settings.document import at, mapping, schema_text
-from calve.settings.entries.routes import route_problems
 from calve.settings.entries.steps import mask_step
+from calve.settings.entries.tables import route_problems
 from calve.settings.problems import Invalid, KeyPath, Problem, choice, near_miss, one_of
 from calve.settings.resolving import StackDefaults
 
@@ -40,14 +37,24 @@ def relations(values: Mapping[str, Any], folder: Path) -> Iterator[Problem]:
     """Every problem between keys. folder: of calve.yaml."""
     if isinstance(values.get("kafka"), dict):
         yield from _cluster(values["kafka"], values)
+    for path in (("kafka", "auth", "ca_file"), ("registry", "ca_file")):
+        file = at(values, *path)
+        if isinstance(file, str) and file and not (folder / file).is_file():
+            reason = f'"{folder / file}" does not exist'
+            yield Problem(path, reason, "name a PEM file, relative to calve.yaml")
     tables = values.get("tables")
     yield from _exports(values, tables)
     if not isinstance(tables, dict):
         return
-    yield from _clashes(tables)
     yield from _jobs(tables, job_names(values))
     yield from route_problems(tables)
+    first: dict[str, str] = {}
     for name, table in tables.items():
+        other = first.setdefault(name.lower(), name)
+        if other != name:
+            why = "Glue keeps names in lower case: both are one table"
+            reason = f'differs from "{other}" only by case, and {why}'
+            yield Problem(("tables", name), reason, "rename one of the two")
         if isinstance(table, dict):
             found = (*_of_entry(name, table, values), *_schemas(table, folder))
             yield from (replace(each, path=("tables", name, *each.path)) for each in found)
@@ -56,12 +63,10 @@ def relations(values: Mapping[str, Any], folder: Path) -> Iterator[Problem]:
 def _of_entry(name: str, table: Entry, values: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of one table; paths begin at its entry."""
     shared = mapping(values, "defaults") | {key: each for key, each in table.items() if each is not None}
-    yield from _pattern(name, table, shared.get("start")) if has_topics(table) else _single(name, table)
+    yield from _topics(name, table, shared.get("start"))
     masks = {number: step["mask"] for number, step in _steps(table).items() if "mask" in step}
     if not isinstance(values.get("masking"), dict):
-        for number, mask in masks.items():
-            found = _without_keys(mask)
-            yield from (replace(each, path=("steps", str(number), "mask")) for each in found)
+        yield from _without_keys(masks)
     if shared.get("quarantine_new_fields") is True and not masks:
         reason = "needs a step `mask` to name the fields to add"
         fix = "add `mask: {fields: {}}` to its steps, or set `quarantine_new_fields: false` for this table"
@@ -87,19 +92,22 @@ def _steps(table: Entry) -> dict[int, Entry]:
     return {number: step for number, step in steps if isinstance(step, dict)}
 
 
-def _without_keys(raw: Any) -> Iterator[Problem]:
+def _without_keys(masks: Mapping[int, Any]) -> Iterator[Problem]:
+    """Problems of steps that mask, by index, in a file without `masking`."""
     reason = "needs keys, which hash personal data and encrypt its dead letters"
     fix = "add `masking: {secret: aws:NAME}` to the file; see docs/masking.md"
-    try:
-        mask = mask_step(raw)
-    except Invalid:
-        yield Problem((), reason, fix)
-        return
-    if replace(mask, key="keep", headers="keep").masks:
-        yield Problem((), reason, fix)
-    elif mask.masks:
-        keep = "write it as `{fields: {NAME: keep}, key: keep, headers: keep}`, which masks nothing"
-        yield Problem((), "masks the record key, which needs keys", f"{keep}; or {fix}")
+    for number, raw in masks.items():
+        path = ("steps", str(number), "mask")
+        try:
+            mask = mask_step(raw)
+        except Invalid:
+            yield Problem(path, reason, fix)
+            continue
+        if replace(mask, key="keep", headers="keep").masks:
+            yield Problem(path, reason, fix)
+        elif mask.masks:
+            keep = "write it as `{fields: {NAME: keep}, key: keep, headers: keep}`, which masks nothing"
+            yield Problem(path, "masks the record key, which needs keys", f"{keep}; or {fix}")
 
 
 def _of_glue(table: Entry) -> Iterator[Problem]:
@@ -118,17 +126,16 @@ def _of_glue(table: Entry) -> Iterator[Problem]:
             yield Problem((part, "subject"), reason, "add `subject: NAME`")
 
 
-def _single(name: str, table: Entry) -> Iterator[Problem]:
-    if table.get("topic") is None:
-        yield Problem(("topic",), "is missing", "add `topic:`")
-    if "{" in name and naming_problem(name) is None:
-        reason = "names the tables of many topics, and the entry has no `topics`"
-        yield Problem((), reason, "give it a plain name, or use `topics` in the place of `topic`")
-
-
-def _pattern(name: str, table: Entry, start: Any) -> Iterator[Problem]:
+def _topics(name: str, table: Entry, start: Any) -> Iterator[Problem]:
     """Problems between an entry's key, its topics and its other options."""
-    topics = table["topics"]
+    topics = table.get("topics")
+    if topics is None:
+        if table.get("topic") is None:
+            yield Problem(("topic",), "is missing", "add `topic:`")
+        if "{" in name and naming_problem(name) is None:
+            reason = "names the tables of many topics, and the entry has no `topics`"
+            yield Problem((), reason, "give it a plain name, or use `topics` in the place of `topic`")
+        return
     if isinstance(topics, str) and expression_problem(topics) is None:
         groups = re.compile(topics).groups
         if "{" not in name or (naming_problem(name) is None and naming_problem(name, groups)):
@@ -139,10 +146,12 @@ def _pattern(name: str, table: Entry, start: Any) -> Iterator[Problem]:
         yield Problem(("announce", "alert_on"), reason, "remove it")
     if table.get("topic") is not None:
         yield Problem(("topics",), "cannot be used together with `topic`", "remove one of the two")
-    for key, why in OF_ONE_TOPIC.items():
-        if table.get(key) is not None:
-            fix = "remove it, or declare the topic by name: `NAME: {topic: TOPIC}`"
-            yield Problem((key,), f"cannot be used with `topics`: {why}", fix)
+    fix = "remove it, or declare the topic by name: `NAME: {topic: TOPIC}`"
+    yield from (
+        Problem((key,), f"cannot be used with `topics`: {why}", fix)
+        for key, why in OF_ONE_TOPIC.items()
+        if table.get(key) is not None
+    )
     if isinstance(start, dict) and "offsets" in start:
         reason = "of offsets cannot be used with `topics`: each topic has its own offsets"
         yield Problem(("start",), reason, "use `earliest`, `latest` or `{timestamp: ...}`")
@@ -150,16 +159,6 @@ def _pattern(name: str, table: Entry, start: Any) -> Iterator[Problem]:
 
 def has_topics(table: Any) -> bool:
     return at(table, "topics") is not None
-
-
-def _clashes(tables: Mapping[str, Any]) -> Iterator[Problem]:
-    first: dict[str, str] = {}
-    for name in tables:
-        other = first.setdefault(name.lower(), name)
-        if other != name:
-            why = "Glue keeps names in lower case: both are one table"
-            reason = f'differs from "{other}" only by case, and {why}'
-            yield Problem(("tables", name), reason, "rename one of the two")
 
 
 def _jobs(tables: Mapping[str, Any], jobs: list[str]) -> Iterator[Problem]:
@@ -227,17 +226,13 @@ def _exports(values: Mapping[str, Any], tables: Any) -> Iterator[Problem]:
 
 
 def _schemas(table: Entry, folder: Path) -> Iterator[Problem]:
-    """Schema files that cannot be read, and schemas that no table can hold."""
-    value, key = mapping(table, "value"), table.get("key")
-    taken = _name(key, "column") or "key" if isinstance(key, dict) else None
-    of_value = Top(
-        rest=_name(value, "rest"),
-        taken=taken,
-        message=_text(value, "message"),
-        changes=isinstance(table.get("change_data"), dict),
-    )
-    for part, top in (("value", of_value), ("key", Top(taken, message=_text(key, "message")))):
-        if problem := _schema_problem(mapping(table, part), folder, top):
+    value, key = mapping(table, "value"), mapping(table, "key")
+    taken = _name(key, "column") or "key" if isinstance(table.get("key"), dict) else None
+    changes = isinstance(table.get("change_data"), dict)
+    of_value = Top(rest=_name(value, "rest"), taken=taken, message=_text(value, "message"), changes=changes)
+    of_key = Top(taken, message=_text(key, "message"))
+    for part, section, top in (("value", value, of_value), ("key", key, of_key)):
+        if problem := _schema_problem(section, folder, top):
             yield Problem((part, "schema"), *problem)
 
 
@@ -281,11 +276,11 @@ _BUCKET_NAME = 63
 
 def needed_by_a_command(values: Mapping[str, Any], stack: StackDefaults) -> Iterator[Problem]:
     """Sections that neither calve.yaml nor the stack has."""
-    embedded = "or start the embedded stack: `calve up`"
+    embedded, bucket = "or start the embedded stack: `calve up`", at(values, "lake", "bucket")
     missing: list[tuple[KeyPath, bool, str]] = [
         (("kafka",), values.get("kafka") is None and stack.kafka is None, _KAFKA),
         (("registry",), _lacks_registry(values, stack), _REGISTRY),
-        (("lake", "bucket"), not _bucket(values) and stack.warehouse is None, _WRITTEN_BUCKET),
+        (("lake", "bucket"), bucket is None and stack.warehouse is None, _WRITTEN_BUCKET),
     ]
     for path, absent, fix in missing:
         if absent:
@@ -317,7 +312,12 @@ def needed_by_a_deploy(values: Mapping[str, Any], stack: StackDefaults) -> Itera
         secret = at(values, *path)
         if isinstance(secret, str) and secret.startswith(("env:", "file:")):
             yield Problem(path, "cannot be read where the deployed job runs", "keep it in AWS: aws:SECRET_ID")
-    yield from _bucket_name(values)
+    # The stack's bucket is NAME-lake-ACCOUNT-REGION.
+    name, region, bucket = values.get("name"), at(values, "lake", "region"), at(values, "lake", "bucket")
+    rest = len("-lake-123456789012-") + (len(region) if isinstance(region, str) else _LONGEST_REGION)
+    if isinstance(name, str) and bucket is None and len(name) + rest > _BUCKET_NAME:
+        reason = f"is too long for the name of the bucket that the stack makes: {len(name)} characters"
+        yield Problem(("name",), reason, f"use at most {_BUCKET_NAME - rest}, or name `lake.bucket`")
 
 
 def _lacks_registry(values: Mapping[str, Any], stack: StackDefaults) -> bool:
@@ -331,17 +331,3 @@ def _lacks_registry(values: Mapping[str, Any], stack: StackDefaults) -> bool:
         if part == "value" or isinstance(at(table, part), dict)
     ]
     return any(each.get("format") in (None, "registry") for each in parts)
-
-
-def _bucket_name(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """The stack's bucket is NAME-lake-ACCOUNT-REGION."""
-    name, region = values.get("name"), at(values, "lake", "region")
-    account = "0" * 12
-    rest = len(f"-lake-{account}-") + (len(region) if isinstance(region, str) else _LONGEST_REGION)
-    if isinstance(name, str) and not _bucket(values) and len(name) + rest > _BUCKET_NAME:
-        reason = f"is too long for the name of the bucket that the stack makes: {len(name)} characters"
-        yield Problem(("name",), reason, f"use at most {_BUCKET_NAME - rest}, or name `lake.bucket`")
-
-
-def _bucket(values: Mapping[str, Any]) -> bool:
-    return at(values, "lake", "bucket") is not None

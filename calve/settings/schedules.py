@@ -1,7 +1,4 @@
-"""The syntax of times in calve.yaml: EventBridge expressions, time zones, maintenance windows.
-
-Each function takes text and returns it as AWS takes it, or raises `Invalid` with reason and fix.
-"""
+"""Times in calve.yaml: each function returns the text as AWS takes it, or raises `Invalid` with reason and fix."""
 
 from __future__ import annotations
 

@@ -45,8 +45,7 @@ def recover_dead_letters(
     A branch is dropped once main has left the round it was staged on: it can never be published then.
     That holds only for branches seen BEFORE main was read: a newer one may belong to a later round.
 
-    Raises:
-        Suspended: `dead_letters_lost`: main names rejects that are neither in the table nor on a branch.
+    Raises Suspended: `dead_letters_lost`: main names rejects that are neither in the table nor on a branch.
     """
     named = main.dead_letters
     waiting = next((b for b in branches if named and b.round == named.round), None)
@@ -134,8 +133,7 @@ def leftover_by_offsets(
     `stored`: the number of dead letters in the table, by round.
     `since`: `rounds_since`; a writer that missed the rollback may have moved main's offsets past some of them.
 
-    Raises:
-        Suspended: `dead_letters_lost`: the table lacks required rounds, so it was itself rolled back or replaced.
+    Raises Suspended: `dead_letters_lost`: the table lacks required rounds, so it was itself rolled back or replaced.
     """
     named = main.dead_letters
     back_to = NO_DEAD_LETTERS
@@ -153,8 +151,5 @@ def leftover_by_offsets(
 
 
 def may_release(main: Position, dead_letters: Iterable[Commit]) -> bool:
-    """The compare-and-swap of the dead-letter table: the round that main names must follow the previously named one.
-
-    Refused if the round is already published, or if a rollback has left later rounds behind.
-    """
+    """The compare-and-swap of the dead-letter table: main's newest round must follow the newest one that is published."""
     return main.dead_letters is not None and dead_letters_round(dead_letters) == main.dead_letters.previous

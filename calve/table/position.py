@@ -66,7 +66,6 @@ class Ledger:
     filtered_schemas: dict[str, int] = field(default_factory=dict)
 
     def imbalance(self) -> str | None:
-        """The first violated invariant, or None if the ledger balances."""
         if self.span != self.consumed + self.gaps + self.lost:
             return f"span {self.span} is not consumed {self.consumed} + gaps {self.gaps} + lost {self.lost}"
         skipped = sum(self.skipped.values())

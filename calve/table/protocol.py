@@ -27,12 +27,7 @@ from calve.table.summary import (
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A snapshot as the protocol uses it; `parent` is None for the first snapshot of a table.
-
-    `committed_at`: by the clock of its writer, in epoch seconds. `sequence`: Iceberg's sequence number. Both are 0 if not
-    read.
-    `operation`: Iceberg's name for it.
-    """
+    """A snapshot for the protocol. `committed_at`: epoch seconds by its writer's clock. It and `sequence` are 0 if not read."""
 
     id: int
     parent: int | None
@@ -68,7 +63,6 @@ def position_commit(ancestors: Iterable[Commit]) -> Commit | None:
 
 
 def nearest_position(ancestors: Iterable[Commit]) -> Position | None:
-    """The position of the `position_commit` commit."""
     commit = position_commit(ancestors)
     return None if commit is None else decode(commit.summary, commit.id)
 
@@ -122,35 +116,28 @@ def locate(
     partition; None: not read, the tag is not used.
     Less: a rollback to a foreign snapshot older than the tag.
 
-    Raises:
-        Suspended: `position_lost`: the position cannot be proven; starting over would double the table.
+    Raises Suspended: `position_lost`: the position cannot be proven; starting over would double the table.
     """
     position = nearest_position(ancestors)
     if position is not None:
         return position
     if ancestry_is_cut(ancestors) and tagged is not None and greatest_offsets is not None:
         position = decode(tagged.summary, tagged.id)
-        if _covers(position, greatest_offsets) and _as_many_rows(ancestors[0], tagged):
+        below = all(
+            offset < position.offsets.get(topic, {}).get(partition, 0)
+            for topic, offsets in greatest_offsets.items()
+            for partition, offset in offsets.items()
+        )
+        held = _rows(
+            ancestors[0].summary
+        )  # compaction keeps Iceberg's totals, a rollback or a replaced table does not
+        if below and held is not None and held == _rows(tagged.summary):
             return position
     raise Suspended(
         "position_lost",
         "no snapshot in main's history says which offsets the table holds: it was replaced, or its history was expired",
         fix="roll the table back to a snapshot with calve.* in its summary, or drop the table to read the topic again",
     )
-
-
-def _covers(position: Position, greatest: Mapping[TopicKey, Offsets]) -> bool:
-    return all(
-        offset < position.offsets.get(topic, {}).get(partition, 0)
-        for topic, offsets in greatest.items()
-        for partition, offset in offsets.items()
-    )
-
-
-def _as_many_rows(head: Commit, tagged: Commit) -> bool:
-    """True if Iceberg's totals agree: compaction keeps them, a rollback or a replaced table does not."""
-    held = _rows(head.summary)
-    return held is not None and held == _rows(tagged.summary)
 
 
 def _rows(summary: Mapping[str, str]) -> int | None:
@@ -186,8 +173,7 @@ def begin(
     `first`: the start of a topic that the table has never read; a partition added later starts at 0.
     `made_for`: the topic at the time the table was created, if the table has it.
 
-    Raises:
-        Suspended: `topic_recreated`, `cluster_changed`, `partitions_missing`, `log_truncated`, `offsets_expired`.
+    Raises Suspended: `topic_recreated`, `cluster_changed`, `partitions_missing`, `log_truncated`, `offsets_expired`.
     """
     known = position.of(topic.key)
     reason = None
@@ -244,8 +230,7 @@ def _other_incarnation(expected: Sequence[TopicKey], topic: TopicState) -> tuple
 def recheck(before: TopicState, after: TopicState, start: Offsets) -> None:
     """Compare a topic before and after it was read: a re-created topic silently returns other records for the same offsets.
 
-    Raises:
-        Suspended: `topic_recreated`, `cluster_changed` or `offsets_expired` happened during the read; nothing was published.
+    Raises Suspended: `topic_recreated`, `cluster_changed` or `offsets_expired` happened during the read; nothing was published.
     """
     if before.key != after.key:
         code = "topic_recreated" if before.key.cluster_id == after.key.cluster_id else "cluster_changed"
@@ -267,8 +252,7 @@ def check_gaps(
     Both numbers are of one read: a second read of a compacted topic may find fewer records.
     `missing` counts the offsets without a record by partition. It is called only to report an unexplained gap.
 
-    Raises:
-        Suspended: `offset_gap`: records are missing without explanation; `offset_surplus`: more records than offsets.
+    Raises Suspended: `offset_gap`: records are missing without explanation; `offset_surplus`: more records than offsets.
     """
     gaps = span - records
     if gaps < 0:
@@ -298,11 +282,7 @@ def contains_round(ancestors: Iterable[Commit], round_id: str) -> bool:
 
 
 def check_ledger(ledger: Ledger, *, staged_rows: int) -> None:
-    """Refuse a round whose counts contradict each other or the staged files.
-
-    Raises:
-        Suspended: `ledger_imbalance`.
-    """
+    """Refuse a round whose counts contradict each other or the staged files. Raises Suspended: `ledger_imbalance`."""
     problem = ledger.imbalance()
     if problem is None and staged_rows != ledger.rows_appended:
         problem = f"{staged_rows} rows were staged, {ledger.rows_appended} were counted at the source"
@@ -336,10 +316,7 @@ def next_position(
 
 
 def bounded(start: Offsets, end: Offsets, *, budget_records: int, partition_records: int) -> Offsets:
-    """The exclusive ends of the next round: a fair share of the budget for every partition with records.
-
-    Partitions with few records leave the rest of their share to the others.
-    """
+    """The exclusive ends of the next round: a fair share of the budget for each partition; small backlogs leave some over."""
     backlog = {p: max(0, end[p] - o) for p, o in start.items()}
     to = dict(start)
     left = budget_records

@@ -1,21 +1,7 @@
 """Every name that calve stores in a table: summary entries and properties. The only reader and writer of summaries.
 
-The table is the checkpoint (ADR 1). Names never change, because tables of earlier releases have them. Entries of a summary:
-
-| key | value |
-| --- | --- |
-| `calve.format` | 1, 2 from a table's first redrive on, 3 under a mode, 4 for totals; a newer release reads older positions |
-| `calve.round` | uuid of the round; identifies an ambiguous commit |
-| `calve.writer` | epoch of the writer: uuid of the process that committed |
-| `calve.cluster_id`, `calve.topic`, `calve.topic_id` | the topic read by this round |
-| `calve.from`, `calve.to` | JSON `{"<cluster id>/<topic id>": {"<partition>": next offset}}` |
-| `calve.ledger` | JSON, see `Ledger` |
-| `calve.dead_letters` | JSON of `DeadLetterRound`: the newest round that had rejects, or redrive; carried forward |
-| `calve.mode` | JSON of how records become rows, if not every record is one (`calve.modes.mode`); carried forward |
-| `calve.redrives` | number of redrives in the table's history; carried forward |
-| `calve.redrive` | id of the request that this commit belongs to (`calve.requests.redrive`) |
-| `calve.maintenance` | what a commit did that is not a round; it repeats the position with the round's id |
-| `calve.metrics` | JSON of the round's metrics (lag, freshness, bytes, files, times) |
+The table is the checkpoint (ADR 1). Names never change, because tables of earlier releases have them. docs/events.md says what
+each entry of a summary holds.
 """
 
 from __future__ import annotations
@@ -137,11 +123,7 @@ def has_position(summary: Mapping[str, str]) -> bool:
 
 
 def decode(summary: Mapping[str, str], snapshot: int | None = None) -> Position:
-    """The position in a snapshot summary.
-
-    Raises:
-        Suspended: `format_too_new`: a newer release wrote it.
-    """
+    """The position in a snapshot summary. Raises Suspended: `format_too_new`: a newer release wrote it."""
     written = int(summary.get(FORMAT_OF, "0"))
     if written > FORMAT:
         raise Suspended(
@@ -173,10 +155,7 @@ def metrics_of(summary: Mapping[str, str]) -> dict[str, Any]:
 
 
 def carried_position(summary: Mapping[str, str], metrics: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """The entries of a commit that moves no offset: it repeats the position and round of `summary`.
-
-    It is not a round, and has no ledger.
-    """
+    """The entries of a commit that moves no offset: it repeats the position and round of `summary`, and has no ledger."""
     said = {key: summary[key] for key in CARRIED if key in summary}
     return said | ({METRICS: json.dumps(metrics, sort_keys=True)} if metrics else {})
 
@@ -219,7 +198,10 @@ def encode(
         METRICS: json.dumps(metrics, sort_keys=True),
     }
     if position.dead_letters:
-        summary[DEAD_LETTERS] = _named(position.dead_letters)
+        named = asdict(position.dead_letters)
+        if not position.dead_letters.redriven:
+            del named["redriven"]
+        summary[DEAD_LETTERS] = json.dumps(named)
     if position.redrives:
         summary[REDRIVES] = str(position.redrives)
     if position.mode:
@@ -233,10 +215,3 @@ def _format(position: Position) -> int:
         known = json.loads(position.mode)["mode"] in ("append", "upsert", "deduplicate")
         return FIRST_MODES if known else FORMAT
     return WITHOUT_MODE if position.redrives else WITHOUT_REDRIVES
-
-
-def _named(dead_letters: DeadLetterRound) -> str:
-    named = asdict(dead_letters)
-    if not dead_letters.redriven:
-        del named["redriven"]
-    return json.dumps(named)

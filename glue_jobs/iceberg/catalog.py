@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from calve.names import OWNER_TAG, TableName
-from calve.outputs.announcement import Found
 from calve.schema.columns import Json, Transform, with_ids
 from calve.schema.evolution import Change
 from calve.table.protocol import Commit
@@ -78,8 +77,10 @@ class Table:
         return 0 if current is None else int(strings(self.jvm, current.summary()).get(f"total-{name}", 0))
 
     @property
-    def found(self) -> Found:
-        return Found(str(self.java.uuid()), str(self.java.operations().current().metadataFileLocation()))
+    def found(self) -> dict[str, str]:
+        """The table as announcements name it."""
+        location = self.java.operations().current().metadataFileLocation()
+        return {"table_uuid": str(self.java.uuid()), "metadata_location": str(location)}
 
     def ancestors(self, head: int | None = None) -> Iterator[Commit]:
         """Snapshots from `head` (default: main's) towards the root, as far as they are not expired."""

@@ -24,10 +24,10 @@ from calve.modes.aggregate import (
     require_same_columns,
     totals_of,
 )
-from calve.modes.measures import Cast, ColumnAt, Nearest, Number, Typed, columns_in, decimal
+from calve.modes.measures import Cast, ColumnAt, Number, Typed, columns_in, decimal
 from calve.modes.measures import Expression as Tree
 from calve.names import SYSTEM_COLUMN
-from calve.schema.columns import KAFKA
+from calve.schema.columns import KAFKA, decimal_digits
 from glue_jobs.columns.expressions import at, false, keys_of
 from glue_jobs.iceberg.staging import Staged, discard
 from glue_jobs.table.open_table import OpenTable
@@ -59,15 +59,15 @@ def _value(tree: Tree) -> Column:
             return at(path)
         case Number(text):
             return F.lit(text).cast(tree.kind)
+        case Cast(of, kind, of_float=True):
+            return _nearest(_value(of).cast("double"), *(decimal_digits(kind) or (0, 0)))
         case Cast(of, kind):
             return _value(of).try_cast(kind)
-        case Nearest(of, precision, scale):
-            return _nearest(_value(of).cast("double"), precision, scale)
     return SIGNS[tree.sign](_value(tree.left), _value(tree.right))
 
 
 def _nearest(of: Column, precision: int, scale: int) -> Column:
-    """Round as `Nearest`; null if there are too many digits. Every step but the first is exact."""
+    """Round as a `Cast` of a float; null if there are too many digits. Every step but the first is exact."""
     scaled = of * F.lit(10.0**scale)
     size = F.abs(scaled)
     below = F.floor(size)

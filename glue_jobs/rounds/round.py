@@ -394,7 +394,10 @@ class Round:
     def _ages(self, counts: Counts, published_at: float, commit_s: float) -> dict[str, Any]:
         round_s = published_at - self.began
         return self.memory.schedule.ages(
-            counts, published_at=published_at, round_s=round_s, commit_s=commit_s
+            (counts.oldest, counts.median, counts.late),
+            published_at=published_at,
+            round_s=round_s,
+            commit_s=commit_s,
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from calve.config.job import Start
 from calve.config.publishing import OpenCatalog, Snowflake, Warehouse
 from calve.names import TableName
-from calve.outputs.announcement import EventSource, Found
+from calve.outputs.announcement import EventSource
 from calve.outputs.emitting import Emitted
 from calve.requests import backfill, forget, redrive, requests, rollback
 from calve.requests.requests import Pause
@@ -126,7 +126,7 @@ METRICS = {"lag_records": 12, "lag_s": 1.5, "announced": 3}
 def _announced() -> object:
     summary = _summaries()[1]
     speaker = EventSource("trading", "main", TableName("trading", "stock_trades"))
-    found = Found("6f1c", "s3://lake/stock_trades/metadata/3.metadata.json")
+    found = {"table_uuid": "6f1c", "metadata_location": "s3://lake/stock_trades/metadata/3.metadata.json"}
     return speaker.committed(Commit(5, 4, summary, 1763877600.0, 3, "append"), found, again=False).detail
 
 

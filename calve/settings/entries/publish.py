@@ -15,7 +15,6 @@ from calve.config.publishing import (
     Channel,
     Formulas,
     IcebergRest,
-    OpenCatalog,
     Snowflake,
     SnowflakeCatalog,
     SnowflakeTables,
@@ -138,7 +137,6 @@ class SnowflakeSection(Section):
             yield Problem(("schema",), reason, "remove it")
 
     def resolved(self, deployment: str, lake_database: str) -> Snowflake:
-        """The account as the functions and the stacks see it."""
         own = f"calve_{deployment}"
 
         def named(given: str | None, default: str) -> str:
@@ -163,7 +161,6 @@ class SnowflakeSection(Section):
             service_user=named(self.service_user, own),
             volume=named(None, f"{own}_volume"),
             integration=named(None, f"{own}_catalog"),
-            open_catalog=fields.resolved(OpenCatalog, self.open_catalog) if self.open_catalog else None,
             refresh_s=int(self.refresh_interval),
         )
 

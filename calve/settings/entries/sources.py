@@ -31,7 +31,7 @@ class RegistrySection(Section):
     type: Literal["confluent", "glue"] = "confluent"
     url: fields.Url | None = None
     secret: fields.Secret | None = None
-    ca_file: fields.Text | None = None
+    ca_file: fields.File | None = None
     client_certificate: fields.Secret | None = None
     oauth: OAuthSection | None = None
     rotate: RotateSection | None = None

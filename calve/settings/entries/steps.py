@@ -7,7 +7,7 @@ literal first. An overlay of another environment has its own values.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -92,28 +92,18 @@ def _rule(raw: Any) -> Rule:
         case "drop" | "hash" | "keep":
             return Rule(raw)
         case {"partial": stays} if len(raw) == 1:
-            return Rule("partial", _stays(stays))
+            if stays == "domain" or (type(stays) is int and 1 <= stays <= MOST_SHOWN):
+                return Rule("partial", stays)
+            fix = f"use domain, or a number of characters from 1 to {MOST_SHOWN}"
+            raise Invalid(f'"{stays}" is nothing that stays', fix)
         case {"generalise": to} if len(raw) == 1:
-            return Rule("generalise", _to(to))
+            if to in SPANS or (type(to) is int and 2 <= to <= WIDEST_BAND):
+                return Rule("generalise", to)
+            fix = "use year, month, or the width of a band, at least 2, such as 100"
+            raise Invalid(f'"{to}" is not a span', fix)
         case str() if raw not in RULES:
             raise Invalid(f'"{raw}" is not a rule', near_miss(raw, RULES) or RULE)
     raise Invalid("is not a rule", RULE)
-
-
-def _stays(raw: Any) -> int | str:
-    if raw == "domain" or (type(raw) is int and 1 <= raw <= MOST_SHOWN):
-        return raw  # type: ignore[no-any-return]
-    raise Invalid(
-        f'"{raw}" is nothing that stays', f"use domain, or a number of characters from 1 to {MOST_SHOWN}"
-    )
-
-
-def _to(raw: Any) -> int | str:
-    if raw in SPANS or (type(raw) is int and 2 <= raw <= WIDEST_BAND):
-        return raw  # type: ignore[no-any-return]
-    raise Invalid(
-        f'"{raw}" is not a span', "use year, month, or the width of a band, at least 2, such as 100"
-    )
 
 
 def _path(path: str) -> None:
@@ -138,18 +128,11 @@ def _clashes(found: dict[str, Rule], where: KeyPath) -> Iterator[Problem]:
 
 Value = str | bool | int | float
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _TOKEN = re.compile(
     r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|--[^\n]*|/\*.*?\*/|::|(?<!\w):(?P<name>[A-Za-z_]\w*)""",
     re.DOTALL,
 )
 """What may hold a colon that marks nothing: texts, quoted names, comments, casts; and the mark."""
-
-
-def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise Invalid(f'"{text}" is not a parameter name', "use small letters, digits and _")
-    return text
 
 
 def _value(raw: Any) -> Value:
@@ -158,33 +141,10 @@ def _value(raw: Any) -> Value:
     return raw
 
 
-ParameterName = Annotated[str, AfterValidator(_name)]
+ParameterName = Annotated[
+    str, fields.matching(r"[a-z][a-z0-9_]{0,63}", "parameter name", "use small letters, digits and _")
+]
 ParameterValue = Annotated[Value, BeforeValidator(_value)]
-
-
-def parameter_problems(
-    steps: Sequence[tuple[str, str | None]], parameters: Mapping[str, Value]
-) -> list[Problem]:
-    """Parameters that a step names and the table has not, and the other way round. steps: kind and query of each."""
-    used: set[str] = set()
-    problems = []
-    for number, (kind, query) in enumerate(steps):
-        names = list(dict.fromkeys(_marked(query or "")))
-        used.update(names)
-        for name in (each for each in names if each not in parameters):
-            reason = f"names :{name}, which is not a parameter of the table"
-            fix = near_miss(name, parameters) or f"add `parameters: {{{name}: ...}}` to the table"
-            problems.append(Problem(("steps", str(number), kind), reason, fix))
-    return problems + [
-        Problem(("parameters", name), "is named by no step", f"write :{name} in one, or remove it")
-        for name in parameters
-        if name not in used
-    ]
-
-
-def _marked(query: str) -> list[str]:
-    """The names that a query marks, in their order."""
-    return [found["name"] for found in _TOKEN.finditer(query) if found["name"]]
 
 
 def filled(query: str, parameters: Mapping[str, Value]) -> str:
@@ -199,19 +159,20 @@ def _literal(value: Value) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-_OTHER_TABLE = re.compile(rf"(?:({DATABASE_NAME.pattern})\.)?{TABLE_NAME.pattern}")
-
-
 def _separator(text: str) -> str:
     if not re.fullmatch("[A-Za-z0-9_]{0,8}", text):
         raise Invalid(f'"{text}" cannot be part of a column name', "use letters, digits and _")
     return text
 
 
-def _other_table(name: str) -> str:
-    if not _OTHER_TABLE.fullmatch(name):
-        raise Invalid(f'"{name}" is not a table', 'write it as "products", or "database.products"')
-    return name
+OtherTable = Annotated[
+    str,
+    fields.matching(
+        rf"(?:({DATABASE_NAME.pattern})\.)?{TABLE_NAME.pattern}",
+        "table",
+        'write it as "products", or "database.products"',
+    ),
+]
 
 
 def _columns(raw: Any) -> Any:
@@ -230,26 +191,20 @@ class FlattenSection(Section):
 
     separator: Annotated[str, AfterValidator(_separator)] = "_"
     explode: fields.FieldPath | None = None
-    maps: dict[fields.FieldPath, Annotated[list[fields.ColumnName], Field(min_length=1)]] = Field(
-        default_factory=dict
-    )
-
-    def step(self) -> Flatten:
-        return Flatten(self.separator, self.explode, {path: tuple(keys) for path, keys in self.maps.items()})
+    maps: dict[
+        fields.FieldPath, Annotated[list[fields.ColumnName], Field(min_length=1), AfterValidator(tuple)]
+    ] = Field(default_factory=dict)
 
 
 class LookupSection(Section):
     """Columns of another table of the lake, from its row that has the same key. It is read as it is when a round begins."""
 
-    table: Annotated[str, AfterValidator(_other_table)]
+    table: OtherTable
     on: Annotated[dict[fields.ColumnName, fields.ColumnName], Field(min_length=1)]
     columns: Annotated[
         dict[fields.ColumnName, fields.ColumnName], BeforeValidator(_columns), Field(min_length=1)
     ]
     missing: Literal["null", "reject"] = "null"
-
-    def step(self) -> Lookup:
-        return fields.resolved(Lookup, self)
 
 
 class StepSection(Section):
@@ -276,13 +231,10 @@ class StepSection(Section):
             yield Problem((), "has several steps", "make each an item of the list")
 
     @property
-    def kind(self) -> str:
-        return next(iter(self.model_fields_set))
-
-    @property
-    def query(self) -> str | None:
-        """What may mark parameters."""
-        return self.sql or self.filter
+    def marked(self) -> list[str]:
+        """The names of the parameters in its query."""
+        found = (each["name"] for each in _TOKEN.finditer(self.sql or self.filter or ""))
+        return list(dict.fromkeys(filter(None, found)))
 
     def step(self, parameters: Mapping[str, Value]) -> Step:
         if self.filter is not None:
@@ -291,7 +243,6 @@ class StepSection(Section):
             return Sql(filled(self.sql, parameters))
         if self.mask is not None:
             return self.mask
-        section = self.flatten or self.lookup
-        if section is None:
-            raise AssertionError
-        return section.step()
+        if self.lookup is not None:
+            return fields.resolved(Lookup, self.lookup)
+        return fields.resolved(Flatten, self.flatten)

@@ -1,28 +1,206 @@
-"""The entries of `tables`, and their maintenance: sizes of files, and how long data is kept."""
+"""The entries of `tables`: modes, routes, outputs and maintenance of a table, and the options that `defaults` may set for all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from calve.config.engine_choice import MODES
 from calve.config.job import EngineChoice
 from calve.config.maintenance import Maintenance
-from calve.config.steps import masked_columns
-from calve.settings import fields
-from calve.settings.entries.modes import (
-    AggregateSection,
-    ChangeDataSection,
-    DeduplicateSection,
-    UpsertSection,
-)
-from calve.settings.entries.routes import RouteSection
+from calve.config.steps import Value, masked_columns
+from calve.modes.aggregate import WINDOW_START, column_of
+from calve.modes.measures import MeasureProblem, columns_in, parse
+from calve.settings import fields, notation
+from calve.settings.document import at
 from calve.settings.entries.sources import KeySection, SourceSection
-from calve.settings.entries.steps import ParameterName, ParameterValue, StepSection, parameter_problems
+from calve.settings.entries.steps import ParameterName, ParameterValue, StepSection
 from calve.settings.fields import Section
-from calve.settings.problems import Problem
+from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, near_miss
+
+
+class UpsertSection(Section):
+    """The table holds the newest record of each key; see docs/modes.md. Absent: every record is a row."""
+
+    key: Annotated[fields.Columns, Field(min_length=1)] | None = None
+    order_by: fields.Column | None = None
+
+
+class ChangeDataSection(Section):
+    """The table holds the rows of a database's table, by Debezium's events of its changes."""
+
+    key: Annotated[fields.Columns, Field(min_length=1)] | None = None
+    order_by: Annotated[list[fields.ColumnName], Field(min_length=1)] | None = None
+    deletes: Literal["remove", "keep"] = "remove"
+
+    def problems(self) -> Iterator[Problem]:
+        if self.order_by and self.deletes != "keep":
+            reason = "needs `deletes: keep`: a late change would restore a deleted row"
+            yield Problem(("order_by",), reason, "add `deletes: keep`, or remove it")
+
+
+def _first(keep: str) -> str:
+    if keep == "last":
+        raise Invalid(
+            "is `first`: a table of the last record of each key is one of upserts", "use `upsert` instead"
+        )
+    if keep != "first":
+        raise Invalid(f'"{keep}" cannot be used', "use `first`")
+    return keep
+
+
+def _window(raw: Any) -> int | None:
+    return None if raw == "unbounded" else notation.milliseconds(raw)
+
+
+class DeduplicateSection(Section):
+    """The table holds the first record of each key; see docs/modes.md. Absent: every record is a row."""
+
+    key: Annotated[fields.Columns, Field(min_length=1)] | None = None
+    keep: Annotated[str, AfterValidator(_first)] = "first"
+    window: Annotated[int | None, BeforeValidator(_window)] = None
+
+
+def _measure(text: Any) -> str:
+    """`sum(price * quantity)`, as `calve.modes.measures` writes it."""
+    if not isinstance(text, str):
+        raise Invalid("must be text", "write count(*), or sum, min or max of an expression")
+    try:
+        term = parse(text)
+    except MeasureProblem as problem:
+        raise Invalid(f'"{text}" is not a measure: {problem.message}') from None
+    for path in columns_in(term.of) if term.of else ():
+        notation.column(path)
+    return str(term)
+
+
+def _span(size_ms: int) -> int:
+    if size_ms < 1000:
+        raise Invalid("is less than a second", 'write it as "1h"')
+    return size_ms
+
+
+class WindowSection(Section):
+    """Totals of spans of time: a group has a row for each in which it has records. Absent: one row."""
+
+    column: fields.Column
+    size: Annotated[fields.Milliseconds, AfterValidator(_span)]
+
+
+class AggregateSection(Section):
+    """The table holds totals of groups of records; see docs/modes.md. Absent: every record is a row."""
+
+    by: Annotated[fields.Columns, Field(min_length=1)]
+    measures: Annotated[
+        dict[fields.ColumnName, Annotated[str, BeforeValidator(_measure)]], Field(min_length=1)
+    ]
+    window: WindowSection | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        named: list[tuple[KeyPath, str]] = [(("by",), column_of(each)) for each in self.by]
+        named += [(("window",), WINDOW_START)] if self.window else []
+        named += [(("measures", name), name) for name in self.measures]
+        for place, (path, name) in enumerate(named):
+            if name.lower() in (earlier.lower() for _, earlier in named[:place]):
+                reason = f'"{name}" is the name of two columns of the table'
+                yield Problem(path, reason, "give the measure another name")
+
+
+KINDS = {str: "text", int: "a whole number", bool: "true or false"}
+LONG = range(-(2**63), 2**63)
+
+
+def _listed(raw: Any) -> list[tuple[KeyPath, Any]]:
+    """The values of a route, each with its path below the key."""
+    return [((str(n),), each) for n, each in enumerate(raw)] if isinstance(raw, list) else [((), raw)]
+
+
+def _values(raw: Any) -> tuple[Value, ...]:
+    """One value of a route, or a list of them."""
+    listed = _listed(raw)
+    if not listed:
+        raise Invalid("is empty", "name a value, or remove it and use `otherwise: true`")
+    problems = []
+    for path, value in listed:
+        if value is None:
+            fix = "remove it; the table with `otherwise: true` has records without a value"
+            problems.append(Problem(path, "null cannot be named", fix))
+        elif type(value) not in KINDS:
+            fix = "use text, a whole number, true or false"
+            problems.append(Problem(path, "is not a value of a route", fix))
+        elif type(value) is int and value not in LONG:
+            problems.append(
+                Problem(path, f"{value} is too large for a whole number of a record", "remove it")
+            )
+    if problems:
+        raise InvalidParts(problems)
+    values = [each for _, each in listed]  # by their types too: in Python, 1 is True
+    return tuple(notation.distinct(values, lambda each: (type(each), each), '"{value}" is named twice'))
+
+
+class RouteSection(Section):
+    """Which records of the topic are the table's, by a value that they hold; see docs/steps.md. Absent: all of them."""
+
+    column: fields.FieldPath
+    value: Annotated[tuple[Value, ...] | None, BeforeValidator(_values)] = None
+    otherwise: bool = False
+
+    def problems(self) -> Iterator[Problem]:
+        if self.value is None and not self.otherwise:
+            yield Problem((), "names no records", "add `value:`, or `otherwise: true`")
+        if self.value is not None and self.otherwise:
+            yield Problem(("otherwise",), "cannot be used together with `value`", "remove one of the two")
+
+
+def route_problems(tables: Mapping[str, Any]) -> Iterator[Problem]:
+    """Every problem between routes of tables that read the same records, of values as written."""
+    together: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+    for name, table in tables.items():
+        if isinstance(at(table, "route"), dict):
+            source = (table.get("topic"), at(table, "value", "subject"), at(table, "value", "message"))
+            together.setdefault(tuple(map(repr, source)), {})[name] = table["route"]
+    for routes in together.values():
+        yield from _several_columns(routes)
+        yield from _value_problems(routes)
+
+
+def _several_columns(routes: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    columns = [(name, each["column"]) for name, each in routes.items() if isinstance(each.get("column"), str)]
+    for name, column in columns[1:]:
+        table, first = columns[0]
+        if column != first:
+            reason = f'"{column}" is not "{first}", the column of table {table}'
+            yield Problem(("tables", name, "route", "column"), reason, "route a topic by one column")
+    others = [name for name, each in routes.items() if each.get("otherwise") is True]
+    for name in others[1:]:
+        reason = f"is already set for table {others[0]}, which reads the same records"
+        yield Problem(("tables", name, "route", "otherwise"), reason, "name values instead")
+
+
+def _value_problems(routes: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    named = [
+        (name, ("tables", name, "route", "value", *path), value)
+        for name, route in routes.items()
+        for path, value in _listed(route.get("value"))
+        if type(value) in KINDS
+    ]
+    tables: dict[tuple[type, Value], str] = {}
+    for name, path, value in named:
+        table, _, first = named[0]
+        shown = json.dumps(value, ensure_ascii=False)
+        if type(value) is not type(first):
+            kind, other = (
+                KINDS[type(value)],
+                f"{json.dumps(first, ensure_ascii=False)} of table {table} is {KINDS[type(first)]}",
+            )
+            fix = "write all values in the type of the column, text in quotes"
+            yield Problem(path, f"{shown} is {kind}, and {other}", fix)
+        earlier = tables.setdefault((type(value), value), name)
+        if earlier != name:
+            yield Problem(path, f"{shown} is named by table {earlier}, too", "remove one of the two")
 
 
 class RowRetentionSection(Section):
@@ -69,7 +247,7 @@ class EmitSection(Section):
     format: Literal["avro", "json"] = "avro"
     key: Annotated[list[fields.ColumnName], Field(min_length=1)] | None = None
     partitions: int = Field(default=6, ge=1)
-    retention: fields.Duration | None = None
+    retention: fields.Milliseconds | None = None
     cleanup_policy: Literal["delete", "compact"] | None = None
 
 
@@ -125,6 +303,11 @@ class TableSection(TableOptions):
     partition_by: fields.Partitioning | None = None
     sort_by: fields.Sorting | None = None
 
+    @property
+    def source(self) -> str:
+        """The topic, or the expression for the topics."""
+        return self.topic or self.topics or ""
+
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         named = [self.value.rest, (self.value.column or "value") if self.value.kept else None]
@@ -135,10 +318,21 @@ class TableSection(TableOptions):
         for each in modes[1:]:
             reason = f"cannot be used together with `{modes[0]}`: a table has one mode"
             yield Problem((each,), reason, "remove one")
-        yield from parameter_problems([(each.kind, each.query) for each in self.steps], self.parameters)
+        yield from self._parameter_problems()
         yield from self._change_data_problems() if self.change_data else ()
         yield from self._output_problems()
         yield from self._step_problems()
+
+    def _parameter_problems(self) -> Iterator[Problem]:
+        """Parameters that a step names and the table has not, and the other way round."""
+        for number, step in enumerate(self.steps):
+            for name in [each for each in step.marked if each not in self.parameters]:
+                reason = f"names :{name}, which is not a parameter of the table"
+                fix = near_miss(name, self.parameters) or f"add `parameters: {{{name}: ...}}` to the table"
+                yield Problem(("steps", str(number), *step.model_fields_set), reason, fix)
+        used = {name for each in self.steps for name in each.marked}
+        for name in [each for each in self.parameters if each not in used]:
+            yield Problem(("parameters", name), "is named by no step", f"write :{name} in one, or remove it")
 
     def _change_data_problems(self) -> Iterator[Problem]:
         if self.value.format not in {"registry", "avro", "json"}:

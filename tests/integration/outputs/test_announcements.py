@@ -164,7 +164,7 @@ def test_every_commit_is_announced_whoever_made_it_and_a_rollback_too(
     }
 
     head = engine.table(topic)
-    assert by_id[history(engine, topic)[-1]]["table_uuid"] == head.found.table_uuid
+    assert by_id[history(engine, topic)[-1]]["table_uuid"] == head.found["table_uuid"]
     engine.rollback(topic, history(engine, topic)[1])
     before = len(found)
     work(table)

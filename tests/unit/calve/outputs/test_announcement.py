@@ -17,7 +17,6 @@ from calve.outputs.announcement import (
     VERSION,
     Announcement,
     EventSource,
-    Found,
     export_created,
     export_failed,
     pattern,
@@ -32,7 +31,10 @@ from tests.announcements import PAGE, SCHEMAS, assert_as_documented
 
 TABLE = TableName("trading", "stock_trades")
 SPEAKER = EventSource("trading", "main", TABLE)
-FOUND = Found("f7b1", "s3://lake/trading/stock_trades/metadata/00004-0f.gz.metadata.json")
+FOUND = {
+    "table_uuid": "f7b1",
+    "metadata_location": "s3://lake/trading/stock_trades/metadata/00004-0f.gz.metadata.json",
+}
 TOPIC = TopicKey("c", "t")
 EXPORT = Export(
     "weekly", "trading", "stock_trades", "created_at", "cron(0 6 ? * MON *)", ("ann@example.com",)

@@ -258,7 +258,7 @@ def publish(shape: Sequence[Shape], budget: Budget) -> tuple[list[tuple[float, L
             ::-1
         ]
         before = spent(past, budget, now=clock)
-        if made.dead_lettered and exceeded(budget, before.plus(records, made.dead_lettered)):
+        if made.dead_lettered and exceeded(budget, before + RejectCounts(records, made.dead_lettered)):
             refused += 1
         else:
             published.append((clock, made))

@@ -15,15 +15,6 @@ POLLS = 4
 
 
 @dataclass
-class Times:
-    """Timestamps of the records of a round."""
-
-    oldest: float | None
-    median: float | None
-    late: float | None
-
-
-@dataclass
 class Simulation:
     """A table whose rounds take `fixed_s` and `record_s` for each record, times what `slower` says; records come one by one,
     `gap_s(at)` seconds apart, and are `late_s` old then.
@@ -62,7 +53,7 @@ class Simulation:
             self.read += len(fresh)
             took = (self.fixed_s + self.record_s * len(fresh)) * self.slower(len(self.commits))
             self.now += took
-            times = Times(fresh[0], fresh[len(fresh) // 2], fresh[len(fresh) // 20])
+            times = (fresh[0], fresh[len(fresh) // 2], fresh[len(fresh) // 20])
             ages = self.schedule.ages(
                 times,
                 published_at=self.now - self.commit_s,
@@ -147,26 +138,26 @@ def test_what_waited_while_no_round_ran_is_late_for_that_reason_until_the_table_
     state: str, cause: str
 ) -> None:
     schedule = Schedule(4.0).level(100.0, 0).interrupted(state)
-    times = Times(100.0, 110.0, 105.0)
+    times = (100.0, 110.0, 105.0)
     assert schedule.ages(times, published_at=200.0, round_s=1.0, commit_s=0.1)[MISSED] == cause
     assert (
         schedule.after(Timed(10, 1.0), 0.1).ages(times, published_at=200.0, round_s=1.0, commit_s=0.1)[MISSED]
         == cause
     )
     level = schedule.level(200.0, 10)
-    assert not level.ages(Times(201.0, 201.0, 201.0), published_at=202.0, round_s=1.0, commit_s=0.1)[MISSED]
+    assert not level.ages((201.0, 201.0, 201.0), published_at=202.0, round_s=1.0, commit_s=0.1)[MISSED]
 
 
 def test_who_drains_was_promised_nothing() -> None:
     schedule = Schedule(None)
-    assert schedule.ages(Times(1.0, 1.0, 1.0), published_at=1e6, round_s=1.0, commit_s=1.0)[MISSED] is None
+    assert schedule.ages((1.0, 1.0, 1.0), published_at=1e6, round_s=1.0, commit_s=1.0)[MISSED] is None
     assert schedule.left_s(0.0) == 0.0
 
 
 def test_ages_are_those_at_the_end_of_the_commit() -> None:
-    ages = Schedule(60.0).ages(Times(90.0, 95.0, 91.0), published_at=100.0, round_s=1.0, commit_s=2.0)
+    ages = Schedule(60.0).ages((90.0, 95.0, 91.0), published_at=100.0, round_s=1.0, commit_s=2.0)
     assert ages == {"freshness_s": 12.0, "freshness_p50_s": 7.0, "freshness_p95_s": 11.0, MISSED: None}
-    nothing = Schedule(60.0).ages(Times(None, None, None), published_at=100.0, round_s=1.0, commit_s=2.0)
+    nothing = Schedule(60.0).ages((None, None, None), published_at=100.0, round_s=1.0, commit_s=2.0)
     assert set(nothing.values()) == {0.0, None}
 
 

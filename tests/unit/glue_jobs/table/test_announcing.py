@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.names import TableName
-from calve.outputs.announcement import Announcement, EventSource, Found
+from calve.outputs.announcement import Announcement, EventSource
 from calve.table.protocol import Commit
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.table.announcements import MOST_RECENT, Announcer
@@ -45,8 +45,8 @@ class Main:
             at = self.commits[at].parent
 
     @property
-    def found(self) -> Found:
-        return Found("uuid", f"{self.files:05d}-a.metadata.json")
+    def found(self) -> dict[str, str]:
+        return {"table_uuid": "uuid", "metadata_location": f"{self.files:05d}-a.metadata.json"}
 
 
 @dataclass
@@ -203,7 +203,7 @@ def test_a_rollback_is_announced_with_the_file_that_made_it():
     main.roll_back(2)
     look(who, main)
     assert box.ids == [1, 2, 3, 1, 2]
-    assert box.said[-1].detail["metadata_location"] == main.found.metadata_location
+    assert box.said[-1].detail["metadata_location"] == main.found["metadata_location"]
     assert box.again[-2:] == [True, True]
     main.commit()
     look(who, main)
