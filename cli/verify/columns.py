@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
@@ -72,6 +72,13 @@ def within(partitions: Any, offsets: Any, spans: Mapping[int, tuple[int, int]]) 
     return pc.fill_null(inside, False)  # noqa: FBT003 a value
 
 
+def column_at(batch: pa.RecordBatch, path: str) -> Any:
+    """The column at a path of names."""
+    name, *inner = path.split(".")
+    column = batch.column(name)
+    return pc.struct_field(column, inner) if inner else column
+
+
 def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     """Rows with exactly these columns, by name at every depth: missing ones are null, narrower types are widened.
 
@@ -128,6 +135,34 @@ def lengths(lists: Any) -> Any:
 def ends(sizes: Any) -> Any:
     """The end of each list among the items of all, after a leading 0."""
     return pa.array(np.r_[0, np.cumsum(sizes)], pa.int32())
+
+
+def with_children(values: Any, change: Callable[[str, Any, Any], Any]) -> Any:
+    """Structs, lists or maps with changed children; None: none is left.
+
+    change: takes the name of a field ("" for items of lists and values of maps), the child, and the index of each one's parent.
+    None: the child is dropped.
+    """
+    kind, nulls = values.type, values.is_null()
+    if pa.types.is_struct(kind):
+        parents = np.arange(len(values))
+        changed = (
+            (f.name, change(f.name, child, parents)) for f, child in zip(kind, values.flatten(), strict=True)
+        )
+        left = {name: child for name, child in changed if child is not None}
+        return pa.StructArray.from_arrays(list(left.values()), list(left), mask=nulls) if left else None
+    is_map = pa.types.is_map(kind)
+    lists = entries(values) if is_map else values
+    items, places = pc.list_flatten(lists), ends(lengths(lists))
+    parents = pc.list_parent_indices(lists).to_numpy()
+    if not is_map:
+        made = change("", items, parents)
+        return None if made is None else pa.ListArray.from_arrays(places, made, mask=nulls)
+    keys, held = items.flatten()
+    made = change("", held, parents)
+    if made is None:
+        return None
+    return pa.MapArray.from_arrays(places, keys, made, pa.map_(kind.key_type, made.type), mask=nulls)
 
 
 def column_hashes(columns: list[Array]) -> list[Array]:

@@ -44,9 +44,9 @@ class DeadLetterRows:
     redrive's branch holds only the marks of the dead letters that came back.
     """
 
-    def __init__(self, table: Table, claim: Claim, encryption: Encryption) -> None:
+    def __init__(self, table: Table, claim: Claim, masking: str | None) -> None:
         self.topic, self._topic_id = claim.position.topic, claim.topic.topic_id
-        self._table, self._encryption = table, encryption
+        self._table, self._encryption = table, Encryption(masking)
         waiting = _waiting(table, claim)
         self.pending = waiting.round if waiting else None
         redrive = waiting is not None and waiting.redriven
@@ -65,11 +65,6 @@ class DeadLetterRows:
         scan = self._table.scan(chosen, snapshot_id=redrive.snapshot, selected_fields=places)
         found = scan.to_arrow().to_pylist()
         return {(each["partition"], each["offset"]): redrive.round for each in found}
-
-    @property
-    def names(self) -> list[str]:
-        """The columns, in the order of their hashes."""
-        return list(RECORD)
 
     def lowest(self) -> dict[int, int]:
         """The lowest offset held, by partition."""

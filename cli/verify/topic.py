@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Self
@@ -75,6 +75,15 @@ class Records:
             if column and isinstance(column, list)
         }
         return Records(**chosen)
+
+    def without(self, indices: Iterable[int]) -> Records:
+        """The records at other places."""
+        gone = set(indices)
+        return self.select([n for n in range(len(self)) if n not in gone]) if gone else self
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Partition and offset of a record."""
+        return self.partitions[index], self.offsets[index]
 
 
 def timestamp_us(timestamp_ms: int) -> int | None:

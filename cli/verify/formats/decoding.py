@@ -19,9 +19,18 @@ from calve.schema.columns import CHANGE, Json
 from calve.schema.evolution import SchemaProblem
 from calve.schema.lineage import Fit
 from calve.schema.wire import Schema
-from cli.verify.columns import arrow_columns, iceberg_columns
+from cli.verify.columns import arrow_columns, iceberg_columns, with_children
 from cli.verify.formats.avro import AvroWriter
-from cli.verify.formats.fields import CONFLUENT, FIRST, LAST, MISFIT, Framing, Unreadable, Writer, as_written
+from cli.verify.formats.fields import (
+    CONFLUENT,
+    FIRST,
+    LAST,
+    MALFORMED,
+    Framing,
+    Unreadable,
+    Writer,
+    as_written,
+)
 from cli.verify.formats.json_values import JsonWriter
 from cli.verify.formats.protobuf import ProtobufWriter
 from cli.verify.topic import Records, timestamp_us
@@ -43,11 +52,7 @@ class _PlainWriter(Writer):
         self._plan = plan
 
     def decode(self, value: bytes | None) -> Any:
-        try:
-            text = value.decode() if value is not None and self._plan.text else value
-        except UnicodeDecodeError:
-            raise Unreadable("malformed") from None
-        return {self._plan.column: text}
+        return {self._plan.column: value.decode() if value is not None and self._plan.text else value}
 
 
 class _ChangeWriter(Writer):
@@ -103,16 +108,8 @@ def _within_years(array: Any) -> Any:
         first, last = (pa.scalar(each // unit, whole) for each in (FIRST, LAST))
         bounded = pc.max_element_wise(array.cast(whole), first, skip_nulls=False)
         return pc.min_element_wise(bounded, last, skip_nulls=False).cast(kind)
-    if pa.types.is_struct(kind):
-        parts = [_within_years(each) for each in array.flatten()]
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
-    if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(
-            array.offsets, _within_years(array.values), kind, mask=array.is_null()
-        )
-    if pa.types.is_map(kind):
-        items = _within_years(array.items)
-        return pa.MapArray.from_arrays(array.offsets, array.keys, items, kind, mask=array.is_null())
+    if pa.types.is_nested(kind):
+        return with_children(array, lambda _name, child, _parents: _within_years(child)).cast(kind)
     return array
 
 
@@ -165,7 +162,10 @@ class Values:
             Unreadable: it makes no row.
         """
         writer, plain = self._unframed(value)
-        return writer, writer.decode(plain)
+        try:
+            return writer, writer.decode(plain)
+        except MALFORMED:
+            raise Unreadable("malformed") from None
 
     def project(self, value: bytes | None) -> list[Any]:
         """The columns of a value.
@@ -176,7 +176,7 @@ class Values:
         writer, row = self.decode(value)
         try:
             return writer.project([row])
-        except MISFIT:
+        except MALFORMED:
             raise Unreadable("malformed") from None
 
     def verdict(self, value: bytes | None) -> str | None:
@@ -193,7 +193,7 @@ class Values:
             writer, plain = self._unframed(value)
             writer.decode(plain)
             return writer.is_ambiguous(plain)
-        except Unreadable:
+        except (Unreadable, *MALFORMED):
             return False
 
     def _unframed(self, value: bytes | None) -> tuple[Writer, Any]:
@@ -261,7 +261,7 @@ def _writer(
         case writers.JsonWriter():
             return JsonWriter(frame, columns, inner, top.column)
         case writers.ProtobufWriter():
-            return ProtobufWriter(frame, columns, schema, read, top.message, top.column)
+            return ProtobufWriter(frame, columns, schema, read, inner, top.column)
         case writers.PlainWriter():
             return _PlainWriter(frame, columns, inner)
     raise AssertionError(plan)
@@ -340,12 +340,12 @@ class Decoder:
             return [(places, [pa.nulls(len(places), each.type) for each in self.values.columns])]
         try:
             return [(places, writer.project(found))]
-        except (*MISFIT, Unreadable):
+        except MALFORMED:
             kept = []
             for place, row in zip(places, found, strict=True):
                 try:
                     kept.append(([place], writer.project([row])))
-                except (*MISFIT, Unreadable):
+                except MALFORMED:
                     refused.append((place, "malformed"))
             return kept
 

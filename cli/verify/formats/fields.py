@@ -25,8 +25,8 @@ _ISO = re.compile(r"[+-]?infinity|[+-]?\d+-\d\d-\d\dT[\d:.]+(?:Z|[+-][\d:]+)", r
 FIRST, LAST = -62_135_596_800 * 10**6, 253_402_300_800 * 10**6 - 1
 """Microseconds of the first moment of the year 1, and of the last one of 9999."""
 EXACT = Context(prec=100)
-MISFIT = (pa.ArrowException, ArithmeticError)
-"""What Arrow and the converters raise for a decoded value that is too large for its column."""
+MALFORMED = (pa.ArrowException, ArithmeticError, ValueError, IndexError, RecursionError)
+"""What readers, converters and Arrow raise for a malformed value, or one that is too large for its column."""
 
 Convert = Callable[[Any], Any]
 """A decoded value -> the value of its column; null stays null."""
@@ -36,7 +36,7 @@ def bounded(micros: int) -> int:
     return min(max(micros, FIRST), LAST)
 
 
-def database_timestamp_us(text: str) -> int | None:
+def database_timestamp_us(text: str) -> int:
     """As `timestamp_us`, also for the infinities and years that databases have."""
     far = _FAR.fullmatch(text) if _ISO.fullmatch(text) else None
     if far is None:
@@ -44,20 +44,18 @@ def database_timestamp_us(text: str) -> int | None:
     return FIRST if far["before"] else LAST
 
 
-def timestamp_us(text: str) -> int | None:
-    """Microseconds since 1970; None if the text is not a timestamp of whole microseconds."""
+def timestamp_us(text: str) -> int:
+    """Microseconds since 1970. Raises ValueError if the text is not a timestamp of whole microseconds."""
     found = _MOMENT.fullmatch(text)
-    try:
-        if found:
-            day, clock, fraction, sign, hours, minutes = found.groups()
-            offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-            since = datetime.fromisoformat(f"{day}T{clock}+00:00") - EPOCH
-            if int(minutes or 0) < 60 and offset <= _FARTHEST:
-                shifted = since + (offset if sign == "-" else -offset)
-                return shifted // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0"))
-    except ValueError:
-        pass
-    return None
+    if found is None:
+        raise ValueError
+    day, clock, fraction, sign, hours, minutes = found.groups()
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    if int(minutes or 0) > 59 or offset > _FARTHEST:
+        raise ValueError
+    since = datetime.fromisoformat(f"{day}T{clock}+00:00") - EPOCH
+    shifted = since + (offset if sign == "-" else -offset)
+    return shifted // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0"))
 
 
 class Unreadable(Exception):
@@ -71,6 +69,10 @@ class Unreadable(Exception):
 @dataclass(frozen=True, slots=True)
 class Framing(Wire):
     """How values name their schema. A compressed payload has the frame that it would have without compression."""
+
+    def named_frame(self, name: str) -> bytes:
+        """The frame of a schema that a ledger names."""
+        return self.frame(self.named(name))
 
     def start(self, value: bytes) -> bytes:
         """The bytes at the frame's place."""
@@ -96,9 +98,7 @@ class Framing(Wire):
         Raises:
             Unreadable: its payload is not a zlib stream, or too long.
         """
-        if not self.deflated or not value.startswith(self.deflated):
-            return value
-        found = self.plain(value)
+        found = self.plain(value) if self.deflated and value.startswith(self.deflated) else value
         if found is None:
             raise Unreadable("malformed")
         return found
@@ -120,7 +120,7 @@ class Writer:
         """The row of a value.
 
         Raises:
-            Unreadable: it makes none.
+            Unreadable, MALFORMED: it makes none.
         """
         raise NotImplementedError
 

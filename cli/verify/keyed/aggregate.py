@@ -18,9 +18,9 @@ from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number,
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import decimal_digits
 from cli.verify.claim import Claim, numbers_of
+from cli.verify.columns import column_at
 from cli.verify.dead_letters import Count
 from cli.verify.findings import Check, Finding, Findings
-from cli.verify.keyed.modes import column_at
 
 if TYPE_CHECKING:
     from calve.modes.aggregate import Aggregate

@@ -142,7 +142,7 @@ class Fold(Store):
     def rows(self) -> Iterator[pa.RecordBatch]:
         alive = self.newest()
         alive = alive.filter(pc.invert(alive["dead"]))
-        if self.forgotten.ranges:
+        if self.forgotten.count:
             places = alive["partition"].to_numpy(), alive["offset"].to_numpy()
             alive = alive.filter(pa.array(~self.forgotten.masks(*places)))
         yield from alive.select(["partition", "offset", "hash"]).to_batches()

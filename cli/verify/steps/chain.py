@@ -22,22 +22,29 @@ from cli.verify.steps.queries import Queries
 from cli.verify.topic import Records
 
 Keys = Mapping[str, tuple[str, ...]]
+"""The keys of maps that become columns, by the column of the maps."""
 
 
 def flattened(rows: pa.RecordBatch, step: Flatten, stay: Collection[str]) -> pa.RecordBatch:
-    """Structs, except those that stay, as columns named by their paths; the list to explode stays a list."""
-    return _in_columns(rows, step.separator, _keys(step, of_items=False), {*stay, SYSTEM_COLUMN})
+    """Structs, except those that stay, as columns named by their paths.
 
-
-def _exploded(rows: pa.RecordBatch, step: Flatten) -> pa.RecordBatch:
-    """A row per item, and one per record without items, from `flattened` rows."""
+    Then a row per item of the list to explode, and one per record without items.
+    """
+    keys = {path.replace(".", step.separator): names for path, names in step.maps.items()}
     if step.explode is None:
-        return rows
-    name = _column(step.explode, step)
-    parents, items = _items(rows.column(name))
-    place = rows.schema.get_field_index(name)
-    made = rows.take(pa.array(parents)).set_column(place, pa.field(name, items.type), items)
-    return _in_columns(made, step.separator, _keys(step, of_items=True), {*rows.schema.names} - {name})
+        return _in_columns(rows, step.separator, keys, {*stay, SYSTEM_COLUMN})
+    inside = {path.replace(".", step.separator) for path in step.maps if path.startswith(f"{step.explode}.")}
+    of_record = {name: each for name, each in keys.items() if name not in inside}
+    made = _in_columns(rows, step.separator, of_record, {*stay, SYSTEM_COLUMN})
+    name = step.explode.replace(".", step.separator)
+    place = made.schema.get_field_index(name)
+    sizes = lengths(made.column(name))
+    parents = np.repeat(np.arange(len(sizes)), np.maximum(sizes, 1))
+    is_item = sizes[parents] > 0
+    items = pc.list_flatten(made.column(name)).take(pa.array(np.cumsum(is_item) - 1, mask=~is_item))
+    exploded = made.take(pa.array(parents)).set_column(place, pa.field(name, items.type), items)
+    of_items = {name: each for name, each in keys.items() if name in inside}
+    return _in_columns(exploded, step.separator, of_items, {*made.schema.names} - {name})
 
 
 def _in_columns(rows: pa.RecordBatch, separator: str, keys: Keys, stay: Collection[str]) -> pa.RecordBatch:
@@ -54,57 +61,20 @@ def _leaves(name: str, column: Any, separator: str, keys: Keys) -> Iterator[tupl
     elif name in keys:
         yield name, _without(column, keys[name])
         for key in keys[name]:
-            yield f"{name}{separator}{key}", _value_of(column, key)
+            wanted = pa.scalar(key, column.type.key_type)
+            yield f"{name}{separator}{key}", pc.map_lookup(column, wanted, "last")
     else:
         yield name, column
 
 
-def _items(column: Any) -> tuple[Any, Any]:
-    """For each row to make: the number of its source row, and the item, null if the list has none."""
-    sizes = lengths(column)
-    parents = np.repeat(np.arange(len(sizes)), np.maximum(sizes, 1))
-    is_item = sizes[parents] > 0
-    places = pa.array(np.cumsum(is_item) - 1, pa.int64(), mask=~is_item)
-    return parents, pc.list_flatten(column).take(places)
-
-
-def _without(column: Any, names: Collection[str]) -> Any:
+def _without(maps: Any, names: Collection[str]) -> Any:
     """The maps without these keys."""
-    parents, keys, values = _entries(column)
+    lists = entries(maps)
+    keys, values = pc.list_flatten(lists).flatten()
     kept = pc.invert(pc.is_in(keys, pa.array(names, keys.type)))
-    sizes = np.bincount(parents[kept.to_numpy(zero_copy_only=False)], minlength=len(column))
+    sizes = np.bincount(pc.list_parent_indices(lists).filter(kept), minlength=len(maps))
     left = keys.filter(kept), values.filter(kept)
-    return pa.MapArray.from_arrays(ends(sizes), *left, column.type, mask=column.is_null())
-
-
-def _value_of(column: Any, key: str) -> Any:
-    """The value of the key in each map; null if it is missing."""
-    parents, keys, values = _entries(column)
-    here = pc.fill_null(pc.equal(keys, pa.scalar(key, keys.type)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 a value
-    places = np.full(len(column), -1)
-    places[parents[here]] = np.flatnonzero(here)
-    return values.take(pa.array(places, pa.int64(), mask=places < 0))
-
-
-def _entries(column: Any) -> tuple[Any, Any, Any]:
-    """For each entry of the maps: the number of its row, its key and its value."""
-    lists = entries(column)
-    parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
-    return parents, *pc.list_flatten(lists).flatten()
-
-
-def _keys(step: Flatten, *, of_items: bool) -> Keys:
-    """By column: of the record, or of the items of the exploded list."""
-    inside = None if step.explode is None else f"{step.explode}."
-    return {
-        _column(path, step): keys
-        for path, keys in step.maps.items()
-        if (inside is not None and path.startswith(inside)) == of_items
-    }
-
-
-def _column(path: str, step: Flatten) -> str:
-    return path.replace(".", step.separator)
+    return pa.MapArray.from_arrays(ends(sizes), *left, maps.type, mask=maps.is_null())
 
 
 class Run(Protocol):
@@ -206,7 +176,7 @@ def _run_of(
             case Route():
                 return routed(rows, step, tombstones=tombstones)
             case Flatten():
-                return Made(_exploded(flattened(rows, step, stay), step))
+                return Made(flattened(rows, step, stay))
             case Filter():
                 return queries.where(rows, step.condition, tombstones=tombstones)
             case Sql():
