@@ -12,7 +12,6 @@ from cli.verify.sides import Sides
 
 
 def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
-    """The checks, in the order of display."""
     failed = {each.check for each in findings}
 
     def check(name: str, figures: Mapping[str, int | str]) -> Check:
@@ -87,7 +86,7 @@ def findings_of(sides: Sides) -> list[Finding]:
             text = f"{len(held)} rows without {SYSTEM_COLUMN}.partition"
             findings.append(Finding("coverage", text, files=(file,)))
         else:
-            places = tuple(ranges(sorted({each for each in held if each is not None})))
+            places = ranges(each for each in held if each is not None)
             text = "rows of offsets that the table does not claim"
             findings.append(Finding("coverage", text, part, places, (file,)))
     misjudged = Findings()
@@ -105,7 +104,7 @@ def findings_of(sides: Sides) -> list[Finding]:
     )
     for text, found in kinds:
         for (file, partition), offsets in found.items():
-            findings.append(Finding("keys", text, partition, tuple(ranges(sorted(offsets))), (file,)))
+            findings.append(Finding("keys", text, partition, ranges(offsets), (file,)))
     findings += _totals(sides)
     for each in (sides.skips, sides.filters, sides.left_out):
         findings += each.findings(sides.spans, compacted=sides.compacted)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +73,6 @@ def within(partitions: Any, offsets: Any, spans: Mapping[int, tuple[int, int]]) 
 
 
 def column_at(batch: pa.RecordBatch, path: str) -> Any:
-    """The column at a path of names."""
     name, *inner = path.split(".")
     column = batch.column(name)
     return pc.struct_field(column, inner) if inner else column
@@ -104,7 +103,6 @@ def iceberg_columns(columns: pa.Schema) -> Json:
 
 
 def arrow_columns(columns: Json) -> pa.Schema:
-    """Arrow's columns, from Iceberg's JSON form."""
     numbered = json.dumps(with_ids(columns) | {"schema-id": 0})
     return schema_to_pyarrow(Schema.model_validate_json(numbered), include_field_ids=False)
 
@@ -166,7 +164,6 @@ def with_children(values: Any, change: Callable[[str, Any, Any], Any]) -> Any:
 
 
 def column_hashes(columns: list[Array]) -> list[Array]:
-    """The hashes of each column's values."""
     return [pa.array(_hash(column)) for column in columns]
 
 
@@ -188,7 +185,6 @@ def _mix(value: Array) -> Array:
 
 
 def _hash(values: Array) -> Array:
-    """The hashes of Arrow's values, as a numpy array."""
     kind = values.type
     if pa.types.is_struct(kind):
         hashes = reduce(_combine, map(_hash, values.flatten()))
@@ -201,27 +197,15 @@ def _hash(values: Array) -> Array:
         bits = numbers.view(f"u{numbers.itemsize}").astype(np.uint64)
         hashes = np.where(np.isnan(numbers), _NAN, _mix(bits))
     elif pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_temporal(kind):
-        hashes = _mix(_as_int64(values).fill_null(0).to_numpy().view(np.uint64))
+        narrow = pa.types.is_date32(kind) or pa.types.is_time32(kind)
+        numbers = (values.cast(pa.int32()) if narrow else values).cast(pa.int64())
+        hashes = _mix(numbers.fill_null(0).to_numpy().view(np.uint64))
     else:
         hashes = _hash_bytes(values)
-    return hashes if _null_is_empty(kind) else np.where(_is_valid(values), hashes, _NULL)
-
-
-def _is_valid(values: Array) -> Array:
-    return values.is_valid().to_numpy(zero_copy_only=False)
-
-
-def _null_is_empty(kind: Any) -> bool:
-    """True for lists and maps of structs: PyIceberg reads null ones as empty."""
-    inner = kind.item_type if pa.types.is_map(kind) else kind.value_type if is_list(kind) else None
-    return inner is not None and bool(pa.types.is_struct(inner))
-
-
-def _as_int64(values: Array) -> Array:
-    kind = values.type
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        values = values.cast(pa.int32())
-    return values.cast(pa.int64())
+    inner = kind.item_type if pa.types.is_map(kind) else kind.value_type if is_list(kind) else kind
+    if inner is not kind and pa.types.is_struct(inner):
+        return hashes  # PyIceberg reads null lists and maps of structs as empty
+    return np.where(values.is_valid().to_numpy(zero_copy_only=False), hashes, _NULL)
 
 
 def _hash_list(values: Array, *, ordered: bool) -> Array:
@@ -244,19 +228,14 @@ def _hash_bytes(values: Array) -> Array:
     encoded = values.cast(pa.large_binary() if large else pa.binary()).dictionary_encode()
     held = encoded.dictionary.to_pylist()
     if is_text(values.type):
-        held = [_text(value) for value in held]
+        texts = (value.decode(errors="replace") for value in held)
+        # One spelling of each number: Java's digits of a double vary.
+        held = [SCIENTIFIC.sub(lambda digits: repr(float(digits[0])), text).encode() for text in texts]
     distinct = [int.from_bytes(blake2b(value, digest_size=8).digest(), "little") for value in held]
     return np.array([*distinct, 0], np.uint64)[encoded.indices.fill_null(len(distinct)).to_numpy()]
 
 
-def _text(value: bytes) -> bytes:
-    """A text with invalid UTF-8 replaced, and with one spelling of each number: Java's digits of a double vary."""
-    found = value.decode(errors="replace")
-    return SCIENTIFIC.sub(lambda number: repr(float(number[0])), found).encode()
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(NamedTuple):
     """A range of `RANGE` offsets of a partition."""
 
     partition: int
@@ -283,7 +262,6 @@ class Digests:
         return found
 
     def differing(self, other: Digests) -> list[Place]:
-        """Places whose rows differ between the sides, in order."""
         places = self.by_place.keys() | other.by_place.keys()
         return sorted(each for each in places if self.by_place.get(each) != other.by_place.get(each))
 

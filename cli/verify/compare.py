@@ -9,6 +9,7 @@ from cli.verify.columns import RANGE, Place
 from cli.verify.counts import Key
 from cli.verify.dead_letters import RECORD, dead_letters_of
 from cli.verify.findings import Finding, Findings, ranges
+from cli.verify.keyed.upsert import Fold
 from cli.verify.rows import Rows
 from cli.verify.sides import Sides, rows_made
 from cli.verify.topic import Reader
@@ -22,7 +23,6 @@ Found = dict[Key, list[tuple[str, Hashes]]]
 
 
 def explain(sides: Sides, reader: Reader) -> list[Finding]:
-    """A finding for every place where the sides differ."""
     suspects = set(sides.topic_rows.differing(sides.table_rows))
     suspects |= set(sides.topic_dead_letters.differing(sides.dead_letters.digests))
     suspects |= {Place(partition, offset // RANGE) for partition, offset in sides.undecodable}
@@ -36,7 +36,7 @@ def _coarse(sides: Sides, places: list[Place]) -> Iterator[Finding]:
     for partition in sorted({place.partition for place in places}):
         mine = {place for place in places if place.partition == partition}
         files = sorted(file for file, held in sides.files.items() if held & mine)
-        spans = ((a * RANGE, b * RANGE) for a, b in ranges(sorted(place.number for place in mine)))
+        spans = ((a * RANGE, b * RANGE) for a, b in ranges(place.number for place in mine))
         yield Finding(
             "contents", "table and topic differ in further ranges", partition, tuple(spans), tuple(files)
         )
@@ -72,16 +72,17 @@ class Look:
         sides = self._sides
         for partition in sorted({place.partition for place in places}):
             start, to = self._spans.get(partition, (0, 0))
-            for first, last in ranges([place.number for place in places if place.partition == partition]):
+            for first, last in ranges(place.number for place in places if place.partition == partition):
                 for records in reader.read({partition: (max(start, first * RANGE), min(to, last * RANGE))}):
                     self._records.update(zip(records.partitions, records.offsets, strict=True))
                     self._dead.update(_by_place(dead_letters_of(records, sides.dead_letters)))
                     for rows in rows_made(records, sides, self._why) if sides.totals is None else ():
                         for key, hashes in _by_place(rows):
                             self._rows.setdefault(key, []).append(hashes)
-        if sides.fold is not None:
+        if isinstance(sides.fold, Fold):
             filled = sides.fold.filled()
             self._rows |= {key: [found] for key, found in filled.items() if key in self._rows}
+        if sides.fold is not None:
             for key in self._rows.keys() - sides.fold.places(self._rows):
                 if sides.mode is None or sides.mode.covers(*key):
                     self._why[key] = "another record of their key is the row"
@@ -89,14 +90,12 @@ class Look:
 
     def _read_table(self, places: set[Place]) -> None:
         sides, letters = self._sides, self._sides.dead_letters
-        for task in sides.main.tasks:
-            if places & sides.files.get(task.file.file_path, set()):
-                for rows in sides.main.read(task):
-                    self._gather(self._held_rows, rows.staying, places)
-        for task in letters.rows.tasks if letters.rows else ():
-            if letters.rows and places & letters.places.get(task.file.file_path, set()):
-                for rows, *_ in letters.rows.read(task):
-                    self._gather(self._held_dead, rows, places)
+        files = {file for file, held in sides.files.items() if held & places}
+        for rows in sides.main.read(files):
+            self._gather(self._held_rows, rows.staying, places)
+        files = {file for file, held in letters.places.items() if held & places}
+        for rows, *_ in letters.rows.read(files) if letters.rows else ():
+            self._gather(self._held_dead, rows, places)
 
     def _gather(self, found: Found, rows: Rows, places: set[Place]) -> None:
         """Keep rows of these places whose records Kafka still has."""

@@ -58,7 +58,6 @@ class Counted:
         self._reading = Rounds(self.rounds)
 
     def ledger_counts(self, each: Round) -> Counter[str]:
-        """The counts in a round's ledger."""
         raise NotImplementedError
 
     def checks(self, spans: Mapping[int, Bounds], *, compacted: bool, failed: bool) -> Iterator[Check]:
@@ -113,7 +112,6 @@ class LeftOut(Counted):
     why = "Kafka no longer holds all records of these rounds, or it is not known how they were read"
 
     def take(self, keys: Iterable[Key]) -> None:
-        """Count records that steps leave out."""
         for key in keys:
             each = self._reading.reading(*key)
             self.counted[each.snapshot if each else None]["records"] += 1

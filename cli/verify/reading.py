@@ -50,7 +50,6 @@ class DecoderByRound:
         self._backfills = [each for each in self.rounds if each.remade]
 
     def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
-        """As `Decoding.rows`."""
         made = Decoded([], [])
         for decoder, mine in self._decoders(records):
             batches, refused = decoder.rows(records.select(mine), tombstones=tombstones)
@@ -59,7 +58,6 @@ class DecoderByRound:
         return made
 
     def doubtful(self, records: Records) -> set[int]:
-        """As `Decoding.doubtful`."""
         found = ((mine, decoder.doubtful(records.select(mine))) for decoder, mine in self._decoders(records))
         return {mine[place] for mine, doubtful in found for place in doubtful}
 
@@ -84,7 +82,6 @@ class DecoderByRound:
         )
 
     def _decoders(self, records: Records) -> Iterable[tuple[Decoding, Sequence[int]]]:
-        """The decoders of the records, with the places for each."""
         places: dict[int, tuple[Decoding, list[int]]] = {}
         for n in range(0 if self.alike else len(records)):
             decoder = self._known(self._read_with(*records.place(n)))
@@ -184,11 +181,7 @@ class Decoders:
             return None
 
     def _decoder(self, columns: pa.Schema, read_with: ReadWith) -> Decoder:
-        """The decoder of values and keys.
-
-        Raises:
-            LookupError: a schema no longer exists.
-        """
+        """The decoder of values and keys. Raises LookupError if a schema no longer exists."""
         value, key = self.sources.value, self._keys(columns, read_with)
         others = {SYSTEM_COLUMN, key.column if key else SYSTEM_COLUMN}
         top = Top(value.column, value.rest, message=value.message)
@@ -230,11 +223,7 @@ class Decoders:
         )
 
     def _only(self, source: job.Source, versions: list[Schema], stated: str | None) -> Schema | None:
-        """The one schema of values without a frame. stated: its name in a round's note.
-
-        Raises:
-            LookupError: it no longer exists.
-        """
+        """The one schema of values without a frame. Raises LookupError if it is not the `stated` one of a round's note."""
         if source.framed:
             if stated not in (None, FRAMED):
                 raise LookupError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -56,7 +56,6 @@ class Aged:
         return cls(newest.column, before, dict(newest.to.get(topic, {})), newest.rows)
 
     def mask(self, batch: pa.RecordBatch, partitions: Any, offsets: Any) -> Any:
-        """Which rows of a batch are that old."""
         values = column_at(batch, self.column)
         limit = self.before.date() if pa.types.is_date(values.type) else self.before
         if pa.types.is_timestamp(values.type) and values.type.tz is None:
@@ -82,7 +81,6 @@ class Spots:
         self.count = int((self._ends - self._starts).sum())
 
     def masks(self, partitions: Any, offsets: Any) -> Any:
-        """Which of these places are in the ranges."""
         numbers = number(partitions.astype(np.int64), offsets)
         at = np.searchsorted(self._starts, numbers, side="right") - 1
         return numbers < np.append(self._ends, 0)[at]
@@ -148,16 +146,13 @@ class Rows:
         return row_hashes(self.columns)
 
     def places(self) -> Iterator[tuple[int, int]]:
-        """Partition and offset of each row."""
         yield from zip(self.partitions.to_pylist(), self.offsets.to_pylist(), strict=True)
 
     @property
     def staying(self) -> Rows:
-        """The rows that are not old enough to be deleted."""
         return self if self.aged is None else self.where(pc.invert(self.aged))
 
     def where(self, mask: Any) -> Rows:
-        """The rows for which `mask` is true."""
         filtered: dict[str, Any] = {
             name: None if (each := getattr(self, name)) is None else each.filter(mask)
             for name in ("partitions", "offsets", "keys", "orders", "timestamps", "aged")
@@ -184,16 +179,16 @@ class MainRows:
         self._left_out = [task for task in tasks if task.file.file_path in left_out]
         self.rows_left_out = sum(task.file.record_count for task in self._left_out)
 
-    def read(self, task: FileScanTask) -> Iterator[Rows]:
-        """The rows of a file, without deleted ones."""
-        for batch in batches_of(self._table, self._schema, task):
-            yield rows_of(batch.cast(self.columns), task.file.file_path, self.mode, self.aged)
+    def read(self, files: Collection[str] | None = None) -> Iterator[Rows]:
+        """The rows, without deleted ones. files: only of these."""
+        for file, batch in self.batches(files):
+            yield rows_of(batch, file, self.mode, self.aged)
 
-    def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows as batches, with their file."""
+    def batches(self, files: Collection[str] | None = None) -> Iterator[tuple[str, pa.RecordBatch]]:
         for task in self.tasks:
-            for batch in batches_of(self._table, self._schema, task):
-                yield task.file.file_path, batch.cast(self.columns)
+            if files is None or task.file.file_path in files:
+                for batch in batches_of(self._table, self._schema, task):
+                    yield task.file.file_path, batch.cast(self.columns)
 
     @property
     def count(self) -> int:

@@ -22,7 +22,6 @@ from cli.verify.formats.decoding import Decoding, Refused
 from cli.verify.keyed.aggregate import Totals
 from cli.verify.keyed.deduplicate import Firsts
 from cli.verify.keyed.modes import Mode
-from cli.verify.keyed.store import Store
 from cli.verify.keyed.upsert import Fold
 from cli.verify.rows import Aged, ByFile, Forgotten, MainRows, Rows, rows_of
 from cli.verify.steps.chain import EMPTIED, LEFT_OUT
@@ -58,7 +57,7 @@ class Sides:
     filters: Filters = field(default_factory=Filters)
     left_out: LeftOut = field(default_factory=LeftOut)
     mode: Mode | None = None
-    fold: Store | None = None
+    fold: Fold | Firsts | None = None
     totals: Totals | None = None
     forgotten: Forgotten = field(default_factory=Forgotten)
     aged: Aged | None = None
@@ -241,29 +240,28 @@ def read_table(sides: Sides, count: Count) -> None:
     """
     fold = sides.fold
     kept = None if sides.kept is None else pa.array(sides.kept, pa.int64())
-    for task in sides.main.tasks:
-        for rows in sides.main.read(task):
-            sides.total += len(rows.offsets)
-            unclaimed = pc.invert(within(rows.partitions, rows.offsets, sides.claimed))
-            for partition, offset in rows.where(unclaimed).places():
-                sides.outside.setdefault((rows.file, partition), []).append(offset)
-            provable = within(rows.partitions, rows.offsets, sides.spans)
-            if kept is not None:
-                there = pc.and_(provable, pc.is_in(numbers(rows.partitions, rows.offsets), kept))
-                sides.compacted_away += provable.true_count - there.true_count
-                provable = there
-            if isinstance(fold, Fold):
-                folded = _folded(rows, sides.mode)
-                fold.hold(rows.where(folded), provable.filter(folded))
-            inside = rows.where(provable).staying
-            found = sides.table_rows.add(inside.partitions, inside.offsets, inside.hashes)
-            sides.files.setdefault(rows.file, set()).update(found)
-            count(sides.total)
+    for rows in sides.main.read():
+        sides.total += len(rows.offsets)
+        unclaimed = pc.invert(within(rows.partitions, rows.offsets, sides.claimed))
+        for partition, offset in rows.where(unclaimed).places():
+            sides.outside.setdefault((rows.file, partition), []).append(offset)
+        provable = within(rows.partitions, rows.offsets, sides.spans)
+        if kept is not None:
+            there = pc.and_(provable, pc.is_in(numbers(rows.partitions, rows.offsets), kept))
+            sides.compacted_away += provable.true_count - there.true_count
+            provable = there
+        if isinstance(fold, Fold):
+            folded = _folded(rows, sides.mode)
+            fold.hold(rows.where(folded), provable.filter(folded))
+        inside = rows.where(provable).staying
+        found = sides.table_rows.add(inside.partitions, inside.offsets, inside.hashes)
+        sides.files.setdefault(rows.file, set()).update(found)
+        count(sides.total)
     if isinstance(fold, Fold):
         sides.doubled, sides.stale = fold.judge()
     elif isinstance(fold, Firsts):
         sides.doubled = fold.doubled()
-        sides.duplicates = fold.duplicates(sides.dead_letters.redriven)
+        sides.duplicates = fold.duplicates()
     for batch in fold.rows() if fold else ():
         sides.topic_rows.add(*batch.columns)
 

@@ -67,22 +67,16 @@ class Records:
         self.size_bytes += len(key or b"") + len(value or b"")
 
     def select(self, indices: Sequence[int]) -> Records:
-        """The records at these places."""
-        columns = {each.name: getattr(self, each.name) for each in fields(self)}
-        chosen: dict[str, Any] = {
-            name: [column[i] for i in indices]
-            for name, column in columns.items()
-            if column and isinstance(column, list)
-        }
-        return Records(**chosen)
+        columns: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, each in columns.items():
+            columns[name] = [each[i] for i in indices] if each and isinstance(each, list) else each
+        return Records(**columns)
 
     def without(self, indices: Iterable[int]) -> Records:
-        """The records at other places."""
         gone = set(indices)
         return self.select([n for n in range(len(self)) if n not in gone]) if gone else self
 
     def place(self, index: int) -> tuple[int, int]:
-        """Partition and offset of a record."""
         return self.partitions[index], self.offsets[index]
 
 
@@ -244,7 +238,6 @@ class Sources:
 
     @classmethod
     def of(cls, catalog: Catalog, settings: job.Job, table: job.Table) -> Self:
-        """The sources of a job's table."""
         parts = table.value, table.key, table.steps
         return cls(catalog, settings.kafka, settings.registry, settings.lake.region, *parts, settings.masking)
 

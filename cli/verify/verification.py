@@ -19,7 +19,7 @@ from cli.verify.counts import LeftOut, Skips
 from cli.verify.dead_letters import DeadLetterRows, read_dead_letters
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.keyed.aggregate import Totals
-from cli.verify.keyed.deduplicate import Firsts, Order
+from cli.verify.keyed.deduplicate import Firsts
 from cli.verify.keyed.modes import mode_of
 from cli.verify.keyed.upsert import Fold, blanks_in
 from cli.verify.reading import DecoderByRound, Decoders, filters_of
@@ -77,9 +77,8 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
         text = f"topic {topic.name} is {topic.key} now; the table was read from {claim.topic}, which is gone"
         check = Check("topic", "failed", {"table": str(claim.topic), "cluster": str(topic.key)})
         return Verification(str(name), topic.name, (ledgers, check), (*findings, Finding("topic", text)))
-    dead_letters = lake.load(sources.catalog, name.dead_letters)
     with Queries() as queries:
-        sides, found = _compare(table, dead_letters, claim, topic, sources, queries, progress)
+        sides, found = _compare(table, claim, topic, sources, queries, progress)
     return Verification(
         table=str(name),
         topic=topic.name,
@@ -91,15 +90,10 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
 
 
 def _compare(
-    table: Table,
-    dead_letters: Table | None,
-    claim: Claim,
-    topic: Topic,
-    sources: Sources,
-    queries: Queries,
-    progress: Progress,
+    table: Table, claim: Claim, topic: Topic, sources: Sources, queries: Queries, progress: Progress
 ) -> tuple[Sides, list[Finding]]:
     """The passes over both sides, in order, and the faults."""
+    dead_letters = lake.load(sources.catalog, TableName(*table.name()).dead_letters)
     mode = mode_of(claim, table.schema(), sources.key.column if sources.key else None)
     newest = mode if mode and mode.newest else None
     totals = Totals(mode.totals, claim) if mode and mode.totals else None
@@ -151,7 +145,7 @@ def _compare(
     elif mode and mode.first:
         shape = shapes(None)
         several = shape is not None and shape.explodes
-        sides.fold = firsts = Firsts(mode.window_us, Order(claim, dead.redriven), several=several)
+        sides.fold = firsts = Firsts(mode.window_us, claim, dead.redriven, several=several)
         for held, own in main.keys(mode):
             firsts.hold(held, own=own)
         for span in forgotten.rows.within(sides.readable):

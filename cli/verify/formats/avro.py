@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
+from calve.decoding.formats import Top
 from calve.schema.avro import branch_names, expand
 from calve.schema.change_events import AVRO_LOGICAL, MILLIS, MOMENT
 from calve.schema.columns import Json, decimal_digits
@@ -31,24 +32,15 @@ LEAST = -(2**63)
 
 
 class AvroWriter(Writer):
-    """For records whose fields are the columns. `read`: the parts of the record; `whole`: the value is this one column."""
+    """For records whose fields are the columns. `read`: the parts of the record."""
 
-    def __init__(
-        self,
-        frame: bytes,
-        columns: pa.Schema,
-        schema: Schema,
-        read: Json,
-        whole: str | None,
-        *,
-        changes: bool,
-    ) -> None:
+    def __init__(self, frame: bytes, columns: pa.Schema, schema: Schema, read: Json, top: Top) -> None:
         super().__init__(frame, columns)
-        node = expand(schema.text, schema.references, AVRO_LOGICAL if changes else {})
-        if whole:
-            node = {"type": "record", "name": "whole", "fields": [{"name": whole, "type": node}]}
+        node = expand(schema.text, schema.references, AVRO_LOGICAL if top.changes else {})
+        if top.column:
+            node = {"type": "record", "name": "whole", "fields": [{"name": top.column, "type": node}]}
         self._fields = _fields(node, read)
-        self._changes = changes
+        self._changes = top.changes
         self._read = reader(node)
 
     def decode(self, value: bytes) -> Any:
@@ -91,11 +83,9 @@ class Bytes:
         raise ValueError
 
     def of(self, items: list[Any]) -> Any:
-        """The item at the index that a number gives."""
         return items[_not_negative(self.number(32))]
 
     def sized(self) -> bytes:
-        """As many bytes as a number gives."""
         size = _not_negative(self.number())
         if size > STRING_LIMIT:
             raise ValueError
@@ -191,7 +181,6 @@ def _fields(record: Json, columns: Json) -> dict[str, tuple[str, Convert]]:
 
 
 def converter(node: Json, column: Json) -> Convert:
-    """Converts a decoded value of an expanded type into a value of a column."""
     if isinstance(node, list):
         return _of_union(node, column)
     kind = _kind(node)

@@ -81,11 +81,7 @@ class Framing(Wire):
         return value[: self.size]
 
     def header(self, value: bytes) -> bytes:
-        """The frame.
-
-        Raises:
-            Unreadable: there is none.
-        """
+        """The frame. Raises Unreadable if there is none."""
         if len(value) < self.size:
             raise Unreadable("truncated")
         if not value.startswith(self.magics):
@@ -93,11 +89,7 @@ class Framing(Wire):
         return self.start(value)
 
     def inflated(self, value: bytes) -> bytes:
-        """The value without compression.
-
-        Raises:
-            Unreadable: its payload is not a zlib stream, or too long.
-        """
+        """The value without compression. Raises Unreadable if its payload is not a zlib stream, or too long."""
         found = self.plain(value) if self.deflated and value.startswith(self.deflated) else value
         if found is None:
             raise Unreadable("malformed")
@@ -117,11 +109,7 @@ class Writer:
         self.schema_id: int | None = None
 
     def decode(self, value: Any) -> Any:
-        """The row of a value.
-
-        Raises:
-            Unreadable, MALFORMED: it makes none.
-        """
+        """The row of a value. Raises Unreadable or one of MALFORMED if it makes none."""
         raise NotImplementedError
 
     def is_ambiguous(self, value: Any) -> bool:

@@ -43,9 +43,8 @@ NOT_FINITE = {text: float(text) for text in ("NaN", "Infinity", "-Infinity")}
 
 
 class Members(dict[str, Any]):
-    """A JSON object; the last of equally named members counts, and `repeated` says that there were several: `twice`."""
+    """A JSON object; the last of equally named members counts, and `twice` says which there are."""
 
-    repeated = False
     twice: frozenset[str] = frozenset()
 
 
@@ -83,7 +82,7 @@ def written(value: Any) -> str:
             return _number(value)
         case list():
             return f"[{','.join(written(each) for each in value)}]"
-    if value.repeated:
+    if value.twice:
         raise ValueError
     members = sorted(value.items(), key=lambda member: member[0].encode("utf-16-be"))
     return "{" + ",".join(f"{json.dumps(n, ensure_ascii=False)}:{written(each)}" for n, each in members) + "}"
@@ -92,7 +91,7 @@ def written(value: Any) -> str:
 def repeats(value: Any) -> bool:
     """Whether any object has a duplicate member."""
     if isinstance(value, Members):
-        return value.repeated or any(map(repeats, value.values()))
+        return bool(value.twice) or any(map(repeats, value.values()))
     return isinstance(value, list) and any(map(repeats, value))
 
 
@@ -129,7 +128,7 @@ def _members(pairs: list[tuple[str, Any]]) -> Members:
     found = Members(pairs)
     if len(found) < len(pairs):
         names = Counter(name for name, _ in pairs)
-        found.repeated, found.twice = True, frozenset(name for name, times in names.items() if times > 1)
+        found.twice = frozenset(name for name, times in names.items() if times > 1)
     if any(len(name) > MAX_NAME for name in found):
         raise ValueError
     return found
@@ -201,7 +200,7 @@ class JsonWriter(Writer):
         for each in found.values():
             written(each)
         rest = Members({name: each for name, each in found.items() if name not in self._declared})
-        rest.repeated = bool(found.twice - self._declared)
+        rest.twice = found.twice - self._declared
         return written(rest) if rest else None
 
 
@@ -225,7 +224,7 @@ def _converter(shape: Json, column: Json) -> Convert:
 
     def entries(value: Any) -> list[tuple[str, Any]]:
         members = _instance(value, Members)
-        if members.repeated:
+        if members.twice:
             raise ValueError
         return [(name, values(each)) for name, each in members.items()]
 

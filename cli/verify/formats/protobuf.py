@@ -14,11 +14,10 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from calve.schema import writers
 from calve.schema.columns import Json, decimal_digits
-from calve.schema.wire import Schema
+from calve.schema.writers import ProtobufWriter as Plan
 from cli.verify.formats.fields import EPOCH, EXACT, Convert, Unreadable, Writer, bounded, written_in
-from cli.verify.formats.protobuf_schema import Compiled, compiled
+from cli.verify.formats.protobuf_schema import Compiled
 
 GROUP = 3
 UNSIGNED = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
@@ -28,17 +27,10 @@ class ProtobufWriter(Writer):
     """For values of the plan's message. `read`: its columns; `whole`: the message is this one column."""
 
     def __init__(
-        self,
-        frame: bytes,
-        columns: pa.Schema,
-        schema: Schema,
-        read: Json,
-        plan: writers.ProtobufWriter,
-        whole: str | None,
+        self, frame: bytes, columns: pa.Schema, schema: Compiled, read: Json, plan: Plan, whole: str | None
     ) -> None:
         super().__init__(frame, columns)
-        self._plan, self._whole = plan, whole
-        self._schema = compiled(schema)
+        self._schema, self._plan, self._whole = schema, plan, whole
         top = self._schema.messages[0].file.pool.FindMessageTypeByName(plan.message)
         self._class = GetMessageClass(top)
         self._row = _Layout(self._schema).struct(top, read["fields"][0]["type"] if whole else read)

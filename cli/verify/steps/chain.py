@@ -68,7 +68,6 @@ def _leaves(name: str, column: Any, separator: str, keys: Keys) -> Iterator[tupl
 
 
 def _without(maps: Any, names: Collection[str]) -> Any:
-    """The maps without these keys."""
     lists = entries(maps)
     keys, values = pc.list_flatten(lists).flatten()
     kept = pc.invert(pc.is_in(keys, pa.array(names, keys.type)))
@@ -97,7 +96,6 @@ class Chain:
 
     @property
     def explodes(self) -> bool:
-        """Whether a record may make several rows."""
         return any(several for _, several in self.runs)
 
     def behind(self, run: Run) -> Chain:
@@ -137,7 +135,6 @@ class Stepped:
     columns: pa.Schema | None
 
     def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
-        """As `Decoding.rows`; a reason may also be `LEFT_OUT` or `EMPTIED`."""
         batches, refused = self.decoder.rows(records, tombstones=tombstones)
         if not batches:
             return Decoded([], refused)
@@ -148,7 +145,6 @@ class Stepped:
         return Decoded([made], [*refused, *stopped])
 
     def doubtful(self, records: Records) -> set[int]:
-        """As `Decoding.doubtful`."""
         return self.decoder.doubtful(records)
 
 

@@ -146,28 +146,27 @@ class Queries:
     @contextmanager
     def _active(self) -> Iterator[SparkSession]:
         """The session as the active one for the block; other sessions are restored behind it."""
-        from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
 
-        loggers = [PySparkLogger.getLogger(name) for name in LOGGERS]
         before = SparkSession.getActiveSession()
         if self._session is None:
             self._session = self._start()
-        session = self._session
-        with ExitStack() as after:
-            for each in loggers:
-                after.callback(setattr, each, "disabled", each.disabled)
-                each.disabled = True
-            after.callback(_activate, session, before)
-            _activate(session, session)
-            yield session
+        _activate(self._session, self._session)
+        try:
+            yield self._session
+        finally:
+            _activate(self._session, before)
 
     def _start(self) -> SparkSession:
         from pyspark import SparkContext
+        from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
 
         from cli.spark import bare_session
 
+        for each in map(PySparkLogger.getLogger, LOGGERS):
+            self._stack.callback(setattr, each, "disabled", each.disabled)
+            each.disabled = True
         if SparkContext._active_spark_context is None:
             session = self._stack.enter_context(bare_session())
             session.sparkContext.setLogLevel("OFF")

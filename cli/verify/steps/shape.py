@@ -43,11 +43,9 @@ class Shape:
 
     @property
     def explodes(self) -> bool:
-        """Whether a record may make several rows."""
         return self.chain is not None and self.chain.explodes
 
     def around(self, decoder: Decoder) -> Decoding:
-        """A decoder with the steps behind it."""
         return decoder if self.chain is None else Stepped(decoder, self.chain, self.columns)
 
 
