@@ -32,20 +32,12 @@ _GOLDEN, _FIRST, _SECOND = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B
 _NULL, _NAN = map(np.uint64, (0x6A09E667F3BCC909, 0x3C6EF372FE94F82B))
 
 SCIENTIFIC = re.compile(r"-?\d{1,3}\.\d{1,17}E-?\d{1,3}")
+TEXTS, BYTES = (pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())
 Array = Any
 RANGE = 4096
 """Offsets per digest: the range that is read again if it differs."""
 
 MODULUS = 1 << 64
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """The rows of a step. left_out: places of rows that it leaves out; failed: places of rows on which it fails, by reason."""
-
-    rows: pa.RecordBatch
-    left_out: Any = None
-    failed: Mapping[str, Any] = field(default_factory=dict)
 
 
 def number(partition: Any, offset: Any) -> Any:
@@ -105,14 +97,6 @@ def iceberg_columns(columns: pa.Schema) -> Json:
 def arrow_columns(columns: Json) -> pa.Schema:
     numbered = json.dumps(with_ids(columns) | {"schema-id": 0})
     return schema_to_pyarrow(Schema.model_validate_json(numbered), include_field_ids=False)
-
-
-def is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def is_bytes(kind: Any) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def is_list(kind: Any) -> bool:
@@ -227,7 +211,7 @@ def _hash_bytes(values: Array) -> Array:
     large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
     encoded = values.cast(pa.large_binary() if large else pa.binary()).dictionary_encode()
     held = encoded.dictionary.to_pylist()
-    if is_text(values.type):
+    if values.type in TEXTS:
         texts = (value.decode(errors="replace") for value in held)
         # One spelling of each number: Java's digits of a double vary.
         held = [SCIENTIFIC.sub(lambda digits: repr(float(digits[0])), text).encode() for text in texts]

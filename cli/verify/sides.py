@@ -19,12 +19,12 @@ from cli.verify.columns import Digests, Place, number, numbers, places_of, withi
 from cli.verify.counts import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips
 from cli.verify.dead_letters import Count, DeadLetters, dead_letters_of
 from cli.verify.formats.decoding import Decoding, Refused
+from cli.verify.formats.fields import EMPTIED, LEFT_OUT
 from cli.verify.keyed.aggregate import Totals
 from cli.verify.keyed.deduplicate import Firsts
 from cli.verify.keyed.modes import Mode
 from cli.verify.keyed.upsert import Fold
 from cli.verify.rows import Aged, ByFile, Forgotten, MainRows, Rows, rows_of
-from cli.verify.steps.chain import EMPTIED, LEFT_OUT
 from cli.verify.topic import Reader, Records
 
 

@@ -28,6 +28,12 @@ EXACT = Context(prec=100)
 MALFORMED = (pa.ArrowException, ArithmeticError, ValueError, IndexError, RecursionError)
 """What readers, converters and Arrow raise for a malformed value, or one that is too large for its column."""
 
+LEFT_OUT = "left out by a step"
+EMPTIED = "without a row that a step has not left out"
+"""Both stand where the reason of a reject does: records that make no row, and are no dead letters."""
+
+Outcome = tuple[pa.RecordBatch, dict[int, str]]
+"""The rows of a step, and why places have no row, or fewer of them: `LEFT_OUT` or a word of `REASONS`."""
 Convert = Callable[[Any], Any]
 """A decoded value -> the value of its column; null stays null."""
 

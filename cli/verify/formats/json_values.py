@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from functools import partial
+from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
@@ -64,9 +65,13 @@ def read(data: bytes) -> Any:
     """The one value of a text. Raises ValueError or RecursionError if the text is not JSON."""
     text = data.decode()
     if text.count("[") + text.count("{") > MAX_DEPTH // 4:
-        _allow(_depth(text))
+        opened = ((each in "[{") - (each in "]}") for each in STRINGS.sub("", text))
+        if max(accumulate(opened, initial=0)) > MAX_DEPTH:
+            raise ValueError
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * MAX_DEPTH))  # the json module recurses
+    # NaN and the infinities are no numbers of JSON: int refuses them.
     found = json.JSONDecoder(
-        object_pairs_hook=_members, parse_float=_real, parse_int=_integer, parse_constant=_refuse
+        object_pairs_hook=_members, parse_float=_real, parse_int=_integer, parse_constant=int
     ).decode(text)
     if "\\ud" in text or "\\uD" in text:
         json.dumps(found, ensure_ascii=False).encode()
@@ -144,25 +149,6 @@ def _integer(text: str) -> int:
     if len(text.lstrip("-")) > MAX_DIGITS:
         raise ValueError
     return int(text)
-
-
-def _refuse(text: str) -> Any:
-    raise ValueError(text)
-
-
-def _allow(depth: int) -> None:
-    """Refuse text nested deeper than the limit, and raise Python's limit for the rest: the json module recurses."""
-    if depth > MAX_DEPTH:
-        raise ValueError
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * MAX_DEPTH))
-
-
-def _depth(text: str) -> int:
-    deepest = depth = 0
-    for each in STRINGS.sub("", text):
-        depth += (each in "[{") - (each in "]}")
-        deepest = max(deepest, depth)
-    return deepest
 
 
 class JsonWriter(Writer):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from calve.modes.switch import kind_of
 from calve.schema.change_events import UNAVAILABLE
 from cli.verify.claim import Round, numbers_of
-from cli.verify.columns import column_hashes, is_bytes, is_list, is_text, row_hashes
+from cli.verify.columns import BYTES, TEXTS, column_hashes, is_list, row_hashes
 from cli.verify.counts import Key
 from cli.verify.keyed.store import Store
 from cli.verify.rows import ByFile, Rows, Spots
@@ -214,11 +214,11 @@ def blanks_in(columns: pa.Schema) -> dict[int, int]:
 
 def _blank(kind: Any) -> Any:
     """What an update has in place of a value of this type that it leaves out; None: updates have all values."""
-    if is_text(kind):
+    if kind in TEXTS:
         return UNAVAILABLE
-    if is_bytes(kind):
+    if kind in BYTES:
         return UNAVAILABLE.encode()
     if is_list(kind):
-        return [UNAVAILABLE] if is_text(kind.value_type) else None
-    texts = pa.types.is_map(kind) and is_text(kind.key_type) and is_text(kind.item_type)
+        return [UNAVAILABLE] if kind.value_type in TEXTS else None
+    texts = pa.types.is_map(kind) and kind.key_type in TEXTS and kind.item_type in TEXTS
     return [(UNAVAILABLE, UNAVAILABLE)] if texts else None

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step
 from calve.names import SYSTEM_COLUMN
-from cli.verify.columns import Made, ends, entries, laid_out, lengths, number, places_of
+from cli.verify.columns import ends, entries, laid_out, lengths, number, places_of
 from cli.verify.formats.decoding import Decoded, Decoding
+from cli.verify.formats.fields import EMPTIED, LEFT_OUT, Outcome
 from cli.verify.steps.lookup import Others, looked_up, routed
 from cli.verify.steps.queries import Queries
 from cli.verify.topic import Records
@@ -79,13 +80,10 @@ def _without(maps: Any, names: Collection[str]) -> Any:
 class Run(Protocol):
     """A step. tombstones: the rows have only the key."""
 
-    def __call__(self, rows: pa.RecordBatch, *, tombstones: bool) -> Made: ...
+    def __call__(self, rows: pa.RecordBatch, *, tombstones: bool) -> Outcome: ...
 
 
 Masks = Callable[[pa.RecordBatch, Mask], pa.RecordBatch]
-LEFT_OUT = "left out by a step"
-EMPTIED = "without a row that a step has not left out"
-"""Both stand where the reason of a reject does: records that make no row, and are no dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +104,17 @@ class Chain:
         """The columns of the rows made from rows with these columns."""
         return self.run(pa.RecordBatch.from_pylist([], source))[0].schema
 
-    def run(self, rows: pa.RecordBatch, *, tombstones: bool = False) -> tuple[pa.RecordBatch, dict[int, str]]:
+    def run(self, rows: pa.RecordBatch, *, tombstones: bool = False) -> Outcome:
         """The resulting rows, and why records make none: place -> a word of `REASONS`, `LEFT_OUT` or `EMPTIED`."""
         without: dict[int, str] = {}
         before = places_of(rows)
         for run, several in self.runs:
-            made = run(rows, tombstones=tombstones)
-            rows = made.rows
-            for reason, places in made.failed.items():
-                for place in places.to_pylist():
+            rows, lost = run(rows, tombstones=tombstones)
+            for place, reason in lost.items():
+                if reason != LEFT_OUT:
                     without[place] = min(reason, without.get(place, reason))
-            if made.left_out is not None and not several:
-                without |= dict.fromkeys(made.left_out.to_pylist(), LEFT_OUT)
+                elif not several:
+                    without[place] = reason
         if self.explodes:
             rejected = pc.is_in(places_of(rows), pa.array(without, pa.int64()))
             rows = rows.filter(pc.invert(rejected))
@@ -167,12 +164,12 @@ def chain_of(
 def _run_of(
     step: Step, queries: Queries, stay: Collection[str], mask: Masks | None, others: Others | None
 ) -> Run:
-    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Made:
+    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Outcome:
         match step:
             case Route():
                 return routed(rows, step, tombstones=tombstones)
             case Flatten():
-                return Made(flattened(rows, step, stay))
+                return flattened(rows, step, stay), {}
             case Filter():
                 return queries.where(rows, step.condition, tombstones=tombstones)
             case Sql():
@@ -180,7 +177,7 @@ def _run_of(
             case Lookup() if others is not None:
                 return looked_up(rows, step, others(step), tombstones=tombstones)
             case Mask() if mask is not None:
-                return Made(mask(rows, step))
+                return mask(rows, step), {}
         raise AssertionError(step)
 
     return run

@@ -13,7 +13,8 @@ from calve.config.steps import LOOKED_UP, Lookup, Route, Step, Value
 from calve.errors import CalveError
 from calve.names import TableName
 from cli import lake
-from cli.verify.columns import Made, is_bytes, is_text, places_of
+from cli.verify.columns import BYTES, TEXTS, places_of
+from cli.verify.formats.fields import LEFT_OUT, Outcome
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -72,7 +73,7 @@ class OtherTables:
         return found
 
 
-def looked_up(rows: pa.RecordBatch, step: Lookup, other: pa.Table, *, tombstones: bool) -> Made:
+def looked_up(rows: pa.RecordBatch, step: Lookup, other: pa.Table, *, tombstones: bool) -> Outcome:
     """The rows with columns of the other table's row with the same key, null without one."""
     keys = [f"{OTHER}{n}" for n in range(len(step.on))]
     pairs = [(value_at(rows, path), _column(other, name)) for path, name in step.on.items()]
@@ -85,10 +86,11 @@ def looked_up(rows: pa.RecordBatch, step: Lookup, other: pa.Table, *, tombstones
     for new, name in step.columns.items():
         made = made.append_column(new, _column(other, name).take(found))
     if step.missing == "null" or tombstones:
-        return Made(made)
-    lost = found.is_null()
-    places = places_of(rows).filter(lost)
-    return Made(made.filter(pc.invert(lost)), None, {MISSING: places} if len(places) else {})
+        return made, {}
+    missing = found.is_null()
+    return made.filter(pc.invert(missing)), dict.fromkeys(
+        places_of(rows).filter(missing).to_pylist(), MISSING
+    )
 
 
 def _column(table: pa.Table, name: str) -> Any:
@@ -102,28 +104,25 @@ def _common(ours: Any, theirs: Any) -> Any:
         return pa.decimal128(MOST_DIGITS, max(ours.scale, theirs.scale))
     if pa.types.is_integer(ours):
         return pa.int64()
-    if is_text(ours):
+    if ours in TEXTS:
         return pa.large_string()
-    if pa.types.is_fixed_size_binary(ours) or is_bytes(ours):
+    if pa.types.is_fixed_size_binary(ours) or ours in BYTES:
         return pa.large_binary()
     return theirs
 
 
-def routed(rows: pa.RecordBatch, step: Route, *, tombstones: bool) -> Made:
+def routed(rows: pa.RecordBatch, step: Route, *, tombstones: bool) -> Outcome:
     """The rows of the table's own records, and all tombstones."""
     if tombstones:
-        return Made(rows)
+        return rows, {}
     value, places = value_at(rows, step.column), places_of(rows)
-    own = _is_one(value, step.values)
-    stays = pc.invert(_is_one(value, step.named)) if step.others == "keep" else own
+    own, named = _is_one(value, step.values), _is_one(value, step.named)
+    stays = pc.invert(named) if step.others == "keep" else own
     gone = pc.invert(stays)
-    if step.others != "reject":
-        return Made(rows.filter(stays), places.filter(gone))
-    named = _is_one(value, step.named)
-    lost = places.filter(pc.and_not(gone, named))
-    return Made(
-        rows.filter(stays), places.filter(pc.and_(gone, named)), {NO_ROUTE: lost} if len(lost) else {}
-    )
+    lost = dict.fromkeys(places.filter(gone).to_pylist(), LEFT_OUT)
+    if step.others == "reject":
+        lost |= dict.fromkeys(places.filter(pc.and_not(gone, named)).to_pylist(), NO_ROUTE)
+    return rows.filter(stays), lost
 
 
 def value_at(rows: pa.RecordBatch, path: str) -> Any:

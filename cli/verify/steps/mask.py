@@ -17,7 +17,7 @@ import pyarrow as pa
 from calve.config.masking_keys import Key
 from calve.config.steps import Mask, Rule
 from calve.names import SYSTEM_COLUMN
-from cli.verify.columns import is_bytes, with_children
+from cli.verify.columns import BYTES, with_children
 
 DOMAIN = re.compile(r"@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)\Z")
 Path = tuple[str, ...]
@@ -87,7 +87,7 @@ def _leaf(values: Any, rule: Rule, keys: Any, tokens: Tokens) -> Any:
     if rule.how == "partial":
         shown = _domain if rule.argument == "domain" else partial(_last, int(rule.argument or 0))
         return pa.array([None if each is None else shown(each) for each in _texts(values)], pa.string())
-    clear = values.to_pylist() if is_bytes(values.type) else _texts(values)
+    clear = values.to_pylist() if values.type in BYTES else _texts(values)
     found = [each.encode() if isinstance(each, str) else each for each in clear]
     pairs = zip(keys.tolist(), found, strict=True)
     return pa.array([None if data is None else tokens.token(key, data) for key, data in pairs], pa.string())

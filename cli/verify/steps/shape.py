@@ -17,7 +17,7 @@ from calve.decoding.field_quarantine import admitted, fields_in, leaves, only
 from calve.decoding.record_schemas import KEY, RecordSchemas, Versions, record_schemas_of
 from calve.modes.aggregate import require_same_columns, with_kafka
 from calve.schema.columns import Json
-from cli.verify.columns import Made, arrow_columns, iceberg_columns, laid_out
+from cli.verify.columns import arrow_columns, iceberg_columns, laid_out
 from cli.verify.formats.decoding import Decoder, Decoding
 from cli.verify.keyed.modes import Mode
 from cli.verify.steps.chain import Chain, Stepped, chain_of
@@ -91,7 +91,7 @@ def shapes_of(
         chain = chain_of(steps, queries, stay, mask, others)
         if read.let_in != read.every:
             let_in = arrow_columns(with_kafka(read.let_in))
-            chain = chain.behind(lambda rows, *, tombstones: Made(laid_out(rows, let_in)))
+            chain = chain.behind(lambda rows, *, tombstones: (laid_out(rows, let_in), {}))
         return Shape(source, chain, None if totals else columns)
 
     @cache

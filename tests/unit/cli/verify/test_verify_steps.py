@@ -14,13 +14,14 @@ from calve.errors import CalveError
 from calve.schema.columns import Json, field, list_of, struct
 from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
-from cli.verify.columns import Made, iceberg_columns, laid_out
+from cli.verify.columns import iceberg_columns, laid_out
 from cli.verify.compare import unlike
 from cli.verify.counts import LeftOut
 from cli.verify.formats.decoding import Decoded
+from cli.verify.formats.fields import LEFT_OUT, Outcome
 from cli.verify.keyed.modes import Mode
 from cli.verify.sides import keyed_rows
-from cli.verify.steps.chain import LEFT_OUT, Chain, Run, Stepped, chain_of
+from cli.verify.steps.chain import Chain, Run, Stepped, chain_of
 from cli.verify.steps.queries import Queries
 from cli.verify.topic import Records
 
@@ -177,13 +178,13 @@ def test_types_have_the_names_that_iceberg_gives_them() -> None:
     ]
 
 
-def only(keep: Callable[[pa.RecordBatch], Any], *, why: str | None = None) -> Run:
+def only(keep: Callable[[pa.RecordBatch], Any], *, why: str = LEFT_OUT) -> Run:
     """A step that leaves out, or fails on, all rows but those to keep."""
 
-    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Made:
+    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Outcome:
         kept = keep(rows)
         gone = rows.filter(pc.invert(kept)).column("_kafka").field("offset")
-        return Made(rows.filter(kept), failed={why: gone}) if why else Made(rows.filter(kept), gone)
+        return rows.filter(kept), dict.fromkeys(gone.to_pylist(), why)
 
     return run
 
