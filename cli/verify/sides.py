@@ -195,7 +195,8 @@ def made_of(
     places = enumerate(zip(records.partitions, records.offsets, strict=True))
     keyed = {n for n, place in places if mode is not None and mode.covers(*place)} - undelivered
     found: list[Rows] = []
-    if plain := [n for n in range(len(records)) if n not in keyed | undelivered]:
+    plain = sorted(set(range(len(records))) - keyed - undelivered)
+    if plain:
         batches, unread = decoder.rows(records.select(plain))
         found += [rows_of(batch, aged=aged) for batch in batches]
         refused += [(plain[n], reason) for n, reason in unread]
