@@ -49,7 +49,7 @@ class Counted:
     complaint: ClassVar[str]
     """The fault in words, after the name of the snapshot, with both numbers."""
     of: ClassVar[str] = ""
-    """A word before the names in figures."""
+    """What stands before a name."""
     why: ClassVar[str] = "Kafka no longer holds all records of these rounds"
     if_unknown: ClassVar[tuple[str, str]] = ("", "")
     """Name and reason of the check for `unknown` records."""
@@ -65,8 +65,9 @@ class Counted:
         totals = sum(map(self.ledger_counts, self.rounds), Counter[str]())
         if totals:
             largest = sorted(totals.items(), key=lambda each: (-each[1], each[0]))[:SHOWN]
-            figures = {"records": totals.total()} | {f"{self.of}{name}": count for name, count in largest}
-            yield Check(self.check, "failed" if failed else "proved", dict(figures))
+            figures: dict[str, int | str] = {"records": totals.total()}
+            figures |= {f"{self.of}{name}".removeprefix("of "): count for name, count in largest}
+            yield Check(self.check, "failed" if failed else "proved", figures)
         gone = sum(
             max(0, self.ledger_counts(each).total() - self.counted[each.snapshot].total())
             for each in self.rounds
@@ -85,15 +86,11 @@ class Counted:
             these, those = _comparable(said), _comparable(found)
             whole = not compacted and each.held(spans)
             if these != those if whole else not those <= these:
-                words = [
-                    ", ".join(
-                        f"{count} {self.of and 'of '}{self.of}{name}"
-                        for name, count in sorted(counts.items())
-                    )
-                    for counts in (said, found)
-                ]
-                text = self.complaint.format(*(each or "none" for each in words))
+                text = self.complaint.format(self._words(said), self._words(found))
                 yield Finding(self.check, f"snapshot {each.snapshot} says that {text}")
+
+    def _words(self, counts: Counter[str]) -> str:
+        return ", ".join(f"{count} {self.of}{name}" for name, count in sorted(counts.items())) or "none"
 
 
 def _comparable(counts: Counter[str]) -> Counter[str]:
@@ -189,7 +186,7 @@ class Filters(Counted):
 
     check = "filtered"
     complaint = "it left {} to other tables; of its offsets these are {}"
-    of = "schema "
+    of = "of schema "
     if_unknown = "of other tables", "the snapshots that said whether they were filtered have expired"
 
     def __post_init__(self) -> None:

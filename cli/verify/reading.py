@@ -82,11 +82,13 @@ class DecoderByRound:
         )
 
     def _decoders(self, records: Records) -> Iterable[tuple[Decoding, Sequence[int]]]:
+        if self.alike:
+            return [(self._known(None), range(len(records)))]
         places: dict[int, tuple[Decoding, list[int]]] = {}
-        for n in range(0 if self.alike else len(records)):
+        for n in range(len(records)):
             decoder = self._known(self._read_with(*records.place(n)))
             places.setdefault(id(decoder), (decoder, []))[1].append(n)
-        return [(self._known(None), range(len(records)))] if self.alike else places.values()
+        return places.values()
 
     def _read_with(self, partition: int, offset: int) -> ReadWith:
         reading = self._backfill(partition, offset)
