@@ -113,9 +113,6 @@ class Look:
         dead = sides.dead_letters.holds(*key)
         undecodable = sides.undecodable.get(key)
         refused = undecodable or self._why.get(key) or sides.skips.found.get(key)
-        claiming = next((each.snapshot for each in sides.claim.rounds if each.covers(*key)), None)
-        claimed = "" if claiming is None else f" (claimed by snapshot {claiming})"
-        lacking = "records in neither the table nor the dead letters"
         if key not in self._records:
             self._found.add("coverage", "rows whose offset has no record in Kafka", *key, files)
         elif dead and held:
@@ -124,18 +121,25 @@ class Look:
             what = "cannot be decoded" if undecodable else "are no rows"
             self._found.add("contents", f"rows of records that {what}: {refused}", *key, files)
         elif undecodable:
-            text = f"undecodable records ({undecodable}) that are no dead letters{claimed}"
+            text = f"undecodable records ({undecodable}) that are no dead letters{self._round(key)}"
             self._found.add("coverage", text, *key)
         elif expected and not held and key in sides.dead_letters.redriven:
             text = "dead letters that came back, and whose records are not in the table"
             self._found.add("redriven", text, *key)
         elif expected and not (dead or held):
-            self._found.add("coverage", f"{lacking}{claimed}", *key)
+            text = f"records in neither the table nor the dead letters{self._round(key)}"
+            self._found.add("coverage", text, *key)
         elif len(held) != len(expected):
             self._found.add("coverage", _wrong_number(len(held), len(expected)), *key, files)
         for file, hashes, like in unlike(held, expected) if expected else ():
             if columns := _differing(sides.main.columns.names, hashes, like):
                 self._found.add("contents", "rows that are not what was produced", *key, [file], columns)
+
+    def _round(self, key: Key) -> str:
+        """The commit that claims the offset."""
+        rounds = self._sides.claim.rounds
+        snapshot = next((each.snapshot for each in rounds if each.covers(*key)), None)
+        return "" if snapshot is None else f" (claimed by snapshot {snapshot})"
 
     def _judge_dead_letter(self, key: Key) -> None:
         held = self._held_dead.get(key, [])
