@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from calve.config.spark_conf import java_options
 from calve.errors import Fatal
 from cli.embedded.layout import Layout, project_root
-from cli.embedded.processes import HOST, allow_open_files
+from cli.embedded.processes import HOST, allow_open_files, silent
 from cli.embedded.runtimes import find_java
 from cli.embedded.stack import Stack, current, environment, spark_jars
 
@@ -116,23 +115,8 @@ def bare_session() -> Iterator[SparkSession]:
 def _started(start: Callable[[], SparkSession]) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
 
-    with _silent():
+    with silent():
         try:
             return start()
         except (OSError, PySparkRuntimeError) as error:
             raise Fatal(f"Spark does not start: {error}", fix="calve doctor") from None
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Processes that are started in the block write no errors, for as long as they live."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)

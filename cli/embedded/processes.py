@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -298,3 +299,18 @@ def write_state(file: Path, state: State) -> None:
     new.touch(mode=0o600)
     new.write_text(json.dumps({"version": STATE_VERSION, **asdict(state)}, indent=2))
     new.replace(file)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Code outside Python writes no errors in the block; processes that are started in it never do."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
+from itertools import pairwise
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,15 +143,16 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     redrives = [each for each in commits if each.round is not None]
     findings = [finding for each in commits for finding in ledger_problems(each)] + chain_problems(history)
     topic = rounds[0].topic if rounds else next(reversed(position.offsets), TopicKey("", ""))
+    own = [each for each in commits if each.topic == topic]
     first = history[-1].summary
     born = expired.born if expired else has_position(first) and not ends_of(first)
     claim = Claim(
         position=position,
         topic=topic,
-        start=_start(rounds, topic),
+        start=reduce(or_, (each.start for each in own if each.round is None), Offsets()),
         to=position.offsets.get(topic, {}),
         known_from_birth=born,
-        totals=reduce(Ledger.plus, (each.ledger for each in commits if each.topic == topic), Ledger()),
+        totals=reduce(Ledger.plus, (each.ledger for each in own), Ledger()),
         rounds=tuple(rounds),
         redrives=tuple(redrives),
         others_to=_others_to(position, topic, history, known),
@@ -207,35 +210,17 @@ def ledger_problems(each: Round) -> list[Finding]:
 def chain_problems(history: list[Commit]) -> list[Finding]:
     """Rounds that do not begin where the one before ended, and other commits that move a position."""
     findings = []
-    before: Mapping[TopicKey, Offsets] | None = None
-    for commit in reversed(history):
-        if not has_position(commit.summary):
-            continue
-        to = ends_of(commit.summary)
-        start = starts_of(commit.summary)
-        if before is not None:
-            findings += _breaks(commit.id, before, start, to)
-        before = to
-    return findings
-
-
-def _breaks(
-    snapshot: int,
-    before: Mapping[TopicKey, Offsets],
-    start: Mapping[TopicKey, Offsets],
-    to: Mapping[TopicKey, Offsets],
-) -> list[Finding]:
-    findings = []
-    for topic, offsets in before.items():
-        for partition, ended in offsets.items():
+    moves = [
+        (each.id, starts_of(each.summary), ends_of(each.summary))
+        for each in reversed(history)
+        if has_position(each.summary)
+    ]
+    for (_, _, before), (snapshot, start, to) in pairwise(moves):
+        ends = ((topic, *place) for topic, offsets in before.items() for place in offsets.items())
+        for topic, partition, ended in ends:
             began = start.get(topic, {}).get(partition)
             now = to.get(topic, {}).get(partition)
             if now != ended and (began != ended or now is None or now < ended):
                 text = f"snapshot {snapshot} reads [{began}, {now}), the round before it ended at {ended}"
                 findings.append(Finding(CHECK, text, partition))
     return findings
-
-
-def _start(rounds: list[Round], topic: TopicKey) -> Offsets:
-    """The start of the oldest round that is left, by partition."""
-    return reduce(lambda found, each: found | each.start, (r for r in rounds if r.topic == topic), Offsets())

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,20 +32,12 @@ _GOLDEN, _FIRST, _SECOND = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B
 _NULL, _NAN = map(np.uint64, (0x6A09E667F3BCC909, 0x3C6EF372FE94F82B))
 
 SCIENTIFIC = re.compile(r"-?\d{1,3}\.\d{1,17}E-?\d{1,3}")
+TEXTS, BYTES = (pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())
 Array = Any
 RANGE = 4096
 """Offsets per digest: the range that is read again if it differs."""
 
 MODULUS = 1 << 64
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """The rows of a step. left_out: places of rows that it leaves out; failed: places of rows on which it fails, by reason."""
-
-    rows: pa.RecordBatch
-    left_out: Any = None
-    failed: Mapping[str, Any] = field(default_factory=dict)
 
 
 def number(partition: Any, offset: Any) -> Any:
@@ -70,6 +62,12 @@ def within(partitions: Any, offsets: Any, spans: Mapping[int, tuple[int, int]]) 
     firsts, ends = (pa.array([each[n] for each in spans.values()], pa.int64()).take(at) for n in (0, 1))
     inside = pc.and_(pc.greater_equal(offsets, firsts), pc.less(offsets, ends))
     return pc.fill_null(inside, False)  # noqa: FBT003 a value
+
+
+def column_at(batch: pa.RecordBatch, path: str) -> Any:
+    name, *inner = path.split(".")
+    column = batch.column(name)
+    return pc.struct_field(column, inner) if inner else column
 
 
 def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
@@ -97,17 +95,8 @@ def iceberg_columns(columns: pa.Schema) -> Json:
 
 
 def arrow_columns(columns: Json) -> pa.Schema:
-    """Arrow's columns, from Iceberg's JSON form."""
     numbered = json.dumps(with_ids(columns) | {"schema-id": 0})
     return schema_to_pyarrow(Schema.model_validate_json(numbered), include_field_ids=False)
-
-
-def is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def is_bytes(kind: Any) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def is_list(kind: Any) -> bool:
@@ -130,8 +119,35 @@ def ends(sizes: Any) -> Any:
     return pa.array(np.r_[0, np.cumsum(sizes)], pa.int32())
 
 
+def with_children(values: Any, change: Callable[[str, Any, Any], Any]) -> Any:
+    """Structs, lists or maps with changed children; None: none is left.
+
+    change: takes the name of a field ("" for items of lists and values of maps), the child, and the index of each one's parent.
+    None: the child is dropped.
+    """
+    kind, nulls = values.type, values.is_null()
+    if pa.types.is_struct(kind):
+        parents = np.arange(len(values))
+        changed = (
+            (f.name, change(f.name, child, parents)) for f, child in zip(kind, values.flatten(), strict=True)
+        )
+        left = {name: child for name, child in changed if child is not None}
+        return pa.StructArray.from_arrays(list(left.values()), list(left), mask=nulls) if left else None
+    is_map = pa.types.is_map(kind)
+    lists = entries(values) if is_map else values
+    items, places = pc.list_flatten(lists), ends(lengths(lists))
+    parents = pc.list_parent_indices(lists).to_numpy()
+    if not is_map:
+        made = change("", items, parents)
+        return None if made is None else pa.ListArray.from_arrays(places, made, mask=nulls)
+    keys, held = items.flatten()
+    made = change("", held, parents)
+    if made is None:
+        return None
+    return pa.MapArray.from_arrays(places, keys, made, pa.map_(kind.key_type, made.type), mask=nulls)
+
+
 def column_hashes(columns: list[Array]) -> list[Array]:
-    """The hashes of each column's values."""
     return [pa.array(_hash(column)) for column in columns]
 
 
@@ -153,7 +169,6 @@ def _mix(value: Array) -> Array:
 
 
 def _hash(values: Array) -> Array:
-    """The hashes of Arrow's values, as a numpy array."""
     kind = values.type
     if pa.types.is_struct(kind):
         hashes = reduce(_combine, map(_hash, values.flatten()))
@@ -166,27 +181,15 @@ def _hash(values: Array) -> Array:
         bits = numbers.view(f"u{numbers.itemsize}").astype(np.uint64)
         hashes = np.where(np.isnan(numbers), _NAN, _mix(bits))
     elif pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_temporal(kind):
-        hashes = _mix(_as_int64(values).fill_null(0).to_numpy().view(np.uint64))
+        narrow = pa.types.is_date32(kind) or pa.types.is_time32(kind)
+        numbers = (values.cast(pa.int32()) if narrow else values).cast(pa.int64())
+        hashes = _mix(numbers.fill_null(0).to_numpy().view(np.uint64))
     else:
         hashes = _hash_bytes(values)
-    return hashes if _null_is_empty(kind) else np.where(_is_valid(values), hashes, _NULL)
-
-
-def _is_valid(values: Array) -> Array:
-    return values.is_valid().to_numpy(zero_copy_only=False)
-
-
-def _null_is_empty(kind: Any) -> bool:
-    """True for lists and maps of structs: PyIceberg reads null ones as empty."""
-    inner = kind.item_type if pa.types.is_map(kind) else kind.value_type if is_list(kind) else None
-    return inner is not None and bool(pa.types.is_struct(inner))
-
-
-def _as_int64(values: Array) -> Array:
-    kind = values.type
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        values = values.cast(pa.int32())
-    return values.cast(pa.int64())
+    inner = kind.item_type if pa.types.is_map(kind) else kind.value_type if is_list(kind) else kind
+    if inner is not kind and pa.types.is_struct(inner):
+        return hashes  # PyIceberg reads null lists and maps of structs as empty
+    return np.where(values.is_valid().to_numpy(zero_copy_only=False), hashes, _NULL)
 
 
 def _hash_list(values: Array, *, ordered: bool) -> Array:
@@ -208,20 +211,15 @@ def _hash_bytes(values: Array) -> Array:
     large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
     encoded = values.cast(pa.large_binary() if large else pa.binary()).dictionary_encode()
     held = encoded.dictionary.to_pylist()
-    if is_text(values.type):
-        held = [_text(value) for value in held]
+    if values.type in TEXTS:
+        texts = (value.decode(errors="replace") for value in held)
+        # One spelling of each number: Java's digits of a double vary.
+        held = [SCIENTIFIC.sub(lambda digits: repr(float(digits[0])), text).encode() for text in texts]
     distinct = [int.from_bytes(blake2b(value, digest_size=8).digest(), "little") for value in held]
     return np.array([*distinct, 0], np.uint64)[encoded.indices.fill_null(len(distinct)).to_numpy()]
 
 
-def _text(value: bytes) -> bytes:
-    """A text with invalid UTF-8 replaced, and with one spelling of each number: Java's digits of a double vary."""
-    found = value.decode(errors="replace")
-    return SCIENTIFIC.sub(lambda number: repr(float(number[0])), found).encode()
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(NamedTuple):
     """A range of `RANGE` offsets of a partition."""
 
     partition: int
@@ -248,7 +246,6 @@ class Digests:
         return found
 
     def differing(self, other: Digests) -> list[Place]:
-        """Places whose rows differ between the sides, in order."""
         places = self.by_place.keys() | other.by_place.keys()
         return sorted(each for each in places if self.by_place.get(each) != other.by_place.get(each))
 

@@ -63,24 +63,19 @@ def verify(
 
 def show(console: Console, found: Verification, *, digests: bool = True) -> None:
     """Print the checks with figures, the digests if wanted, and the findings."""
+    document = asdict(found) | {"ok": found.ok, "complete": found.complete}
     if found.fault:
         text = f"verify could not check {found.table}: {found.fault}"
-        console.error(
-            CalveError(text, fix="report this line: the fault is in calve verify, not in the table")
-        )
-        console.document(asdict(found) | {"ok": found.ok, "complete": found.complete})
+        fix = "report this line: the fault is in calve verify, not in the table"
+        console.error(CalveError(text, fix=fix))
+        console.document(document)
         return
-    console.table(
-        f"verify {found.table}",
-        [
-            {
-                "check": check.name,
-                "state": check.state,
-                "figures": "  ".join(f"{name}:{_figure(value)}" for name, value in check.figures.items()),
-            }
-            for check in found.checks
-        ],
-    )
+    rows = []
+    for check in found.checks:
+        figures = {name: f"{n:,}" if isinstance(n, int) else n for name, n in check.figures.items()}
+        words = "  ".join(f"{name}:{figure}" for name, figure in figures.items())
+        rows.append({"check": check.name, "state": check.state, "figures": words})
+    console.table(f"verify {found.table}", rows)
     if digests:
         console.table("digests", [asdict(each) for each in found.digests])
     if found.findings:
@@ -97,8 +92,4 @@ def show(console: Console, found: Verification, *, digests: bool = True) -> None
                 for each in found.findings
             ],
         )
-    console.document(asdict(found) | {"ok": found.ok, "complete": found.complete})
-
-
-def _figure(value: int | str) -> str:
-    return f"{value:,}" if isinstance(value, int) else value
+    console.document(document)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from calve.schema.columns import UNDELIVERED
+from calve.schema.columns import REASONS, UNDELIVERED
 from cli.verify.claim import Bounds, Round, Rounds
 from cli.verify.findings import Check, Finding
 from cli.verify.formats.fields import CONFLUENT, Framing
@@ -23,7 +23,8 @@ LASTING = {
 }
 """Reasons that a record's bytes always prove. Others change as schemas are registered and tables evolve."""
 BY_SCHEMA = "for their schema"
-SHOWN = 10
+SHOWN = len(REASONS)
+"""The most figures of a check: all reasons, or the schemas of most records."""
 FURTHER = "further schemas"
 
 Key = tuple[int, int]
@@ -34,46 +35,38 @@ class Counted:
     """The numbers of such records, by the ledgers and by the topic.
 
     `rounds`: of one incarnation of the topic. `complete`: no ledger has expired. `counted`: from the topic, by snapshot; None: it
-    has expired.
+    has expired. `unknown`: records whose rounds have expired.
     """
 
     rounds: Sequence[Round] = ()
     complete: bool = True
     framing: Framing = CONFLUENT
     counted: defaultdict[int | None, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    unknown: int = 0
     _reading: Rounds = field(init=False)
 
-    unknown: int = 0
-
     check: ClassVar[str]
+    complaint: ClassVar[str]
+    """The fault in words, after the name of the snapshot, with both numbers."""
+    of: ClassVar[str] = ""
+    """What stands before a name."""
     why: ClassVar[str] = "Kafka no longer holds all records of these rounds"
     if_unknown: ClassVar[tuple[str, str]] = ("", "")
-    """Name and reason of the check for `unknown` records: their rounds have expired."""
+    """Name and reason of the check for `unknown` records."""
 
     def __post_init__(self) -> None:
         self._reading = Rounds(self.rounds)
 
     def ledger_counts(self, each: Round) -> Counter[str]:
-        """The counts in a round's ledger."""
         raise NotImplementedError
-
-    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
-        """The fault in words, after the name of the snapshot."""
-        raise NotImplementedError
-
-    def figures(self, totals: Counter[str]) -> Mapping[str, int]:
-        """Figures to show beside the number of records."""
-        return {}
-
-    def comparable(self, counts: Counter[str]) -> Counter[str]:
-        """The counts, grouped so that both sides must be equal."""
-        return counts
 
     def checks(self, spans: Mapping[int, Bounds], *, compacted: bool, failed: bool) -> Iterator[Check]:
         """The check, if there are such records, and the part that cannot be proved."""
         totals = sum(map(self.ledger_counts, self.rounds), Counter[str]())
         if totals:
-            figures: dict[str, int | str] = {"records": totals.total(), **self.figures(totals)}
+            largest = sorted(totals.items(), key=lambda each: (-each[1], each[0]))[:SHOWN]
+            figures: dict[str, int | str] = {"records": totals.total()}
+            figures |= {f"{self.of}{name}".removeprefix("of "): count for name, count in largest}
             yield Check(self.check, "failed" if failed else "proved", figures)
         gone = sum(
             max(0, self.ledger_counts(each).total() - self.counted[each.snapshot].total())
@@ -89,31 +82,39 @@ class Counted:
     def findings(self, spans: Mapping[int, Bounds], *, compacted: bool) -> Iterator[Finding]:
         """Rounds whose ledger has another number of records than the topic."""
         for each in self.rounds:
-            expected, found = self.ledger_counts(each), self.counted[each.snapshot]
-            these, those = self.comparable(expected), self.comparable(found)
+            said, found = self.ledger_counts(each), self.counted[each.snapshot]
+            these, those = _comparable(said), _comparable(found)
             whole = not compacted and each.held(spans)
             if these != those if whole else not those <= these:
-                text = f"snapshot {each.snapshot} says that {self.complaint(expected, found)}"
-                yield Finding(self.check, text)
+                text = self.complaint.format(self._words(said), self._words(found))
+                yield Finding(self.check, f"snapshot {each.snapshot} says that {text}")
+
+    def _words(self, counts: Counter[str]) -> str:
+        return ", ".join(f"{count} {self.of}{name}" for name, count in sorted(counts.items())) or "none"
+
+
+def _comparable(counts: Counter[str]) -> Counter[str]:
+    """Reasons that depend on schemas count as one: an unknown id may be an incompatible schema now."""
+    found = Counter[str]()
+    for name, count in counts.items():
+        found[BY_SCHEMA if name in REASONS and name not in LASTING else name] += count
+    return found
 
 
 class LeftOut(Counted):
     """Records that steps leave out."""
 
     check = "left out"
+    complaint = "steps left out {}; of its offsets they leave out {}"
     why = "Kafka no longer holds all records of these rounds, or it is not known how they were read"
 
     def take(self, keys: Iterable[Key]) -> None:
-        """Count records that steps leave out."""
         for key in keys:
             each = self._reading.reading(*key)
             self.counted[each.snapshot if each else None]["records"] += 1
 
     def ledger_counts(self, each: Round) -> Counter[str]:
         return Counter(records=each.ledger.filtered_by_steps)
-
-    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
-        return f"steps left out {expected.total()} records; of its offsets they leave out {found.total()}"
 
 
 @dataclass
@@ -129,6 +130,7 @@ class Skips(Counted):
     found: dict[Key, str] = field(default_factory=dict)
 
     check = "skipped"
+    complaint = "it skipped {}; of its offsets {} cannot be rows and are no dead letters"
     if_unknown = (
         "undecodable",
         "they cannot be decoded, and the snapshots that said whether they were skipped have expired",
@@ -137,7 +139,7 @@ class Skips(Counted):
     def for_their_schema(self, records: Records) -> set[int]:
         """The places of records that their round skipped because of their schema id."""
         frames = {
-            each.snapshot: {_frame(self.framing, name) for name in each.ledger.skipped_schemas}
+            each.snapshot: set(map(self.framing.named_frame, each.ledger.skipped_schemas))
             for each in self.rounds
             if each.ledger.skipped_schemas
         }
@@ -163,26 +165,6 @@ class Skips(Counted):
     def ledger_counts(self, each: Round) -> Counter[str]:
         return Counter(each.ledger.skipped)
 
-    def figures(self, totals: Counter[str]) -> Mapping[str, int]:
-        return dict(sorted(totals.items()))
-
-    def comparable(self, counts: Counter[str]) -> Counter[str]:
-        """Reasons that depend on schemas count as one: an unknown id may be an incompatible schema now."""
-        found = Counter[str]()
-        for reason, count in counts.items():
-            found[reason if reason in LASTING else BY_SCHEMA] += count
-        return found
-
-    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
-        return (
-            f"it skipped {_words(expected, '')}; of its offsets {_words(found, '')} cannot be rows"
-            " and are no dead letters"
-        )
-
-
-def _nobodys(_frame: bytes) -> list[str] | None:
-    return None
-
 
 @dataclass
 class Filters(Counted):
@@ -196,20 +178,21 @@ class Filters(Counted):
     than the table's, if it has one message of its schemas.
     """
 
-    subjects_of: Callable[[bytes], list[str] | None] = _nobodys
+    subjects_of: Callable[[bytes], list[str] | None] = lambda _: None
     ours: Callable[[list[str]], list[str]] = list
     shared: bool = False
     other: Callable[[bytes], bool] | None = None
     _foreign: dict[bytes, bool] = field(default_factory=dict)
-    _named: set[bytes] = field(init=False)
 
     check = "filtered"
+    complaint = "it left {} to other tables; of its offsets these are {}"
+    of = "of schema "
     if_unknown = "of other tables", "the snapshots that said whether they were filtered have expired"
 
     def __post_init__(self) -> None:
-        Counted.__post_init__(self)
+        super().__post_init__()
         names = {name for each in self.rounds for name in each.ledger.filtered_schemas}
-        self._named = {_frame(self.framing, name) for name in names}
+        self._named = set(map(self.framing.named_frame, names))
 
     def foreign(self, frame: bytes) -> bool:
         """Whether the registry knows the schema, under subjects of other tables only."""
@@ -221,9 +204,7 @@ class Filters(Counted):
     def places(self, records: Records) -> dict[int, Round | None]:
         """The places of records that their round left to other tables; None if the round's snapshot has expired."""
         found: dict[int, Round | None] = {}
-        if not (self.shared or self._named):
-            return found
-        for place, value in enumerate(records.values):
+        for place, value in enumerate(records.values if self.shared or self._named else ()):
             if value is None or len(value) < self.framing.size or not value.startswith(self.framing.magics):
                 continue
             frame = self.framing.start(value)
@@ -234,65 +215,39 @@ class Filters(Counted):
             if each is None:
                 if not self.complete and strange:
                     found[place] = None
-            elif self._name(frame) in each.ledger.filtered_schemas or (
+            elif self._name(value) in each.ledger.filtered_schemas or (
                 strange and self.ledger_counts(each)[FURTHER] > 0
             ):
                 found[place] = each
         return found
 
-    def _name(self, frame: bytes) -> str:
-        """The schema's id, as ledgers write it."""
-        return self.framing.name(self.framing.schema_id(frame))
+    def _name(self, value: bytes | None) -> str:
+        """The id of a value's schema, as ledgers write it."""
+        return self.framing.name(self.framing.schema_id(self.framing.start(value or b"")))
 
-    def keys(self, records: Records) -> Iterator[Key]:
-        """Partition and offset of these records."""
-        for place in self.places(records):
-            yield records.partitions[place], records.offsets[place]
-
-    def own(self, records: Records, *, count: bool) -> Records:
-        """The records without those of other tables, which are counted if `count`."""
-        places = self.places(records)
-        for place, each in places.items() if count else ():
+    def take(self, records: Records, others: Mapping[int, Round | None]) -> None:
+        """Count records of other tables: those at these places."""
+        for place, each in others.items():
             if each is None:
                 self.unknown += 1
                 continue
-            name = self._name(self.framing.start(records.values[place] or b""))
+            name = self._name(records.values[place])
             self.counted[each.snapshot][name if name in each.ledger.filtered_schemas else FURTHER] += 1
-        if not places:
-            return records
-        return records.select([place for place in range(len(records)) if place not in places])
 
     def ledger_counts(self, each: Round) -> Counter[str]:
         ledger = each.ledger
         further = ledger.filtered - ledger.filtered_by_steps - sum(ledger.filtered_schemas.values())
         return Counter(ledger.filtered_schemas | ({FURTHER: further} if further else {}))
 
-    def figures(self, totals: Counter[str]) -> Mapping[str, int]:
-        largest = sorted(totals.items(), key=lambda each: (-each[1], each[0]))[:SHOWN]
-        return {f"schema {name}": count for name, count in largest}
-
-    def complaint(self, expected: Counter[str], found: Counter[str]) -> str:
-        left, these = _words(expected, "of schema "), _words(found, "of schema ")
-        return f"it left {left} to other tables; of its offsets these are {these}"
-
     def findings(self, spans: Mapping[int, Bounds], *, compacted: bool) -> Iterator[Finding]:
         """As `Counted.findings`; also rounds that left records of the table's own schemas to others."""
-        yield from Counted.findings(self, spans, compacted=compacted)
+        yield from super().findings(spans, compacted=compacted)
         for each in self.rounds:
             for name, count in each.ledger.filtered_schemas.items():
-                subjects = self.subjects_of(_frame(self.framing, name))
+                subjects = self.subjects_of(self.framing.named_frame(name))
                 if (own := self.ours(subjects or [])) and self.other is None:
                     text = (
                         f"snapshot {each.snapshot} left {count} records of schema {name} to other tables; the"
                         f" schema is of subject {', '.join(own)}, which is this table's"
                     )
                     yield Finding(self.check, text)
-
-
-def _frame(framing: Framing, name: str) -> bytes:
-    """The frame of a schema that a ledger names."""
-    return framing.frame(framing.named(name))
-
-
-def _words(counts: Mapping[str, int], before: str) -> str:
-    return ", ".join(f"{count} {before}{name}" for name, count in sorted(counts.items())) or "none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from cli.verify.rows import Rows, batches_of, lowest_of
 from cli.verify.topic import Records
 
 if TYPE_CHECKING:
-    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table import Table
 
 Count = Callable[[int], object]
 RECORD = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
@@ -44,9 +44,9 @@ class DeadLetterRows:
     redrive's branch holds only the marks of the dead letters that came back.
     """
 
-    def __init__(self, table: Table, claim: Claim, encryption: Encryption) -> None:
+    def __init__(self, table: Table, claim: Claim, masking: str | None) -> None:
         self.topic, self._topic_id = claim.position.topic, claim.topic.topic_id
-        self._table, self._encryption = table, encryption
+        self._table, self._encryption = table, Encryption(masking)
         waiting = _waiting(table, claim)
         self.pending = waiting.round if waiting else None
         redrive = waiting is not None and waiting.redriven
@@ -66,34 +66,32 @@ class DeadLetterRows:
         found = scan.to_arrow().to_pylist()
         return {(each["partition"], each["offset"]): redrive.round for each in found}
 
-    @property
-    def names(self) -> list[str]:
-        """The columns, in the order of their hashes."""
-        return list(RECORD)
-
     def lowest(self) -> dict[int, int]:
-        """The lowest offset held, by partition."""
-        return lowest_of(
-            (rows.partitions, rows.offsets) for task in self.tasks for rows, *_ in self.read(task)
-        )
+        return lowest_of((rows.partitions, rows.offsets) for rows, *_ in self.read())
 
-    def read(self, task: FileScanTask) -> Iterator[tuple[Rows, Any, Any, Any]]:
-        """Dead letters of a file, with reason, round of the redrive that brought each back (or null), and whether no key here
-        decrypts it: its bytes are null then.
+    def read(self, files: Collection[str] | None = None) -> Iterator[tuple[Rows, Any, Any, Any]]:
+        """Dead letters, with reason, round of the redrive that brought each back (or null), and whether no key here
+        decrypts it: its bytes are null then. files: only of these.
         """
-        for batch in batches_of(self._table, self._schema, task):
+        tasks = (each for each in self.tasks if files is None or each.file.file_path in files)
+        batches = ((task, batch) for task in tasks for batch in batches_of(self._table, self._schema, task))
+        for task, batch in batches:
             batch = batch.filter(pc.equal(batch.column("topic_id"), self._topic_id))
             batch, unopened = self._encryption.opened(batch)
             records = column_hashes(batch.select(list(RECORD)).cast(_columns()).columns)
-            rows = Rows(task.file.file_path, batch.column("partition"), batch.column("offset"), records)
-            yield rows, batch.column("reason").cast(pa.string()), self._came_back(batch), unopened
-
-    def _came_back(self, batch: pa.RecordBatch) -> Any:
-        columns = batch.column("partition").to_pylist(), batch.column("offset").to_pylist()
-        pending = pa.array((self._marked.get(place) for place in zip(*columns, strict=True)), pa.string())
-        if REDRIVEN not in batch.schema.names:
-            return pending
-        return pc.coalesce(batch.column(REDRIVEN).cast(pa.string()), pending)
+            place = batch.column("partition"), batch.column("offset")
+            marks = (
+                self._marked.get(each) for each in zip(*(each.to_pylist() for each in place), strict=True)
+            )
+            back = pa.array(marks, pa.string())
+            if REDRIVEN in batch.schema.names:
+                back = pc.coalesce(batch.column(REDRIVEN).cast(pa.string()), back)
+            yield (
+                Rows(task.file.file_path, *place, records),
+                batch.column("reason").cast(pa.string()),
+                back,
+                unopened,
+            )
 
 
 def _waiting(table: Table, claim: Claim) -> DeadLetterRound | None:
@@ -198,21 +196,20 @@ def read_dead_letters(
 ) -> DeadLetters:
     """One pass over the dead letters: all claimed ones are counted, those that Kafka still has are compared."""
     dead_letters = DeadLetters(rows)
-    for task in rows.tasks if rows else ():
-        for found, reasons, marked, unopened in rows.read(task) if rows else ():
-            claimed_here = within(found.partitions, found.offsets, claimed)
-            dead_letters.came_back += pc.count(marked.filter(claimed_here)).as_py()
-            dead_letters.by_reason.update(reasons.filter(claimed_here).to_pylist())
-            inside = within(found.partitions, found.offsets, spans)
-            kept = found.where(inside)
-            added = dead_letters.digests.add(kept.partitions, kept.offsets, kept.hashes)
-            dead_letters.places.setdefault(found.file, set()).update(added)
-            dead_letters.unopened.update(found.where(pc.and_(inside, unopened)).places())
-            facts = zip(reasons.filter(inside).to_pylist(), marked.filter(inside).to_pylist(), strict=True)
-            for (partition, offset), (reason, back) in zip(kept.places(), facts, strict=True):
-                dead_letters.reasons.setdefault(partition, {})[offset] = reason
-                if back:
-                    dead_letters.redriven[partition, offset] = back
+    for found, reasons, marked, unopened in rows.read() if rows else ():
+        claimed_here = within(found.partitions, found.offsets, claimed)
+        dead_letters.came_back += pc.count(marked.filter(claimed_here)).as_py()
+        dead_letters.by_reason.update(reasons.filter(claimed_here).to_pylist())
+        inside = within(found.partitions, found.offsets, spans)
+        kept = found.where(inside)
+        added = dead_letters.digests.add(kept.partitions, kept.offsets, kept.hashes)
+        dead_letters.places.setdefault(found.file, set()).update(added)
+        dead_letters.unopened.update(found.where(pc.and_(inside, unopened)).places())
+        facts = zip(reasons.filter(inside).to_pylist(), marked.filter(inside).to_pylist(), strict=True)
+        for (partition, offset), (reason, back) in zip(kept.places(), facts, strict=True):
+            dead_letters.reasons.setdefault(partition, {})[offset] = reason
+            if back:
+                dead_letters.redriven[partition, offset] = back
     return dead_letters
 
 
@@ -230,6 +227,5 @@ def dead_letters_of(records: Records, dead_letters: DeadLetters) -> Rows:
 
 
 def _columns() -> pa.Schema:
-    """The Arrow schema of a record in a dead letter."""
     columns = arrow_columns(DEAD_LETTERS)
     return pa.schema([columns.field(name) for name in RECORD])

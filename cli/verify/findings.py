@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal
 
 State = Literal["proved", "failed", "not verifiable"]
@@ -52,7 +53,7 @@ class Findings:
 
     def findings(self) -> list[Finding]:
         return [
-            Finding(check, message, partition, tuple(ranges(sorted(offsets))), tuple(sorted(files)), columns)
+            Finding(check, message, partition, ranges(offsets), tuple(sorted(files)), columns)
             for (check, message, partition, columns), (offsets, files) in self._found.items()
         ]
 
@@ -102,15 +103,8 @@ class Verification:
         return self.fault is None and all(check.state != "not verifiable" for check in self.checks)
 
 
-def ranges(offsets: list[int]) -> Iterator[tuple[int, int]]:
-    """Sorted offsets as ranges [from, to)."""
-    start = previous = None
-    for offset in offsets:
-        if start is None or previous is None:
-            start = offset
-        elif offset > previous + 1:
-            yield start, previous + 1
-            start = offset
-        previous = offset
-    if start is not None and previous is not None:
-        yield start, previous + 1
+def ranges(offsets: Iterable[int]) -> tuple[OffsetRange, ...]:
+    """Offsets as ranges [from, to), in order."""
+    runs = groupby(enumerate(sorted(set(offsets))), lambda pair: pair[1] - pair[0])
+    found = ([offset for _, offset in run] for _, run in runs)
+    return tuple((run[0], run[-1] + 1) for run in found)

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import NamedTuple
 
 import pyarrow as pa
-from google.protobuf.descriptor import Descriptor
 
 from calve.config import job
-from calve.decoding.formats import Top
+from calve.decoding.formats import Top, message_prefixes
 from calve.decoding.record_schemas import KEY, subjects_of
 from calve.names import SYSTEM_COLUMN
 from calve.registry.registry import FRAMED, NO_ID, Registry, identity
+from calve.schema.evolution import SchemaProblem
+from calve.schema.protobuf.files import has_message, load, message_of
 from calve.schema.wire import Schema
 from calve.table.position import Offsets
 from cli.verify.claim import Round, Rounds
-from cli.verify.counts import Filters
+from cli.verify.counts import Filters, Key
 from cli.verify.formats.decoding import Decoded, Decoder, Decoding, Keys, Values
-from cli.verify.formats.fields import CONFLUENT, GLUE, Framing, Unreadable
-from cli.verify.formats.protobuf import message_in, message_named
-from cli.verify.formats.protobuf_schema import compiled
+from cli.verify.formats.fields import CONFLUENT, GLUE, Unreadable
 from cli.verify.steps.shape import Shapes
 from cli.verify.topic import Records, Sources
 
@@ -31,69 +28,28 @@ ReadWith = Mapping[str, str] | None
 """How a round read: schema of values without a frame, keys, steps. None: not noted, so as calve.yaml says now."""
 
 
-class Reading(NamedTuple):
-    """The decoder of a topic's records, and the filter of other tables' records."""
-
-    decoder: DecoderByRound
-    filters: Filters
-
-
-def reading_of(
-    sources: Sources,
-    topic: str,
-    shapes: Shapes,
-    rounds: Sequence[Round],
-    *,
-    complete: bool,
-    changes: Sequence[str] | None = None,
-) -> Reading:
-    """The reading of the topic's records into rows of these shapes.
-
-    complete: no round's ledger has expired. changes: as those of `Values`.
-
-    Raises:
-        Retryable, Fatal, ConfigError: as `calve.registry.registry`.
-    """
-    registry = sources.open_registry()
-    filters = _filters(sources, topic, registry, rounds, complete=complete)
-    made = _Maker(sources, topic, shapes, registry, filters, changes)
-    alone = sources.value.framed and sources.key is None and not sources.steps
-    alike = alone and not any(each.read_with for each in rounds)
-    return Reading(DecoderByRound(rounds, made.of, alike=alike), filters)
-
-
+@dataclass(slots=True)
 class DecoderByRound:
     """A `Decoder` for records of many rounds: each record is read as its round noted that it read.
 
-    A redriven record's round is the redrive. `decoder_for` makes decoders; None: the schemas or steps no longer exist. `alike`:
-    all rounds read as calve.yaml says now.
+    `decoder_for` makes decoders; None: the schemas or steps no longer exist. `alike`: all rounds read as calve.yaml says now.
+    `redriven`: the round of the redrive that read a record, by its place; `redrives`: these rounds.
     """
 
-    def __init__(
-        self,
-        rounds: Sequence[Round],
-        decoder_for: Callable[[ReadWith], Decoding | None],
-        *,
-        alike: bool = False,
-    ) -> None:
-        self._rounds = rounds
-        self._reading = Rounds(rounds)
-        self._backfills = [each for each in rounds if each.remade]
-        self._redrives: dict[str, ReadWith] = {}
-        self._redriven: Mapping[tuple[int, int], str] = {}
-        self._decoder_for = decoder_for
-        self._alike = alike
-        self._made: dict[tuple[tuple[str, str], ...] | None, Decoding | None] = {}
+    rounds: Sequence[Round]
+    decoder_for: Callable[[ReadWith], Decoding | None]
+    alike: bool = False
+    redrives: Sequence[Round] = ()
+    redriven: Mapping[Key, str] = field(default_factory=dict)
+    _reading: Rounds = field(init=False)
+    _backfills: list[Round] = field(init=False)
+    _made: dict[tuple[tuple[str, str], ...] | None, Decoding | None] = field(init=False, default_factory=dict)
 
-    def knowing(self, redrives: Sequence[Round], redriven: Mapping[tuple[int, int], str]) -> DecoderByRound:
-        """A copy that knows redriven records; `redriven`: the redrive's round by place."""
-        found = copy(self)
-        found._redrives = {each.round or "": each.read_with for each in redrives}
-        found._redriven = redriven
-        return found
+    def __post_init__(self) -> None:
+        self._reading = Rounds(self.rounds)
+        self._backfills = [each for each in self.rounds if each.remade]
 
     def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
-        """As `Decoding.rows`."""
         made = Decoded([], [])
         for decoder, mine in self._decoders(records):
             batches, refused = decoder.rows(records.select(mine), tombstones=tombstones)
@@ -102,18 +58,14 @@ class DecoderByRound:
         return made
 
     def doubtful(self, records: Records) -> set[int]:
-        """As `Decoding.doubtful`."""
-        return {
-            mine[place]
-            for decoder, mine in self._decoders(records)
-            for place in decoder.doubtful(records.select(mine))
-        }
+        found = ((mine, decoder.doubtful(records.select(mine))) for decoder, mine in self._decoders(records))
+        return {mine[place] for mine, doubtful in found for place in doubtful}
 
     def provable_from(self) -> Offsets:
         """The first offset, by partition, after all rounds whose schemas or steps no longer exist."""
         return {
             partition: offset
-            for each in reversed(self._rounds)
+            for each in reversed(self.rounds)
             if self._decoder(each.read_with) is None
             for partition, offset in each.to.items()
             if not self._read_again(each, partition, offset)
@@ -130,22 +82,21 @@ class DecoderByRound:
         )
 
     def _decoders(self, records: Records) -> Iterable[tuple[Decoding, Sequence[int]]]:
-        """The decoders of the records, with the places for each."""
-        if self._alike:
+        if self.alike:
             return [(self._known(None), range(len(records)))]
         places: dict[int, tuple[Decoding, list[int]]] = {}
-        for n, place in enumerate(zip(records.partitions, records.offsets, strict=True)):
-            decoder = self._known(self._read_with(*place))
+        for n in range(len(records)):
+            decoder = self._known(self._read_with(*records.place(n)))
             places.setdefault(id(decoder), (decoder, []))[1].append(n)
         return places.values()
 
     def _read_with(self, partition: int, offset: int) -> ReadWith:
-        if (backfill := self._backfill(partition, offset)) is not None:
-            return backfill.read_with
-        if (redrive := self._redriven.get((partition, offset))) is not None:
-            return self._redrives.get(redrive)
-        each = self._reading.reading(partition, offset)
-        return None if each is None else each.read_with
+        reading = self._backfill(partition, offset)
+        if reading is None and (redrive := self.redriven.get((partition, offset))) is not None:
+            reading = next((each for each in self.redrives if each.round == redrive), None)
+        elif reading is None:
+            reading = self._reading.reading(partition, offset)
+        return None if reading is None else reading.read_with
 
     def _backfill(self, partition: int, offset: int) -> Round | None:
         return next((each for each in self._backfills if each.remakes(partition, offset)), None)
@@ -159,72 +110,60 @@ class DecoderByRound:
     def _decoder(self, read_with: ReadWith) -> Decoding | None:
         key = None if read_with is None else tuple(sorted(read_with.items()))
         if key not in self._made:
-            self._made[key] = self._decoder_for(read_with)
+            self._made[key] = self.decoder_for(read_with)
         return self._made[key]
 
 
-def _filters(
+def filters_of(
     sources: Sources, topic: str, registry: Registry | None, rounds: Sequence[Round], *, complete: bool
 ) -> Filters:
+    """The filter of other tables' records. complete: no round's ledger has expired."""
     framing = GLUE if isinstance(sources.registry, job.GlueRegistry) else CONFLUENT
     if registry is None or not sources.value.registered:
         return Filters(rounds, complete, framing)
-    subjects = subjects_of(registry, sources.value, topic)
+    subjects, name = subjects_of(registry, sources.value, topic), sources.value.message
+
+    @cache
+    def known_subjects(frame: bytes) -> list[str] | None:
+        number = framing.schema_id(frame)
+        return None if registry.by_id(number) is None else registry.subjects_of(number)
+
+    @cache
+    def others(frame: bytes) -> tuple[bytes, ...]:
+        """The prefixes of values that are other messages than the table's: of all, if the schema lacks that message."""
+        schema = registry.by_id(framing.schema_id(frame))
+        if name is None or schema is None or schema.type != "PROTOBUF":
+            return ()
+        try:
+            file = load(schema)
+        except SchemaProblem:
+            return ()
+        if not has_message(file, name):
+            return (b"",)
+        own, _ = message_of(file, name)
+        return tuple(frame + each for path, each in message_prefixes(file, framing).items() if path != own)
+
+    def other(value: bytes) -> bool:
+        try:
+            plain = framing.inflated(value)
+        except Unreadable:
+            plain = b""
+        return plain.startswith(others(framing.start(value)))
+
     return Filters(
         rounds,
         complete,
         framing,
-        subjects_of=_known_subjects(registry, framing),
+        subjects_of=known_subjects,
         ours=subjects.matching,
         shared=subjects.shared,
-        other=_other_messages(registry, framing, sources.value.message),
+        other=None if name is None else other,
     )
 
 
-def _other_messages(registry: Registry, framing: Framing, name: str | None) -> Callable[[bytes], bool] | None:
-    """Whether a value is another message than the one that the table names.
-
-    It always is if its schema lacks the message.
-    """
-    if name is None:
-        return None
-
-    @cache
-    def messages(frame: bytes) -> list[Descriptor] | None:
-        schema = registry.by_id(framing.schema_id(frame))
-        try:
-            return None if schema is None or schema.type != "PROTOBUF" else compiled(schema).messages
-        except Unreadable:
-            return None
-
-    def other(value: bytes) -> bool:
-        known = messages(framing.start(value))
-        if known is None:
-            return False
-        wanted = message_named(known, name)
-        try:
-            found, _ = message_in(known, framing.inflated(value)[framing.size :], framing)
-        except Unreadable:
-            return wanted is None
-        return wanted is None or (found is not None and found is not wanted)
-
-    return other
-
-
-def _known_subjects(registry: Registry, framing: Framing) -> Callable[[bytes], list[str] | None]:
-    """Subjects of a frame's schema; None if the registry does not know the schema."""
-
-    @cache
-    def found(frame: bytes) -> list[str] | None:
-        number = framing.schema_id(frame)
-        return None if registry.by_id(number) is None else registry.subjects_of(number)
-
-    return found
-
-
 @dataclass(frozen=True, slots=True)
-class _Maker:
-    """Makes decoders; `registry`: None if it is not used."""
+class Decoders:
+    """Makes decoders. `registry`: None if it is not used. changes: the fields that order a database's changes."""
 
     sources: Sources
     topic: str
@@ -244,29 +183,17 @@ class _Maker:
             return None
 
     def _decoder(self, columns: pa.Schema, read_with: ReadWith) -> Decoder:
-        """The decoder of values and keys.
-
-        Raises:
-            LookupError: a schema no longer exists.
-        """
-        value = self.sources.value
-        key = self._keys(self.sources.key, columns, read_with)
+        """The decoder of values and keys. Raises LookupError if a schema no longer exists."""
+        value, key = self.sources.value, self._keys(columns, read_with)
         others = {SYSTEM_COLUMN, key.column if key else SYSTEM_COLUMN}
         top = Top(value.column, value.rest, message=value.message)
         if self.changes is not None:
             top = replace(top, changes=True, order=tuple(self.changes))
-        values = Values(
-            pa.schema([each for each in columns if each.name not in others]),
-            self._schema_of,
-            top,
-            self._versions(value, "value"),
-            framing=self.filters.framing,
-            foreign=self.filters.foreign if self.filters.shared else lambda _: False,
-            only=self._only(value, "value", read_with),
-        )
-        return Decoder(columns, self.topic, values, key)
+        own = pa.schema([each for each in columns if each.name not in others])
+        return Decoder(columns, self.topic, self._values(own, value, "value", top, read_with), key)
 
-    def _keys(self, source: job.Source | None, table: pa.Schema, read_with: ReadWith) -> Keys | None:
+    def _keys(self, table: pa.Schema, read_with: ReadWith) -> Keys | None:
+        source = self.sources.key
         if source is None:
             if read_with is not None and "key" in read_with:
                 raise LookupError
@@ -277,18 +204,28 @@ class _Maker:
         column = table.field(name)
         if read_with is not None and "key" not in read_with:
             return Keys(column, None)
-        top, versions = Top(name, message=source.message), self._versions(source, "key")
-        only = self._only(source, "key", read_with)
-        framing, columns = self.filters.framing, pa.schema([column])
-        return Keys(column, Values(columns, self._schema_of, top, versions, framing=framing, only=only))
+        top = Top(name, message=source.message)
+        return Keys(column, self._values(pa.schema([column]), source, "key", top, read_with))
 
-    def _only(self, source: job.Source, part: job.PartName, read_with: ReadWith) -> Schema | None:
-        """The one schema of values without a frame.
+    def _values(
+        self, columns: pa.Schema, source: job.Source, part: job.PartName, top: Top, read_with: ReadWith
+    ) -> Values:
+        registry = self.registry
+        versions: list[Schema] = []
+        if registry is not None and source.registered:
+            versions = subjects_of(registry, source, self.topic, part).listed()
+        return Values(
+            columns,
+            registry.by_id if registry else lambda _: None,
+            top,
+            versions,
+            self.filters.framing,
+            self.filters.foreign if self.filters.shared and part == "value" else lambda _: False,
+            self._only(source, versions, None if read_with is None else read_with.get(part, FRAMED)),
+        )
 
-        Raises:
-            LookupError: it no longer exists.
-        """
-        stated = None if read_with is None else read_with.get(part, FRAMED)
+    def _only(self, source: job.Source, versions: list[Schema], stated: str | None) -> Schema | None:
+        """The one schema of values without a frame. Raises LookupError if it is not the `stated` one of a round's note."""
         if source.framed:
             if stated not in (None, FRAMED):
                 raise LookupError
@@ -298,15 +235,7 @@ class _Maker:
         elif stated and stated.isdecimal() and self.registry:
             found = self.registry.by_id(int(stated)) or Schema(NO_ID, "")
         else:
-            found = self._versions(source, part)[-1]
+            found = versions[-1]
         if stated not in (None, identity(found)):
             raise LookupError
         return found
-
-    def _versions(self, source: job.Source, part: job.PartName) -> list[Schema]:
-        if self.registry is None or not source.registered:
-            return []
-        return subjects_of(self.registry, source, self.topic, part).listed()
-
-    def _schema_of(self, schema_id: int) -> Schema | None:
-        return self.registry.by_id(schema_id) if self.registry else None

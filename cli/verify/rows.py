@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -20,9 +20,8 @@ from calve.requests.forget import Entry, Places, united
 from calve.table.position import Offsets, TopicKey
 from cli import lake
 from cli.verify.claim import Bounds, Claim
-from cli.verify.columns import column_hashes, row_hashes, within
-from cli.verify.findings import Check
-from cli.verify.keyed.modes import Keyed, Mode
+from cli.verify.columns import SHIFT, column_at, column_hashes, number, row_hashes, within
+from cli.verify.keyed.modes import Mode
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -57,11 +56,7 @@ class Aged:
         return cls(newest.column, before, dict(newest.to.get(topic, {})), newest.rows)
 
     def mask(self, batch: pa.RecordBatch, partitions: Any, offsets: Any) -> Any:
-        """Which rows of a batch are that old."""
-        names = self.column.split(".")
-        values: Any = batch.column(names[0])
-        for name in names[1:]:
-            values = pc.struct_field(values, name)
+        values = column_at(batch, self.column)
         limit = self.before.date() if pa.types.is_date(values.type) else self.before
         if pa.types.is_timestamp(values.type) and values.type.tz is None:
             limit = self.before.replace(tzinfo=None)
@@ -74,30 +69,27 @@ class Aged:
         return offset < self.to.get(partition, 0) and timestamp_ms < self.before.timestamp() * 1000
 
 
-@dataclass(frozen=True, slots=True)
 class Spots:
-    """Places of one incarnation of a topic: partition -> starts and ends of ranges of offsets."""
+    """Ranges of places of one incarnation of a topic."""
 
-    ranges: Mapping[int, tuple[Any, Any]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, places: Places, topic: TopicKey) -> Spots:
-        found = {int(p): np.array(each, np.int64) for p, each in places.get(str(topic), {}).items() if each}
-        return cls({p: (each[:, 0], each[:, 1]) for p, each in found.items()})
+    def __init__(self, places: Places | None = None, topic: TopicKey | None = None) -> None:
+        partitions = places.get(str(topic), {}) if places else {}
+        ranges = sorted(
+            (number(int(p), a), number(int(p), b)) for p, each in partitions.items() for a, b in each
+        )
+        self._starts, self._ends = np.array(ranges, np.int64).reshape(-1, 2).T
+        self.count = int((self._ends - self._starts).sum())
 
     def masks(self, partitions: Any, offsets: Any) -> Any:
-        """Which of these places are in the ranges."""
-        found = np.zeros(len(offsets), bool)
-        for partition, (starts, ends) in self.ranges.items():
-            here = partitions == partition
-            at = np.searchsorted(starts, offsets[here], side="right") - 1
-            found[here] = (at >= 0) & (offsets[here] < ends[at])
-        return found
+        numbers = number(partitions.astype(np.int64), offsets)
+        at = np.searchsorted(self._starts, numbers, side="right") - 1
+        return numbers < np.append(self._ends, 0)[at]
 
     def spans(self) -> Iterator[tuple[int, int, int]]:
         """Partition, first offset, and the one after the last."""
-        for partition, (starts, ends) in self.ranges.items():
-            yield from ((partition, int(a), int(b)) for a, b in zip(starts, ends, strict=True))
+        for first, end in zip(self._starts.tolist(), self._ends.tolist(), strict=True):
+            partition = first >> SHIFT
+            yield partition, first - number(partition, 0), end - number(partition, 0)
 
     def within(self, spans: Mapping[int, Bounds]) -> Iterator[dict[int, Bounds]]:
         """The ranges one by one, cut to the spans of their partitions."""
@@ -105,10 +97,6 @@ class Spots:
             first, end = spans.get(partition, (0, 0))
             if max(start, first) < min(to, end):
                 yield {partition: (max(start, first), min(to, end))}
-
-    @property
-    def count(self) -> int:
-        return sum(b - a for _, a, b in self.spans())
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +106,8 @@ class Forgotten:
     """
 
     requests: int = 0
-    rows: Spots = Spots()
-    dead_letters: Spots = Spots()
+    rows: Spots = field(default_factory=Spots)
+    dead_letters: Spots = field(default_factory=Spots)
     since: Offsets = field(default_factory=dict)
 
     @classmethod
@@ -129,26 +117,16 @@ class Forgotten:
         rows = reduce(united, (each.row_places for each in entries), Places())
         dead_letters = reduce(united, (each.letter_places for each in entries), Places())
         since = next((each.since for each in reversed(entries) if each.since), {}).get(str(topic), {})
-        return cls(len(entries), Spots.of(rows, topic), Spots.of(dead_letters, topic), since)
-
-    def checks(self, *, failed: bool) -> Iterator[Check]:
-        """The check, if a person was forgotten."""
-        if self.requests:
-            figures = {
-                "requests": self.requests,
-                "rows": self.rows.count,
-                "dead_letters": self.dead_letters.count,
-            }
-            yield Check("forgotten", "failed" if failed else "proved", dict(figures))
+        return cls(len(entries), Spots(rows, topic), Spots(dead_letters, topic), since)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows of one data file: the place of each, and the hash of each column.
 
-    With a key also the digest of each row's key, its order value, and its record's timestamp. `tombstones` and `idle` ones make
-    no rows (`cli.verify.keyed.modes.Keyed`). `batch`: values to aggregate. `aged`: which rows may be deleted for their age; None:
-    none.
+    With a key also the digest of each row's key, its order value, and its record's timestamp. `tombstones`: they delete rows.
+    `idle`: they make no row; `t`: they truncate all rows before them. `batch`: values to aggregate. `aged`: which rows may be
+    deleted for their age; None: none.
     """
 
     file: str
@@ -168,16 +146,13 @@ class Rows:
         return row_hashes(self.columns)
 
     def places(self) -> Iterator[tuple[int, int]]:
-        """Partition and offset of each row."""
         yield from zip(self.partitions.to_pylist(), self.offsets.to_pylist(), strict=True)
 
     @property
     def staying(self) -> Rows:
-        """The rows that are not old enough to be deleted."""
         return self if self.aged is None else self.where(pc.invert(self.aged))
 
     def where(self, mask: Any) -> Rows:
-        """The rows for which `mask` is true."""
         filtered: dict[str, Any] = {
             name: None if (each := getattr(self, name)) is None else each.filter(mask)
             for name in ("partitions", "offsets", "keys", "orders", "timestamps", "aged")
@@ -204,23 +179,16 @@ class MainRows:
         self._left_out = [task for task in tasks if task.file.file_path in left_out]
         self.rows_left_out = sum(task.file.record_count for task in self._left_out)
 
-    @property
-    def names(self) -> list[str]:
-        """The columns, in the order of their hashes."""
-        return list(self.columns.names)
+    def read(self, files: Collection[str] | None = None) -> Iterator[Rows]:
+        """The rows, without deleted ones. files: only of these."""
+        for file, batch in self.batches(files):
+            yield rows_of(batch, file, self.mode, self.aged)
 
-    def read(self, task: FileScanTask) -> Iterator[Rows]:
-        """The rows of a file, without deleted ones."""
-        for batch in batches_of(self._table, self._schema, task):
-            batch = batch.cast(self.columns)
-            keyed = self.mode.keyed(batch) if self.mode else None
-            yield rows_of(batch, task.file.file_path, keyed, self.aged)
-
-    def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows as batches, with their file."""
+    def batches(self, files: Collection[str] | None = None) -> Iterator[tuple[str, pa.RecordBatch]]:
         for task in self.tasks:
-            for batch in batches_of(self._table, self._schema, task):
-                yield task.file.file_path, batch.cast(self.columns)
+            if files is None or task.file.file_path in files:
+                for batch in batches_of(self._table, self._schema, task):
+                    yield task.file.file_path, batch.cast(self.columns)
 
     @property
     def count(self) -> int:
@@ -232,40 +200,49 @@ class MainRows:
         fields = (*mode.key, *(f"{SYSTEM_COLUMN}.{name}" for name in ("partition", "offset", "timestamp")))
         schema = self._table.scan(selected_fields=fields).projection()
         columns = schema_to_pyarrow(schema, include_field_ids=False)
-        for tasks, own in ((self.tasks, True), (self._left_out, False)):
-            for task in tasks:
-                for batch in batches_of(self._table, schema, task):
-                    cast = batch.cast(columns)
-                    kafka = cast.column(SYSTEM_COLUMN)
-                    place, keys = (kafka.field("partition"), kafka.field("offset")), mode.keyed(cast).keys
-                    moments = kafka.field("timestamp")
-                    yield Rows(task.file.file_path, *place, [], keys, timestamps=moments), own
+        tasks = (*((task, True) for task in self.tasks), *((task, False) for task in self._left_out))
+        for task, own in tasks:
+            for batch in batches_of(self._table, schema, task):
+                cast = batch.cast(columns)
+                place, moments = place_in(cast), cast.column(SYSTEM_COLUMN).field("timestamp")
+                rows = Rows(task.file.file_path, *place, [], mode.digests(cast), timestamps=moments)
+                yield rows, own
 
     def lowest(self) -> dict[int, int]:
         """The lowest offset held, by partition; reads two columns."""
         names = (f"{SYSTEM_COLUMN}.partition", f"{SYSTEM_COLUMN}.offset")
         schema = self._table.scan(selected_fields=names).projection()
-        batches = (batch for task in self.tasks for batch in batches_of(self._table, schema, task))
-        columns = (batch.column(SYSTEM_COLUMN) for batch in batches)
-        return lowest_of((each.field("partition"), each.field("offset")) for each in columns)
+        return lowest_of(
+            place_in(batch) for task in self.tasks for batch in batches_of(self._table, schema, task)
+        )
+
+
+def place_in(batch: pa.RecordBatch) -> tuple[Any, Any]:
+    """Partition and offset of each row."""
+    kafka = batch.column(SYSTEM_COLUMN)
+    return kafka.field("partition"), kafka.field("offset")
 
 
 def rows_of(
-    batch: pa.RecordBatch, file: str = "", keyed: Keyed | None = None, aged: Aged | None = None
+    batch: pa.RecordBatch,
+    file: str = "",
+    mode: Mode | None = None,
+    aged: Aged | None = None,
+    *,
+    tombstones: bool = False,
+    idle: str | None = None,
 ) -> Rows:
-    """The rows of a batch with all columns of the table."""
-    kafka, columns = batch.column(SYSTEM_COLUMN), column_hashes(batch.columns)
-    place = kafka.field("partition"), kafka.field("offset")
-    if keyed is None:
+    """The rows of a batch with all columns of the table. mode: their keys decide which of them count, or are aggregated."""
+    place = place_in(batch)
+    if mode is None:
+        columns = column_hashes(batch.columns)
         return Rows(file, *place, columns, aged=aged.mask(batch, *place) if aged else None)
-    by_key = keyed.keys, keyed.orders, kafka.field("timestamp"), keyed.tombstones, keyed.idle
-    return Rows(file, *place, columns, *by_key)
-
-
-def unhashed(batch: pa.RecordBatch) -> Rows:
-    """The rows of a batch without hashes."""
-    kafka = batch.column(SYSTEM_COLUMN)
-    return Rows("", kafka.field("partition"), kafka.field("offset"), [], batch=batch)
+    if mode.totals:
+        return Rows(file, *place, [], batch=batch)
+    orders = column_at(batch, mode.order_by) if mode.order_by else pa.nulls(batch.num_rows)
+    moments = batch.column(SYSTEM_COLUMN).field("timestamp")
+    columns = column_hashes(batch.columns)
+    return Rows(file, *place, columns, mode.digests(batch), orders, moments, tombstones, idle)
 
 
 def _of_others(table: Table, claim: Claim) -> set[str]:

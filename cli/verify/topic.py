@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Self
@@ -67,14 +67,17 @@ class Records:
         self.size_bytes += len(key or b"") + len(value or b"")
 
     def select(self, indices: Sequence[int]) -> Records:
-        """The records at these places."""
-        columns = {each.name: getattr(self, each.name) for each in fields(self)}
-        chosen: dict[str, Any] = {
-            name: [column[i] for i in indices]
-            for name, column in columns.items()
-            if column and isinstance(column, list)
-        }
-        return Records(**chosen)
+        columns: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, each in columns.items():
+            columns[name] = [each[i] for i in indices] if each and isinstance(each, list) else each
+        return Records(**columns)
+
+    def without(self, indices: Iterable[int]) -> Records:
+        gone = set(indices)
+        return self.select([n for n in range(len(self)) if n not in gone]) if gone else self
+
+    def place(self, index: int) -> tuple[int, int]:
+        return self.partitions[index], self.offsets[index]
 
 
 def timestamp_us(timestamp_ms: int) -> int | None:
@@ -235,7 +238,6 @@ class Sources:
 
     @classmethod
     def of(cls, catalog: Catalog, settings: job.Job, table: job.Table) -> Self:
-        """The sources of a job's table."""
         parts = table.value, table.key, table.steps
         return cls(catalog, settings.kafka, settings.registry, settings.lake.region, *parts, settings.masking)
 

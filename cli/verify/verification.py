@@ -14,20 +14,20 @@ from cli import lake
 from cli.kafka import Cluster, Topic, client_properties
 from cli.verify.checks import checks_of, digests_of, findings_of
 from cli.verify.claim import Bounds, Claim, read_claim
-from cli.verify.compare import Explainer, Sides, TableSide, read_table
+from cli.verify.compare import explain
 from cli.verify.counts import LeftOut, Skips
-from cli.verify.dead_letters import DeadLetterRows, DeadLetters, Encryption, read_dead_letters
+from cli.verify.dead_letters import DeadLetterRows, read_dead_letters
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.keyed.aggregate import Totals
-from cli.verify.keyed.deduplicate import Firsts, Order
-from cli.verify.keyed.modes import Mode, mode_of
+from cli.verify.keyed.deduplicate import Firsts
+from cli.verify.keyed.modes import mode_of
 from cli.verify.keyed.upsert import Fold, blanks_in
-from cli.verify.reading import reading_of
+from cli.verify.reading import DecoderByRound, Decoders, filters_of
 from cli.verify.rows import Aged, Forgotten, MainRows
+from cli.verify.sides import Sides, made_of, read_table, read_topic
 from cli.verify.steps.queries import Queries
-from cli.verify.steps.shape import Shape, shapes_of
+from cli.verify.steps.shape import shapes_of
 from cli.verify.topic import Reader, Sources, is_compacted
-from cli.verify.topic_side import TopicSide, made_of, read_topic
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -68,13 +68,17 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
         )
     if SYSTEM_COLUMN not in table.schema().column_names:
         raise CalveError(f"table {name} has no column {SYSTEM_COLUMN}, so no row has an offset to compare")
-    dead_letters = lake.load(sources.catalog, name.dead_letters)
     claim, ledgers, findings = read_claim(table)
-    topic = _topic(claim, sources)
+    topic_name = claim.position.topic
+    topic = Cluster(sources.kafka, sources.region).topics({topic_name}).get(topic_name)
+    if topic is None:
+        raise CalveError(f"the cluster has no topic {topic_name}, so the table cannot be verified")
     if topic.key != claim.topic and claim.to:
-        return _other_topic(name, claim, topic, ledgers, findings)
+        text = f"topic {topic.name} is {topic.key} now; the table was read from {claim.topic}, which is gone"
+        check = Check("topic", "failed", {"table": str(claim.topic), "cluster": str(topic.key)})
+        return Verification(str(name), topic.name, (ledgers, check), (*findings, Finding("topic", text)))
     with Queries() as queries:
-        sides, found = _compare(table, dead_letters, claim, topic, sources, queries, progress)
+        sides, found = _compare(table, claim, topic, sources, queries, progress)
     return Verification(
         table=str(name),
         topic=topic.name,
@@ -85,102 +89,81 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
     )
 
 
-def _topic(claim: Claim, sources: Sources) -> Topic:
-    name = claim.position.topic
-    found = Cluster(sources.kafka, sources.region).topics({name}).get(name)
-    if found is None:
-        raise CalveError(f"the cluster has no topic {name}, so the table cannot be verified")
-    return found
-
-
-def _other_topic(
-    name: TableName, claim: Claim, topic: Topic, ledgers: Check, findings: list[Finding]
-) -> Verification:
-    text = f"topic {topic.name} is {topic.key} now; the table was read from {claim.topic}, which is gone"
-    check = Check("topic", "failed", {"table": str(claim.topic), "cluster": str(topic.key)})
-    return Verification(str(name), topic.name, (ledgers, check), (*findings, Finding("topic", text)))
-
-
 def _compare(
-    table: Table,
-    dead_letters: Table | None,
-    claim: Claim,
-    topic: Topic,
-    sources: Sources,
-    queries: Queries,
-    progress: Progress,
+    table: Table, claim: Claim, topic: Topic, sources: Sources, queries: Queries, progress: Progress
 ) -> tuple[Sides, list[Finding]]:
     """The passes over both sides, in order, and the faults."""
+    dead_letters = lake.load(sources.catalog, TableName(*table.name()).dead_letters)
     mode = mode_of(claim, table.schema(), sources.key.column if sources.key else None)
     newest = mode if mode and mode.newest else None
     totals = Totals(mode.totals, claim) if mode and mode.totals else None
     aged, forgotten = Aged.of(table, claim.topic), Forgotten.of(table.properties, claim.topic)
     main = MainRows(table, others=None if totals else claim, mode=newest, aged=aged)
-    dead_letter_rows = (
-        None if dead_letters is None else DeadLetterRows(dead_letters, claim, Encryption(sources.masking))
-    )
-    claimed = _claimed(claim, main, dead_letter_rows, forgotten)
+    letters = None if dead_letters is None else DeadLetterRows(dead_letters, claim, sources.masking)
+    claimed = _claimed(claim, main, letters, forgotten)
+
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
+    born, registry = claim.known_from_birth, sources.open_registry()
     shapes = shapes_of(table, main.columns, mode, sources, topic.name, queries)
-    born, changes = claim.known_from_birth, mode.changes if mode else None
-    reading = reading_of(sources, topic.name, shapes, rounds, complete=born, changes=changes)
-    known = reading.decoder.provable_from()
+    filters = filters_of(sources, topic.name, registry, rounds, complete=born)
+    decoders = Decoders(sources, topic.name, shapes, registry, filters, mode.changes if mode else None)
+    alone = sources.value.framed and sources.key is None and not sources.steps
+    alike = alone and not any(each.read_with for each in rounds)
+    decoder = DecoderByRound(rounds, decoders.of, alike=alike)
+
+    known = decoder.provable_from()
     lowest = {p: max(topic.log_start.get(p, 0), known.get(p, 0)) for p in claimed}
     spans = {p: (min(max(a, lowest[p]), b), b) for p, (a, b) in claimed.items()}
-    readable = {p: (a, min(b, topic.end.get(p, 0))) for p, (a, b) in spans.items()}
-    dead = read_dead_letters(dead_letter_rows, claimed, spans)
+    dead = read_dead_letters(letters, claimed, spans)
+    decoder.redrives, decoder.redriven = claim.redrives, dead.redriven
     reader = Reader(topic, sources.kafka, sources.region)
     reader.bounded |= {
         p for p, given in dead.reasons.items() if not set(UNDELIVERED).isdisjoint(given.values())
     }
-    side = TopicSide(
-        decoder=reading.decoder.knowing(claim.redrives, dead.redriven),
+    sides = Sides(
+        decoder=decoder,
         dead_letters=dead,
-        held=[] if is_compacted(topic.name, client_properties(sources.kafka, sources.region)) else None,
-        skips=Skips(rounds, born, reading.filters.framing),
-        filters=reading.filters,
-        mode=mode,
+        claim=claim,
+        source=topic,
+        claimed=claimed,
+        spans=spans,
+        main=main,
+        skips=Skips(rounds, born, filters.framing),
+        filters=filters,
         left_out=LeftOut(rounds),
+        mode=mode,
         totals=totals,
         forgotten=forgotten,
         aged=aged,
         aged_dead_letters=Aged.of(dead_letters, claim.topic),
+        kept=[] if is_compacted(topic.name, client_properties(sources.kafka, sources.region)) else None,
     )
     if newest:
         blanks = {} if newest.changes is None else blanks_in(main.columns)
         ordered = newest.order_by is not None
-        side.fold = Fold(rounds, ordered=ordered, blanks=blanks, forgotten=forgotten.rows)
+        sides.fold = Fold(rounds, ordered=ordered, blanks=blanks, forgotten=forgotten.rows)
     elif mode and mode.first:
-        side.fold = firsts = _firsts(main, mode, claim, dead, shapes(None))
-        for span in forgotten.rows.within(readable):
+        shape = shapes(None)
+        several = shape is not None and shape.explodes
+        sides.fold = firsts = Firsts(mode.window_us, claim, dead.redriven, several=several)
+        for held, own in main.keys(mode):
+            firsts.hold(held, own=own)
+        for span in forgotten.rows.within(sides.readable):
             for records in reader.read(span):
-                firsts.remember(made_of(records, side.decoder, mode)[0])
-    total = sum(max(0, to - start) for start, to in readable.values())
-    with progress.task("reading the topic", total=total, unit="records") as task:
-        read_topic(reader, readable, side, count=task.update)
-    side.fetched = len(reader.bounded)
+                firsts.remember(made_of(records, decoder, mode)[0])
+
+    expected = sum(max(0, to - start) for start, to in sides.readable.values())
+    with progress.task("reading the topic", total=expected, unit="records") as task:
+        read_topic(sides, reader, task.update)
     with progress.task("reading the table", total=main.count, unit="records") as task:
         if totals is None:
-            kept = read_table(main, claimed, spans, side, task.update)
+            read_table(sides, task.update)
         else:
-            whole = spans == claimed and side.held is None
-            totals.compare(main, task.update, read=side.records.total(), whole=whole)
-            kept = TableSide(total=totals.rows)
-    sides = Sides(claim, topic, claimed, spans, main, side, kept)
-    explained = Explainer(sides, reader).findings()
-    return sides, [*explained, *findings_of(sides), *(totals.findings if totals else ())]
-
-
-def _firsts(
-    main: MainRows, mode: Mode, claim: Claim, dead_letters: DeadLetters, shape: Shape | None
-) -> Firsts:
-    """The keys that the table holds."""
-    firsts = Firsts(
-        mode.window_us, Order(claim, dead_letters.redriven), several=shape is not None and shape.explodes
-    )
-    for held, own in main.keys(mode):
-        firsts.hold(held, own=own)
-    return firsts
+            whole = spans == claimed and not sides.compacted
+            totals.compare(main, task.update, read=sides.records, whole=whole)
+            sides.total = totals.rows
+    found = [*explain(sides, reader), *findings_of(sides), *(totals.findings if totals else ())]
+    return sides, found
 
 
 def _claimed(

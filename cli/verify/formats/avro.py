@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
+from calve.decoding.formats import Top
 from calve.schema.avro import branch_names, expand
 from calve.schema.change_events import AVRO_LOGICAL, MILLIS, MOMENT
 from calve.schema.columns import Json, decimal_digits
 from calve.schema.wire import Schema
 from cli.verify.formats.fields import (
     EXACT,
-    MISFIT,
     Convert,
     Unreadable,
     Writer,
@@ -32,62 +32,37 @@ LEAST = -(2**63)
 
 
 class AvroWriter(Writer):
-    """For records whose fields are the columns. `read`: the parts of the record; `whole`: the value is this one column."""
+    """For records whose fields are the columns. `read`: the parts of the record."""
 
-    def __init__(
-        self,
-        frame: bytes,
-        columns: pa.Schema,
-        schema: Schema,
-        read: Json,
-        whole: str | None,
-        *,
-        changes: bool,
-    ) -> None:
+    def __init__(self, frame: bytes, columns: pa.Schema, schema: Schema, read: Json, top: Top) -> None:
         super().__init__(frame, columns)
-        node = expand(schema.text, schema.references, AVRO_LOGICAL if changes else {})
-        if whole:
-            node = {"type": "record", "name": "whole", "fields": [{"name": whole, "type": node}]}
+        node = expand(schema.text, schema.references, AVRO_LOGICAL if top.changes else {})
+        if top.column:
+            node = {"type": "record", "name": "whole", "fields": [{"name": top.column, "type": node}]}
         self._fields = _fields(node, read)
-        self._changes = changes
+        self._changes = top.changes
         self._read = reader(node)
 
     def decode(self, value: bytes) -> Any:
         found = Bytes(value, len(self.frame))
-        try:
-            row = self._read(found)
-        except (ValueError, IndexError):
-            raise Unreadable("malformed") from None
-        if found.at != len(value):
-            raise Unreadable("malformed" if self._misfits(row) else "trailing_bytes")
-        return row
-
-    def _misfits(self, row: Any) -> bool:
-        """Whether Avro's reader already refuses a value. A database's own types are converted later."""
-        if self._changes:
-            return False
-        try:
+        row = self._read(found)
+        if found.at == len(value):
+            return row
+        if not self._changes:  # a database's own types are converted later than trailing bytes are noticed
             self.project([row])
-        except (*MISFIT, Unreadable):
-            return True
-        return False
+        raise Unreadable("trailing_bytes")
 
     def project(self, rows: list[Any]) -> list[Any]:
-        return [self._array(each, rows) for each in self.columns]
-
-    def _array(self, column: pa.Field, rows: list[Any]) -> Any:
-        if column.name not in self._fields:
-            return pa.nulls(len(rows), column.type)
-        source, convert = self._fields[column.name]
-        values = [row[source] for row in rows]
-        return pa.array(values if convert is _same else list(map(convert, values)), column.type)
+        arrays = []
+        for each in self.columns:
+            source, convert = self._fields.get(each.name, (None, _same))
+            values = [None if source is None else row[source] for row in rows]
+            arrays.append(pa.array(values if convert is _same else list(map(convert, values)), each.type))
+        return arrays
 
 
 class Bytes:
-    """A value, read from a position on. Missing bytes raise IndexError or ValueError.
-
-    Numbers have at most 5 or 10 bytes; bits beyond 32 or 64 are dropped.
-    """
+    """A value, read from a position on. Numbers have at most 5 or 10 bytes; bits beyond 32 or 64 are dropped."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self.data, self.at, self.items = data, at, 0
@@ -108,11 +83,9 @@ class Bytes:
         raise ValueError
 
     def of(self, items: list[Any]) -> Any:
-        """The item at the index that a number gives."""
         return items[_not_negative(self.number(32))]
 
     def sized(self) -> bytes:
-        """As many bytes as a number gives."""
         size = _not_negative(self.number())
         if size > STRING_LIMIT:
             raise ValueError
@@ -208,7 +181,6 @@ def _fields(record: Json, columns: Json) -> dict[str, tuple[str, Convert]]:
 
 
 def converter(node: Json, column: Json) -> Convert:
-    """Converts a decoded value of an expanded type into a value of a column."""
     if isinstance(node, list):
         return _of_union(node, column)
     kind = _kind(node)
@@ -276,25 +248,14 @@ def _decimal(precision: int, scale: int) -> Convert:
     return convert
 
 
-def _zoned(value: str) -> int:
-    found = database_timestamp_us(value)
-    if found is None:
-        raise Unreadable("malformed")
-    return found
-
-
-def _millis(value: int) -> int:
-    return value * 1000
-
-
 def _same(value: Any) -> Any:
     return value
 
 
 MOMENTS: dict[tuple[str, Any], Convert] = {
-    ("long", "timestamp-millis"): _millis,
-    ("long", "local-timestamp-millis"): _millis,
+    ("long", "timestamp-millis"): lambda value: value * 1000,
+    ("long", "local-timestamp-millis"): lambda value: value * 1000,
     ("long", MILLIS): lambda value: bounded(value * 1000),
-    ("string", MOMENT): _zoned,
+    ("string", MOMENT): database_timestamp_us,
 }
 """Avro type and logical type -> its conversion to a number of microseconds. All other values stay as they are."""

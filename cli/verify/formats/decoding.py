@@ -19,11 +19,21 @@ from calve.schema.columns import CHANGE, Json
 from calve.schema.evolution import SchemaProblem
 from calve.schema.lineage import Fit
 from calve.schema.wire import Schema
-from cli.verify.columns import arrow_columns, iceberg_columns
+from cli.verify.columns import arrow_columns, iceberg_columns, with_children
 from cli.verify.formats.avro import AvroWriter
-from cli.verify.formats.fields import CONFLUENT, FIRST, LAST, MISFIT, Framing, Unreadable, Writer, as_written
+from cli.verify.formats.fields import (
+    CONFLUENT,
+    FIRST,
+    LAST,
+    MALFORMED,
+    Framing,
+    Unreadable,
+    Writer,
+    as_written,
+)
 from cli.verify.formats.json_values import JsonWriter
 from cli.verify.formats.protobuf import ProtobufWriter
+from cli.verify.formats.protobuf_schema import compiled
 from cli.verify.topic import Records, timestamp_us
 
 PLAIN = ("STRING", "BYTES")
@@ -43,11 +53,7 @@ class _PlainWriter(Writer):
         self._plan = plan
 
     def decode(self, value: bytes | None) -> Any:
-        try:
-            text = value.decode() if value is not None and self._plan.text else value
-        except UnicodeDecodeError:
-            raise Unreadable("malformed") from None
-        return {self._plan.column: text}
+        return {self._plan.column: value.decode() if value is not None and self._plan.text else value}
 
 
 class _ChangeWriter(Writer):
@@ -103,16 +109,8 @@ def _within_years(array: Any) -> Any:
         first, last = (pa.scalar(each // unit, whole) for each in (FIRST, LAST))
         bounded = pc.max_element_wise(array.cast(whole), first, skip_nulls=False)
         return pc.min_element_wise(bounded, last, skip_nulls=False).cast(kind)
-    if pa.types.is_struct(kind):
-        parts = [_within_years(each) for each in array.flatten()]
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
-    if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(
-            array.offsets, _within_years(array.values), kind, mask=array.is_null()
-        )
-    if pa.types.is_map(kind):
-        items = _within_years(array.items)
-        return pa.MapArray.from_arrays(array.offsets, array.keys, items, kind, mask=array.is_null())
+    if pa.types.is_nested(kind):
+        return with_children(array, lambda _name, child, _parents: _within_years(child)).cast(kind)
     return array
 
 
@@ -159,24 +157,19 @@ class Values:
     _fits: dict[int, Fit] = field(default_factory=dict)
 
     def decode(self, value: bytes | None) -> tuple[Writer, Any]:
-        """The writer of a value, and its row.
-
-        Raises:
-            Unreadable: it makes no row.
-        """
+        """The writer of a value, and its row. Raises Unreadable if it makes none."""
         writer, plain = self._unframed(value)
-        return writer, writer.decode(plain)
+        try:
+            return writer, writer.decode(plain)
+        except MALFORMED:
+            raise Unreadable("malformed") from None
 
     def project(self, value: bytes | None) -> list[Any]:
-        """The columns of a value.
-
-        Raises:
-            Unreadable: it makes no row.
-        """
+        """The columns of a value. Raises Unreadable if it makes no row."""
         writer, row = self.decode(value)
         try:
             return writer.project([row])
-        except MISFIT:
+        except MALFORMED:
             raise Unreadable("malformed") from None
 
     def verdict(self, value: bytes | None) -> str | None:
@@ -188,12 +181,11 @@ class Values:
         return None
 
     def is_doubtful(self, value: bytes | None) -> bool:
-        """Whether a value decodes, but may be malformed."""
         try:
             writer, plain = self._unframed(value)
             writer.decode(plain)
             return writer.is_ambiguous(plain)
-        except Unreadable:
+        except (Unreadable, *MALFORMED):
             return False
 
     def _unframed(self, value: bytes | None) -> tuple[Writer, Any]:
@@ -257,11 +249,11 @@ def _writer(
     inner = plan.inner if isinstance(plan, writers.WholeWriter) else plan
     match inner:
         case writers.AvroWriter():
-            return AvroWriter(frame, columns, schema, read, top.column, changes=top.changes)
+            return AvroWriter(frame, columns, schema, read, top)
         case writers.JsonWriter():
             return JsonWriter(frame, columns, inner, top.column)
         case writers.ProtobufWriter():
-            return ProtobufWriter(frame, columns, schema, read, top.message, top.column)
+            return ProtobufWriter(frame, columns, compiled(schema), read, inner, top.column)
         case writers.PlainWriter():
             return _PlainWriter(frame, columns, inner)
     raise AssertionError(plan)
@@ -276,11 +268,7 @@ class Keys:
         self._values = values
 
     def read(self, key: bytes | None) -> Any:
-        """The value of the column.
-
-        Raises:
-            Unreadable: `key_...`.
-        """
+        """The value of the column. Raises Unreadable with a reason `key_...`."""
         if key is None or self._values is None:
             return None
         try:
@@ -305,7 +293,6 @@ class Decoder:
     key: Keys | None = None
 
     def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
-        """As `Decoding.rows`."""
         decoded: dict[Writer | None, tuple[list[int], list[Any]]] = {}
         refused: Refused = []
         keys: dict[int, Any] = {}
@@ -329,7 +316,6 @@ class Decoder:
         return Decoded(batches, refused)
 
     def doubtful(self, records: Records) -> set[int]:
-        """As `Decoding.doubtful`."""
         return {place for place, value in enumerate(records.values) if self.values.is_doubtful(value)}
 
     def _convertible(
@@ -340,29 +326,22 @@ class Decoder:
             return [(places, [pa.nulls(len(places), each.type) for each in self.values.columns])]
         try:
             return [(places, writer.project(found))]
-        except (*MISFIT, Unreadable):
-            kept = []
-            for place, row in zip(places, found, strict=True):
-                try:
-                    kept.append(([place], writer.project([row])))
-                except (*MISFIT, Unreadable):
-                    refused.append((place, "malformed"))
-            return kept
+        except MALFORMED:
+            if len(places) == 1:
+                refused.append((places[0], "malformed"))
+                return []
+        each = zip(places, found, strict=True)
+        return [one for n, row in each for one in self._convertible(writer, [n], [row], refused)]
 
     def _batch(self, records: Records, values: list[Any], key: Any, schema_id: int | None) -> pa.RecordBatch:
-        kafka = kafka_struct(self.columns.field(SYSTEM_COLUMN).type, records, self.topic, schema_id)
-        arrays, made = iter(values), {SYSTEM_COLUMN: kafka}
+        kind = self.columns.field(SYSTEM_COLUMN).type
+        facts = received(records, self.topic) | {"schema_id": [schema_id] * len(records)}
+        kafka = [pa.array(facts[each.name], each.type) for each in kind]
+        made = dict(zip(self.values.columns.names, values, strict=True))
+        made[SYSTEM_COLUMN] = pa.StructArray.from_arrays(kafka, fields=list(kind))
         if self.key is not None:
             made[self.key.column] = key
-        columns = [made[name] if name in made else next(arrays) for name in self.columns.names]
-        return pa.record_batch(columns, schema=self.columns)
-
-
-def kafka_struct(kind: Any, records: Records, topic: str, schema_id: int | None) -> Any:
-    """The `_kafka` column of these records, with the table's fields."""
-    made = received(records, topic) | {"schema_id": [schema_id] * len(records)}
-    arrays = [pa.array(made[each.name], each.type) for each in kind]
-    return pa.StructArray.from_arrays(arrays, fields=list(kind))
+        return pa.record_batch([made[name] for name in self.columns.names], schema=self.columns)
 
 
 def received(records: Records, topic: str) -> dict[str, list[Any]]:

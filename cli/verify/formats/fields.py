@@ -25,9 +25,15 @@ _ISO = re.compile(r"[+-]?infinity|[+-]?\d+-\d\d-\d\dT[\d:.]+(?:Z|[+-][\d:]+)", r
 FIRST, LAST = -62_135_596_800 * 10**6, 253_402_300_800 * 10**6 - 1
 """Microseconds of the first moment of the year 1, and of the last one of 9999."""
 EXACT = Context(prec=100)
-MISFIT = (pa.ArrowException, ArithmeticError)
-"""What Arrow and the converters raise for a decoded value that is too large for its column."""
+MALFORMED = (pa.ArrowException, ArithmeticError, ValueError, IndexError, RecursionError)
+"""What readers, converters and Arrow raise for a malformed value, or one that is too large for its column."""
 
+LEFT_OUT = "left out by a step"
+EMPTIED = "without a row that a step has not left out"
+"""Both stand where the reason of a reject does: records that make no row, and are no dead letters."""
+
+Outcome = tuple[pa.RecordBatch, dict[int, str]]
+"""The rows of a step, and why places have no row, or fewer of them: `LEFT_OUT` or a word of `REASONS`."""
 Convert = Callable[[Any], Any]
 """A decoded value -> the value of its column; null stays null."""
 
@@ -36,7 +42,7 @@ def bounded(micros: int) -> int:
     return min(max(micros, FIRST), LAST)
 
 
-def database_timestamp_us(text: str) -> int | None:
+def database_timestamp_us(text: str) -> int:
     """As `timestamp_us`, also for the infinities and years that databases have."""
     far = _FAR.fullmatch(text) if _ISO.fullmatch(text) else None
     if far is None:
@@ -44,20 +50,18 @@ def database_timestamp_us(text: str) -> int | None:
     return FIRST if far["before"] else LAST
 
 
-def timestamp_us(text: str) -> int | None:
-    """Microseconds since 1970; None if the text is not a timestamp of whole microseconds."""
+def timestamp_us(text: str) -> int:
+    """Microseconds since 1970. Raises ValueError if the text is not a timestamp of whole microseconds."""
     found = _MOMENT.fullmatch(text)
-    try:
-        if found:
-            day, clock, fraction, sign, hours, minutes = found.groups()
-            offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-            since = datetime.fromisoformat(f"{day}T{clock}+00:00") - EPOCH
-            if int(minutes or 0) < 60 and offset <= _FARTHEST:
-                shifted = since + (offset if sign == "-" else -offset)
-                return shifted // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0"))
-    except ValueError:
-        pass
-    return None
+    if found is None:
+        raise ValueError
+    day, clock, fraction, sign, hours, minutes = found.groups()
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    if int(minutes or 0) > 59 or offset > _FARTHEST:
+        raise ValueError
+    since = datetime.fromisoformat(f"{day}T{clock}+00:00") - EPOCH
+    shifted = since + (offset if sign == "-" else -offset)
+    return shifted // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0"))
 
 
 class Unreadable(Exception):
@@ -72,6 +76,10 @@ class Unreadable(Exception):
 class Framing(Wire):
     """How values name their schema. A compressed payload has the frame that it would have without compression."""
 
+    def named_frame(self, name: str) -> bytes:
+        """The frame of a schema that a ledger names."""
+        return self.frame(self.named(name))
+
     def start(self, value: bytes) -> bytes:
         """The bytes at the frame's place."""
         if self.deflated and value.startswith(self.deflated):
@@ -79,11 +87,7 @@ class Framing(Wire):
         return value[: self.size]
 
     def header(self, value: bytes) -> bytes:
-        """The frame.
-
-        Raises:
-            Unreadable: there is none.
-        """
+        """The frame. Raises Unreadable if there is none."""
         if len(value) < self.size:
             raise Unreadable("truncated")
         if not value.startswith(self.magics):
@@ -91,14 +95,8 @@ class Framing(Wire):
         return self.start(value)
 
     def inflated(self, value: bytes) -> bytes:
-        """The value without compression.
-
-        Raises:
-            Unreadable: its payload is not a zlib stream, or too long.
-        """
-        if not self.deflated or not value.startswith(self.deflated):
-            return value
-        found = self.plain(value)
+        """The value without compression. Raises Unreadable if its payload is not a zlib stream, or too long."""
+        found = self.plain(value) if self.deflated and value.startswith(self.deflated) else value
         if found is None:
             raise Unreadable("malformed")
         return found
@@ -117,11 +115,7 @@ class Writer:
         self.schema_id: int | None = None
 
     def decode(self, value: Any) -> Any:
-        """The row of a value.
-
-        Raises:
-            Unreadable: it makes none.
-        """
+        """The row of a value. Raises Unreadable or one of MALFORMED if it makes none."""
         raise NotImplementedError
 
     def is_ambiguous(self, value: Any) -> bool:

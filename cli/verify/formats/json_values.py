@@ -13,8 +13,10 @@ from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from functools import partial
+from itertools import accumulate
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from calve.schema import writers
@@ -23,7 +25,6 @@ from cli.verify.formats.fields import (
     EPOCH,
     EXACT,
     Convert,
-    Unreadable,
     Writer,
     bounded,
     database_timestamp_us,
@@ -43,9 +44,8 @@ NOT_FINITE = {text: float(text) for text in ("NaN", "Infinity", "-Infinity")}
 
 
 class Members(dict[str, Any]):
-    """A JSON object; the last of equally named members counts, and `repeated` says that there were several: `twice`."""
+    """A JSON object; the last of equally named members counts, and `twice` says which there are."""
 
-    repeated = False
     twice: frozenset[str] = frozenset()
 
 
@@ -62,22 +62,19 @@ class Real(float):
 
 
 def read(data: bytes) -> Any:
-    """The one value of a text.
-
-    Raises:
-        Unreadable: the text is not JSON (`malformed`).
-    """
-    try:
-        text = data.decode()
-        if text.count("[") + text.count("{") > MAX_DEPTH // 4:
-            _allow(_depth(text))
-        found = json.JSONDecoder(
-            object_pairs_hook=_members, parse_float=_real, parse_int=_integer, parse_constant=_refuse
-        ).decode(text)
-        if "\\ud" in text or "\\uD" in text:
-            json.dumps(found, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        raise Unreadable("malformed") from None
+    """The one value of a text. Raises ValueError or RecursionError if the text is not JSON."""
+    text = data.decode()
+    if text.count("[") + text.count("{") > MAX_DEPTH // 4:
+        opened = ((each in "[{") - (each in "]}") for each in STRINGS.sub("", text))
+        if max(accumulate(opened, initial=0)) > MAX_DEPTH:
+            raise ValueError
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * MAX_DEPTH))  # the json module recurses
+    # NaN and the infinities are no numbers of JSON: int refuses them.
+    found = json.JSONDecoder(
+        object_pairs_hook=_members, parse_float=_real, parse_int=_integer, parse_constant=int
+    ).decode(text)
+    if "\\ud" in text or "\\uD" in text:
+        json.dumps(found, ensure_ascii=False).encode()
     return found
 
 
@@ -90,8 +87,8 @@ def written(value: Any) -> str:
             return _number(value)
         case list():
             return f"[{','.join(written(each) for each in value)}]"
-    if value.repeated:
-        raise Unreadable("malformed")
+    if value.twice:
+        raise ValueError
     members = sorted(value.items(), key=lambda member: member[0].encode("utf-16-be"))
     return "{" + ",".join(f"{json.dumps(n, ensure_ascii=False)}:{written(each)}" for n, each in members) + "}"
 
@@ -99,7 +96,7 @@ def written(value: Any) -> str:
 def repeats(value: Any) -> bool:
     """Whether any object has a duplicate member."""
     if isinstance(value, Members):
-        return value.repeated or any(map(repeats, value.values()))
+        return bool(value.twice) or any(map(repeats, value.values()))
     return isinstance(value, list) and any(map(repeats, value))
 
 
@@ -116,36 +113,27 @@ def exact(value: Any) -> Decimal | None:
 
 def _number(value: Any) -> str:
     number = exact(value)
-    if number is not None:
-        text = f"{number:f}"
-        short = text.rstrip("0").rstrip(".") if "." in text else text
-        return "0" if short in ("-0", "") else short
-    try:
+    if number is None:
         return _double(float(value))
-    except OverflowError:
-        raise Unreadable("malformed") from None
+    text = f"{number:f}"
+    short = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if short in ("-0", "") else short
 
 
 def _double(value: float) -> str:
     """The digits of a double, with an exponent below 0.001 and from 10,000,000."""
-    if value in (float("inf"), float("-inf")):
-        raise Unreadable("malformed")
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    point = len(digits) + int(exponent)
-    minus, figures = "-" if sign else "", "".join(map(str, digits))
-    if value == 0:
-        return f"{minus}0.0"
-    if not -3 < point <= 7:
-        return f"{minus}{figures[0]}.{figures[1:] or '0'}E{point - 1}"
-    whole = figures[:point].ljust(point, "0") if point > 0 else "0"
-    return f"{minus}{whole}.{'0' * -min(point, 0) + figures[max(point, 0) :] or '0'}"
+    if math.isinf(value):
+        raise ValueError
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return np.format_float_positional(value, trim="0")
+    return np.format_float_scientific(value, trim="0", exp_digits=1).upper().replace("+", "")
 
 
 def _members(pairs: list[tuple[str, Any]]) -> Members:
     found = Members(pairs)
     if len(found) < len(pairs):
         names = Counter(name for name, _ in pairs)
-        found.repeated, found.twice = True, frozenset(name for name, times in names.items() if times > 1)
+        found.twice = frozenset(name for name, times in names.items() if times > 1)
     if any(len(name) > MAX_NAME for name in found):
         raise ValueError
     return found
@@ -161,25 +149,6 @@ def _integer(text: str) -> int:
     if len(text.lstrip("-")) > MAX_DIGITS:
         raise ValueError
     return int(text)
-
-
-def _refuse(text: str) -> Any:
-    raise ValueError(text)
-
-
-def _allow(depth: int) -> None:
-    """Refuse text nested deeper than the limit, and raise Python's limit for the rest: the json module recurses."""
-    if depth > MAX_DEPTH:
-        raise ValueError(depth)
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * MAX_DEPTH))
-
-
-def _depth(text: str) -> int:
-    deepest = depth = 0
-    for each in STRINGS.sub("", text):
-        depth += (each in "[{") - (each in "]}")
-        deepest = max(deepest, depth)
-    return deepest
 
 
 class JsonWriter(Writer):
@@ -200,10 +169,10 @@ class JsonWriter(Writer):
         found = read(value[len(self.frame) :])
         if self._member is not None:
             if not isinstance(found, Members) or self._member not in found:
-                raise Unreadable("malformed")
+                raise ValueError
             found = found[self._member]
         if self._is_object != isinstance(found, Members):
-            raise Unreadable("malformed")
+            raise ValueError
         row = self._convert(found)
         if self._whole:
             return {self._whole: row}
@@ -217,7 +186,7 @@ class JsonWriter(Writer):
         for each in found.values():
             written(each)
         rest = Members({name: each for name, each in found.items() if name not in self._declared})
-        rest.repeated = bool(found.twice - self._declared)
+        rest.twice = found.twice - self._declared
         return written(rest) if rest else None
 
 
@@ -241,8 +210,8 @@ def _converter(shape: Json, column: Json) -> Convert:
 
     def entries(value: Any) -> list[tuple[str, Any]]:
         members = _instance(value, Members)
-        if members.repeated:
-            raise Unreadable("malformed")
+        if members.twice:
+            raise ValueError
         return [(name, values(each)) for name, each in members.items()]
 
     return entries
@@ -264,89 +233,55 @@ def _struct(shape: Json, column: Json) -> Convert:
     return members
 
 
-def _instance(value: Any, kind: type) -> Any:
-    if type(value) is not kind:
-        raise Unreadable("malformed")
+def _instance(value: Any, *kinds: type) -> Any:
+    if type(value) not in kinds:
+        raise ValueError
     return value
 
 
 def _whole(value: Any, bits: int) -> int:
     number = int(_instance(value, int))
     if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-        raise Unreadable("malformed")
+        raise ValueError
     return number
 
 
-def _short(value: Any) -> int:
-    return _whole(value, 32)
-
-
-def _long(value: Any) -> int:
-    return _whole(value, 64)
-
-
 def _finite(value: Any) -> float:
-    if type(value) not in (int, Real):
-        raise Unreadable("malformed")
-    try:
-        number = float(value)
-    except OverflowError:
-        raise Unreadable("malformed") from None
+    number = float(_instance(value, int, Real))
     if math.isinf(number):
-        raise Unreadable("malformed")
+        raise ValueError
     return number
 
 
 def _single(value: Any) -> float:
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", _finite(value)))[0])
-    except OverflowError:
-        raise Unreadable("malformed") from None
+    return float(struct.unpack("<f", struct.pack("<f", _finite(value)))[0])
 
 
 def _decimal(value: Any, digits: tuple[int, int]) -> Decimal:
-    """digits: precision and scale."""
+    """From a number's digits, or from its unscaled number in Base64, two's complement. digits: precision and scale."""
     precision, scale = digits
-    number = _exact(value, scale)
-    if number is None:
-        raise Unreadable("malformed")
+    number: Decimal | None
+    if type(value) is str:
+        data = _bytes(value)
+        number = Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, EXACT)
+        if not 1 <= len(data) <= DECIMAL_BYTES:
+            raise ValueError
+    elif (number := exact(_instance(value, int, Real))) is None:
+        raise ValueError
     scaled = number.scaleb(scale, EXACT)
     if scaled != scaled.to_integral_value() or scaled.copy_abs() >= Decimal(10**precision):
-        raise Unreadable("malformed")
+        raise ValueError
     return number
 
 
-def _exact(value: Any, scale: int) -> Decimal | None:
-    """A decimal: from a number's digits, or from its unscaled number in Base64, two's complement."""
-    if type(value) is not str:
-        return exact(value) if type(value) in (int, Real) else None
-    data = _bytes(value)
-    if not 1 <= len(data) <= DECIMAL_BYTES:
-        return None
-    return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, EXACT)
-
-
 def _day(value: Any) -> int:
-    try:
-        if DAY.fullmatch(_instance(value, str)):
-            return (date.fromisoformat(value) - EPOCH.date()).days
-    except ValueError:
-        pass
-    raise Unreadable("malformed")
-
-
-def _moment(value: Any, parse: Callable[[str], int | None]) -> int:
-    found = parse(_instance(value, str))
-    if found is None:
-        raise Unreadable("malformed")
-    return found
+    if not DAY.fullmatch(_instance(value, str)):
+        raise ValueError
+    return (date.fromisoformat(value) - EPOCH.date()).days
 
 
 def _bytes(value: Any) -> bytes:
-    try:
-        return base64.b64decode(_instance(value, str), validate=True)
-    except ValueError:
-        raise Unreadable("malformed") from None
+    return base64.b64decode(_instance(value, str), validate=True)
 
 
 def _of_database(value: Any, real: Callable[[Any], float]) -> float:
@@ -355,20 +290,20 @@ def _of_database(value: Any, real: Callable[[Any], float]) -> float:
 
 LEAVES: dict[str, Convert] = {
     "json": written,
-    "boolean": partial(_instance, kind=bool),
-    "string": partial(_instance, kind=str),
+    "boolean": lambda value: _instance(value, bool),
+    "string": lambda value: _instance(value, str),
     "binary": _bytes,
-    "int": _short,
-    "long": _long,
+    "int": partial(_whole, bits=32),
+    "long": partial(_whole, bits=64),
     "float": _single,
     "double": _finite,
     "date": _day,
-    "timestamptz": partial(_moment, parse=timestamp_us),
-    "days": _short,
-    "millis": lambda value: _whole(_long(value) * 1000, 64),
-    "instant": partial(_moment, parse=database_timestamp_us),
-    "local_millis": lambda value: bounded(_long(value) * 1000),
-    "local_micros": lambda value: bounded(_long(value)),
+    "timestamptz": lambda value: timestamp_us(_instance(value, str)),
+    "days": partial(_whole, bits=32),
+    "millis": lambda value: _whole(_whole(value, 64) * 1000, 64),
+    "instant": lambda value: database_timestamp_us(_instance(value, str)),
+    "local_millis": lambda value: bounded(_whole(value, 64) * 1000),
+    "local_micros": lambda value: bounded(_whole(value, 64)),
     "database_float": partial(_of_database, real=_single),
     "database_double": partial(_of_database, real=_finite),
 }

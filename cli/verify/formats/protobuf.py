@@ -15,120 +15,44 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from calve.schema.columns import Json, decimal_digits
-from calve.schema.wire import Schema
-from cli.verify.formats.fields import (
-    CONFLUENT,
-    EPOCH,
-    EXACT,
-    GLUE,
-    Convert,
-    Framing,
-    Unreadable,
-    Writer,
-    bounded,
-    written_in,
-)
-from cli.verify.formats.protobuf_schema import Compiled, compiled
+from calve.schema.writers import ProtobufWriter as Plan
+from cli.verify.formats.fields import EPOCH, EXACT, Convert, Unreadable, Writer, bounded, written_in
+from cli.verify.formats.protobuf_schema import Compiled
 
 GROUP = 3
 UNSIGNED = (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
 
 
 class ProtobufWriter(Writer):
-    """For values of one message (None: the first). `read`: its columns; `whole`: the message is this one column."""
+    """For values of the plan's message. `read`: its columns; `whole`: the message is this one column."""
 
     def __init__(
-        self,
-        frame: bytes,
-        columns: pa.Schema,
-        schema: Schema,
-        read: Json,
-        message: str | None,
-        whole: str | None,
+        self, frame: bytes, columns: pa.Schema, schema: Compiled, read: Json, plan: Plan, whole: str | None
     ) -> None:
         super().__init__(frame, columns)
-        self._framing = GLUE if len(frame) == GLUE.size else CONFLUENT
-        found = compiled(schema)
-        self._messages, self._entries = found.messages, found.entries
-        top = message_named(self._messages, message)
-        if top is None or top.full_name in self._entries:
-            raise Unreadable("incompatible_schema")
-        self._top = top
+        self._schema, self._plan, self._whole = schema, plan, whole
+        top = self._schema.messages[0].file.pool.FindMessageTypeByName(plan.message)
         self._class = GetMessageClass(top)
-        self._whole = whole
-        self._row = _Layout(found).struct(top, read["fields"][0]["type"] if whole else read)
+        self._row = _Layout(self._schema).struct(top, read["fields"][0]["type"] if whole else read)
 
     def decode(self, value: bytes) -> Any:
-        payload = value[len(self.frame) :]
-        if self.frame:
-            found, place = message_in(self._messages, payload, self._framing)
-            if found is not self._top:
-                raise Unreadable("incompatible_schema" if found else "malformed")
-            payload = payload[place:]
+        if not self.frame:
+            payload = value
+        elif value.startswith(self._plan.prefix):
+            payload = value[len(self._plan.prefix) :]
+        elif value.startswith(tuple(self._plan.others)):
+            raise Unreadable("incompatible_schema")
+        else:
+            raise ValueError
         message = self._class()
         try:
             message.ParseFromString(payload)
-            if not _is_strange(message, self._entries):
-                row = self._row(message)
-                return {self._whole: row} if self._whole else row
         except DecodeError:
-            pass
-        raise Unreadable("malformed")
-
-
-def message_named(messages: list[Descriptor], name: str | None) -> Descriptor | None:
-    """The first message of the file with this name, with or without its package."""
-    if name is None:
-        return messages[0] if messages else None
-    for each in messages:
-        package = each.file.package
-        if each.full_name in (name, f"{package}.{name}"):
-            return each
-        inside = message_named(list(each.nested_types), name)
-        if inside is not None:
-            return inside
-    return None
-
-
-def message_in(
-    messages: list[Descriptor], payload: bytes, framing: Framing = CONFLUENT
-) -> tuple[Descriptor | None, int]:
-    """The message that the payload's beginning names, and where it begins; None if it does not exist."""
-    if framing is GLUE:
-        return _message_at(messages, payload)
-    if payload[:1] == b"\x00":
-        return (messages[0] if messages else None), 1
-    try:
-        count, place = _zigzag(payload, 0)
-        if not 0 < count <= len(payload):
-            return None, 0
-        found, inside, path = None, messages, list[int]()
-        for _ in range(count):
-            index, place = _zigzag(payload, place)
-            if index < 0:
-                return None, 0
-            found, path = inside[index], [*path, index]
-            inside = list(found.nested_types)
-    except IndexError:
-        return None, 0
-    return (found if path != [0] else None), place
-
-
-def _message_at(messages: list[Descriptor], payload: bytes) -> tuple[Descriptor | None, int]:
-    """By the index among all messages, sorted by name."""
-    by_name = sorted(_with_nested(messages), key=lambda each: each.full_name)
-    try:
-        number, place = _varint(payload, 0)
-        return by_name[number], place
-    except IndexError:
-        return None, 0
-
-
-def _with_nested(messages: Iterable[Descriptor]) -> list[Descriptor]:
-    found = list(messages)
-    for each in found:
-        found += each.nested_types
-    return found
+            raise ValueError from None
+        if _is_strange(message, self._schema.entries):
+            raise ValueError
+        row = self._row(message)
+        return {self._whole: row} if self._whole else row
 
 
 class _Layout:
@@ -239,22 +163,19 @@ def _judged(kind: Descriptor) -> list[FieldDescriptor]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Unreadable("malformed")
+        raise ValueError  # noqa: TRY004 its bytes are no UTF-8
     return value
 
 
 def _moment(value: Any) -> int:
     micros = int(value.seconds * 10**6 + value.nanos // 1000)
     if not 0 <= value.nanos < 10**9 or value.nanos % 1000 or bounded(micros) != micros:
-        raise Unreadable("malformed")
+        raise ValueError
     return micros
 
 
 def _day(value: Any) -> int:
-    try:
-        return (date(value.year, value.month, value.day) - EPOCH.date()).days
-    except (ValueError, OverflowError):
-        raise Unreadable("malformed") from None
+    return (date(value.year, value.month, value.day) - EPOCH.date()).days
 
 
 def _decimal(value: Any, digits: tuple[int, int]) -> Decimal:
@@ -263,27 +184,9 @@ def _decimal(value: Any, digits: tuple[int, int]) -> Decimal:
     unscaled = int.from_bytes(value.value, "big", signed=True)
     scale = value.scale if unscaled else 0  # zero is zero wherever its point is
     if len(value.value) > 16 or not -1000 <= scale <= 1000:
-        raise Unreadable("malformed")
+        raise ValueError
     exact = Decimal(unscaled).scaleb(-scale, EXACT)
     fitted = exact.quantize(Decimal(1).scaleb(-places), context=Context(prec=2000))
     if fitted != exact or len(fitted.as_tuple().digits) > precision:
-        raise Unreadable("malformed")
+        raise ValueError
     return fitted
-
-
-def _zigzag(data: bytes, place: int) -> tuple[int, int]:
-    value, place = _varint(data, place)
-    return (value >> 1) ^ -(value & 1), place
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """A number and its end. Raises IndexError if there is none, or one in more bytes than it needs."""
-    value = shift = 0
-    while True:
-        byte = data[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80 or shift > 63:
-            if byte == 0 and shift > 7:
-                raise IndexError
-            return value, place

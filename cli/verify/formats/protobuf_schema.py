@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import base64
-import binascii
-import os
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -22,7 +17,9 @@ from grpc_tools import protoc
 from calve.errors import CalveError
 from calve.schema.evolution import SchemaProblem
 from calve.schema.protobuf.files import load
+from calve.schema.protobuf.model import KNOWN_FILES
 from calve.schema.wire import Schema
+from cli.embedded.processes import silent
 from cli.verify.formats.fields import Unreadable
 
 OWN = "calve_own.proto"
@@ -33,12 +30,8 @@ extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
 extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
 extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
 extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }"""
-CONFLUENT = {
-    "confluent/meta.proto": META,
-    "confluent/type/decimal.proto": 'syntax = "proto3"; package confluent.type;'
-    " message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }",
-    "confluent/type/variant.proto": 'syntax = "proto3"; package confluent.type;'
-    " message Variant { bytes metadata = 1; bytes value = 2; }",
+CONFLUENT = {"confluent/meta.proto": META} | {
+    name: text for name, text in KNOWN_FILES.items() if name.startswith("confluent/")
 }
 
 
@@ -105,7 +98,7 @@ def _files(schema: Schema) -> list[descriptor_pb2.FileDescriptorProto]:
         given, result = Path(folder, "calve_given"), Path(folder, "calve_result")
         given.write_bytes(binary.SerializeToString())
         command = ["protoc", *(f"-I{each}" for each in (folder, *known_files())), "--include_imports"]
-        with _silent():
+        with silent():  # protoc complains with paths
             failed = protoc.main(
                 [*command, f"--descriptor_set_in={given}", f"--descriptor_set_out={result}", OWN]
             )
@@ -126,20 +119,6 @@ def _refused(schema: Schema) -> CalveError | Unreadable:
     )
 
 
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Nothing in the block writes to standard error: protoc, which is not Python, complains there with paths."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
 def known_files() -> list[Path]:
     """The folders of the well-known imports."""
     tools, types = find_spec("grpc_tools"), find_spec("google.type.date_pb2")
@@ -152,7 +131,7 @@ def _binary(text: str) -> descriptor_pb2.FileDescriptorProto | None:
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
         return descriptor_pb2.FileDescriptorProto.FromString(data)
-    except (binascii.Error, ValueError, DecodeError):
+    except (ValueError, DecodeError):
         return None
 
 

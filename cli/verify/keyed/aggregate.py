@@ -18,9 +18,9 @@ from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number,
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import decimal_digits
 from cli.verify.claim import Claim, numbers_of
+from cli.verify.columns import column_at
 from cli.verify.dead_letters import Count
 from cli.verify.findings import Check, Finding, Findings
-from cli.verify.keyed.modes import column_at
 
 if TYPE_CHECKING:
     from calve.modes.aggregate import Aggregate
@@ -66,13 +66,16 @@ class Totals:
         """Add rows of records, each of which has a group."""
         paths = {path for each in self._measures for path in each.paths}
         columns = {path: _plain(column_at(batch, path)) for path in (*self.mode.key, *paths)}
-        keys = zip(*self._keys([columns[path] for path in self.mode.key]), strict=True)
+        groups = [columns[path] for path in self.mode.key]
+        if self.mode.window is not None:
+            size = self.mode.window.size_ms * 1000
+            groups[-1] = [moment // size * size for moment in groups[-1]]
         kafka = batch.column(SYSTEM_COLUMN)
         places = list(zip(*(_plain(kafka.field(name)) for name in PLACE), strict=True))
         self.records += len(set(places))
         partitions, offsets = kafka.field("partition").to_numpy(), kafka.field("offset").to_numpy()
         read_by = numbers_of(self.claim.rounds[::-1], partitions, offsets).tolist()
-        for number, (key, place) in enumerate(zip(keys, places, strict=True)):
+        for number, (key, place) in enumerate(zip(zip(*groups, strict=True), places, strict=True)):
             group = self._groups.get(key)
             if group is None:
                 group = self._groups[key] = _Group([each.start for each in self._measures])
@@ -137,13 +140,6 @@ class Totals:
             for group, found, place in zip(groups, totals, places, strict=True):
                 yield file, group, found, place
 
-    def _keys(self, columns: list[list[Any]]) -> list[list[Any]]:
-        window = self.mode.window
-        if window is None:
-            return columns
-        size = window.size_ms * 1000
-        return [*columns[:-1], [moment // size * size for moment in columns[-1]]]
-
     def _totals(self, read: int | None) -> Iterator[Finding]:
         if not self.claim.known_from_birth:
             return
@@ -200,16 +196,16 @@ class Measure:
 
     def added(self, so_far: Any, found: Any) -> Any:
         """The value so far with that of one more record."""
-        if found is None:
-            return so_far
+        if found is None or so_far is None:
+            return so_far if found is None else found
         match self.term.function:
             case "count":
                 return so_far + 1
             case "sum":
-                return found if so_far is None else EXACT.add(so_far, found)
+                return EXACT.add(so_far, found)
             case "min":
-                return found if so_far is None else min(so_far, found, key=_order)
-        return found if so_far is None else max(so_far, found, key=_order)
+                return min(so_far, found, key=_order)
+        return max(so_far, found, key=_order)
 
 
 def measure(name: str, text: str) -> Measure:

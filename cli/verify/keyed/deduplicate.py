@@ -6,15 +6,17 @@ kept one near it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cli.verify.claim import Claim, Round, numbers_of
-from cli.verify.columns import number
-from cli.verify.keyed.store import Store, by_file
+from cli.verify.columns import numbers
+from cli.verify.counts import Key
+from cli.verify.keyed.store import Store
 from cli.verify.rows import ByFile, Rows
 
 EVER = np.iinfo(np.int64).max
@@ -23,7 +25,6 @@ UNKNOWN = -1.0
 OTHER_TOPIC = -2.0
 FORGOTTEN = ""
 """The file of forgotten rows."""
-Key = tuple[int, int]
 PLACED = pa.schema(
     [
         *(("key", pa.uint64()), ("at", pa.int64()), ("partition", pa.int64())),
@@ -66,60 +67,42 @@ qualify "at" - lag("at") over keys < {window} or lead("at") over keys - "at" < {
 """
 
 
-class Order:
-    """Ascending numbers of the commits that read the records of a topic; a redrive reads its dead letters at its commit."""
-
-    def __init__(self, claim: Claim, redriven: Mapping[Key, str]) -> None:
-        self._rounds = [each for each in reversed(claim.rounds) if each.topic == claim.topic]
-        numbers = self._of_redrives([each for each in reversed(claim.redrives) if each.topic == claim.topic])
-        places = sorted((number(*key), numbers.get(name, UNKNOWN)) for key, name in redriven.items())
-        self._places = np.array([each for each, _ in places], np.int64)
-        self._numbers = np.array([each for _, each in places], np.float64)
-
-    def numbers(self, partitions: Any, offsets: Any) -> Any:
-        """The commit's number of each record."""
-        found = numbers_of(self._rounds, partitions, offsets).astype(np.float64)
-        if len(self._places):
-            places = number(partitions.astype(np.int64), offsets)
-            nearest = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
-            found = np.where(self._places[nearest] == places, self._numbers[nearest], found)
-        return found
-
-    def _of_redrives(self, redrives: list[Round]) -> dict[str, float]:
-        """Each redrive lies between two rounds; several between the same two keep their order."""
-        found: dict[str, float] = {}
-        for n, each in enumerate(redrives):
-            before = sum(all(each.to.get(p, 0) >= o for p, o in other.to.items()) for other in self._rounds)
-            found[each.round or ""] = before - 0.5 + (n + 1) / (2 * len(redrives) + 2)
-        return found
-
-
 class Firsts(Store):
-    """The rows of a table by key. Add all of them before `rows`. `several`: a record may have made several rows."""
+    """The rows of a table by key. Add all of them before `rows`.
 
-    def __init__(self, window_us: int | None, order: Order, *, several: bool = False) -> None:
+    `redriven`: the redrive's round by the place of a record. `several`: a record may have made several rows.
+    """
+
+    ambiguous = 0
+
+    def __init__(
+        self, window_us: int | None, claim: Claim, redriven: Mapping[Key, str], *, several: bool = False
+    ) -> None:
         super().__init__()
         self.insert("held", PLACED.append(pa.field("file", pa.string())).empty_table())
         self.insert("records", PLACED.append(pa.field("hash", pa.uint64())).empty_table())
         self._several = several
         self._windowed = window_us is not None
         self._window = EVER if window_us is None else window_us
-        self._order = order
+        self._rounds = [each for each in reversed(claim.rounds) if each.topic == claim.topic]
+        known = _numbers_of_redrives(claim, self._rounds)
+        partitions, offsets = (pa.array([place[n] for place in redriven], pa.int64()) for n in (0, 1))
+        self._redriven = pa.table({"partition": partitions, "offset": offsets})
+        self._numbers = np.array([*(known.get(name, UNKNOWN) for name in redriven.values()), UNKNOWN])
 
     def hold(self, held: Rows, *, own: bool) -> None:
         """Add rows of the table; `own`: of the incarnation that is proved."""
-        self._keep(
-            "held", held, None if own else OTHER_TOPIC, {"file": pa.repeat(held.file, len(held.offsets))}
-        )
+        file = pa.repeat(held.file, len(held.offsets))
+        self._keep("held", held, None if own else OTHER_TOPIC, file=file)
 
     def remember(self, forgotten: Iterable[Rows]) -> None:
         """Add rows that the table had: their duplicates make no rows, either."""
         for rows in (each for each in forgotten if each.keys is not None):
-            self._keep("held", rows, None, {"file": pa.repeat(FORGOTTEN, len(rows.offsets))})
+            self._keep("held", rows, file=pa.repeat(FORGOTTEN, len(rows.offsets)))
 
     def add(self, found: Iterable[Rows]) -> None:
         for rows in found:
-            self._keep("records", rows, None, {"hash": rows.hashes})
+            self._keep("records", rows, hash=rows.hashes)
 
     def figures(self) -> Mapping[str, int]:
         [row] = self.query("select count(distinct key) as keys from held where file <> ''").to_pylist()
@@ -128,22 +111,16 @@ class Firsts(Store):
     def doubled(self) -> ByFile:
         """Offsets of rows with another row of their key too near, by file and partition."""
         distinct = 'distinct on (key, "partition", "offset", number)' if self._several else ""
-        return by_file(
-            self.query(DOUBLED.format(distinct=distinct, forgotten=FORGOTTEN, window=self._window))
-        )
+        return self.by_file(DOUBLED.format(distinct=distinct, forgotten=FORGOTTEN, window=self._window))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         self._judge()
         yield from self.read('select "partition", "offset", hash from judged where is_row')
 
-    def duplicates(self, redriven: Collection[Key]) -> int:
+    def duplicates(self) -> int:
         """The number of records that make no row because of an earlier one, without redriven ones."""
         self._judge()
-        partitions, offsets = ([each[n] for each in redriven] for n in (0, 1))
-        others = pa.table(
-            {"partition": pa.array(partitions, pa.int64()), "offset": pa.array(offsets, pa.int64())}
-        )
-        [row] = self.query(DUPLICATES, redriven=others).to_pylist()
+        [row] = self.query(DUPLICATES, redriven=self._redriven).to_pylist()
         return int(row["found"])
 
     def _judge(self) -> None:
@@ -157,14 +134,27 @@ class Firsts(Store):
             )
         )
 
-    def _keep(self, table: str, rows: Rows, number: float | None, more: dict[str, Any]) -> None:
-        places = (each.fill_null(-1).to_numpy() for each in (rows.partitions, rows.offsets))
-        numbers = self._order.numbers(*places) if number is None else np.full(len(rows.offsets), number)
-        columns = (
-            rows.keys,
-            rows.timestamps.cast(pa.int64()),
-            rows.partitions,
-            rows.offsets,
-            pa.array(numbers),
-        )
-        self.insert(table, pa.table(dict(zip(PLACED.names, columns, strict=True)) | more))
+    def _keep(self, table: str, rows: Rows, number: float | None = None, **more: Any) -> None:
+        """Add rows; `number`: of the commit that read them, if not by their places."""
+        places = rows.partitions.fill_null(-1).cast(pa.int64()), rows.offsets.fill_null(-1)
+        read_by = numbers_of(self._rounds, *(each.to_numpy() for each in places)).astype(np.float64)
+        back = pc.index_in(numbers(*places), numbers(*self._redriven.columns)).fill_null(-1).to_numpy()
+        found = np.where(back < 0, read_by, self._numbers[back])
+        columns = {
+            "key": rows.keys,
+            "at": rows.timestamps.cast(pa.int64()),
+            "partition": rows.partitions,
+            "offset": rows.offsets,
+            "number": pa.array(found if number is None else np.full(len(found), number)),
+        }
+        self.insert(table, pa.table(columns | more))
+
+
+def _numbers_of_redrives(claim: Claim, rounds: list[Round]) -> dict[str, float]:
+    """Each redrive lies between two rounds; several between the same two keep their order. Rounds have the numbers from 0."""
+    redrives = [each for each in reversed(claim.redrives) if each.topic == claim.topic]
+    found: dict[str, float] = {}
+    for n, each in enumerate(redrives):
+        before = sum(all(each.to.get(p, 0) >= o for p, o in other.to.items()) for other in rounds)
+        found[each.round or ""] = before - 0.5 + (n + 1) / (2 * len(redrives) + 2)
+    return found

@@ -1,9 +1,9 @@
-"""The mode of a table and its key, by the table's position, and the records of a topic with their keys."""
+"""The mode of a table and its key, by the table's position."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -15,31 +15,14 @@ from calve.modes.aggregate import Aggregate
 from calve.modes.switch import folded_as, folded_to, kind_of
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import CHANGE
-from cli.verify.columns import column_hashes, number, places_of, row_hashes
-from cli.verify.formats.decoding import Decoding, Refused
-from cli.verify.topic import Records
+from cli.verify.columns import column_at, column_hashes, row_hashes
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-    from calve.modes.aggregate import Aggregate
     from cli.verify.claim import Claim
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
-
-
-@dataclass(frozen=True, slots=True)
-class Keyed:
-    """A batch with the 64-bit digest of each row's key and its order value.
-
-    tombstones: they delete rows. idle: they make no row; `t`: they truncate all rows before them.
-    """
-
-    batch: pa.RecordBatch
-    keys: Any
-    orders: Any
-    tombstones: bool = False
-    idle: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +54,17 @@ class Mode:
         """Whether the key decides if the record is a row."""
         return self.to is None or offset < self.to.get(partition, 0)
 
-    def keyed(self, batch: pa.RecordBatch, *, tombstones: bool = False, idle: str | None = None) -> Keyed:
-        """Rows whose key has no null, or that are idle."""
-        keys = row_hashes(column_hashes([column_at(batch, path) for path in self.key]))
-        orders = column_at(batch, self.order_by) if self.order_by else pa.nulls(batch.num_rows)
-        return Keyed(batch, keys, orders, tombstones, idle)
+    def digests(self, batch: pa.RecordBatch) -> Any:
+        """The 64-bit digest of each row's key."""
+        return row_hashes(column_hashes([column_at(batch, path) for path in self.key]))
 
     def by_deed(
         self, batch: pa.RecordBatch, *, tombstones: bool
     ) -> Iterator[tuple[pa.RecordBatch, bool, str | None]]:
-        """Rows of a batch by their effect, as `Keyed`. Without a database's changes all of them write."""
+        """Rows of a batch by their effect, each with `tombstones` and `idle` as in `Rows`.
+
+        Without a database's changes all of them write.
+        """
         if tombstones:
             yield batch, True, None if self.deletes else "tombstone"
         elif self.changes is None:
@@ -118,43 +102,3 @@ def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None
         changes = tuple(noted["source"])
         return Mode(names, order_by=order, deletes=deletes and not keeps, changes=changes, keeps=keeps)
     return Mode(names, order_by=order, deletes=deletes, to=(to or {}) if folded else None)
-
-
-def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Keyed], Refused]:
-    """Rows and tombstones of the records with their keys, and (place, reason) of other records.
-
-    If one row of a record has a null in its key, the record makes none.
-    """
-    empty = mode.deletes or mode.changes is not None
-    dead = [n for n, value in enumerate(records.values) if value is None] if empty else []
-    living = [n for n in range(len(records)) if records.values[n] is not None or not empty]
-    found: list[Keyed] = []
-    refused: Refused = []
-    for places, tombstones in ((living, False), (dead, True)):
-        if not places:
-            continue
-        batches, unread = decoder.rows(records.select(places), tombstones=tombstones)
-        refused += [(places[n], reason) for n, reason in unread]
-        deeds = (each for batch in batches for each in mode.by_deed(batch, tombstones=tombstones))
-        for rows, dead_rows, idle in deeds:
-            nameless = mode.nameless(rows)
-            if idle is None and nameless.true_count:
-                at = places_of(rows)
-                lacking = pc.unique(at.filter(nameless))
-                refused += [(n, "null_key") for n in _numbers(records, lacking)]
-                rows = rows.filter(pc.invert(pc.is_in(at, lacking)))
-            found.append(mode.keyed(rows, tombstones=dead_rows, idle=idle))
-    return found, refused
-
-
-def _numbers(records: Records, places: Any) -> Sequence[int]:
-    """The indexes of the records at these places."""
-    known = {place: n for n, place in enumerate(map(number, records.partitions, records.offsets))}
-    return [known[place] for place in places.to_pylist()]
-
-
-def column_at(batch: pa.RecordBatch, path: str) -> Any:
-    """The column at a path of names."""
-    name, *inner = path.split(".")
-    column = batch.column(name)
-    return pc.struct_field(column, inner) if inner else column

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -11,10 +11,9 @@ from uuid import uuid4
 import duckdb
 import pyarrow as pa
 
-from cli.verify.rows import ByFile, Rows
+from cli.verify.counts import Key
+from cli.verify.rows import ByFile
 
-Key = tuple[int, int]
-PLACE = ("partition", "offset")
 MEMORY = "1GB"
 BATCH_ROWS = 100_000
 
@@ -22,8 +21,7 @@ BATCH_ROWS = 100_000
 class Store:
     """The fold of a mode: add all records of a topic; then it has the rows that the table must have.
 
-    Its tables are DuckDB's, each with the columns of the first rows that are inserted. `ambiguous`: the number of keys whose row
-    cannot be known.
+    Its tables are DuckDB's, each with the columns of the first rows that are inserted.
     """
 
     def __init__(self) -> None:
@@ -31,31 +29,14 @@ class Store:
         folder = str(Path(gettempdir(), f"calve-verify-{uuid4().hex}"))
         self._database = duckdb.connect(config={"temp_directory": folder, "memory_limit": MEMORY})
 
-    @property
-    def ambiguous(self) -> int:
-        return 0
-
-    def add(self, found: Iterable[Rows]) -> None:
-        """Add the rows and tombstones of records, with their keys."""
-        raise NotImplementedError
-
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Partition, offset and hash of every row that the table must have."""
         raise NotImplementedError
 
     def places(self, among: Collection[Key] | None = None) -> set[Key]:
         """The places of these rows. among: only of these."""
-        columns = ((each.column(name).to_pylist() for name in PLACE) for each in self.rows())
-        places = (place for each in columns for place in zip(*each, strict=True))
+        batches = (each.select([0, 1]).to_pydict().values() for each in self.rows())
+        places = (place for each in batches for place in zip(*each, strict=True))
         return {place for place in places if among is None or place in among}
-
-    def filled(self) -> dict[Key, tuple[int, ...]]:
-        """The places of rows with values from earlier rows, and the hashes of their columns."""
-        return {}
-
-    def figures(self) -> Mapping[str, int]:
-        """Figures to show."""
-        raise NotImplementedError
 
     def insert(self, table: str, rows: pa.Table) -> None:
         self._database.register("given", rows)
@@ -78,10 +59,9 @@ class Store:
     def has(self, table: str) -> bool:
         return bool(self._database.execute("from duckdb_tables() where table_name = ?", [table]).fetchall())
 
-
-def by_file(rows: pa.Table) -> ByFile:
-    """The offsets of rows, by file and partition."""
-    found: ByFile = {}
-    for row in rows.to_pylist():
-        found.setdefault((row["file"], row["partition"]), []).append(row["offset"])
-    return found
+    def by_file(self, text: str, **tables: pa.Table) -> ByFile:
+        """The offsets of a query's rows, by file and partition."""
+        found: ByFile = {}
+        for row in self.query(text, **tables).to_pylist():
+            found.setdefault((row["file"], row["partition"]), []).append(row["offset"])
+        return found

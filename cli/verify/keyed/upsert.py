@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from calve.modes.switch import kind_of
 from calve.schema.change_events import UNAVAILABLE
 from cli.verify.claim import Round, numbers_of
-from cli.verify.columns import column_hashes, is_bytes, is_list, is_text, row_hashes
-from cli.verify.keyed.store import Key, Store, by_file
+from cli.verify.columns import BYTES, TEXTS, column_hashes, is_list, row_hashes
+from cli.verify.counts import Key
+from cli.verify.keyed.store import Store
 from cli.verify.rows import ByFile, Rows, Spots
 
 TRUNCATES = "t"
@@ -94,25 +95,30 @@ class Fold(Store):
         self.ordered = ordered
         self.forgotten = forgotten or Spots()
         self._rounds, self._blanks = rounds, blanks or {}
-        self._overtaken: set[int] = set()
+        self._overtaken: Any = pa.array([], pa.uint64())
 
     def add(self, found: Iterable[Rows]) -> None:
-        """Add rows and tombstones, with their keys."""
-        for rows in found:
-            if not len(rows.offsets):
-                continue
+        for rows in (each for each in found if len(each.offsets)):
+            columns = {
+                "key": rows.keys,
+                "partition": rows.partitions.cast(pa.int64()),
+                "offset": rows.offsets.cast(pa.int64()),
+                "timestamp": rows.timestamps.cast(pa.int64()),
+                "hash": rows.hashes,
+                "order": rows.orders,
+                "dead": pa.repeat(pa.scalar(rows.tombstones), len(rows.offsets)),
+            }
+            if self._blanks:
+                columns |= {f"c{n}": each for n, each in enumerate(rows.columns)}
             if rows.idle is None:
-                self.insert("states", _states(rows, whole=bool(self._blanks)))
+                self.insert("states", pa.table(columns))
             elif rows.idle == TRUNCATES:
                 names = ["partition", "offset", "timestamp", "order"]
-                self.insert("truncations", _states(rows, whole=False).select(names))
+                self.insert("truncations", pa.table(columns).select(names))
 
     def newest(self) -> pa.Table:
         """The one record of each key that counts, or its tombstone, with `reset` if a tombstone lies at it or before it."""
-        newest = self._newest
-        return newest.filter(
-            pc.invert(pc.is_in(newest["key"], pa.array(sorted(self._overtaken), pa.uint64())))
-        )
+        return self._newest.filter(pc.invert(pc.is_in(self._newest["key"], self._overtaken)))
 
     def hold(self, rows: Rows, provable: Any) -> None:
         """Add rows of the table; `provable`: Kafka still has their records."""
@@ -128,11 +134,12 @@ class Fold(Store):
         """
         if not self.has("held"):
             return {}, {}
+        doubled = self.by_file(DOUBLED)
         if self._newest is NOTHING:
-            return by_file(self.query(DOUBLED)), {}
+            return doubled, {}
         known = self.query(KNOWN.format(ordered=self.ordered), newest=self._newest)
-        self._overtaken = set(known.filter(known["greater"])["key"].to_pylist())
-        return by_file(self.query(DOUBLED)), by_file(known.filter(pc.invert(known["greater"])))
+        self._overtaken = known.filter(known["greater"])["key"]
+        return doubled, self.by_file("from known where not greater", known=known)
 
     @property
     def ambiguous(self) -> int:
@@ -142,22 +149,22 @@ class Fold(Store):
     def rows(self) -> Iterator[pa.RecordBatch]:
         alive = self.newest()
         alive = alive.filter(pc.invert(alive["dead"]))
-        if self.forgotten.ranges:
+        if self.forgotten.count:
             places = alive["partition"].to_numpy(), alive["offset"].to_numpy()
             alive = alive.filter(pa.array(~self.forgotten.masks(*places)))
         yield from alive.select(["partition", "offset", "hash"]).to_batches()
 
     def filled(self) -> dict[Key, tuple[int, ...]]:
         """The places of rows with values from earlier rows, and the hashes of their columns."""
-        if not self._blanks or not self.newest().num_rows:
+        newest = self.newest()
+        if not self._blanks or not newest.num_rows:
             return {}
-        found = self.newest().filter(self.newest()["filled"])
+        found = newest.filter(newest["filled"])
         places = zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True)
-        columns = zip(*(found[name].to_pylist() for name in _columns(found)), strict=True)
+        columns = zip(*(each.to_pylist() for each in _columns(found)), strict=True)
         return dict(zip(places, columns, strict=True))
 
     def figures(self) -> Mapping[str, int]:
-        """The number of keys, and of those that a tombstone deleted."""
         newest = self.newest()
         dead = pc.sum(newest["dead"]).as_py() or 0
         return {"keys": newest.num_rows - dead, "deleted": dead}
@@ -167,13 +174,17 @@ class Fold(Store):
         if not self.has("states"):
             return NOTHING
         self.execute(TRUNCATIONS)
-        whole = "c0" in self.query("from states limit 0").schema.names
-        fill = FILL.format(**self._filling()) if whole else "filled as (from ranked),"
+        fill = FILL.format(**self._filling()) if self._blanks else "filled as (from ranked),"
         found = self.query(FOLD.format(older=OLDER, fill=fill))
-        if whole and found.num_rows:
-            hashes = row_hashes([found[name].combine_chunks() for name in _columns(found)])
+        if self._blanks and found.num_rows:
+            hashes = row_hashes([each.combine_chunks() for each in _columns(found)])
             found = found.set_column(found.schema.get_field_index("hash"), "hash", hashes)
-        read_by = self._read_by(found["partition"].to_numpy(), found["offset"].to_numpy())
+        # Rounds that appended, before the mode was upsert, count as one: they were folded together.
+        appended = [kind_of(each.mode) == "append" for each in self._rounds]
+        folded = [each for n, each in enumerate(self._rounds) if not (n and appended[n] and appended[n - 1])]
+        read_by = numbers_of(folded[::-1], found["partition"].to_numpy(), found["offset"].to_numpy())
+        if folded and folded[-1].mode is None:
+            read_by = np.maximum(read_by, 0)
         return self.query(ACROSS, given=found.append_column("read_by", pa.array(read_by, pa.int64())))
 
     def _filling(self) -> dict[str, str]:
@@ -187,52 +198,27 @@ class Fold(Store):
         lasting = LASTING if self.ordered else "true"
         return {"lasting": lasting, "replaced": ", ".join(replaced), "changed": " or ".join(changed)}
 
-    def _read_by(self, partitions: Any, offsets: Any) -> Any:
-        """The numbers of the rounds that read these records; -1 if the snapshot has expired.
 
-        Rounds that appended, before the mode was upsert, count as one: they were folded together.
-        """
-        appended = [kind_of(each.mode) == "append" for each in self._rounds]
-        folded = [each for n, each in enumerate(self._rounds) if not (n and appended[n] and appended[n - 1])]
-        found = numbers_of(folded[::-1], partitions, offsets)
-        return np.maximum(found, 0) if folded and folded[-1].mode is None else found
-
-
-def _states(rows: Rows, *, whole: bool) -> pa.Table:
-    columns = {
-        "key": rows.keys,
-        "partition": rows.partitions.cast(pa.int64()),
-        "offset": rows.offsets.cast(pa.int64()),
-        "timestamp": rows.timestamps.cast(pa.int64()),
-        "hash": rows.hashes,
-        "order": rows.orders,
-        "dead": pa.repeat(pa.scalar(rows.tombstones), len(rows.offsets)),
-    }
-    return pa.table(columns | ({f"c{n}": each for n, each in enumerate(rows.columns)} if whole else {}))
-
-
-def _columns(found: pa.Table) -> list[str]:
-    """The names of the columns' hashes, in order."""
-    return sorted(
-        (name for name in found.schema.names if name[1:].isdecimal()), key=lambda name: int(name[1:])
-    )
+def _columns(found: pa.Table) -> list[pa.ChunkedArray]:
+    return [found[name] for name in found.schema.names if name[1:].isdecimal()]
 
 
 def blanks_in(columns: pa.Schema) -> dict[int, int]:
-    """The blanks of a table of a database's changes."""
-    found: dict[int, int] = {}
-    for place, each in enumerate(columns):
-        for blank in (UNAVAILABLE, UNAVAILABLE.encode(), [UNAVAILABLE], [(UNAVAILABLE, UNAVAILABLE)]):
-            if _is_of(blank, each.type):
-                found[place] = column_hashes([pa.array([blank], each.type)])[0][0].as_py()
-    return found
+    blanks = {place: (_blank(each.type), each.type) for place, each in enumerate(columns)}
+    return {
+        place: column_hashes([pa.array([blank], kind)])[0][0].as_py()
+        for place, (blank, kind) in blanks.items()
+        if blank is not None
+    }
 
 
-def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a value has the type without conversion."""
-    if isinstance(value, list):
-        pair = isinstance(value[0], tuple)
-        if pa.types.is_map(kind):
-            return pair and _is_of(value[0][0], kind.key_type) and _is_of(value[0][1], kind.item_type)
-        return not pair and is_list(kind) and _is_of(value[0], kind.value_type)
-    return is_bytes(kind) if isinstance(value, bytes) else is_text(kind)
+def _blank(kind: Any) -> Any:
+    """What an update has in place of a value of this type that it leaves out; None: updates have all values."""
+    if kind in TEXTS:
+        return UNAVAILABLE
+    if kind in BYTES:
+        return UNAVAILABLE.encode()
+    if is_list(kind):
+        return [UNAVAILABLE] if kind.value_type in TEXTS else None
+    texts = pa.types.is_map(kind) and kind.key_type in TEXTS and kind.item_type in TEXTS
+    return [(UNAVAILABLE, UNAVAILABLE)] if texts else None

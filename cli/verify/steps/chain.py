@@ -15,29 +15,37 @@ import pyarrow.compute as pc
 
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step
 from calve.names import SYSTEM_COLUMN
-from cli.verify.columns import Made, ends, entries, laid_out, lengths, number, places_of
+from cli.verify.columns import ends, entries, laid_out, lengths, number, places_of
 from cli.verify.formats.decoding import Decoded, Decoding
+from cli.verify.formats.fields import EMPTIED, LEFT_OUT, Outcome
 from cli.verify.steps.lookup import Others, looked_up, routed
 from cli.verify.steps.queries import Queries
 from cli.verify.topic import Records
 
 Keys = Mapping[str, tuple[str, ...]]
+"""The keys of maps that become columns, by the column of the maps."""
 
 
 def flattened(rows: pa.RecordBatch, step: Flatten, stay: Collection[str]) -> pa.RecordBatch:
-    """Structs, except those that stay, as columns named by their paths; the list to explode stays a list."""
-    return _in_columns(rows, step.separator, _keys(step, of_items=False), {*stay, SYSTEM_COLUMN})
+    """Structs, except those that stay, as columns named by their paths.
 
-
-def _exploded(rows: pa.RecordBatch, step: Flatten) -> pa.RecordBatch:
-    """A row per item, and one per record without items, from `flattened` rows."""
+    Then a row per item of the list to explode, and one per record without items.
+    """
+    keys = {path.replace(".", step.separator): names for path, names in step.maps.items()}
     if step.explode is None:
-        return rows
-    name = _column(step.explode, step)
-    parents, items = _items(rows.column(name))
-    place = rows.schema.get_field_index(name)
-    made = rows.take(pa.array(parents)).set_column(place, pa.field(name, items.type), items)
-    return _in_columns(made, step.separator, _keys(step, of_items=True), {*rows.schema.names} - {name})
+        return _in_columns(rows, step.separator, keys, {*stay, SYSTEM_COLUMN})
+    inside = {path.replace(".", step.separator) for path in step.maps if path.startswith(f"{step.explode}.")}
+    of_record = {name: each for name, each in keys.items() if name not in inside}
+    made = _in_columns(rows, step.separator, of_record, {*stay, SYSTEM_COLUMN})
+    name = step.explode.replace(".", step.separator)
+    place = made.schema.get_field_index(name)
+    sizes = lengths(made.column(name))
+    parents = np.repeat(np.arange(len(sizes)), np.maximum(sizes, 1))
+    is_item = sizes[parents] > 0
+    items = pc.list_flatten(made.column(name)).take(pa.array(np.cumsum(is_item) - 1, mask=~is_item))
+    exploded = made.take(pa.array(parents)).set_column(place, pa.field(name, items.type), items)
+    of_items = {name: each for name, each in keys.items() if name in inside}
+    return _in_columns(exploded, step.separator, of_items, {*made.schema.names} - {name})
 
 
 def _in_columns(rows: pa.RecordBatch, separator: str, keys: Keys, stay: Collection[str]) -> pa.RecordBatch:
@@ -54,69 +62,28 @@ def _leaves(name: str, column: Any, separator: str, keys: Keys) -> Iterator[tupl
     elif name in keys:
         yield name, _without(column, keys[name])
         for key in keys[name]:
-            yield f"{name}{separator}{key}", _value_of(column, key)
+            wanted = pa.scalar(key, column.type.key_type)
+            yield f"{name}{separator}{key}", pc.map_lookup(column, wanted, "last")
     else:
         yield name, column
 
 
-def _items(column: Any) -> tuple[Any, Any]:
-    """For each row to make: the number of its source row, and the item, null if the list has none."""
-    sizes = lengths(column)
-    parents = np.repeat(np.arange(len(sizes)), np.maximum(sizes, 1))
-    is_item = sizes[parents] > 0
-    places = pa.array(np.cumsum(is_item) - 1, pa.int64(), mask=~is_item)
-    return parents, pc.list_flatten(column).take(places)
-
-
-def _without(column: Any, names: Collection[str]) -> Any:
-    """The maps without these keys."""
-    parents, keys, values = _entries(column)
+def _without(maps: Any, names: Collection[str]) -> Any:
+    lists = entries(maps)
+    keys, values = pc.list_flatten(lists).flatten()
     kept = pc.invert(pc.is_in(keys, pa.array(names, keys.type)))
-    sizes = np.bincount(parents[kept.to_numpy(zero_copy_only=False)], minlength=len(column))
+    sizes = np.bincount(pc.list_parent_indices(lists).filter(kept), minlength=len(maps))
     left = keys.filter(kept), values.filter(kept)
-    return pa.MapArray.from_arrays(ends(sizes), *left, column.type, mask=column.is_null())
-
-
-def _value_of(column: Any, key: str) -> Any:
-    """The value of the key in each map; null if it is missing."""
-    parents, keys, values = _entries(column)
-    here = pc.fill_null(pc.equal(keys, pa.scalar(key, keys.type)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 a value
-    places = np.full(len(column), -1)
-    places[parents[here]] = np.flatnonzero(here)
-    return values.take(pa.array(places, pa.int64(), mask=places < 0))
-
-
-def _entries(column: Any) -> tuple[Any, Any, Any]:
-    """For each entry of the maps: the number of its row, its key and its value."""
-    lists = entries(column)
-    parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
-    return parents, *pc.list_flatten(lists).flatten()
-
-
-def _keys(step: Flatten, *, of_items: bool) -> Keys:
-    """By column: of the record, or of the items of the exploded list."""
-    inside = None if step.explode is None else f"{step.explode}."
-    return {
-        _column(path, step): keys
-        for path, keys in step.maps.items()
-        if (inside is not None and path.startswith(inside)) == of_items
-    }
-
-
-def _column(path: str, step: Flatten) -> str:
-    return path.replace(".", step.separator)
+    return pa.MapArray.from_arrays(ends(sizes), *left, maps.type, mask=maps.is_null())
 
 
 class Run(Protocol):
     """A step. tombstones: the rows have only the key."""
 
-    def __call__(self, rows: pa.RecordBatch, *, tombstones: bool) -> Made: ...
+    def __call__(self, rows: pa.RecordBatch, *, tombstones: bool) -> Outcome: ...
 
 
 Masks = Callable[[pa.RecordBatch, Mask], pa.RecordBatch]
-LEFT_OUT = "left out by a step"
-EMPTIED = "without a row that a step has not left out"
-"""Both stand where the reason of a reject does: records that make no row, and are no dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +94,6 @@ class Chain:
 
     @property
     def explodes(self) -> bool:
-        """Whether a record may make several rows."""
         return any(several for _, several in self.runs)
 
     def behind(self, run: Run) -> Chain:
@@ -138,18 +104,17 @@ class Chain:
         """The columns of the rows made from rows with these columns."""
         return self.run(pa.RecordBatch.from_pylist([], source))[0].schema
 
-    def run(self, rows: pa.RecordBatch, *, tombstones: bool = False) -> tuple[pa.RecordBatch, dict[int, str]]:
+    def run(self, rows: pa.RecordBatch, *, tombstones: bool = False) -> Outcome:
         """The resulting rows, and why records make none: place -> a word of `REASONS`, `LEFT_OUT` or `EMPTIED`."""
         without: dict[int, str] = {}
         before = places_of(rows)
         for run, several in self.runs:
-            made = run(rows, tombstones=tombstones)
-            rows = made.rows
-            for reason, places in made.failed.items():
-                for place in places.to_pylist():
+            rows, lost = run(rows, tombstones=tombstones)
+            for place, reason in lost.items():
+                if reason != LEFT_OUT:
                     without[place] = min(reason, without.get(place, reason))
-            if made.left_out is not None and not several:
-                without |= dict.fromkeys(made.left_out.to_pylist(), LEFT_OUT)
+                elif not several:
+                    without[place] = reason
         if self.explodes:
             rejected = pc.is_in(places_of(rows), pa.array(without, pa.int64()))
             rows = rows.filter(pc.invert(rejected))
@@ -167,7 +132,6 @@ class Stepped:
     columns: pa.Schema | None
 
     def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
-        """As `Decoding.rows`; a reason may also be `LEFT_OUT` or `EMPTIED`."""
         batches, refused = self.decoder.rows(records, tombstones=tombstones)
         if not batches:
             return Decoded([], refused)
@@ -178,7 +142,6 @@ class Stepped:
         return Decoded([made], [*refused, *stopped])
 
     def doubtful(self, records: Records) -> set[int]:
-        """As `Decoding.doubtful`."""
         return self.decoder.doubtful(records)
 
 
@@ -201,12 +164,12 @@ def chain_of(
 def _run_of(
     step: Step, queries: Queries, stay: Collection[str], mask: Masks | None, others: Others | None
 ) -> Run:
-    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Made:
+    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Outcome:
         match step:
             case Route():
                 return routed(rows, step, tombstones=tombstones)
             case Flatten():
-                return Made(_exploded(flattened(rows, step, stay), step))
+                return flattened(rows, step, stay), {}
             case Filter():
                 return queries.where(rows, step.condition, tombstones=tombstones)
             case Sql():
@@ -214,7 +177,7 @@ def _run_of(
             case Lookup() if others is not None:
                 return looked_up(rows, step, others(step), tombstones=tombstones)
             case Mask() if mask is not None:
-                return Made(mask(rows, step))
+                return mask(rows, step), {}
         raise AssertionError(step)
 
     return run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,7 +13,8 @@ from calve.config.steps import LOOKED_UP, Lookup, Route, Step, Value
 from calve.errors import CalveError
 from calve.names import TableName
 from cli import lake
-from cli.verify.columns import Made, is_bytes, is_text, places_of
+from cli.verify.columns import BYTES, TEXTS, places_of
+from cli.verify.formats.fields import LEFT_OUT, Outcome
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -34,53 +35,50 @@ class OtherTables:
 
     def __init__(self, catalog: Catalog, database: str, steps: Iterable[Step]) -> None:
         self._catalog, self._database = catalog, database
-        self._steps = [each for each in steps if isinstance(each, Lookup)]
-        self._read: dict[tuple[str, str, tuple[str, ...]], pa.Table] = {}
-        self._tables: dict[str, Table] = {}
+        self._names = [each.full_name(database) for each in steps if isinstance(each, Lookup)]
+        self._table, self._rows = cache(self._load), cache(self._scan)
 
     @cached_property
     def newest(self) -> Mapping[str, str]:
         """The newest snapshots of the tables, as a round notes them."""
-        heads = {name: self._table(name).current_snapshot() for name in map(self._name, self._steps)}
+        heads = {name: self._table(name).current_snapshot() for name in self._names}
         return {f"{LOOKED_UP}{name}": str(head.snapshot_id) if head else "" for name, head in heads.items()}
 
     def of(self, read_with: Mapping[str, str]) -> Others | None:
         """The tables as of the snapshots that a round noted; None if it noted none, or one has expired."""
-        for name in map(self._name, self._steps):
-            snapshot = read_with.get(f"{LOOKED_UP}{name}")
+        snapshots = {name: read_with.get(f"{LOOKED_UP}{name}") for name in self._names}
+        for name, snapshot in snapshots.items():
             if snapshot is None or (snapshot and self._table(name).snapshot_by_id(int(snapshot)) is None):
                 return None
-        return lambda step: self._rows(step, read_with[f"{LOOKED_UP}{self._name(step)}"])
 
-    def _rows(self, step: Lookup, snapshot: str) -> pa.Table:
-        columns = tuple(dict.fromkeys((*step.on.values(), *step.columns.values())))
-        place = self._name(step), snapshot, columns
-        if place not in self._read:
-            of = int(snapshot) if snapshot else None
-            scan = self._table(place[0]).scan(selected_fields=columns, case_sensitive=False, snapshot_id=of)
-            self._read[place] = scan.to_arrow() if snapshot else scan.to_arrow().slice(0, 0)
-        return self._read[place]
+        def rows(step: Lookup) -> pa.Table:
+            columns = tuple(dict.fromkeys((*step.on.values(), *step.columns.values())))
+            name = step.full_name(self._database)
+            return self._rows(name, snapshots[name] or "", columns)
 
-    def _name(self, step: Lookup) -> str:
-        return step.full_name(self._database)
+        return rows
 
-    def _table(self, name: str) -> Table:
-        if name not in self._tables:
-            found = lake.load(self._catalog, TableName(*name.split(".")))
-            if found is None:
-                raise CalveError(
-                    f"there is no table {name}, in which a step looks up",
-                    fix="verify in the catalog that has this table",
-                )
-            self._tables[name] = found
-        return self._tables[name]
+    def _scan(self, name: str, snapshot: str, columns: tuple[str, ...]) -> pa.Table:
+        of = int(snapshot) if snapshot else None
+        scan = self._table(name).scan(selected_fields=columns, case_sensitive=False, snapshot_id=of)
+        return scan.to_arrow() if snapshot else scan.to_arrow().slice(0, 0)
+
+    def _load(self, name: str) -> Table:
+        found = lake.load(self._catalog, TableName(*name.split(".")))
+        if found is None:
+            raise CalveError(
+                f"there is no table {name}, in which a step looks up",
+                fix="verify in the catalog that has this table",
+            )
+        return found
 
 
-def looked_up(rows: pa.RecordBatch, step: Lookup, other: pa.Table, *, tombstones: bool) -> Made:
+def looked_up(rows: pa.RecordBatch, step: Lookup, other: pa.Table, *, tombstones: bool) -> Outcome:
     """The rows with columns of the other table's row with the same key, null without one."""
     keys = [f"{OTHER}{n}" for n in range(len(step.on))]
-    pairs = [_alike(value_at(rows, path), _column(other, name)) for path, name in step.on.items()]
-    ours, theirs = zip(*pairs, strict=True)
+    pairs = [(value_at(rows, path), _column(other, name)) for path, name in step.on.items()]
+    kinds = [_common(our.type, their.type) for our, their in pairs]
+    ours, theirs = ([pair[n].cast(kind) for pair, kind in zip(pairs, kinds, strict=True)] for n in (0, 1))
     left = pa.table([*ours, pa.array(range(rows.num_rows), pa.int64())], names=[*keys, PLACE])
     right = pa.table([*theirs, pa.array(range(other.num_rows), pa.int64())], names=[*keys, OTHER])
     found = left.join(right, keys, join_type="left outer").sort_by(PLACE)[OTHER].combine_chunks()
@@ -88,10 +86,11 @@ def looked_up(rows: pa.RecordBatch, step: Lookup, other: pa.Table, *, tombstones
     for new, name in step.columns.items():
         made = made.append_column(new, _column(other, name).take(found))
     if step.missing == "null" or tombstones:
-        return Made(made)
-    lost = found.is_null()
-    places = places_of(rows).filter(lost)
-    return Made(made.filter(pc.invert(lost)), None, {MISSING: places} if len(places) else {})
+        return made, {}
+    missing = found.is_null()
+    return made.filter(pc.invert(missing)), dict.fromkeys(
+        places_of(rows).filter(missing).to_pylist(), MISSING
+    )
 
 
 def _column(table: pa.Table, name: str) -> Any:
@@ -99,39 +98,31 @@ def _column(table: pa.Table, name: str) -> Any:
     return table.column(names.index(name.lower())).combine_chunks()
 
 
-def _alike(ours: Any, theirs: Any) -> tuple[Any, Any]:
-    """Both sides of a key as one type that keeps every digit."""
-    kind = _common(ours.type, theirs.type)
-    return ours.cast(kind), theirs.cast(kind)
-
-
 def _common(ours: Any, theirs: Any) -> Any:
+    """A type of both sides of a key that keeps every digit."""
     if pa.types.is_decimal(ours):
         return pa.decimal128(MOST_DIGITS, max(ours.scale, theirs.scale))
     if pa.types.is_integer(ours):
         return pa.int64()
-    if is_text(ours):
+    if ours in TEXTS:
         return pa.large_string()
-    if pa.types.is_fixed_size_binary(ours) or is_bytes(ours):
+    if pa.types.is_fixed_size_binary(ours) or ours in BYTES:
         return pa.large_binary()
     return theirs
 
 
-def routed(rows: pa.RecordBatch, step: Route, *, tombstones: bool) -> Made:
+def routed(rows: pa.RecordBatch, step: Route, *, tombstones: bool) -> Outcome:
     """The rows of the table's own records, and all tombstones."""
     if tombstones:
-        return Made(rows)
+        return rows, {}
     value, places = value_at(rows, step.column), places_of(rows)
-    own = _is_one(value, step.values)
-    stays = pc.invert(_is_one(value, step.named)) if step.others == "keep" else own
+    own, named = _is_one(value, step.values), _is_one(value, step.named)
+    stays = pc.invert(named) if step.others == "keep" else own
     gone = pc.invert(stays)
-    if step.others != "reject":
-        return Made(rows.filter(stays), places.filter(gone))
-    named = _is_one(value, step.named)
-    lost = places.filter(pc.and_not(gone, named))
-    return Made(
-        rows.filter(stays), places.filter(pc.and_(gone, named)), {NO_ROUTE: lost} if len(lost) else {}
-    )
+    lost = dict.fromkeys(places.filter(gone).to_pylist(), LEFT_OUT)
+    if step.others == "reject":
+        lost |= dict.fromkeys(places.filter(pc.and_not(gone, named)).to_pylist(), NO_ROUTE)
+    return rows.filter(stays), lost
 
 
 def value_at(rows: pa.RecordBatch, path: str) -> Any:

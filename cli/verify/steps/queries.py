@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, quote
-from cli.verify.columns import Made, places_of
+from cli.verify.columns import places_of
+from cli.verify.formats.fields import LEFT_OUT, Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,13 +53,13 @@ class Queries:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def where(self, rows: pa.RecordBatch, condition: str, *, tombstones: bool) -> Made:
+    def where(self, rows: pa.RecordBatch, condition: str, *, tombstones: bool) -> Outcome:
         """Rows for which a condition is true, and all tombstones."""
         if tombstones:
-            return Made(rows)
+            return rows, {}
         return self._made(rows, f"select * from source where ({condition}\n)")  # noqa: S608 a part of a query
 
-    def select(self, rows: pa.RecordBatch, query: str, *, tombstones: bool) -> Made:
+    def select(self, rows: pa.RecordBatch, query: str, *, tombstones: bool) -> Outcome:
         """The query's rows; of a tombstone, whatever WHERE says, each column that can be computed."""
         found = SELECT.match(query)
         if found is None:
@@ -66,16 +67,14 @@ class Queries:
         rest = query[found.end() :].rstrip("; \n")
         text = f"{found[0]} {SYSTEM_COLUMN} as {quote(PLACE)}, {rest}"
         if tombstones:
-            return Made(self._column_by_column(rows, _without_where(text)))
+            return self._column_by_column(rows, _without_where(text)), {}
         return self._made(rows, text)
 
-    def _made(self, rows: pa.RecordBatch, text: str) -> Made:
+    def _made(self, rows: pa.RecordBatch, text: str) -> Outcome:
         made, failing = self._by_halves(rows, text)
-        made, before = _with_place(made), places_of(rows)
-        failed = places_of(failing)
-        after = pa.concat_arrays([places_of(made), failed])
-        left_out = before.filter(pc.invert(pc.is_in(before, after)))
-        return Made(made, left_out, {FAILED: failed} if len(failed) else {})
+        made, before, failed = _with_place(made), places_of(rows), places_of(failing)
+        left_out = before.filter(pc.invert(pc.is_in(before, pa.concat_arrays([places_of(made), failed]))))
+        return made, dict.fromkeys(left_out.to_pylist(), LEFT_OUT) | dict.fromkeys(failed.to_pylist(), FAILED)
 
     def _column_by_column(self, rows: pa.RecordBatch, text: str) -> pa.RecordBatch:
         made, failing = self._by_halves(rows, text)
@@ -146,28 +145,27 @@ class Queries:
     @contextmanager
     def _active(self) -> Iterator[SparkSession]:
         """The session as the active one for the block; other sessions are restored behind it."""
-        from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
 
-        loggers = [PySparkLogger.getLogger(name) for name in LOGGERS]
         before = SparkSession.getActiveSession()
         if self._session is None:
             self._session = self._start()
-        session = self._session
-        with ExitStack() as after:
-            for each in loggers:
-                after.callback(setattr, each, "disabled", each.disabled)
-                each.disabled = True
-            after.callback(_activate, session, before)
-            _activate(session, session)
-            yield session
+        _activate(self._session, self._session)
+        try:
+            yield self._session
+        finally:
+            _activate(self._session, before)
 
     def _start(self) -> SparkSession:
         from pyspark import SparkContext
+        from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
 
         from cli.spark import bare_session
 
+        for each in map(PySparkLogger.getLogger, LOGGERS):
+            self._stack.callback(setattr, each, "disabled", each.disabled)
+            each.disabled = True
         if SparkContext._active_spark_context is None:
             session = self._stack.enter_context(bare_session())
             session.sparkContext.setLogLevel("OFF")

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.errors import CalveError
-from cli.verify.columns import Made
+from cli.verify.formats.fields import LEFT_OUT, Outcome
 from cli.verify.steps.queries import Queries
 from tests.integration.conftest import ROOT
 
@@ -39,18 +39,22 @@ def trades(*rows: tuple[str, int | None, int | None]) -> pa.RecordBatch:
     )
 
 
-def told(made: Made) -> tuple[list[dict[str, Any]], list[int], list[int]]:
+def told(made: Outcome) -> tuple[list[dict[str, Any]], list[int], list[int]]:
     """Rows with their offset, and the offsets of those that are left out, and on which it fails."""
-    rows = [row | {"_kafka": row["_kafka"]["offset"]} for row in made.rows.to_pylist()]
-    failed = made.failed["step_failed"].to_pylist() if made.failed else []
-    return rows, [] if made.left_out is None else made.left_out.to_pylist(), failed
+    rows, lost = made
+    found = [row | {"_kafka": row["_kafka"]["offset"]} for row in rows.to_pylist()]
+    left_out, failed = (
+        [each for each, why in lost.items() if why == wanted] for wanted in (LEFT_OUT, "step_failed")
+    )
+    assert len(lost) == len(left_out) + len(failed)
+    return found, left_out, failed
 
 
 def test_a_condition_keeps_rows_for_which_it_is_true(queries: Queries) -> None:
     rows = trades(("BUY", 1, 1), ("SELL", 0, 1), ("BUY", None, 1), ("BUY", 2**31 - 1, 1))
     found = told(queries.where(rows, "quantity + 1 > 1 -- and no more", tombstones=False))
     assert found == ([{"side": "BUY", "quantity": 1, "price": 1, "_kafka": 0}], [1, 2], [3])
-    assert queries.where(rows, "false", tombstones=True).rows == rows
+    assert queries.where(rows, "false", tombstones=True) == (rows, {})
 
 
 @pytest.mark.parametrize(
@@ -66,7 +70,7 @@ def test_a_query_is_run_as_it_stands_and_rows_keep_their_place(
     queries: Queries, query: str, names: list[str]
 ) -> None:
     made = queries.select(trades(("BUY", 2, 3), ("BUY", 4, 5)), query, tombstones=False)
-    assert made.rows.schema.names == names
+    assert made[0].schema.names == names
     assert [row["_kafka"] for row in told(made)[0]] == [0, 1]
 
 
@@ -106,7 +110,7 @@ def test_every_type_comes_back_as_it_went_in(queries: Queries) -> None:
         "_kafka": pa.array([{"partition": 0, "offset": n} for n in range(5)], KAFKA),
     }
     rows = pa.RecordBatch.from_pydict(values)
-    made = queries.select(rows, "select * from source", tombstones=False).rows
+    made, _ = queries.select(rows, "select * from source", tombstones=False)
     assert [made.schema.field(name).type for name in ("at", "wall")] == [
         values["at"].type,
         values["wall"].type,
@@ -143,8 +147,8 @@ from cli.verify.steps.queries import Queries
 kafka = pa.array([{"partition": 0, "offset": n} for n in range(2)])
 rows = pa.RecordBatch.from_pydict({"a": pa.array(["secret", "7"]), "_kafka": kafka})
 with Queries() as queries:
-    made = queries.select(rows, "select cast(a as int) as a from source", tombstones=False)
-print(made.rows.column("a").to_pylist(), made.failed["step_failed"].to_pylist())
+    made, failed = queries.select(rows, "select cast(a as int) as a from source", tombstones=False)
+print(made.column("a").to_pylist(), failed)
 """
 
 
@@ -153,5 +157,5 @@ def test_a_session_of_its_own_prints_nothing_of_a_record(spark: SparkSession) ->
     done = subprocess.run(
         [sys.executable, "-c", ALONE], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
-    assert done.stdout == "[7] [0]\n", done.stderr
+    assert done.stdout == "[7] {0: 'step_failed'}\n", done.stderr
     assert "secret" not in done.stderr

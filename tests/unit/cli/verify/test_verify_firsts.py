@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from calve.table.position import Ledger, Position, TopicKey
 from cli.verify.claim import Claim, Round
-from cli.verify.keyed.deduplicate import Firsts, Order
+from cli.verify.keyed.deduplicate import Firsts
 from cli.verify.rows import Rows
 
 TOPIC = TopicKey("c", "t")
@@ -81,14 +81,14 @@ def asked(
 ) -> tuple[set[Place], dict[tuple[str, int], list[int]]]:
     """Places of duplicates, and rows that are too near to each other."""
     claim = claim_of(rounds, known=len(rounds) if known is None else known)
-    firsts = Firsts(window, Order(claim, {}))
+    firsts = Firsts(window, claim, {})
     everything = sorted(pair for each in placed(rounds) for pair in each)
     rows = [pair for pair in everything if pair[0] in held]
     firsts.hold(held_rows(rows), own=True)
     keys, partitions, offsets, moments = _columns(everything)
     firsts.add([Rows("", partitions, offsets, [keys], keys, timestamps=moments)])
     duplicates = {place for place, _ in everything} - firsts.places()
-    assert firsts.duplicates({}) == len(duplicates)
+    assert firsts.duplicates() == len(duplicates)
     assert firsts.places(duplicates) == set()
     return duplicates, firsts.doubled()
 
@@ -139,7 +139,7 @@ def test_a_record_without_a_row_near_it_must_be_a_row(window: int | None) -> Non
 
 
 def test_rows_of_an_earlier_topic_come_before_all() -> None:
-    firsts = Firsts(None, Order(claim_of([[Record(1, 0, 5)]], known=1), {}))
+    firsts = Firsts(None, claim_of([[Record(1, 0, 5)]], known=1), {})
     firsts.hold(held_rows([((0, 0), Record(1, 0, 9))]), own=False)
     keys, partitions, offsets, moments = _columns([((0, 0), Record(1, 0, 5)), ((0, 1), Record(2, 0, 5))])
     firsts.add([Rows("", partitions, offsets, [keys], keys, timestamps=moments)])
@@ -154,16 +154,16 @@ def test_a_letter_that_came_back_was_read_when_it_came_back() -> None:
     claim = Claim(claim.position, TOPIC, {}, claim.to, True, Ledger(), claim.rounds, (redrive,))
     pairs = [pair for each in placed(rounds) for pair in each]
     for held, wanted in (((0, 1), {(0, 1)}), ((0, 0), {(0, 0), (0, 1)})):
-        firsts = Firsts(None, Order(claim, {(0, 0): "back"}))
+        firsts = Firsts(None, claim, {(0, 0): "back"})
         firsts.hold(held_rows([each for each in pairs if each[0] == held]), own=True)
         keys, partitions, offsets, moments = _columns(pairs)
         firsts.add([Rows("", partitions, offsets, [keys], keys, timestamps=moments)])
         assert firsts.places() == wanted
-        assert firsts.duplicates({(0, 0): "back"}) == 0
+        assert firsts.duplicates() == 0
 
 
 def test_a_row_without_a_place_that_somebody_wrote_is_no_earlier_row() -> None:
-    firsts = Firsts(None, Order(claim_of([[Record(1, 0, 5)]], known=1), {}))
+    firsts = Firsts(None, claim_of([[Record(1, 0, 5)]], known=1), {})
     keys, partitions, offsets, moments = _columns([((0, 0), Record(1, 0, 5))])
     nowhere = Rows("f", pa.nulls(1, pa.int32()), pa.nulls(1, pa.int64()), [], keys, timestamps=moments)
     firsts.hold(nowhere, own=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from calve.schema.wire import Schema
 from cli.verify.dead_letters import DeadLetters
 from cli.verify.formats.decoding import Decoder, Values
+from cli.verify.sides import Sides, rows_made
 from cli.verify.topic import Records
-from cli.verify.topic_side import TopicSide, topic_rows
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
 COLUMNS = pa.schema([("x", pa.int64())])
@@ -20,11 +21,12 @@ UNUSABLE = ["unknown_schema_id", "incompatible_schema"]
 """Reasons that need not be true any more."""
 
 
-def side(value: bytes | None, given: str, *, refused: str | None = None) -> tuple[TopicSide, Records]:
+def side(value: bytes | None, given: str, *, refused: str | None = None) -> tuple[Sides, Records]:
     values = Values(COLUMNS, lambda _: None, only=SCHEMA)
     letters = DeadLetters(None, {0: {1: given}})
     decoder = Decoder(COLUMNS.append(pa.field("_kafka", KAFKA)), "t", values)
-    return TopicSide(decoder, letters), Records(
+    unused: list[Any] = [None] * 5
+    return Sides(decoder, letters, *unused), Records(
         partitions=[0, 0],
         offsets=[0, 1],
         timestamp_types=[0, 0],
@@ -53,7 +55,7 @@ def test_a_dead_letter_whose_bytes_contradict_its_reason_is_noticed(
     value: bytes | None, given: str, found: list[str | None]
 ) -> None:
     made, records = side(value, given)
-    [rows] = topic_rows(records, made)
+    [rows] = rows_made(records, made)
     assert rows.offsets.to_pylist() == [0]
     assert list(made.misjudged.items()) == [((0, 1), (given, each)) for each in found]
     assert made.undecodable == {}
@@ -62,12 +64,12 @@ def test_a_dead_letter_whose_bytes_contradict_its_reason_is_noticed(
 @pytest.mark.parametrize("given", ["bad_timestamp", "malformed"])
 def test_a_record_that_the_source_refuses_is_judged_by_that(given: str) -> None:
     made, records = side(b'{"x":1}', given, refused="bad_timestamp")
-    list(topic_rows(records, made))
+    list(rows_made(records, made))
     assert made.misjudged == ({} if given == "bad_timestamp" else {(0, 1): (given, "bad_timestamp")})
 
 
 def test_a_record_that_is_neither_a_row_nor_a_dead_letter_is_noticed() -> None:
     made, records = side(b"{", "malformed")
     made.dead_letters.reasons.clear()
-    list(topic_rows(records, made))
+    list(rows_made(records, made))
     assert made.undecodable == {(0, 1): "malformed"}

@@ -9,7 +9,7 @@ import pytest
 
 from calve.config.steps import Route
 from cli.verify.columns import places_of
-from cli.verify.steps.chain import LEFT_OUT
+from cli.verify.formats.fields import LEFT_OUT
 from cli.verify.steps.lookup import routed
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
@@ -26,10 +26,9 @@ def fates(values: list[Any], kind: Any, route: Route, *, tombstones: bool = Fals
         ],
         names=["head", "_kafka"],
     )
-    made = routed(rows, route, tombstones=tombstones)
-    told: list[tuple[int, str | None]] = [(place, None) for place in places_of(made.rows).to_pylist()]
-    told += [(place, LEFT_OUT) for place in made.left_out.to_pylist()] if made.left_out is not None else []
-    told += [(place, reason) for reason, places in made.failed.items() for place in places.to_pylist()]
+    made, lost = routed(rows, route, tombstones=tombstones)
+    told: list[tuple[int, str | None]] = [(place, None) for place in places_of(made).to_pylist()]
+    told += lost.items()
     assert sorted(place for place, _ in told) == list(range(len(values)))
     return [fate for _, fate in sorted(told, key=lambda each: each[0])]
 

@@ -155,7 +155,7 @@ def test_each_round_is_read_with_the_schema_that_it_names() -> None:
     assert refused == []
     assert sorted(value for batch in batches for value in batch.column("a").to_pylist()) == [2, 3]
     redrive = replace(round_(4, 0, 0, "2"), start={}, to={}, round="back")
-    again = epochs.knowing([redrive], {(0, 1): "back"})
+    again = replace(epochs, redrives=[redrive], redriven={(0, 1): "back"})
     returned = records((None, b"\x02"), (None, b"\x02y\x08")).select([1])
     assert [batch.column("a").to_pylist() for batch in again.rows(returned)[0]] == [[4]]
     assert epochs.rows(returned).refused == [(0, "trailing_bytes")]

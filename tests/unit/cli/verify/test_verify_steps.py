@@ -14,16 +14,20 @@ from calve.errors import CalveError
 from calve.schema.columns import Json, field, list_of, struct
 from calve.table.position import Ledger, TopicKey
 from cli.verify.claim import Round
-from cli.verify.columns import Made, iceberg_columns, laid_out
+from cli.verify.columns import iceberg_columns, laid_out
 from cli.verify.compare import unlike
 from cli.verify.counts import LeftOut
 from cli.verify.formats.decoding import Decoded
-from cli.verify.keyed.modes import Mode, keyed_rows
-from cli.verify.steps.chain import LEFT_OUT, Chain, Run, Stepped, chain_of
+from cli.verify.formats.fields import LEFT_OUT, Outcome
+from cli.verify.keyed.modes import Mode
+from cli.verify.sides import keyed_rows
+from cli.verify.steps.chain import Chain, Run, Stepped, chain_of
 from cli.verify.steps.queries import Queries
 from cli.verify.topic import Records
 
-KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
+KAFKA = pa.struct(
+    [("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))]
+)
 MAKER = pa.struct([("name", pa.large_string())])
 ITEM = pa.struct(
     [("sku", pa.large_string()), ("maker", MAKER), ("tags", pa.map_(pa.large_string(), pa.large_string()))]
@@ -174,13 +178,13 @@ def test_types_have_the_names_that_iceberg_gives_them() -> None:
     ]
 
 
-def only(keep: Callable[[pa.RecordBatch], Any], *, why: str | None = None) -> Run:
+def only(keep: Callable[[pa.RecordBatch], Any], *, why: str = LEFT_OUT) -> Run:
     """A step that leaves out, or fails on, all rows but those to keep."""
 
-    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Made:
+    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Outcome:
         kept = keep(rows)
         gone = rows.filter(pc.invert(kept)).column("_kafka").field("offset")
-        return Made(rows.filter(kept), failed={why: gone}) if why else Made(rows.filter(kept), gone)
+        return rows.filter(kept), dict.fromkeys(gone.to_pylist(), why)
 
     return run
 
@@ -238,7 +242,7 @@ def test_a_record_one_of_whose_rows_lacks_its_key_makes_none() -> None:
     """Each second item of an order is without a maker."""
     chain = chain_of((Flatten(explode="o.items"),), Queries())
     [kept], refused = keyed_rows(Stepped(Given(), chain, None), records(3), Mode(("o_items_maker_name",)))
-    assert kept.batch.num_rows == 0
+    assert list(kept.places()) == []
     assert sorted(refused) == [(0, "null_key"), (1, "malformed"), (2, "null_key")]
 
 
