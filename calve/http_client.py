@@ -15,9 +15,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from http.client import HTTPException, HTTPMessage, HTTPResponse
-from typing import IO, Any
+from http.client import HTTPException, HTTPResponse
+from typing import Any
 from urllib.parse import urlsplit
 
 from calve.errors import ConfigError, Fatal, Retryable
@@ -74,14 +75,25 @@ def send(
         with urllib.request.build_opener(*chosen).open(request, timeout=timeout_s) as answer:
             return Answer(where, answer.status, _read(answer))
     except urllib.error.HTTPError as refusal:
-        with refusal:
-            return Answer(where, refusal.code, _body_of(refusal))
+        body = b""
+        with refusal, suppress(OSError, HTTPException):  # the status counts, whatever the refusal says
+            body = refusal.read(LARGEST)
+        return Answer(where, refusal.code, body)
     except urllib.error.URLError as error:
         raise NoAnswer(f"{where} does not answer: {error.reason}") from None
     except OSError as error:
         raise NoAnswer(f"{where} does not answer: {error}") from None
     except (HTTPException, ValueError) as error:  # their texts may hold the address, and with it a signature
         raise NoAnswer(f"{where} does not answer: {type(error).__name__}") from None
+
+
+def send_json(url: str, message: object = None, *, headers: Mapping[str, str], **more: Any) -> Answer:
+    """As `send`, where request and answer are JSON; None: a request without a body."""
+    asked = {"Accept": "application/json", **headers}
+    if message is None:
+        return send(url, headers=asked, **more)
+    asked["Content-Type"] = "application/json"
+    return send(url, headers=asked, body=json.dumps(message).encode(), **more)
 
 
 def ask(url: str, *, server: str, **more: Any) -> Answer:
@@ -127,15 +139,7 @@ def origin(url: str) -> str:
 
 
 class _WithinOrigin(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         here, there = origin(req.full_url), origin(newurl)
         if here != there:
             raise ConfigError(
@@ -154,20 +158,12 @@ def _read(answer: HTTPResponse) -> bytes:
     return body
 
 
-def _body_of(refusal: urllib.error.HTTPError) -> bytes:
-    """What a refusal says; nothing, where that does not arrive: the status counts."""
-    try:
-        return refusal.read(LARGEST)
-    except (OSError, HTTPException):
-        return b""
-
-
 UNSTATED_LIFE_S = 300
 RENEWED_AFTER = 0.8
 
 
 class Tokens:
-    """Tokens of one client; safe to share between threads."""
+    """Tokens of one client; safe to share between threads. `settings` names their part of calve.yaml in messages."""
 
     def __init__(
         self,
@@ -179,7 +175,6 @@ class Tokens:
         tls: ssl.SSLContext | None = None,
         settings: str = "registry.secret and registry.oauth",
     ) -> None:
-        """`settings` names, in messages, what of calve.yaml they come from."""
         self._settings = settings
         self._url = url
         self._server = f"the token endpoint {url}"
@@ -213,22 +208,15 @@ class Tokens:
                 self._token = None
 
     def _new(self) -> str:
-        found = ask(
-            self._url,
-            server=self._server,
-            method="POST",
-            headers=self._headers,
-            body=self._body,
-            tls=self._tls,
-        )
+        post = {"method": "POST", "headers": self._headers, "body": self._body, "tls": self._tls}
+        found = ask(self._url, server=self._server, **post)
+        fix = f"check {self._settings}"
         if found.status != 200:
-            raise Fatal(
-                f"{self._server} refused the client (HTTP {found.status})", fix=f"check {self._settings}"
-            )
+            raise Fatal(f"{self._server} refused the client (HTTP {found.status})", fix=fix)
         answer = found.json()
         token = answer.get("access_token") if isinstance(answer, dict) else None
         if not isinstance(token, str) or not token:
-            raise Fatal(f"{self._server} gave no access token", fix=f"check {self._settings}")
+            raise Fatal(f"{self._server} gave no access token", fix=fix)
         life_s = answer.get("expires_in")
         life_s = float(life_s) if isinstance(life_s, int | float | str) and life_s else UNSTATED_LIFE_S
         self._renew_at = time.monotonic() + RENEWED_AFTER * life_s
