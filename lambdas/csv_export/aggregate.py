@@ -15,15 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import (
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-)
+from pyiceberg import types
 
 from calve.config.publishing import Export, Measure
 from lambdas.csv_export.scan import Column
@@ -101,12 +93,12 @@ def columns_written(export: Export, read: tuple[Column, ...]) -> tuple[Column, .
     Raises:
         ExportFailed: `bad_column`: a function does not support the column's type.
     """
-    types = {column.name: column.type for column in read}
+    kinds = {column.name: column.type for column in read}
     for name in export.group_by:
-        if not isinstance(types[name], PrimitiveType):
-            raise _bad_column(export, f"cannot group by {name}, which is a {types[name]}")
-    keys = [Column(name, types[name]) for name in export.group_by]
-    return (*keys, *(Column(each.name, _result_type(export, each, types)) for each in export.measures))
+        if not isinstance(kinds[name], types.PrimitiveType):
+            raise _bad_column(export, f"cannot group by {name}, which is a {kinds[name]}")
+    keys = [Column(name, kinds[name]) for name in export.group_by]
+    return (*keys, *(Column(each.name, _result_type(export, each, kinds)) for each in export.measures))
 
 
 @dataclass(slots=True)
@@ -154,17 +146,18 @@ class Aggregation:
         self._sums: dict[int, _State] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add one batch.
-
-        Raises:
-            ExportFailed: `too_many_groups`.
-        """
+        """Add one batch. Raises: ExportFailed: `too_many_groups`."""
         keys = [batch.column(name) for name in self._export.group_by]
         keys = keys or [pa.repeat(pa.scalar(0, pa.int8()), batch.num_rows)]
-        floats = {i for i, measure in enumerate(self._export.measures) if _sums_floats(measure, batch)}
+        floats = {
+            i
+            for i, measure in enumerate(self._export.measures)
+            if measure.function == "sum" and pa.types.is_floating(batch.column(measure.column).type)
+        }
         plain = [i for i in range(len(self._export.measures)) if i not in floats]
         if self._plain is None:
-            functions = [(f"m{i}", _merging(self._export.measures[i])) for i in plain]
+            merging = [self._export.measures[i].function.replace("count", "sum") for i in plain]
+            functions = [(f"m{i}", function) for i, function in zip(plain, merging, strict=True)]
             self._plain = _State(self._keys, functions)
             self._sums = {i: _State([*self._keys, "power"], [("integer", "sum")]) for i in floats}
         values = [_partial(self._export.measures[i], batch) for i in plain]
@@ -193,7 +186,12 @@ class Aggregation:
             columns = [plain[key].slice(start, rows) for key in self._keys[: len(self._export.group_by)]]
             for i in range(len(self._export.measures)):
                 if i in sums:
-                    columns.append(_rounded(sums[i].slice(start, rows)))
+                    piece = sums[i].slice(start, rows)
+                    pairs = zip(
+                        piece["integer_list"].to_pylist(), piece["power_list"].to_pylist(), strict=True
+                    )
+                    totals = [total(zip(*pair, strict=True)) for pair in pairs]
+                    columns.append(pa.array(totals, pa.float64()))
                 else:
                     columns.append(plain[f"m{i}"].slice(start, rows))
             flat = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in columns]
@@ -214,36 +212,28 @@ class Aggregation:
             )
 
 
-def _result_type(export: Export, measure: Measure, types: dict[str, IcebergType]) -> IcebergType:
+def _result_type(export: Export, measure: Measure, kinds: dict[str, types.IcebergType]) -> types.IcebergType:
     if measure.function == "count":
-        return LongType()
+        return types.LongType()
     if measure.column is None:
         raise _bad_column(export, f"{measure.function} needs a column")
-    kind = types[measure.column]
+    kind = kinds[measure.column]
     if measure.function == "sum":
         match kind:
-            case IntegerType() | LongType():
-                return DecimalType(38, 0)
-            case DecimalType():
-                return DecimalType(38, kind.scale)
-            case FloatType() | DoubleType():
-                return DoubleType()
+            case types.IntegerType() | types.LongType():
+                return types.DecimalType(38, 0)
+            case types.DecimalType():
+                return types.DecimalType(38, kind.scale)
+            case types.FloatType() | types.DoubleType():
+                return types.DoubleType()
         raise _bad_column(export, f"cannot sum {measure.column}, which is a {kind}")
-    if not isinstance(kind, PrimitiveType):
+    if not isinstance(kind, types.PrimitiveType):
         raise _bad_column(export, f"cannot compare values of {measure.column}, which is a {kind}")
     return kind
 
 
-def _sums_floats(measure: Measure, batch: pa.RecordBatch) -> bool:
-    return measure.function == "sum" and pa.types.is_floating(batch.column(measure.column).type)
-
-
-def _merging(measure: Measure) -> str:
-    return "sum" if measure.function == "count" else measure.function
-
-
 def _partial(measure: Measure, batch: pa.RecordBatch) -> Any:
-    """A column that `_merging` merges into the measure; integers and decimals in types that cannot overflow."""
+    """A column of values to merge into the measure; integers and decimals in types that cannot overflow."""
     if measure.column is None:
         return pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
     column = batch.column(measure.column)
@@ -253,16 +243,8 @@ def _partial(measure: Measure, batch: pa.RecordBatch) -> Any:
         return column
     if not pa.types.is_decimal(column.type):
         return pc.cast(column, WHOLE)
-    wide = pa.decimal256(76, column.type.scale)
-    return pc.cast(
-        column,
-        pa.decimal128(38, column.type.scale) if column.type.precision <= NARROW_DIGITS else wide,
-    )
-
-
-def _rounded(sums: pa.Table) -> Any:
-    pairs = zip(sums["integer_list"].to_pylist(), sums["power_list"].to_pylist(), strict=True)
-    return pa.array([total(zip(*pair, strict=True)) for pair in pairs], pa.float64())
+    scale, narrow = column.type.scale, column.type.precision <= NARROW_DIGITS
+    return pc.cast(column, pa.decimal128(38, scale) if narrow else pa.decimal256(76, scale))
 
 
 def _bad_column(export: Export, why: str) -> ExportFailed:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64encode
+from bisect import bisect_left
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -177,18 +178,10 @@ def _pieces(zone: ZoneInfo, days: list[int]) -> list[tuple[int, int]]:
     return pieces
 
 
-def _change(zone: ZoneInfo, before: int, after: int) -> int:
-    """The first second in (before, after] with the offset of `after`; `after` if nothing changes."""
-    new = _offset(zone, after)
-    if new == _offset(zone, before):
-        return after
-    while after - before > 1:
-        middle = (before + after) // 2
-        if _offset(zone, middle) == new:
-            after = middle
-        else:
-            before = middle
-    return after
+def _change(zone: ZoneInfo, start: int, end: int) -> int:
+    """The first second from `start` that has the offset of `end`."""
+    last = _offset(zone, end)
+    return start + bisect_left(range(start, end), True, key=lambda at: _offset(zone, at) == last)  # noqa: FBT003 a value
 
 
 def _offset(zone: ZoneInfo, at: int) -> int:
