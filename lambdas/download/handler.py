@@ -218,22 +218,17 @@ class Downloads:
         numbers = [int(match[2])] if match[2] else list(range(1, len(link.parts) + 1))
         if numbers[-1] > len(link.parts) or not all(self._exists(link.parts[each - 1]) for each in numbers):
             return NOT_FOUND
-        if method == "POST":
-            return self._redirect(link, numbers, now)
-        return self._page(link, numbers, match[1])
-
-    def _page(self, link: Link, numbers: list[int], token: str) -> Answer:
-        # Browsers apply form-action to a form's redirects too.
-        url = urlsplit(self._url(link.parts[0]))
-        html = render(link, numbers, token if len(numbers) > 1 else None)
-        return Answer(HTTPStatus.OK, headers(f"{url.scheme}://{url.netloc}"), html, "link.page", _facts(link))
-
-    def _redirect(self, link: Link, numbers: list[int], now: float) -> Answer:
+        facts: dict[str, object] = {"link": reference(link.id), "export": link.export}
+        if method != "POST":
+            # Browsers apply form-action to a form's redirects too.
+            url = urlsplit(self._url(link.parts[0]))
+            html = render(link, numbers, match[1] if len(numbers) > 1 else None)
+            return Answer(HTTPStatus.OK, headers(f"{url.scheme}://{url.netloc}"), html, "link.page", facts)
         if len(numbers) != 1 or not self.links.use(link.id, now=now):
             return NOT_FOUND
         part = link.parts[numbers[0] - 1]
-        headers = SAFE | {"Location": self._url(part)}
-        return Answer(HTTPStatus.FOUND, headers, "", "link.download", _facts(link) | {"file": part.file})
+        to_file = SAFE | {"Location": self._url(part)}
+        return Answer(HTTPStatus.FOUND, to_file, "", "link.download", facts | {"file": part.file})
 
     def _exists(self, part: Part) -> bool:
         try:
@@ -256,10 +251,6 @@ class Downloads:
             "ResponseCacheControl": "no-store",
         }
         return str(self.s3.generate_presigned_url("get_object", Params=params, ExpiresIn=URL_LIFE_S))
-
-
-def _facts(link: Link) -> dict[str, object]:
-    return {"link": reference(link.id), "export": link.export}
 
 
 @cache
