@@ -42,17 +42,10 @@ class Runtime:
 
     @classmethod
     def read(cls, python: str | None, architecture: str | None) -> Runtime:
-        """Parse two context values; `host` means this machine.
-
-        Raises:
-            ConfigError: unknown architecture.
-        """
+        """Parse two context values; `host` means this machine. Raises: ConfigError: unknown architecture."""
         if architecture == "host":
-            return cls(
-                python or f"3.{sys.version_info.minor}",
-                MACHINES.get(platform.machine(), "x86_64"),
-                native=True,
-            )
+            here = MACHINES.get(platform.machine(), "x86_64")
+            return cls(python or f"3.{sys.version_info.minor}", here, native=True)
         if architecture is not None and architecture not in PLATFORMS:
             raise ConfigError(
                 f'lambda_architecture "{architecture}" is not known', fix="use arm64, x86_64 or host"
@@ -70,11 +63,7 @@ class Runtime:
 
 
 def function_code(scope: Construct, name: str, runtime: Runtime) -> aws_lambda.Code:
-    """The code of `lambdas/<name>` as an asset.
-
-    Raises:
-        Fatal: pip could not install the dependencies.
-    """
+    """The code of `lambdas/<name>` as an asset. Raises: Fatal: pip could not install the dependencies."""
     return aws_lambda.Code.from_asset(str(ROOT / "lambdas" / name), **bundle_of(name, runtime).options(scope))
 
 
@@ -99,11 +88,7 @@ class Bundle:
         self.sources = sources
 
     def options(self, scope: Construct) -> dict[str, Any]:
-        """How the CDK makes the asset.
-
-        Raises:
-            Fatal: pip could not install the packages.
-        """
+        """How the CDK makes the asset. Raises: Fatal: pip could not install the packages."""
         if Stack.of(scope).bundling_required:
             self.wheels.folder()  # here, because an error inside the CDK's callback would lose its type
         return {
@@ -153,18 +138,18 @@ class Wheels:
         return hashlib.sha256("\0".join(wanted).encode()).hexdigest()
 
     def folder(self) -> Path:
-        """The folder of installed and pruned packages; made if it is missing.
-
-        Raises:
-            Fatal: pip could not install them.
-        """
+        """The folder of installed and pruned packages; made if it is missing. Raises: Fatal: pip could not install them."""
         folder = CACHE / self.hash()[:32]
         if not folder.is_dir():
             CACHE.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=CACHE) as made:
                 installed = Path(made) / "installed"
                 self._install(installed)
-                self._prune(installed)
+                for path in [path for pattern in self.pruned for path in installed.glob(pattern)]:
+                    if path.is_dir():
+                        shutil.rmtree(path, ignore_errors=True)
+                    else:
+                        path.unlink(missing_ok=True)
                 try:
                     installed.rename(folder)
                 except OSError:  # another synth was faster
@@ -173,19 +158,17 @@ class Wheels:
         return folder
 
     def _install(self, target: Path) -> None:
-        command = [
-            *(
-                sys.executable,
-                "-m",
-                "pip",
-                "--disable-pip-version-check",
-                "--quiet",
-                "install",
-                "--no-compile",
-            ),
-            *("--only-binary=:all:", "--require-hashes", "--target", str(target)),
-            *("--no-deps", "-r", str(self.requirements)),
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--quiet",
+            "install",
+            "--no-compile",
         ]
+        locked = ["--only-binary=:all:", "--require-hashes", "--no-deps", "-r", str(self.requirements)]
+        command = [*pip, *locked, "--target", str(target)]
         if not self.runtime.native:
             command += ["--implementation", "cp", "--python-version", self.runtime.python]
             for tag in PLATFORMS[self.runtime.architecture]:
@@ -197,11 +180,3 @@ class Wheels:
                 f"the packages of {self.requirements.relative_to(ROOT)} could not be installed: {last[0]}",
                 fix="check the network and pip (python3 -m pip --version), then synthesize again",
             )
-
-    def _prune(self, folder: Path) -> None:
-        for pattern in self.pruned:
-            for path in list(folder.glob(pattern)):
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aws_cdk import CfnOutput, CustomResource, Duration, Stack, aws_dynamodb, aws_lambda, aws_scheduler
+from aws_cdk import CfnOutput, Duration, Stack, aws_dynamodb, aws_lambda, aws_scheduler
 from constructs import Construct
 
 from calve.config.publishing import EXPORTS, Export
@@ -86,9 +86,7 @@ def export_writer(
         timeout=Duration.minutes(15),
         statements=[
             allow(glue, lake.catalog_arns, because=TABLES),
-            allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
-            lake.listing(),
-            allow(["s3:GetObject"], [lake.objects(prefix) for prefix in lake.data_prefixes], because=TABLES),
+            *lake.files("s3:GetObject", because=TABLES),
             allow(writing, files, because=FILES),
             allow(["s3:ListBucketMultipartUploads"], [lake.bucket_arn]),
             allow(["s3:ListMultipartUploadParts"], files, because=FILES),
@@ -129,7 +127,17 @@ class ExportLinks(Construct):
         self.table = expiring_table(self, "Table", expires="expires_at")
         self.keys = generated_secret(self, "Keys", f"Signs the download links of {site.deployment.name}")
         self.read_keys = allow(["secretsmanager:GetSecretValue"], [self.keys.ref])
-        first = self._first_key(site)
+        make_first = Function(
+            self,
+            "FirstKey",
+            site,
+            code="link_keys",
+            handler="first",
+            environment={SECRET: self.keys.ref},
+            statements=[rotating(self.keys.ref)],
+        )
+        properties = {"Secret": self.keys.ref}
+        first = custom_resource(self, "First", "LinkKeys", make_first, properties, Duration.minutes(2))
         self.rotation = Rotation(
             self,
             "Rotation",
@@ -140,23 +148,7 @@ class ExportLinks(Construct):
             environment={SECRET: self.keys.ref},
         )
         self.rotation.node.add_dependency(first)  # a schedule is tested with what is there
-        self.url = self._download(site)
-
-    def _first_key(self, site: Site) -> CustomResource:
-        function = Function(
-            self,
-            "FirstKey",
-            site,
-            code="link_keys",
-            handler="first",
-            environment={SECRET: self.keys.ref},
-            statements=[rotating(self.keys.ref)],
-        )
-        properties = {"Secret": self.keys.ref}
-        return custom_resource(self, "First", "LinkKeys", function, properties, Duration.minutes(2))
-
-    def _download(self, site: Site) -> str:
-        function = Function(
+        download = Function(
             self,
             "Download",
             site,
@@ -174,7 +166,7 @@ class ExportLinks(Construct):
                 *site.lake.key("kms:Decrypt", through_s3=True),
             ],
         )
-        return function.function.add_function_url(auth_type=aws_lambda.FunctionUrlAuthType.NONE).url
+        self.url = download.function.add_function_url(auth_type=aws_lambda.FunctionUrlAuthType.NONE).url
 
 
 class ExportMails(Construct):
@@ -186,11 +178,9 @@ class ExportMails(Construct):
         super().__init__(scope, id)
         lake, exports = site.lake, site.deployment.exports
         self.topics = {
-            export.name: mail_topic(
-                self, f"{export.name}Topic", recipients=export.recipients, title=export.name
-            )
-            for export in exports
-            if export.channel == "sns"
+            name: mail_topic(self, f"{name}Topic", recipients=each.recipients, title=name)
+            for name, each in ((each.name, each) for each in exports)
+            if each.channel == "sns"
         }
         topics = {name: topic.topic_arn for name, topic in self.topics.items()}
         self.function = Function(
@@ -220,12 +210,8 @@ class ExportMails(Construct):
         # Only manifests. They are written last, and not by this function: it cannot trigger itself.
         keys = [{"wildcard": f"{lake.prefix}{EXPORTS}*/manifest.json"}]
         written = {"bucket": {"name": [lake.bucket]}, "object": {"key": keys}}
-        invoke(
-            self,
-            "Written",
-            self.function,
-            pattern={"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": written},
-        )
+        created = {"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": written}
+        invoke(self, "Written", self.function, pattern=created)
         invoke(self, "Failed", self.function, pattern=failures(site.deployment.name))
 
 
@@ -238,13 +224,8 @@ def _sending(exports: Sequence[Export], topics: Sequence[str]) -> list[Statement
     if senders := sorted({each.sender for each in exports if each.channel == "ses" and each.sender}):
         # SES checks the identity that covers the sender: the address, or its domain.
         identities = sorted({name for each in senders for name in (each, each.rpartition("@")[2])})
-        statements.append(
-            allow(
-                ["ses:SendEmail"],
-                [arn("ses", f"identity/{name}") for name in identities],
-                {"StringEquals": {"ses:FromAddress": senders}},
-            )
-        )
+        covering = [arn("ses", f"identity/{name}") for name in identities]
+        statements.append(allow(["ses:SendEmail"], covering, {"StringEquals": {"ses:FromAddress": senders}}))
     return statements
 
 
