@@ -80,16 +80,6 @@ def headers(form_target: str | None = None) -> dict[str, str]:
     return SAFE | {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy}
 
 
-def not_found() -> str:
-    return _document(
-        "Link not found",
-        """<h1>This link does not work</h1>
-<p class="lead">It may have expired, been used up or been withdrawn, or a part of it was lost on its way here.</p>
-<p>Copy the whole link from the mail and try again in a few minutes. If that does not help, ask for a new one: the mail
-says whom.</p>""",
-    )
-
-
 def render(link: Link, numbers: Sequence[int], token: str | None = None) -> str:
     """The page of these parts, numbered from 1.
 
@@ -178,18 +168,18 @@ class Answer:
     event: Literal["link.page", "link.download"] | None = None
     facts: dict[str, object] = field(default_factory=dict)
 
-    def as_event(self, method: str) -> dict[str, Any]:
-        """The form that a Function URL expects. HEAD gets the headers of GET."""
-        body = "" if method == "HEAD" else self.body
-        return {
-            "statusCode": int(self.status),
-            "headers": self.headers,
-            "body": body,
-            "isBase64Encoded": False,
-        }
 
-
-NOT_FOUND = Answer(HTTPStatus.NOT_FOUND, headers(), not_found())
+NOT_FOUND = Answer(
+    HTTPStatus.NOT_FOUND,
+    headers(),
+    _document(
+        "Link not found",
+        """<h1>This link does not work</h1>
+<p class="lead">It may have expired, been used up or been withdrawn, or a part of it was lost on its way here.</p>
+<p>Copy the whole link from the mail and try again in a few minutes. If that does not help, ask for a new one: the mail
+says whom.</p>""",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +273,12 @@ def handle(event: LambdaFunctionUrlEvent, context: LambdaContext) -> dict[str, A
     if answer.event:
         logger.info(answer.event, extra=answer.facts)
         _count({"link.page": LINK_PAGES, "link.download": LINK_DOWNLOADS}[answer.event])
-    return answer.as_event(method)
+    return {
+        "statusCode": int(answer.status),
+        "headers": answer.headers,
+        "body": "" if method == "HEAD" else answer.body,  # HEAD gets the headers of GET
+        "isBase64Encoded": False,
+    }
 
 
 def _count(metric: Metric) -> None:

@@ -76,18 +76,15 @@ class Manifest:
         if len(runs) != 1:
             raise Fatal(f"{key} does not name the files of one run")
         until = raw["ingested_until"]
+        plain = ("rows", "complete", "correction", "redefined", "snapshot_id")
         return cls(
             key=key,
             export=export,
             window=Window.of(raw["window"], export),
-            rows=raw["rows"],
             parts=parts,
-            complete=raw["complete"],
             ingested_until=until and formatting.moment(datetime.fromisoformat(until), export.time_zone),
-            correction=raw["correction"],
-            redefined=raw["redefined"],
             created_at=datetime.fromisoformat(raw["created_at"]),
-            snapshot_id=raw["snapshot_id"],
+            **{name: raw[name] for name in plain},
         )
 
 

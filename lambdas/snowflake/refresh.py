@@ -108,14 +108,6 @@ class SnowflakeTables:
         return name(self.config.database, self.config.schema, table.table.upper())
 
 
-def link_stuck(session: Session, config: Snowflake) -> str | None:
-    """Why a linked database no longer follows its catalog; None: it does. Raises: as `Session.execute`."""
-    said = system_status(session, "SYSTEM$CATALOG_LINK_STATUS", config.database)
-    if said.get("executionState") == RUNNING and not said.get("failureDetails"):
-        return None
-    return f"{said.get('executionState')} {said.get('failureDetails') or ''}".strip()
-
-
 TARGET = Target.SNOWFLAKE
 LEASE_MS = 60_000
 WAIT_S = 20.0
@@ -262,9 +254,12 @@ def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
     outcomes = _look(known)
     stuck = sum(each.stuck is not None for each in outcomes)
     tables = refresher().tables
-    if tables.config.linked and (why := link_stuck(tables.session, tables.config)):
-        logger.error("snowflake.link_stuck", extra={"reason": why})
-        add(metrics, SNOWFLAKE_STUCK)
+    if tables.config.linked:  # does the database still follow its catalog
+        said = system_status(tables.session, "SYSTEM$CATALOG_LINK_STATUS", tables.config.database)
+        state, details = said.get("executionState"), said.get("failureDetails") or ""
+        if state != RUNNING or details:
+            logger.error("snowflake.link_stuck", extra={"reason": f"{state} {details}".strip()})
+            add(metrics, SNOWFLAKE_STUCK)
     add(metrics, SNOWFLAKE_STUCK, stuck)
     logger.info("snowflake.reconciled", extra={"tables": len(outcomes), "stuck": stuck})
 
