@@ -24,11 +24,9 @@ INTERFACES = "Lambda makes the network interfaces of a function, and names them"
 class Brokers:
     """An MSK cluster, and the network of its clients.
 
-    Attributes:
-        cluster_arn: MSK's ARN; None if the cluster does not use IAM.
-        cluster_path: name and id of the cluster, as in the ARNs of its topics and groups.
-        servers: bootstrap servers that only a deploy knows; None if the configuration has them.
-        connection: the Glue connection that puts jobs into the network.
+    cluster_arn: MSK's ARN; None if the cluster does not use IAM. cluster_path: name and id of the cluster, as in the ARNs of
+    its topics and groups. servers: bootstrap servers that only a deploy knows; None if the configuration has them. connection:
+    the Glue connection that puts jobs into the network.
     """
 
     cluster_arn: str | None = None

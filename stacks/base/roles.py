@@ -114,11 +114,10 @@ def msk_key(*actions: str) -> Statement:
 class Lake:
     """The names and ARNs of a deployment's lake.
 
-    Attributes:
-        prefix: of all its objects, with a trailing slash; empty if the bucket is the lake's alone.
-        per_cluster: each Kafka cluster has a database of its own; `database` is then not used.
-        key_arn: the key that encrypts the bucket; None if an imported bucket has encryption of its own.
-        key_made: the key belongs to the deployment, and has the policy that CloudWatch Logs needs.
+    prefix: of all its objects, with a trailing slash; empty if the bucket is the lake's alone. per_cluster: each Kafka cluster
+    has a database of its own; `database` is then not used. key_arn: the key that encrypts the bucket; None if an imported
+    bucket has encryption of its own. key_made: the key belongs to the deployment, and has the policy that CloudWatch Logs
+    needs.
     """
 
     deployment: str

@@ -92,8 +92,7 @@ class KeysStack(Stack):
 
     Functions for SCRAM users are in the jobs' network. Functions for Confluent Cloud use the internet.
 
-    Attributes:
-        rotations: by the system that the keys open.
+    rotations: by the system that the keys open.
     """
 
     def __init__(self, scope: Construct, id: str, site: Site) -> None:

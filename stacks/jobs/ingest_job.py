@@ -70,9 +70,7 @@ SMALLEST_WORKER = "G.025X"
 class GlueJob(Construct):
     """The parts that every Glue job of a deployment has.
 
-    Attributes:
-        settings: the files with its configuration.
-        log_group: of its events, one JSON object per line.
+    settings: the files with its configuration. log_group: of its events, one JSON object per line.
     """
 
     def __init__(
@@ -174,8 +172,7 @@ class GlueJob(Construct):
 class IngestJob(GlueJob):
     """A Glue streaming job: it may run without end, and its runtime has Spark's Kafka sink. A scheduled one drains and ends.
 
-    Attributes:
-        generation: a hash of its code, settings and definition.
+    generation: a hash of its code, settings and definition.
     """
 
     def __init__(

@@ -24,8 +24,7 @@ class JobControl(Construct):
 
     Only they can start a run. They pass no argument but the generation in the job's definition (ADR 39).
 
-    Attributes:
-        watchdog: None if all jobs are scheduled. start: for people and schedules.
+    watchdog: None if all jobs are scheduled. start: for people and schedules.
     """
 
     def __init__(

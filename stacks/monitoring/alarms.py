@@ -182,7 +182,7 @@ def of_exports(board: Board, exports: ExportsStack) -> None:
     not_mailed = "A file was written, and a mail about it was not sent."
     refused = "A link was refused since a system did not answer."
     board.errors("export-errors", exports.writer, run_failed)
-    board.dropped("export-not-started", exports.schedules.group, "A schedule could not start its export.")
+    board.dropped("export-not-started", exports.group, "A schedule could not start its export.")
     for export in deployment.exports:
         board.alarm(
             f"{export.name}-late",

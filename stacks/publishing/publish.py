@@ -145,10 +145,8 @@ def catalog_bootstrap(
 class PublishStack(Stack):
     """Snowflake and an Iceberg REST catalog, if they are configured.
 
-    Attributes:
-        states: how far each table is at each target; see `lambdas/publish_states.py`.
-        catalog: synchronizes an Iceberg REST catalog.
-        snowflake: refreshes tables in Snowflake.
+    states: how far each table is at each target; see `lambdas/publish_states.py`. catalog: synchronizes an Iceberg REST
+    catalog. snowflake: refreshes tables in Snowflake.
     """
 
     def __init__(self, scope: Construct, id: str, site: Site, publish: Publish) -> None:

@@ -24,9 +24,8 @@ READ_KEY = "secretsmanager:GetSecretValue"
 class SnowflakePublisher(Construct):
     """A Snowflake account that reads the deployment's tables. `states`: how far each table is.
 
-    Attributes:
-        feed: brings commits to the function that follows them. reconcile: the function that checks every table.
-        rotation: of the service user's key.
+    feed: brings commits to the function that follows them. reconcile: the function that checks every table. rotation: of the
+    service user's key.
     """
 
     def __init__(

@@ -33,8 +33,7 @@ def names_of_lake(deployment: Deployment) -> Lake:
 class LakeStack(Stack):
     """Bucket, key and database: made, adopted from an earlier deployment, or imported.
 
-    Attributes:
-        lake: its names and ARNs, for the other stacks.
+    lake: its names and ARNs, for the other stacks.
     """
 
     def __init__(self, scope: Construct, id: str, site: Site) -> None:
