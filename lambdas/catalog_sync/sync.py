@@ -23,50 +23,42 @@ from lambdas.publish_states import Clock, Lease, PublishState, PublishStates, St
 
 
 class Act(StrEnum):
-    """KEEP: both are equal. ABSENT: neither has it, or the catalog's table is not ours. REFUSE: a person must decide."""
+    """KEEP: both are equal. ABSENT: neither has it, or the catalog's table is not ours. FOREIGN, BEHIND: a person must decide."""
 
     KEEP = "keep"
     ABSENT = "absent"
     REGISTER = "register"
     MOVE = "move"
     DROP = "drop"
-    REFUSE = "refuse"
+    FOREIGN = "foreign"
+    BEHIND = "behind"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """`reason` and `fix`: of a refusal."""
-
-    act: Act
-    reason: str | None = None
-    fix: str | None = None
-
-
-FOREIGN = Decision(
-    Act.REFUSE,
-    "the catalog has a table of this name that calve did not register",
-    "drop it there, or name another publish.iceberg_rest.namespace",
-)
-BEHIND = Decision(
-    Act.REFUSE,
-    "the catalog has newer metadata of the table than Glue; it is not moved back",
-    "write the table through Glue alone; to go back in the catalog, too, drop the table there",
-)
+REFUSALS = {
+    Act.FOREIGN: (
+        "the catalog has a table of this name that calve did not register",
+        "drop it there, or name another publish.iceberg_rest.namespace",
+    ),
+    Act.BEHIND: (
+        "the catalog has newer metadata of the table than Glue; it is not moved back",
+        "write the table through Glue alone; to go back in the catalog, too, drop the table there",
+    ),
+}
 
 
-def decide(head: Head | None, there: Head | None, ours: str | None) -> Decision:
+def decide(head: Head | None, there: Head | None, ours: str | None) -> Act:
     """`head`: the published table in Glue, None if there is none. `ours`: the uuid of the table that we registered, if any."""
     if there is None:
-        return Decision(Act.REGISTER if head else Act.ABSENT)
+        return Act.REGISTER if head else Act.ABSENT
     if head is None:
-        return Decision(Act.DROP if there.uuid == ours else Act.ABSENT)
+        return Act.DROP if there.uuid == ours else Act.ABSENT
     if ours is None or there.uuid not in (ours, head.uuid):
-        return FOREIGN
+        return Act.FOREIGN
     if there.metadata_location == head.metadata_location:
-        return Decision(Act.KEEP)
+        return Act.KEEP
     if there.uuid == head.uuid and not is_newer(head, there):
-        return BEHIND
-    return Decision(Act.MOVE)
+        return Act.BEHIND
+    return Act.MOVE
 
 
 OWNER = "calve.deployment"
@@ -163,11 +155,12 @@ class _Turn:
             row = sync.states.find(TARGET, str(self.name))
             wanted = head(sync.glue, sync.s3, self.name) if published else None
             there = sync.catalog.find(namespace, self.name.table)
-            decision = decide(wanted, there, row.uuid if row else None)
+            act = decide(wanted, there, row.uuid if row else None)
             row = row or PublishState(TARGET, str(self.name), State.PENDING, sync.clock())
-            match decision.act:
-                case Act.REFUSE:
-                    raise Fatal(f"{self.name}: {decision.reason}", fix=decision.fix)
+            match act:
+                case Act.FOREIGN | Act.BEHIND:
+                    reason, fix = REFUSALS[act]
+                    raise Fatal(f"{self.name}: {reason}", fix=fix)
                 case Act.ABSENT:
                     return self._absent(row, published=published)
                 case Act.KEEP if wanted and there:
@@ -183,7 +176,7 @@ class _Turn:
                     self.late_s = max(self.late_s, (sync.clock() - wanted.updated_ms) / 1000)
                     self._announce(row, wanted.uuid)
                     self._register(namespace, row, wanted)
-            self.acts.append(decision.act)
+            self.acts.append(act)
         # Commits come faster than the catalog accepts them; the newest one has an event of its own.
         return Outcome(str(self.name), State.SYNCING, tuple(self.acts), late_s=self.late_s)
 

@@ -139,7 +139,7 @@ def _comment(session: Session, each: Object) -> str | None:
 
 VERIFY_S = 90.0
 """How long a new trust policy may take to work everywhere; AWS speaks of seconds."""
-PAUSES_S = (1.0, 2.0, 4.0, 8.0)
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 8.0
 
 
 def establish(session: Session, config: Snowflake, lake: Lake, iam: Any) -> None:
@@ -181,12 +181,12 @@ def verify(
         ("SYSTEM$VERIFY_EXTERNAL_VOLUME", config.volume),
         ("SYSTEM$VERIFY_CATALOG_INTEGRATION", config.integration),
     ):
-        attempt = 0
+        pause_s = FIRST_PAUSE_S
         while str((said := system_status(session, function, subject)).get("success")).lower() != "true":
             if time.monotonic() > deadline:
                 raise Fatal(f"Snowflake cannot use {subject}: {json.dumps(said)}")
-            sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)])
-            attempt += 1
+            sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 def _id(properties: Mapping[str, Any]) -> str:
