@@ -75,10 +75,10 @@ def send(
         with urllib.request.build_opener(*chosen).open(request, timeout=timeout_s) as answer:
             return Answer(where, answer.status, _read(answer))
     except urllib.error.HTTPError as refusal:
-        body = b""
-        with refusal, suppress(OSError, HTTPException):  # the status counts, whatever the refusal says
-            body = refusal.read(LARGEST)
-        return Answer(where, refusal.code, body)
+        said = b""
+        with refusal, suppress(OSError, HTTPException):  # what it says may not arrive: the status counts
+            said = refusal.read(LARGEST)
+        return Answer(where, refusal.code, said)
     except urllib.error.URLError as error:
         raise NoAnswer(f"{where} does not answer: {error.reason}") from None
     except OSError as error:

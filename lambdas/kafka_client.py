@@ -43,7 +43,7 @@ class KafkaClient:
 
     @property
     def id(self) -> str:
-        """The cluster's id. Raises: Retryable: it does not answer. Refused, Denied: see there."""
+        """The cluster's id. Raises Retryable: it does not answer. Refused, Denied: see there."""
         with self._errors():
             cluster = self._result(self._admin.describe_cluster(request_timeout=self._patience_s))
             return str(cluster.cluster_id)
@@ -84,7 +84,7 @@ class KafkaClient:
 
 
 def properties_of(kafka: Kafka, secret: Redacted | None, region: str) -> dict[str, Any]:
-    """Properties of every librdkafka client; `region`: of an MSK cluster. Raises: ConfigError: as `librdkafka_properties`."""
+    """Properties of every librdkafka client; `region`: of an MSK cluster. Raises ConfigError: as `librdkafka_properties`."""
     properties: dict[str, Any] = {**librdkafka_properties(kafka, secret)}
     if kafka.auth == "msk_iam":
         properties["oauth_cb"] = _msk_token(region)
@@ -137,13 +137,13 @@ class Broker(KafkaClient):
         self._mechanism = kafka.mechanism or "SCRAM-SHA-512"
 
     def topics(self) -> set[str]:
-        """The topics that the user can see. Raises: Refused: the login failed. Retryable: Kafka does not answer."""
+        """The topics that the user can see. Raises Refused: the login failed. Retryable: Kafka does not answer."""
         with self._errors():
             self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
             return set(self._admin.list_topics(timeout=TIMEOUT_S).topics)
 
     def set_password(self, user: str, password: str) -> None:
-        """Create a user, or change its password. Raises: Denied: not allowed. Retryable: no answer."""
+        """Create a user, or change its password. Raises Denied: not allowed. Retryable: no answer."""
         info = admin.ScramCredentialInfo(admin.ScramMechanism[self._mechanism.replace("-", "_")], ITERATIONS)
         change = admin.UserScramCredentialUpsertion(user, info, password.encode())
         with self._errors():

@@ -164,7 +164,7 @@ class Lease:
 def leased(
     states: PublishStates, target: Target, table: str, lease_ms: int, patience_s: float, clock: Clock
 ) -> Iterator[Lease]:
-    """Hold a table's lease. Raises: Retryable: another function has it, and still had it after `patience_s`."""
+    """Hold a table's lease. Raises Retryable: another function has it, and still had it after `patience_s`."""
     holder = uuid.uuid4().hex  # Lambda may repeat a request while the first still runs
     begun_s = time.monotonic()
     while not states.take(target, table, holder, now_ms=(now := clock()), until_ms=now + lease_ms):

@@ -40,7 +40,7 @@ class Subject:
         """Register the new version; the one in use stays valid."""
 
     def test(self, pending: str, current: str | None) -> None:
-        """Use the new version. Raises: Retryable, Fatal: it does not work, so it is not put into use."""
+        """Use the new version. Raises Retryable, Fatal: it does not work, so it is not put into use."""
         raise NotImplementedError
 
     def finished(self, current: str) -> None:
@@ -149,7 +149,7 @@ def handler_of(rotation: Callable[[], Rotation], logger: Logger, tracer: Tracer)
 
 
 def credentials_of(text: str | None) -> Redacted:
-    """The credentials in a version of the secret. Raises: Fatal: it holds no user."""
+    """The credentials in a version of the secret. Raises Fatal: it holds no user."""
     try:
         raw = json.loads(text or "")
         known = bool(raw["username"] and raw["password"])

@@ -82,7 +82,7 @@ class Server:
 
 
 def tokens_of(settings: IcebergRest, secret: str, scope: str | None) -> Tokens:
-    """OAuth tokens for the client in a secret. Raises: ConfigError, Retryable: as `read_secret`."""
+    """OAuth tokens for the client in a secret. Raises ConfigError, Retryable: as `read_secret`."""
     client = read_secret(secret)
     return Tokens(
         settings.token_url or f"{settings.uri}/v1/oauth/tokens",

@@ -76,7 +76,7 @@ class Wanted:
         return replace(opened, patience_s=LEASE_MS / 1000 + 10)
 
     def withdraw_all(self, *, moving_away: bool = False) -> None:
-        """Drop all tables that this deployment published. Raises: Retryable: a table could not be dropped."""
+        """Drop all tables that this deployment published. Raises Retryable: a table could not be dropped."""
         nothing = replace(self.published, tables=frozenset(), patterns=())
         withdraw(replace(self.open(), moving_away=moving_away), nothing)
 

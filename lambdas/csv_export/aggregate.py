@@ -139,7 +139,7 @@ class Aggregation:
         self._sums: dict[int, _State] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add one batch. Raises: ExportFailed: `too_many_groups`."""
+        """Add one batch. Raises ExportFailed: `too_many_groups`."""
         keys = [batch.column(name) for name in self._export.group_by]
         keys = keys or [pa.repeat(pa.scalar(0, pa.int8()), batch.num_rows)]
         plain, floats = {}, {}

@@ -161,7 +161,7 @@ class Scan:
     remaining_s: Callable[[], float]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches with the columns of `columns`; a snapshot always has the same order. Raises: ExportFailed: `out_of_time`."""
+        """Batches with the columns of `columns`; a snapshot always has the same order. Raises ExportFailed: `out_of_time`."""
         schema = self.table.schema().select(*(column.name for column in self.columns))
         paths = []
         for name in (column.name for column in self.columns):
@@ -213,7 +213,7 @@ def plan(
 
 
 def column_of(schema: Schema, export: Export, name: str) -> Column:
-    """A column of the table. Raises: ExportFailed: `missing_column`."""
+    """A column of the table. Raises ExportFailed: `missing_column`."""
     try:
         return Column(name, schema.find_field(name).field_type)
     except ValueError:
@@ -230,7 +230,7 @@ def _meant(schema: Schema, name: str) -> str:
 
 
 def in_window(schema: Schema, export: Export, period: Period) -> BooleanExpression:
-    """The rows of the window. Raises: ExportFailed: `missing_column`, `bad_time_column`, `bad_window`."""
+    """The rows of the window. Raises ExportFailed: `missing_column`, `bad_time_column`, `bad_window`."""
     column = column_of(schema, export, export.time_column)
     local = (period.local_start, period.local_end)
     match column.type:
@@ -260,7 +260,7 @@ def in_window(schema: Schema, export: Export, period: Period) -> BooleanExpressi
 
 
 def filter_of(schema: Schema, text: str) -> BooleanExpression:
-    """The rows that pass an export's filter. Raises: ExportFailed: `bad_filter`."""
+    """The rows that pass an export's filter. Raises ExportFailed: `bad_filter`."""
     try:
         expression = parse(text)
         bind(schema, expression, case_sensitive=True)

@@ -59,7 +59,7 @@ class Manifest:
 
     @classmethod
     def parse(cls, key: str, text: str) -> Self:
-        """Parse a manifest. Raises: Fatal: another format, or files outside the folder of one run."""
+        """Parse a manifest. Raises Fatal: another format, or files outside the folder of one run."""
         raw: dict[str, Any] = json.loads(text)
         if raw.get("format") != FORMAT:
             raise Fatal(

@@ -114,7 +114,7 @@ class HandOver:
             self._wait(wanted.job_name, [run for run in active if not wanted.is_met_by(run, definition)])
 
     def end(self, wanted: Wanted) -> None:
-        """End every run, and start no other. Raises: CalveError: a run did not end in time."""
+        """End every run, and start no other. Raises CalveError: a run did not end in time."""
         wanted.control.clear(self._s3)
         while active := [run for run in self._jobs.runs(wanted.job_name) if run.active]:
             self._wait(wanted.job_name, active)

@@ -175,7 +175,7 @@ def verify(
     wait_s: float = VERIFY_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Let Snowflake test both; repeated for a while. Raises: Fatal: one of them does not work; with Snowflake's message."""
+    """Let Snowflake test both; repeated for a while. Raises Fatal: one of them does not work; with Snowflake's message."""
     deadline = time.monotonic() + wait_s
     for function, subject in (
         ("SYSTEM$VERIFY_EXTERNAL_VOLUME", config.volume),

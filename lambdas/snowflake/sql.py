@@ -23,7 +23,7 @@ class Word(str):
 
 
 def name(*parts: str) -> str:
-    """A name of one or more parts. Raises: ConfigError: a part is not a valid name."""
+    """A name of one or more parts. Raises ConfigError: a part is not a valid name."""
     for part in parts:
         if not NAME.fullmatch(part):
             raise ConfigError(f'"{part}" is no name for Snowflake', fix="use letters, digits, _, $ and -")

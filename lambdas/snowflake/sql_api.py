@@ -42,7 +42,7 @@ class KeyPair:
 
     @classmethod
     def of_pem(cls, pem: str) -> Self:
-        """The pair of an unencrypted private key in PEM. Raises: ConfigError: it is not a private key."""
+        """The pair of an unencrypted private key in PEM. Raises ConfigError: it is not a private key."""
         try:
             key = serialization.load_pem_private_key(pem.encode(), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):

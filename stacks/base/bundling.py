@@ -48,7 +48,7 @@ class Runtime:
 
     @classmethod
     def read(cls, python: str | None, architecture: str | None) -> Runtime:
-        """Parse two context values; `host` means this machine. Raises: ConfigError: unknown architecture."""
+        """Parse two context values; `host` means this machine. Raises ConfigError: unknown architecture."""
         if architecture == "host":
             here = MACHINES.get(platform.machine(), "x86_64")
             return cls(python or f"3.{sys.version_info.minor}", here, native=True)
@@ -69,7 +69,7 @@ class Runtime:
 
 
 def function_code(scope: Construct, name: str, runtime: Runtime) -> aws_lambda.Code:
-    """The code of `lambdas/<name>` as an asset. Raises: Fatal: pip could not install the dependencies."""
+    """The code of `lambdas/<name>` as an asset. Raises Fatal: pip could not install the dependencies."""
     return aws_lambda.Code.from_asset(str(ROOT / "lambdas" / name), **bundle_of(name, runtime).options(scope))
 
 
@@ -98,7 +98,7 @@ class Bundle:
         self._packages_hash = hashlib.sha256("\0".join(wanted).encode()).hexdigest()
 
     def options(self, scope: Construct) -> dict[str, Any]:
-        """How the CDK makes the asset. Raises: Fatal: pip could not install the packages."""
+        """How the CDK makes the asset. Raises Fatal: pip could not install the packages."""
         if Stack.of(scope).bundling_required:
             self._packages()  # here, because an error inside the CDK's callback would lose its type
         return {
@@ -126,7 +126,7 @@ class Bundle:
         return digest.hexdigest()
 
     def _packages(self) -> Path:
-        """The folder of installed and pruned packages; made if it is missing. Raises: Fatal: pip could not install them."""
+        """The folder of installed and pruned packages; made if it is missing. Raises Fatal: pip could not install them."""
         folder = CACHE / self._packages_hash[:32]
         if not folder.is_dir():
             CACHE.mkdir(parents=True, exist_ok=True)

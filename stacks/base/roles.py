@@ -87,7 +87,7 @@ def allow(
     *,
     because: str | None = None,
 ) -> Statement:
-    """An Allow statement. Raises: ValueError: a wildcard without a reason."""
+    """An Allow statement. Raises ValueError: a wildcard without a reason."""
     if because is None and any("*" in text for text in (*actions, *resources)):
         raise ValueError(f"{', '.join(actions)} on a wildcard, without a reason")
     return Statement(tuple(actions), tuple(resources), conditions, because)

@@ -107,7 +107,7 @@ BROUGHT = {"spark-avro_2.13", "aws-msk-iam-auth"}
 
 
 def job_jars(folder: Path = JARS) -> list[Path]:
-    """The jars from the embedded stack's folder; missing ones are downloaded. Raises: Fatal: a jar could not be downloaded."""
+    """The jars from the embedded stack's folder; missing ones are downloaded. Raises Fatal: a jar could not be downloaded."""
     brought = [jar for jar in pinned() if jar.class_path == "spark" and jar.artifact in BROUGHT]
     if missing := [jar for jar in brought if not present(jar, folder)]:
         retrieve(missing, folder)
