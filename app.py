@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aws_cdk import App
 
-from calve.config.job import Job, Kafka, Registry
+from calve.config.job import Kafka, Registry
 from calve.errors import CalveError, ConfigError
 from calve.settings import load_deployment
 from calve.settings.resolving import StackDefaults
@@ -35,7 +35,9 @@ def main(app: App) -> int:
         deployment = load_deployment(config, context("env"), NOWHERE)
         runtime = Runtime.read(context("lambda_python"), context("lambda_architecture"))
         delete_data = delete_data_requested(context("delete_data"), deployment.name)
-        missing = _missing(deployment.jobs[0].settings)
+        settings = deployment.jobs[0].settings
+        named = {"kafka": settings.kafka != NOWHERE.kafka, "registry": settings.registry != NOWHERE.registry}
+        missing = [section for section, given in named.items() if not given]
         build(app, deployment, runtime=runtime, delete_data=delete_data, missing=missing)
     except CalveError as error:
         sys.stderr.write(f"{error}\n")
@@ -46,11 +48,6 @@ def main(app: App) -> int:
             f"{config} names no {' and no '.join(missing)}: these templates can be read, but a deploy would fail\n"
         )
     return 0
-
-
-def _missing(settings: Job) -> list[str]:
-    named = {"kafka": settings.kafka != NOWHERE.kafka, "registry": settings.registry != NOWHERE.registry}
-    return [section for section, given in named.items() if not given]
 
 
 if __name__ == "__main__":

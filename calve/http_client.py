@@ -17,8 +17,8 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.client import HTTPException, HTTPMessage, HTTPResponse
-from typing import IO, Any
+from http.client import HTTPException, HTTPResponse
+from typing import Any
 from urllib.parse import urlsplit
 
 from calve.errors import ConfigError, Fatal, Retryable
@@ -86,6 +86,15 @@ def send(
         raise NoAnswer(f"{where} does not answer: {type(error).__name__}") from None
 
 
+def send_json(url: str, message: object = None, *, headers: Mapping[str, str], **more: Any) -> Answer:
+    """As `send`, where request and answer are JSON; None: a request without a body."""
+    asked = {"Accept": "application/json", **headers}
+    if message is None:
+        return send(url, headers=asked, **more)
+    asked["Content-Type"] = "application/json"
+    return send(url, headers=asked, body=json.dumps(message).encode(), **more)
+
+
 def ask(url: str, *, server: str, **more: Any) -> Answer:
     """As `send`, but HTTP 429 and 5xx are tried three times. Raises Retryable: it does not answer, or is overloaded."""
     for pause_s in (*PAUSES_S, None):
@@ -121,15 +130,7 @@ def origin(url: str) -> str:
 
 
 class _WithinOrigin(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         here, there = origin(req.full_url), origin(newurl)
         if here != there:
             raise ConfigError(
@@ -153,7 +154,7 @@ RENEWED_AFTER = 0.8
 
 
 class Tokens:
-    """Tokens of one client; safe to share between threads."""
+    """Tokens of one client; safe to share between threads. `settings` names their part of calve.yaml in messages."""
 
     def __init__(
         self,
@@ -165,7 +166,6 @@ class Tokens:
         tls: ssl.SSLContext | None = None,
         settings: str = "registry.secret and registry.oauth",
     ) -> None:
-        """`settings` names, in messages, what of calve.yaml they come from."""
         self._settings = settings
         self._url = url
         self._server = f"the token endpoint {url}"
@@ -194,22 +194,15 @@ class Tokens:
                 self._token = None
 
     def _new(self) -> str:
-        found = ask(
-            self._url,
-            server=self._server,
-            method="POST",
-            headers=self._headers,
-            body=self._body,
-            tls=self._tls,
-        )
+        post = {"method": "POST", "headers": self._headers, "body": self._body, "tls": self._tls}
+        found = ask(self._url, server=self._server, **post)
+        fix = f"check {self._settings}"
         if found.status != 200:
-            raise Fatal(
-                f"{self._server} refused the client (HTTP {found.status})", fix=f"check {self._settings}"
-            )
+            raise Fatal(f"{self._server} refused the client (HTTP {found.status})", fix=fix)
         answer = found.json()
         token = answer.get("access_token") if isinstance(answer, dict) else None
         if not isinstance(token, str) or not token:
-            raise Fatal(f"{self._server} gave no access token", fix=f"check {self._settings}")
+            raise Fatal(f"{self._server} gave no access token", fix=fix)
         life_s = answer.get("expires_in")
         life_s = float(life_s) if isinstance(life_s, int | float | str) and life_s else UNSTATED_LIFE_S
         self._renew_at = time.monotonic() + RENEWED_AFTER * life_s

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
@@ -33,12 +33,8 @@ TIMEOUT_S = 5.0
 Handler = Callable[[Mapping[str, Any], LambdaContext], None]
 
 
-class Act(Protocol):
-    """Does the work of a request and returns the resource's attributes. Its error becomes the reason of the failure."""
-
-    def __call__(
-        self, request: CloudFormationCustomResourceEvent, *, time_left_s: float
-    ) -> Mapping[str, str] | None: ...
+Act = Callable[[CloudFormationCustomResourceEvent, float], Mapping[str, str] | None]
+"""Does the work of a request in so many seconds; returns the resource's attributes. Its error becomes the failure's reason."""
 
 
 def serve(
@@ -64,9 +60,11 @@ def serve(
             physical_id = identify(request.resource_properties)
         if physical_id != NEVER_MADE:
             time_left_s = context.get_remaining_time_in_millis() / 1000 - ANSWER_MARGIN_S
-            attributes = act(request, time_left_s=time_left_s) or {}
+            attributes = act(request, time_left_s) or {}
     except Exception as error:  # noqa: BLE001 an unanswered request holds the stack up for an hour
-        reason = f"{_reason(error)} (log stream {context.log_stream_name})"
+        kind = "" if isinstance(error, CalveError) else f"{type(error).__name__}: "
+        said = f"{kind}{' '.join(str(error).split())}"[:REASON_LENGTH]
+        reason = f"{said} (log stream {context.log_stream_name})"
     _deliver(
         request.response_url,
         {
@@ -111,23 +109,14 @@ def handler_of(
     return cast(Handler, handle)
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, CalveError):
-        return " ".join(str(error).split())[:REASON_LENGTH]
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:REASON_LENGTH]
-
-
 def _deliver(url: str, answer: Mapping[str, Any]) -> None:
-    body = json.dumps(answer).encode()
-    # The URL is signed for an empty content type.
-    why = ""
+    body, why = json.dumps(answer).encode(), ""
+    signed_for = {"Content-Type": ""}
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(2.0**attempt / 4)
         try:
-            answered = http_client.send(
-                url, method="PUT", headers={"Content-Type": ""}, body=body, timeout_s=TIMEOUT_S
-            )
+            answered = http_client.send(url, method="PUT", headers=signed_for, body=body, timeout_s=TIMEOUT_S)
         except http_client.NoAnswer as error:
             why = error.message
             continue

@@ -83,11 +83,7 @@ def add_alone(metric: Metric, **dimensions: str) -> None:
 
 
 def announce(events: Any, announcement: Announcement) -> None:
-    """Put an event on EventBridge; `events` is its client.
-
-    Raises:
-        Fatal: EventBridge did not take it.
-    """
+    """Put an event on EventBridge; `events` is its client. Raises Fatal: EventBridge did not take it."""
     entry = announcement.entry()
     if events.put_events(Entries=[entry])["FailedEntryCount"]:
         raise Fatal(f"EventBridge did not take the event {entry['DetailType']}")

@@ -10,19 +10,7 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka import KafkaError, KafkaException, admin
 
 from calve.config.job import Kafka
 from calve.config.kafka_auth import librdkafka_properties
@@ -51,19 +39,14 @@ class KafkaClient:
         self._refusal: KafkaError | None = None
         self._trouble: KafkaError | None = None
         self._properties = properties | {"log_level": 0, "error_cb": self._noted}
-        self._admin = AdminClient(self._properties)
+        self._admin = admin.AdminClient(self._properties)
 
     @property
     def id(self) -> str:
-        """The cluster's id.
-
-        Raises:
-            Retryable: it does not answer. Refused, Denied: see there.
-        """
+        """The cluster's id. Raises Retryable: it does not answer. Refused, Denied: see there."""
         with self._errors():
-            return str(
-                self._result(self._admin.describe_cluster(request_timeout=self._patience_s)).cluster_id
-            )
+            cluster = self._result(self._admin.describe_cluster(request_timeout=self._patience_s))
+            return str(cluster.cluster_id)
 
     def _result(self, future: Future[Any]) -> Any:
         """A client's answer. librdkafka reports refusals only to `error_cb`, which `poll` calls, and retries."""
@@ -101,11 +84,7 @@ class KafkaClient:
 
 
 def properties_of(kafka: Kafka, secret: Redacted | None, region: str) -> dict[str, Any]:
-    """Properties of every librdkafka client; `region`: of an MSK cluster.
-
-    Raises:
-        ConfigError: as `librdkafka_properties`.
-    """
+    """Properties of every librdkafka client; `region`: of an MSK cluster. Raises ConfigError: as `librdkafka_properties`."""
     properties: dict[str, Any] = {**librdkafka_properties(kafka, secret)}
     if kafka.auth == "msk_iam":
         properties["oauth_cb"] = _msk_token(region)
@@ -126,14 +105,12 @@ def _msk_token(region: str) -> Callable[[str], tuple[str, float]]:
     def token(_: str) -> tuple[str, float]:
         credentials = boto3.Session().get_credentials()
         if credentials is None:
-            raise Fatal(
-                "there are no AWS credentials for MSK", fix="log in: aws sso login, or set AWS_PROFILE"
-            )
+            fix = "log in: aws sso login, or set AWS_PROFILE"
+            raise Fatal("there are no AWS credentials for MSK", fix=fix)
         url = f"https://kafka.{region}.amazonaws.com/?Action=kafka-cluster%3AConnect"
         request = AWSRequest(method="GET", url=url)
-        SigV4QueryAuth(
-            credentials.get_frozen_credentials(), "kafka-cluster", region, expires=lifetime_s
-        ).add_auth(request)
+        frozen = credentials.get_frozen_credentials()
+        SigV4QueryAuth(frozen, "kafka-cluster", region, expires=lifetime_s).add_auth(request)
         signed = f"{request.url}&User-Agent=calve".encode()
         return base64.urlsafe_b64encode(signed).rstrip(b"=").decode(), time.time() + lifetime_s
 
@@ -141,9 +118,11 @@ def _msk_token(region: str) -> Callable[[str], tuple[str, float]]:
 
 
 ITERATIONS = 8192
-B = TypeVar("B", AclBinding, AclBindingFilter)
+B = TypeVar("B", admin.AclBinding, admin.AclBindingFilter)
 
-Right = tuple[ResourceType, str, ResourcePatternType, str, AclOperation, AclPermissionType]
+Right = tuple[
+    admin.ResourceType, str, admin.ResourcePatternType, str, admin.AclOperation, admin.AclPermissionType
+]
 """An ACL without its principal: kind and name of the resource, how the name is meant, host, operation, allowed or denied."""
 
 RIGHT = attrgetter("restype", "name", "resource_pattern_type", "host", "operation", "permission_type")
@@ -158,27 +137,18 @@ class Broker(KafkaClient):
         self._mechanism = kafka.mechanism or "SCRAM-SHA-512"
 
     def topics(self) -> set[str]:
-        """The topics that the user can see.
-
-        Raises:
-            Refused: the login failed. Retryable: Kafka does not answer.
-        """
+        """The topics that the user can see. Raises Refused: the login failed. Retryable: Kafka does not answer."""
         with self._errors():
             self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S))
             return set(self._admin.list_topics(timeout=TIMEOUT_S).topics)
 
     def set_password(self, user: str, password: str) -> None:
-        """Create a user, or change its password.
-
-        Raises:
-            Denied: not allowed. Retryable: no answer.
-        """
-        info = ScramCredentialInfo(ScramMechanism[self._mechanism.replace("-", "_")], ITERATIONS)
-        change = UserScramCredentialUpsertion(user, info, password.encode())
+        """Create a user, or change its password. Raises Denied: not allowed. Retryable: no answer."""
+        info = admin.ScramCredentialInfo(admin.ScramMechanism[self._mechanism.replace("-", "_")], ITERATIONS)
+        change = admin.UserScramCredentialUpsertion(user, info, password.encode())
         with self._errors():
-            for answer in self._admin.alter_user_scram_credentials(
-                [change], request_timeout=TIMEOUT_S
-            ).values():
+            answers = self._admin.alter_user_scram_credentials([change], request_timeout=TIMEOUT_S)
+            for answer in answers.values():
                 self._result(answer)
 
     def copy_rights(self, user: str, to: str) -> None:
@@ -194,22 +164,22 @@ class Broker(KafkaClient):
                 if error.args[0].code() == KafkaError.SECURITY_DISABLED:
                     return
                 raise
-            if missing := [_of(AclBinding, to, each) for each in wanted - present]:
+            if missing := [_of(admin.AclBinding, to, each) for each in wanted - present]:
                 for answer in self._admin.create_acls(missing, request_timeout=TIMEOUT_S).values():
                     self._result(answer)
-            if extra := [_of(AclBindingFilter, to, each) for each in present - wanted]:
+            if extra := [_of(admin.AclBindingFilter, to, each) for each in present - wanted]:
                 for answer in self._admin.delete_acls(extra, request_timeout=TIMEOUT_S).values():
                     self._result(answer)
 
     def _rights(self, user: str) -> set[Right]:
-        every = AclBindingFilter(
-            ResourceType.ANY,
+        every = admin.AclBindingFilter(
+            admin.ResourceType.ANY,
             None,  # type: ignore[arg-type]  # of any name
-            ResourcePatternType.ANY,
+            admin.ResourcePatternType.ANY,
             f"User:{user}",
             None,  # type: ignore[arg-type]
-            AclOperation.ANY,
-            AclPermissionType.ANY,
+            admin.AclOperation.ANY,
+            admin.AclPermissionType.ANY,
         )
         found = self._result(self._admin.describe_acls(every, request_timeout=TIMEOUT_S))
         return set(map(RIGHT, found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -65,7 +66,8 @@ class Link:
 
     @classmethod
     def from_item(cls, item: dict[str, Any]) -> Self:
-        raw = _plain(_deserialize({"M": item}))
+        # DynamoDB's numbers are decimals; all numbers of a link are integers.
+        raw = json.loads(json.dumps(_deserialize({"M": item}), default=int))
         return cls(**(raw | {"parts": tuple(Part(**part) for part in raw["parts"])}))
 
     def to_item(self) -> dict[str, Any]:
@@ -123,16 +125,3 @@ class Links:
 def recipient_hash(address: str) -> str:
     """How a row names its recipient, as the table holds no addresses."""
     return hashlib.sha256(address.strip().lower().encode()).hexdigest()[:32]
-
-
-def _plain(value: Any) -> Any:
-    """DynamoDB's numbers are decimals; all numbers of a link are integers."""
-    match value:
-        case dict():
-            return {key: _plain(each) for key, each in value.items()}
-        case list():
-            return [_plain(each) for each in value]
-        case str() | bool() | None:
-            return value
-        case _:
-            return int(value)

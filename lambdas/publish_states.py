@@ -6,8 +6,11 @@ A row is also the lease of its table: only one function at a time works on a tab
 from __future__ import annotations
 
 import json
+import re
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
@@ -94,101 +97,97 @@ class PublishStates:
     def put(self, state: PublishState, holder: str | None = None) -> bool:
         """Write a row; False if `holder` is given and no longer has the lease."""
         values = {name: value for name, value in asdict(state).items() if name not in ("target", "table")}
-        given = {name: value for name, value in values.items() if value is not None}
-        change = "SET " + ", ".join(f"#{name} = :{name}" for name in given)
-        if absent := [f"#{name}" for name in values if name not in given]:
+        change = "SET " + ", ".join(f"#{name} = :{name}" for name in values if values[name] is not None)
+        if absent := [f"#{name}" for name in values if values[name] is None]:
             change += " REMOVE " + ", ".join(absent)
-        return self._update(state.target, state.table, change, holder, names=values, values=given)
+        update = self._client.update_item
+        return self._write(update, state.target, state.table, holder, values, UpdateExpression=change)
 
     def remove(self, target: Target, table: str, holder: str | None = None) -> bool:
         """Delete a row with its lease; False as with `put`."""
-        return self._conditional(self._client.delete_item, target, table, **_expression(holder))
+        return self._write(self._client.delete_item, target, table, holder)
 
     def take(self, target: Target, table: str, holder: str, *, now_ms: int, until_ms: int) -> bool:
         """Take the table's lease until then; `holder` must be unique. False if it is taken."""
-        expression = _expression(
-            names=("holder", "held_until_ms"), values={"holder": holder, "until": until_ms, "now": now_ms}
-        )
-        return self._conditional(
+        return self._write(
             self._client.update_item,
             target,
             table,
+            values={"holder": holder, "until": until_ms, "now": now_ms},
             UpdateExpression="SET #holder = :holder, #held_until_ms = :until",
             ConditionExpression="attribute_not_exists(#holder) OR #held_until_ms < :now",
-            **expression,
         )
 
     def release(self, target: Target, table: str, holder: str) -> None:
         """Release the lease, if the holder still has it."""
-        names = ("held_until_ms", "holder")
-        self._update(target, table, "REMOVE #holder, #held_until_ms", holder, names=names)
+        forget = "REMOVE #holder, #held_until_ms"
+        self._write(self._client.update_item, target, table, holder, UpdateExpression=forget)
 
-    def _update(
+    def _write(
         self,
+        call: Callable[..., object],
         target: Target,
         table: str,
-        change: str,
-        holder: str | None,
-        *,
-        names: Iterable[str],
-        values: Mapping[str, str | float] | None = None,
+        holder: str | None = None,
+        values: Mapping[str, Any] | None = None,
+        **expressions: str,
     ) -> bool:
-        expression = _expression(holder, names, values)
-        return self._conditional(
-            self._client.update_item, target, table, UpdateExpression=change, **expression
-        )
+        """False if the condition does not hold; with `holder`, the condition is that it has the lease.
 
-    def _conditional(self, call: Any, target: Target, table: str, **arguments: Any) -> bool:
+        In an expression, `#name` is an attribute and `:name` one of the `values`.
+        """
+        if holder is not None:
+            values = {**(values or {}), "holder": holder}
+            expressions["ConditionExpression"] = "#holder = :holder"
+        arguments: dict[str, Any] = dict(expressions)
+        words = set(re.findall(r"[#:]\w+", " ".join(expressions.values())))
+        if attributes := {word: word[1:] for word in words if word[0] == "#"}:
+            arguments["ExpressionAttributeNames"] = attributes
+        if values and (given := {word: _attribute(values[word[1:]]) for word in words if word[0] == ":"}):
+            arguments["ExpressionAttributeValues"] = given
         with tolerating("ConditionalCheckFailedException"):
             call(TableName=self._table, Key=_key(target, table), **arguments)
             return True
         return False
 
 
-def wait_for(
-    states: PublishStates,
-    target: Target,
-    table: str,
-    holder: str,
-    *,
-    lease_ms: int,
-    patience_s: float,
-    clock: Clock,
-) -> int:
-    """Take a table's lease; returns when it ends, in epoch milliseconds of `clock`.
+@dataclass(slots=True)
+class Lease:
+    """`ends_ms`: by the clock of `leased`. `kept`: it is not released, because a write may still arrive."""
 
-    Raises:
-        Retryable: another function has it, and still had it after `patience_s`.
-    """
+    holder: str
+    ends_ms: int
+    kept: bool = False
+
+
+@contextmanager
+def leased(
+    states: PublishStates, target: Target, table: str, lease_ms: int, patience_s: float, clock: Clock
+) -> Iterator[Lease]:
+    """Hold a table's lease. Raises Retryable: another function has it, and still had it after `patience_s`."""
+    holder = uuid.uuid4().hex  # Lambda may repeat a request while the first still runs
     begun_s = time.monotonic()
-    while True:
-        until_ms = clock() + lease_ms
-        if states.take(target, table, holder, now_ms=until_ms - lease_ms, until_ms=until_ms):
-            return until_ms
+    while not states.take(target, table, holder, now_ms=(now := clock()), until_ms=now + lease_ms):
         if time.monotonic() - begun_s > patience_s:
             raise Retryable(f"another function is at work on {table}")
         time.sleep(PAUSE_S)
+    lease = Lease(holder, now + lease_ms)
+    try:
+        yield lease
+    finally:
+        if not lease.kept:
+            states.release(target, table, holder)
+
+
+def make_pending(states: PublishStates, target: Target, tables: Iterable[str]) -> None:
+    """Give those of the tables that have no row a pending one."""
+    for each in tables:
+        if states.find(target, each) is None:
+            states.put(PublishState(target, each, State.PENDING, now_ms()))
 
 
 def _key(target: Target, table: str) -> dict[str, Any]:
     return {"target": {"S": target}, "table": {"S": table}}
-
-
-def _expression(
-    holder: str | None = None,
-    names: Iterable[str] = (),
-    values: Mapping[str, str | float] | None = None,
-) -> dict[str, Any]:
-    """The names and values of an expression; with `holder` also the condition that it has the lease."""
-    arguments: dict[str, Any] = {}
-    if holder is not None:
-        names, values = {*names, "holder"}, {**(values or {}), "holder": holder}
-        arguments["ConditionExpression"] = "#holder = :holder"
-    if attributes := {f"#{name}": name for name in names}:
-        arguments["ExpressionAttributeNames"] = attributes
-    if given := {f":{name}": _attribute(value) for name, value in (values or {}).items()}:
-        arguments["ExpressionAttributeValues"] = given
-    return arguments
 
 
 def _attribute(value: str | float) -> dict[str, str]:

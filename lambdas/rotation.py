@@ -10,14 +10,14 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import event_source
 from aws_lambda_powertools.utilities.data_classes.secrets_manager_event import SecretsManagerEvent
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from calve.errors import Fatal
+from calve.errors import CalveError, Fatal
 from calve.secrets import EXAMPLE, Redacted
 
 Handler = Callable[[Any, LambdaContext], None]
@@ -26,7 +26,7 @@ SUFFIX = re.compile(r"-[A-Za-z0-9]{6}")
 """The characters that AWS adds to a secret's name in its ARN."""
 
 
-class Subject(Protocol):
+class Subject:
     """The system that a secret's versions open. Every method can be repeated, also after a crash halfway.
 
     `current`: the text of the version in use; None if there is none.
@@ -34,23 +34,36 @@ class Subject(Protocol):
 
     def create(self, version: str, current: str | None) -> str:
         """The text of a new version. `version`: its id, by which things created for it can be found."""
-        ...
+        raise NotImplementedError
 
     def set(self, pending: str, current: str | None) -> None:
         """Register the new version; the one in use stays valid."""
-        ...
 
     def test(self, pending: str, current: str | None) -> None:
-        """Use the new version.
-
-        Raises:
-            Retryable, Fatal: it does not work, so it is not put into use.
-        """
-        ...
+        """Use the new version. Raises Retryable, Fatal: it does not work, so it is not put into use."""
+        raise NotImplementedError
 
     def finished(self, current: str) -> None:
         """The new version is in use: delete older ones, but never the previous one."""
-        ...
+
+
+def attempt(
+    use: Callable[[], object],
+    attempts: int,
+    pause_s: float,
+    sleep: Callable[[float], None],
+    passing: tuple[type[CalveError], ...] = (CalveError,),
+) -> None:
+    """Call until it raises none of the `passing` errors; the last one is raised. A new key is not known everywhere at once."""
+    for left in reversed(range(attempts)):
+        try:
+            use()
+        except passing:
+            if not left:
+                raise
+        else:
+            return
+        sleep(pause_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +95,13 @@ class Rotation:
             raise Fatal(f"version {version} of {self.secret} is not staged for rotation")
         match name:
             case "createSecret":
-                self._create(version)
+                if not self._text(VersionId=version):
+                    self.client.put_secret_value(
+                        SecretId=self.secret,
+                        ClientRequestToken=version,
+                        SecretString=self.subject.create(version, self.current()),
+                        VersionStages=["AWSPENDING"],
+                    )
             case "setSecret":
                 self.subject.set(self._needed(version), self.current())
             case "testSecret":  # a new schedule is tested by this step, with an empty version
@@ -90,7 +109,11 @@ class Rotation:
                 self.subject.test(self._text(VersionId=version) or current or self._needed(version), current)
             case "finishSecret":
                 new = self._needed(version)
-                self._move(version, stages)
+                old = next((each for each, names in stages.items() if "AWSCURRENT" in names), None)
+                moved = {"RemoveFromVersionId": old} if old else {}
+                self.client.update_secret_version_stage(
+                    SecretId=self.secret, VersionStage="AWSCURRENT", MoveToVersionId=version, **moved
+                )
                 self.subject.finished(new)
             case _:
                 raise Fatal(f'"{name}" is no step of a rotation')
@@ -98,27 +121,6 @@ class Rotation:
     def current(self) -> str | None:
         """The text in use; None if there is none."""
         return self._text(VersionStage="AWSCURRENT")
-
-    def put(self, text: str) -> None:
-        """Put a text into use at once: the first one."""
-        self.client.put_secret_value(SecretId=self.secret, SecretString=text)
-
-    def _create(self, version: str) -> None:
-        if self._text(VersionId=version):
-            return
-        self.client.put_secret_value(
-            SecretId=self.secret,
-            ClientRequestToken=version,
-            SecretString=self.subject.create(version, self.current()),
-            VersionStages=["AWSPENDING"],
-        )
-
-    def _move(self, version: str, stages: dict[str, list[str]]) -> None:
-        old = next((each for each, names in stages.items() if "AWSCURRENT" in names), None)
-        moved = {"RemoveFromVersionId": old} if old else {}
-        self.client.update_secret_version_stage(
-            SecretId=self.secret, VersionStage="AWSCURRENT", MoveToVersionId=version, **moved
-        )
 
     def _needed(self, version: str) -> str:
         if text := self._text(VersionId=version):
@@ -147,11 +149,7 @@ def handler_of(rotation: Callable[[], Rotation], logger: Logger, tracer: Tracer)
 
 
 def credentials_of(text: str | None) -> Redacted:
-    """The credentials in a version of the secret.
-
-    Raises:
-        Fatal: it holds no user.
-    """
+    """The credentials in a version of the secret. Raises Fatal: it holds no user."""
     try:
         raw = json.loads(text or "")
         known = bool(raw["username"] and raw["password"])

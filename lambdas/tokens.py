@@ -12,6 +12,7 @@ import binascii
 import hashlib
 import hmac
 import json
+import math
 import re
 import secrets
 import time
@@ -163,7 +164,7 @@ class Keyring:
         self._secret = secret
         self._provider = provider
         self._clock = clock
-        self._reread_at: float | None = None
+        self._reread_at = -math.inf
 
     def keys(self, *, fresh: bool = False) -> Keys:
         text = self._provider.get(
@@ -176,14 +177,8 @@ class Keyring:
         key_id = key_id_of(token)
         if key_id is None:
             return None
-        keys = self.keys()
-        if key_id not in keys.keys and self._may_reread():
+        keys, read_at = self.keys(), self._clock()
+        if key_id not in keys.keys and read_at - self._reread_at >= REREAD_S:
+            self._reread_at = read_at
             keys = self.keys(fresh=True)
         return verify(keys, token, now=now)
-
-    def _may_reread(self) -> bool:
-        now = self._clock()
-        if self._reread_at is not None and now - self._reread_at < REREAD_S:
-            return False
-        self._reread_at = now
-        return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aws_cdk import Acknowledgment, App, CfnParameter, Stack, Tags, Validations
+from aws_cdk import Acknowledgment, App, CfnParameter, Tags, Validations
 
 from calve.config.deployment import Deployment
 from stacks.base.bundling import Runtime
@@ -36,7 +36,10 @@ def build(
     site = Site(deployment, runtime, names_of_lake(deployment), delete_data=delete_data)
     lake = LakeStack(app, f"{name}-lake", site)
     for section in missing:
-        _parameter_without_value(lake, section)
+        says = f"Name it in calve.yaml: {section}"
+        CfnParameter(lake, f"MissingInConfiguration{section.capitalize()}", description=says)
+        unused = Acknowledgment(id="CloudFormation-Validate::W2001", reason="it is there to end a deploy")
+        Validations.of(lake).acknowledge(unused)
     site = replace(site, lake=lake.lake)
     if deployment.msk or deployment.network:
         site = replace(site, brokers=KafkaStack(app, f"{name}-kafka", site).brokers)
@@ -47,13 +50,3 @@ def build(
     publish = PublishStack(app, f"{name}-publish", site, deployment.publish) if deployment.publish else None
     MonitoringStack(app, f"{name}-monitoring", deployment, ingest, maintenance, exports, publish, keys)
     Tags.of(app).add("calve:deployment", name)
-
-
-def _parameter_without_value(stack: Stack, section: str) -> None:
-    CfnParameter(
-        stack,
-        f"MissingInConfiguration{section.capitalize()}",
-        description=f"Name it in calve.yaml: {section}",
-    )
-    unused = Acknowledgment(id="CloudFormation-Validate::W2001", reason="it is there to end a deploy")
-    Validations.of(stack).acknowledge(unused)

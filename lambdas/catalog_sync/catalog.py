@@ -65,49 +65,24 @@ class Server:
             NotFound, Conflict, NotSupported: see there. Fatal: refused. Retryable: no answer.
             Unanswered: no answer to a change.
         """
-        try:
-            return self._ask(method, path, body, query)
-        except _Unauthorized:
-            return self._ask(method, path, body, query)
-
-    def _ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None, query: Mapping[str, str] | None
-    ) -> dict[str, Any]:
-        token = self._tokens.current() if self._tokens else None
-        headers = {"Accept": "application/json"}
-        if token:
-            headers |= http_client.bearer(token)
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        try:
-            answer = http_client.send(
-                f"{self._uri}{path}" + (f"?{urlencode(query)}" if query else ""),
-                method=method,
-                headers=headers,
-                body=None if body is None else json.dumps(body).encode(),
-                timeout_s=TIMEOUT_S,
-            )
-            found: dict[str, Any] = answer.json() if answer.status < 300 and answer.body else {}
-        except http_client.NoAnswer as error:
-            raise (Retryable if method == "GET" else Unanswered)(error.message) from None
-        if answer.status < 300:
-            return found
-        if answer.status in TOKEN_REFUSED and self._tokens and token:
+        url = f"{self._uri}{path}" + (f"?{urlencode(query)}" if query else "")
+        for _ in range(2):
+            token = self._tokens.current() if self._tokens else None
+            headers = http_client.bearer(token) if token else {}
+            try:
+                answer = http_client.send_json(url, body, method=method, headers=headers, timeout_s=TIMEOUT_S)
+                if answer.status < 300:
+                    return answer.json() if answer.body else {}
+            except http_client.NoAnswer as error:
+                raise (Retryable if method == "GET" else Unanswered)(error.message) from None
+            if not (self._tokens and token and answer.status in TOKEN_REFUSED):
+                raise _refusal(f"{method} {self._uri}{path}", method, answer)
             self._tokens.refused(token)
-            raise _Unauthorized(f"{self._uri} refused the token (HTTP {answer.status})")
-        raise _refusal(f"{method} {self._uri}{path}", method, answer.status, answer.body)
-
-
-class _Unauthorized(Fatal):
-    pass
+        raise Fatal(f"{self._uri} refused the token (HTTP {answer.status})")
 
 
 def tokens_of(settings: IcebergRest, secret: str, scope: str | None) -> Tokens:
-    """OAuth tokens for the client in a secret.
-
-    Raises:
-        ConfigError, Retryable: as `read_secret`.
-    """
+    """OAuth tokens for the client in a secret. Raises ConfigError, Retryable: as `read_secret`."""
     client = read_secret(secret)
     return Tokens(
         settings.token_url or f"{settings.uri}/v1/oauth/tokens",
@@ -123,8 +98,13 @@ def escaped(name: str) -> str:
     return quote(name, safe="")
 
 
-def _refusal(request: str, method: str, status: int, text: bytes) -> CalveError:
-    message = f"{request}: HTTP {status} {_words(text)}".rstrip()
+def _refusal(request: str, method: str, answer: http_client.Answer) -> CalveError:
+    """`request` names it in the message. Servers of Iceberg and Polaris say why in the field `error`."""
+    said, status = "", answer.status
+    with suppress(ValueError, TypeError, KeyError):
+        error = json.loads(answer.body)["error"]
+        said = f"{error['type']}: {error['message']}"[:SAID]
+    message = f"{request}: HTTP {status} {said}".rstrip()
     match status:
         case 404:
             return NotFound(message)
@@ -137,15 +117,6 @@ def _refusal(request: str, method: str, status: int, text: bytes) -> CalveError:
         case _ if status >= 500:
             return Unanswered(message)
     return Fatal(message)
-
-
-def _words(text: bytes) -> str:
-    """The error message in an answer of Iceberg or Polaris."""
-    try:
-        error = json.loads(text)["error"]
-        return f"{error['type']}: {error['message']}"[:SAID]
-    except (ValueError, TypeError, KeyError):
-        return ""
 
 
 class Catalog:
@@ -169,7 +140,7 @@ class Catalog:
         """The table; None if there is no such table or namespace."""
         try:
             # Only the snapshots of branches and tags: there may be thousands of others.
-            answer = self.server.ask("GET", self.path(namespace, table), query={"snapshots": "refs"})
+            answer = self.server.ask("GET", self._path(namespace, table), query={"snapshots": "refs"})
         except NotFound:
             return None
         return of_metadata(TableName(namespace, table), answer["metadata-location"], answer["metadata"])
@@ -198,17 +169,12 @@ class Catalog:
             return None
         return answer.get("properties") or {}
 
-    def drop_namespace(self, namespace: str) -> bool:
-        """Drop a namespace; False if it is not empty."""
-        try:
+    def drop_namespace(self, namespace: str) -> None:
+        """Drop a namespace, unless it has tables or is gone already."""
+        with suppress(NotFound, Conflict):
             self.server.ask("DELETE", f"{self.root}/namespaces/{escaped(namespace)}")
-        except NotFound:
-            return True
-        except Conflict:
-            return False
-        return True
 
-    def path(self, namespace: str, table: str) -> str:
+    def _path(self, namespace: str, table: str) -> str:
         return f"{self.root}/namespaces/{escaped(namespace)}/tables/{escaped(table)}"
 
     def register(self, namespace: str, head: Head, now_ms: int) -> None:
@@ -218,14 +184,14 @@ class Catalog:
             Conflict: it exists. NotFound: there is no such namespace.
         """
         if self._notified:
-            self._notify("CREATE", namespace, head.name.table, head, now_ms)
+            self._notify("CREATE", namespace, head, now_ms)
         else:
             self._register(namespace, head)
 
     def move(self, namespace: str, head: Head, now_ms: int) -> None:
         """Point a table at other metadata, atomically. Polaris refuses a notification that is older than the last."""
         if self._notified:
-            self._notify("UPDATE", namespace, head.name.table, head, now_ms)
+            self._notify("UPDATE", namespace, head, now_ms)
             return
         try:
             self._register(namespace, head, overwrite=True)
@@ -235,24 +201,25 @@ class Catalog:
                 fix="set publish.iceberg_rest.update: notifications (Polaris, Snowflake Open Catalog), or use a newer server",
             ) from None
 
-    def drop(self, namespace: str, table: str, there: Head, now_ms: int) -> None:
+    def drop(self, namespace: str, there: Head, now_ms: int) -> None:
         """Drop a table, if it exists; its files belong to the lake."""
         with suppress(NotFound):
             if self._notified:
-                self._notify("DROP", namespace, table, there, now_ms)
+                self._notify("DROP", namespace, there, now_ms)
             else:
-                self.server.ask("DELETE", self.path(namespace, table), query={"purgeRequested": "false"})
+                path = self._path(namespace, there.name.table)
+                self.server.ask("DELETE", path, query={"purgeRequested": "false"})
 
     def _register(self, namespace: str, head: Head, **options: bool) -> None:
         body = {"name": head.name.table, "metadata-location": head.metadata_location, **options}
         self.server.ask("POST", f"{self.root}/namespaces/{escaped(namespace)}/register", body)
 
-    def _notify(self, kind: str, namespace: str, table: str, about: Head, now_ms: int) -> None:
+    def _notify(self, kind: str, namespace: str, about: Head, now_ms: int) -> None:
         payload = {
-            "table-name": table,
+            "table-name": about.name.table,
             "timestamp": now_ms,
             "table-uuid": about.uuid,
             "metadata-location": about.metadata_location,
         }
         body = {"notification-type": kind, "payload": payload}
-        self.server.ask("POST", f"{self.path(namespace, table)}/notifications", body)
+        self.server.ask("POST", f"{self._path(namespace, about.name.table)}/notifications", body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Self
@@ -15,20 +15,13 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
 from calve.config.publishing import IcebergRest
-from calve.errors import Retryable
-from calve.names import TableName
-from calve.outputs.metrics import (
-    CATALOG_FAILED,
-    CATALOG_FOLLOWED,
-    CATALOG_LAG,
-    CATALOG_REPAIRS,
-)
+from calve.outputs.metrics import CATALOG_FAILED, CATALOG_FOLLOWED, CATALOG_LAG, CATALOG_REPAIRS
 from lambdas.catalog_sync.catalog import Catalog, Server, tokens_of
-from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Published, Report, Sync, follow, withdraw
+from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Outcome, Published, Sync, follow, withdraw
 from lambdas.catalog_sync.sync import reconcile as reconcile_all
 from lambdas.custom_resource import handler_of
 from lambdas.function import NAMESPACE, add
-from lambdas.publish_states import CommitBatch, PublishState, PublishStates, State, may_pass, now_ms
+from lambdas.publish_states import CommitBatch, PublishStates, make_pending, may_pass
 
 Client = Callable[[str], Any]
 SERVICE = "catalog_sync"
@@ -72,53 +65,24 @@ class Wanted:
             properties["StatesTable"],
         )
 
-    def open(self, client: Client) -> Sync:
+    def open(self) -> Sync:
         opened = open_sync(
             self.catalog,
             deployment=self.published.deployment,
             states_table=self.states_table,
-            client=client,
+            client=_client,
         )
         # A crashed function holds its table's lease that long: a slow delete is better than a failed one.
         return replace(opened, patience_s=LEASE_MS / 1000 + 10)
 
-    def nothing(self) -> Published:
-        return replace(self.published, tables=frozenset(), patterns=())
+    def withdraw_all(self, *, moving_away: bool = False) -> None:
+        """Drop all tables that this deployment published. Raises Retryable: a table could not be dropped."""
+        nothing = replace(self.published, tables=frozenset(), patterns=())
+        withdraw(replace(self.open(), moving_away=moving_away), nothing)
 
     @property
     def place(self) -> tuple[str, str | None, str | None]:
         return (self.catalog.uri, self.catalog.warehouse, self.catalog.namespace)
-
-
-def apply(wanted: Wanted, before: Wanted | None, client: Client) -> None:
-    """Set new published tables to pending, and drop those that are no longer published.
-
-    Raises:
-        Retryable: a table could not be dropped.
-    """
-    if before and before.place != wanted.place:
-        old = replace(before.open(client), moving_away=True)
-        _complete(withdraw(old, before.nothing()))
-    sync = wanted.open(client)
-    for table in sorted(wanted.published.tables):
-        if sync.states.find(TARGET, table) is None:
-            sync.states.put(PublishState(TARGET, table, State.PENDING, now_ms()))
-    _complete(withdraw(sync, wanted.published))
-
-
-def remove(wanted: Wanted, client: Client) -> None:
-    """Drop all tables that this deployment published.
-
-    Raises:
-        Retryable: a table could not be dropped.
-    """
-    _complete(withdraw(wanted.open(client), wanted.nothing()))
-
-
-def _complete(report: Report) -> None:
-    if report.failures:
-        reasons = "; ".join(f"{each.table}: {each.reason}" for each in report.failures[:3])
-        raise Retryable(f"{len(report.failures)} tables could not be dropped: {reasons}")
 
 
 @logger.inject_lambda_context(log_event=False)
@@ -126,16 +90,19 @@ def _complete(report: Report) -> None:
 @metrics.log_metrics
 def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Follow the commits in a batch of messages; returns the messages to deliver again."""
-    metrics.add_dimension(
-        "function", context.function_name
-    )  # several deployments share the namespace of metrics
+    # Several deployments share the namespace of metrics.
+    metrics.add_dimension("function", context.function_name)
     batch = CommitBatch.of(event)
     sync, published = _sync(), _published()
-    names = [name for name in batch.about if _is_published(sync, published, name)]
-    report = follow(sync, names)
+    names = [
+        name
+        for name in batch.about
+        if sync.states.find(TARGET, str(name)) is not None or published.matches(sync.glue, name)
+    ]
+    outcomes = follow(sync, names)
     add(metrics, CATALOG_FOLLOWED, len(names))
-    _log_report(report)
-    again = {each.table for each in report.failures if may_pass(each.error)}
+    _log(outcomes)
+    again = {each.table for each in outcomes if may_pass(each.error)}
     return batch.answer([name for name in names if str(name) in again])
 
 
@@ -145,27 +112,30 @@ def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
     """Find and repair every difference."""
     metrics.add_dimension("function", context.function_name)
-    report = reconcile_all(_sync(), _published())
-    _log_report(report)
-    for each in report.repairs:
-        acts = [act.value for act in each.acts]
-        logger.warning("catalog.repaired", extra={"table": each.table, "acts": acts, "late_s": each.late_s})
-    add(metrics, CATALOG_REPAIRS, len(report.repairs))
-    add(metrics, CATALOG_FAILED, len(report.failures))
-    logger.info(
-        "catalog.reconciled",
-        extra={"tables": len(report.outcomes) + len(report.failures), "failed": len(report.failures)},
-    )
+    outcomes = reconcile_all(_sync(), _published())
+    _log(outcomes)
+    repairs = [each for each in outcomes if each.repaired]
+    for each in repairs:
+        logger.warning("catalog.repaired", extra={**_facts(each), "late_s": each.late_s})
+    failed = sum(each.error is not None for each in outcomes)
+    add(metrics, CATALOG_REPAIRS, len(repairs))
+    add(metrics, CATALOG_FAILED, failed)
+    logger.info("catalog.reconciled", extra={"tables": len(outcomes), "failed": failed})
 
 
-def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None:
     """New tables become pending, tables that are no longer published are dropped."""
     wanted = Wanted.parse(request.resource_properties)
     if request.request_type == "Delete":
-        remove(wanted, _client)
-    else:
-        before = request.old_resource_properties if request.request_type == "Update" else None
-        apply(wanted, Wanted.parse(before) if before else None, _client)
+        wanted.withdraw_all()
+        return
+    if request.request_type == "Update":
+        before = Wanted.parse(request.old_resource_properties)
+        if before.place != wanted.place:
+            before.withdraw_all(moving_away=True)
+    sync = wanted.open()
+    make_pending(sync.states, TARGET, sorted(wanted.published.tables))
+    withdraw(sync, wanted.published)
 
 
 handle = handler_of(
@@ -179,21 +149,19 @@ handle = handler_of(
 )
 
 
-def _log_report(report: Report) -> None:
-    for each in report.outcomes:
+def _log(outcomes: Iterable[Outcome]) -> None:
+    for each in outcomes:
         if each.acts:
-            acts = [act.value for act in each.acts]
-            logger.info("catalog.synced", extra={"table": each.table, "acts": acts, "lag_s": each.lag_s})
+            logger.info("catalog.synced", extra={**_facts(each), "lag_s": each.lag_s})
         if each.lag_s is not None:
             add(metrics, CATALOG_LAG, each.lag_s)
-    if report.failures:
-        _sync.cache_clear()  # read a changed secret again
-    for failure in report.failures:
-        logger.error("catalog.not_synced", extra={"table": failure.table, "reason": failure.reason})
+        if each.error:
+            _sync.cache_clear()  # read a changed secret again
+            logger.error("catalog.not_synced", extra={"table": each.table, "reason": each.reason})
 
 
-def _is_published(sync: Sync, published: Published, name: TableName) -> bool:
-    return sync.states.find(TARGET, str(name)) is not None or published.matches(sync.glue, name)
+def _facts(outcome: Outcome) -> dict[str, Any]:
+    return {"table": outcome.table, "acts": [act.value for act in outcome.acts]}
 
 
 @cache

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Self
 
 import boto3
@@ -41,13 +42,13 @@ class Names:
     external_id: str | None = None
 
     @property
-    def principal(self) -> str:
+    def own(self) -> str:
+        """The name of the principal, of its role, and of the catalog's role."""
         return f"calve-{self.deployment}"
 
     @property
-    def role(self) -> str:
-        """The name of the principal's role and of the catalog's role."""
-        return f"calve-{self.deployment}"
+    def catalog_path(self) -> str:
+        return f"/catalogs/{escaped(self.catalog)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,6 @@ class Polaris:
 
     server: Server
     names: Names
-    _mark: Mapping[str, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_mark", {OWNER: self.names.deployment})
 
     def make(self, stored: Mapping[str, str], store: Store) -> None:
         """Create what is missing. `stored`: our credentials. New ones are stored at once, because Polaris shows them only once.
@@ -67,20 +64,27 @@ class Polaris:
         Raises:
             Fatal: an object of these names is not ours. Retryable: Polaris does not answer.
         """
-        names, role = self.names, {"name": self.names.role}
-        self._ensure("/catalogs", names.catalog, {"catalog": self._catalog()})
+        names, own, of_catalog = self.names, escaped(self.names.own), self.names.catalog_path
+        mark, role = {OWNER: names.deployment}, {"name": names.own}
+        given = {"roleArn": names.role_arn, "externalId": names.external_id}
+        storage = {"storageType": "S3", "allowedLocations": [names.location]}
+        catalog = {
+            "type": "EXTERNAL",
+            "name": names.catalog,
+            "properties": {"default-base-location": names.location, **mark},
+            "storageConfigInfo": storage | {key: value for key, value in given.items() if value},
+        }
+        self._ensure("/catalogs", names.catalog, {"catalog": catalog})
         self._principal(stored, store)
-        marked = role | {"properties": dict(self._mark)}
-        self._ensure("/principal-roles", names.role, {"principalRole": marked})
-        of_catalog = f"/catalogs/{escaped(names.catalog)}/catalog-roles"
-        self._ensure(of_catalog, names.role, {"catalogRole": marked})
+        marked = role | {"properties": mark}
+        self._ensure("/principal-roles", names.own, {"principalRole": marked})
+        self._ensure(f"{of_catalog}/catalog-roles", names.own, {"catalogRole": marked})
         # Grants and assignments are idempotent.
         grant = {"grant": {"type": "catalog", "privilege": PRIVILEGE}}
-        self.server.ask("PUT", f"{of_catalog}/{escaped(names.role)}/grants", grant)
-        to_role = f"/principal-roles/{escaped(names.role)}/catalog-roles/{escaped(names.catalog)}"
+        self.server.ask("PUT", f"{of_catalog}/catalog-roles/{own}/grants", grant)
+        to_role = f"/principal-roles/{own}/catalog-roles/{escaped(names.catalog)}"
         self.server.ask("PUT", to_role, {"catalogRole": role})
-        to_principal = f"/principals/{escaped(names.principal)}/principal-roles"
-        self.server.ask("PUT", to_principal, {"principalRole": role})
+        self.server.ask("PUT", f"/principals/{own}/principal-roles", {"principalRole": role})
 
     def remove(self) -> None:
         """Remove what is ours; grants go with their roles. The catalog must be empty.
@@ -88,36 +92,23 @@ class Polaris:
         Raises:
             Fatal: it is not empty. Retryable: Polaris does not answer.
         """
-        names = self.names
-        catalog = f"/catalogs/{escaped(names.catalog)}"
-        if self._ours(catalog):
-            self._remove(f"{catalog}/catalog-roles/{escaped(names.role)}")
-        self._remove(f"/principals/{escaped(names.principal)}")
-        self._remove(f"/principal-roles/{escaped(names.role)}")
-        self._remove(catalog)
-
-    def _catalog(self) -> dict[str, Any]:
-        names = self.names
-        storage = {"storageType": "S3", "allowedLocations": [names.location]}
-        given = {"roleArn": names.role_arn, "externalId": names.external_id}
-        return {
-            "type": "EXTERNAL",
-            "name": names.catalog,
-            "properties": {"default-base-location": names.location, **self._mark},
-            "storageConfigInfo": storage | {key: value for key, value in given.items() if value},
-        }
+        own, of_catalog = escaped(self.names.own), self.names.catalog_path
+        if self._ours(self._find(of_catalog)):
+            self._remove(f"{of_catalog}/catalog-roles/{own}")
+        for path in (f"/principals/{own}", f"/principal-roles/{own}", of_catalog):
+            self._remove(path)
 
     def _principal(self, stored: Mapping[str, str], store: Store) -> None:
         """The principal, with stored credentials. One whose credentials were lost is created again."""
-        path = f"/principals/{escaped(self.names.principal)}"
+        path = f"/principals/{escaped(self.names.own)}"
         found = self._find(path)
         if found is not None:
             self._require_ours(found, path)
             if stored.get("client_id") == found.get("clientId"):
                 return
-            self._delete(path)
+            self._remove(path)
         body = {
-            "principal": {"name": self.names.principal, "properties": dict(self._mark)},
+            "principal": {"name": self.names.own, "properties": {OWNER: self.names.deployment}},
             "credentialRotationRequired": False,
         }
         credentials = self.server.ask("POST", "/principals", body)["credentials"]
@@ -140,39 +131,20 @@ class Polaris:
         except NotFound:
             return None
 
-    def _ours(self, path: str) -> bool:
-        found = self._find(path)
-        return found is not None and _mark_of(found) == self.names.deployment
+    def _ours(self, found: Mapping[str, Any] | None) -> bool:
+        return found is not None and (found.get("properties") or {}).get(OWNER) == self.names.deployment
 
     def _require_ours(self, found: Mapping[str, Any], path: str) -> None:
-        if _mark_of(found) != self.names.deployment:
+        if not self._ours(found):
             raise Fatal(
                 f"{path} exists, and was not made by {self.names.deployment}",
                 fix="remove it, name another publish.iceberg_rest.warehouse, or set it up by hand without `bootstrap`",
             )
 
     def _remove(self, path: str) -> None:
-        if self._ours(path):
-            self._delete(path)
-
-    def _delete(self, path: str) -> None:
-        try:
-            self.server.ask("DELETE", path)
-        except NotFound:
-            return
-
-
-def _mark_of(found: Mapping[str, Any]) -> str | None:
-    return (found.get("properties") or {}).get(OWNER)
-
-
-def credentials_of(text: str) -> dict[str, str]:
-    """The credentials in a secret; none if it was never written."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        if self._ours(self._find(path)):
+            with suppress(NotFound):
+                self.server.ask("DELETE", path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,29 +168,27 @@ class Wanted:
         return Polaris(Server(bootstrap.management_uri, tokens), self.names)
 
 
-def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None:
     wanted = Wanted.parse(request.resource_properties)
     if request.request_type == "Delete":
         wanted.open().remove()
         return
     if request.request_type == "Update":
-        _require_same(wanted, Wanted.parse(request.old_resource_properties))
+        before = Wanted.parse(request.old_resource_properties)
+        if (wanted.names, wanted.catalog.uri) != (before.names, before.catalog.uri):
+            raise Fatal(  # the tables would have to be moved
+                "a catalog that was made cannot be changed into another",
+                fix="deploy without publish.iceberg_rest, which removes it, and then with the new one",
+            )
     secrets = boto3.client("secretsmanager")
-    stored = credentials_of(secrets.get_secret_value(SecretId=wanted.secret)["SecretString"])
+    stored: Any = {}
+    with suppress(ValueError):  # the text of a secret that was never written is none of ours
+        stored = json.loads(secrets.get_secret_value(SecretId=wanted.secret)["SecretString"])
 
     def store(credentials: Mapping[str, str]) -> None:
         secrets.put_secret_value(SecretId=wanted.secret, SecretString=json.dumps(dict(credentials)))
 
-    wanted.open().make(stored, store)
-
-
-def _require_same(wanted: Wanted, before: Wanted) -> None:
-    """Refuse another catalog or location: its tables would have to be moved."""
-    if (wanted.names, wanted.catalog.uri) != (before.names, before.catalog.uri):
-        raise Fatal(
-            "a catalog that was made cannot be changed into another",
-            fix="deploy without publish.iceberg_rest, which removes it, and then with the new one",
-        )
+    wanted.open().make(stored if isinstance(stored, dict) else {}, store)
 
 
 handle = handler_of(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,59 +19,54 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from lambdas.catalog_sync.catalog import Catalog, Conflict, NotFound, Unanswered
 from lambdas.lake_tables import Head, databases_of, head, is_newer
-from lambdas.publish_states import Clock, PublishState, PublishStates, State, Target, now_ms, wait_for
+from lambdas.publish_states import Clock, Lease, PublishState, PublishStates, State, Target, leased, now_ms
 
 
 class Act(StrEnum):
-    """KEEP: both are equal. ABSENT: neither has it, or the catalog's table is not ours. REFUSE: a person must decide."""
+    """KEEP: both are equal. ABSENT: neither has it, or the catalog's table is not ours. FOREIGN, BEHIND: a person must decide."""
 
     KEEP = "keep"
     ABSENT = "absent"
     REGISTER = "register"
     MOVE = "move"
     DROP = "drop"
-    REFUSE = "refuse"
+    FOREIGN = "foreign"
+    BEHIND = "behind"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """`reason` and `fix`: of a refusal."""
-
-    act: Act
-    reason: str | None = None
-    fix: str | None = None
-
-
-FOREIGN = Decision(
-    Act.REFUSE,
-    "the catalog has a table of this name that calve did not register",
-    "drop it there, or name another publish.iceberg_rest.namespace",
-)
-BEHIND = Decision(
-    Act.REFUSE,
-    "the catalog has newer metadata of the table than Glue; it is not moved back",
-    "write the table through Glue alone; to go back in the catalog, too, drop the table there",
-)
+REFUSALS = {
+    Act.FOREIGN: (
+        "the catalog has a table of this name that calve did not register",
+        "drop it there, or name another publish.iceberg_rest.namespace",
+    ),
+    Act.BEHIND: (
+        "the catalog has newer metadata of the table than Glue; it is not moved back",
+        "write the table through Glue alone; to go back in the catalog, too, drop the table there",
+    ),
+}
 
 
-def decide(head: Head | None, there: Head | None, ours: str | None) -> Decision:
+def decide(head: Head | None, there: Head | None, ours: str | None) -> Act:
     """`head`: the published table in Glue, None if there is none. `ours`: the uuid of the table that we registered, if any."""
     if there is None:
-        return Decision(Act.REGISTER if head else Act.ABSENT)
+        return Act.REGISTER if head else Act.ABSENT
     if head is None:
-        return Decision(Act.DROP if there.uuid == ours else Act.ABSENT)
+        return Act.DROP if there.uuid == ours else Act.ABSENT
     if ours is None or there.uuid not in (ours, head.uuid):
-        return FOREIGN
+        return Act.FOREIGN
     if there.metadata_location == head.metadata_location:
-        return Decision(Act.KEEP)
+        return Act.KEEP
     if there.uuid == head.uuid and not is_newer(head, there):
-        return BEHIND
-    return Decision(Act.MOVE)
+        return Act.BEHIND
+    return Act.MOVE
 
 
 OWNER = "calve.deployment"
 """Property of a namespace: the deployment that created it."""
 LOOKS = 6
+AT_ONCE = 8
+LATE_S = 60.0
+"""A commit that is missing for longer was lost, not delayed."""
 LEASE_MS = 180_000
 WRITE_MS = 60_000
 """The least rest of a lease for a write, which arrives sooner or never."""
@@ -83,7 +77,7 @@ TARGET = Target.ICEBERG_REST
 class Outcome:
     """The result for one table. lag_s: from the commit until the catalog had it; None if nothing changed.
 
-    late_s: how long Glue had had it before the catalog.
+    late_s: how long Glue had had it before the catalog. error: why the table could not be made equal.
     """
 
     table: str
@@ -91,6 +85,19 @@ class Outcome:
     acts: tuple[Act, ...] = ()
     lag_s: float | None = None
     late_s: float = 0.0
+    error: Exception | None = None
+
+    @property
+    def repaired(self) -> bool:
+        """Whether no recent commit explains the change."""
+        return Act.DROP in self.acts or (bool(self.acts) and self.late_s > LATE_S)
+
+    @property
+    def reason(self) -> str:
+        """The error in one line, for logs."""
+        if isinstance(self.error, CalveError):
+            return " ".join(str(self.error).split())
+        return f"{type(self.error).__name__}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,36 +123,17 @@ class Sync:
         Raises:
             Retryable: a system does not answer, or another function has the lease. Fatal: the catalog refuses.
         """
-        holder = uuid.uuid4().hex  # Lambda may repeat a request while the first still runs
-        lease_ends = wait_for(
-            self.states,
-            TARGET,
-            str(name),
-            holder,
-            lease_ms=LEASE_MS,
-            patience_s=self.patience_s,
-            clock=self.clock,
-        )
-        kept = False
-        try:
-            return _Turn(self, name, holder, lease_ends).take(published=published)
-        except CalveError as error:
-            kept = isinstance(error, Unanswered)
-            row = self.states.find(TARGET, str(name))
-            if row or published:
-                row = row or PublishState(TARGET, str(name), State.PENDING, self.clock())
-                reason = " ".join(error.message.split())
-                self.states.put(row.become(State.FAILED, self.clock(), reason), holder)
-            raise
-        finally:
-            if not kept:
-                self.states.release(TARGET, str(name), holder)
-
-    def drop_namespaces(self, names: set[str]) -> None:
-        """Drop the empty namespaces that this deployment created."""
-        for each in sorted(names):
-            if (self.catalog.namespace(each) or {}).get(OWNER) == self.deployment:
-                self.catalog.drop_namespace(each)
+        with leased(self.states, TARGET, str(name), LEASE_MS, self.patience_s, self.clock) as lease:
+            try:
+                return _Turn(self, name, lease).take(published=published)
+            except CalveError as error:
+                lease.kept = isinstance(error, Unanswered)
+                row = self.states.find(TARGET, str(name))
+                if row or published:
+                    row = row or PublishState(TARGET, str(name), State.PENDING, self.clock())
+                    reason = " ".join(error.message.split())
+                    self.states.put(row.become(State.FAILED, self.clock(), reason), lease.holder)
+                raise
 
     def namespace_of(self, name: TableName) -> str:
         return self.namespace or name.database
@@ -157,30 +145,38 @@ class _Turn:
 
     sync: Sync
     name: TableName
-    holder: str
-    lease_ends: int
+    lease: Lease
     acts: list[Act] = field(default_factory=list)
     late_s: float = 0.0
 
     def take(self, *, published: bool) -> Outcome:
+        sync, namespace = self.sync, self.sync.namespace_of(self.name)
         for _ in range(LOOKS):
-            row = self.sync.states.find(TARGET, str(self.name))
-            wanted = head(self.sync.glue, self.sync.s3, self.name) if published else None
-            there = self.sync.catalog.find(self.sync.namespace_of(self.name), self.name.table)
-            decision = decide(wanted, there, row.uuid if row else None)
-            row = row or PublishState(TARGET, str(self.name), State.PENDING, self.sync.clock())
-            match decision.act:
-                case Act.REFUSE:
-                    raise Fatal(f"{self.name}: {decision.reason}", fix=decision.fix)
+            row = sync.states.find(TARGET, str(self.name))
+            wanted = head(sync.glue, sync.s3, self.name) if published else None
+            there = sync.catalog.find(namespace, self.name.table)
+            act = decide(wanted, there, row.uuid if row else None)
+            row = row or PublishState(TARGET, str(self.name), State.PENDING, sync.clock())
+            match act:
+                case Act.FOREIGN | Act.BEHIND:
+                    reason, fix = REFUSALS[act]
+                    raise Fatal(f"{self.name}: {reason}", fix=fix)
                 case Act.ABSENT:
                     return self._absent(row, published=published)
                 case Act.KEEP if wanted and there:
                     return self._equal(row, wanted, there)
                 case Act.DROP if there:
-                    self._drop(row, there)
-                case _ if wanted:
-                    self._write(decision.act, row, wanted)
-            self.acts.append(decision.act)
+                    self._announce(row, row.uuid)
+                    sync.catalog.drop(namespace, there, sync.clock())
+                case Act.MOVE if wanted:
+                    self.late_s = max(self.late_s, (sync.clock() - wanted.updated_ms) / 1000)
+                    self._announce(row, row.uuid)
+                    sync.catalog.move(namespace, wanted, sync.clock())
+                case Act.REGISTER if wanted:
+                    self.late_s = max(self.late_s, (sync.clock() - wanted.updated_ms) / 1000)
+                    self._announce(row, wanted.uuid)
+                    self._register(namespace, row, wanted)
+            self.acts.append(act)
         # Commits come faster than the catalog accepts them; the newest one has an event of its own.
         return Outcome(str(self.name), State.SYNCING, tuple(self.acts), late_s=self.late_s)
 
@@ -191,7 +187,7 @@ class _Turn:
         elif self.sync.moving_away:
             self._put(row.become(State.PENDING, self.sync.clock()))
         else:
-            self.sync.states.remove(TARGET, str(self.name), self.holder)
+            self.sync.states.remove(TARGET, str(self.name), self.lease.holder)
         return Outcome(str(self.name), State.PENDING, tuple(self.acts))
 
     def _equal(self, row: PublishState, wanted: Head, there: Head) -> Outcome:
@@ -208,39 +204,26 @@ class _Turn:
             self._put(shown)
         return Outcome(str(self.name), State.SYNCED, tuple(self.acts), lag_s, self.late_s)
 
-    def _write(self, act: Act, row: PublishState, wanted: Head) -> None:
-        """Record the write first: after a crash in between, the table is known to be ours."""
-        now = self.sync.clock()
-        self.late_s = max(self.late_s, (now - wanted.updated_ms) / 1000)
-        registers = act is Act.REGISTER
-        self._put(row.become(State.SYNCING, now, uuid=wanted.uuid if registers else row.uuid))
-        self._require_time()
-        namespace = self.sync.namespace_of(self.name)
-        if not registers:
-            self.sync.catalog.move(namespace, wanted, self.sync.clock())
-            return
+    def _announce(self, row: PublishState, uuid: str | None) -> None:
+        """Record a write before it is sent: after a crash in between, the table is known to be ours."""
+        self._put(row.become(State.SYNCING, self.sync.clock(), uuid=uuid))
+        if self.sync.clock() > self.lease.ends_ms - WRITE_MS:
+            raise Retryable(f"the time for {self.name} is used up")
+
+    def _register(self, namespace: str, row: PublishState, wanted: Head) -> None:
+        catalog = self.sync.catalog
         try:
-            if self.sync.catalog.namespace(namespace) is None:
-                self.sync.catalog.make_namespace(namespace, {OWNER: self.sync.deployment})
-            self.sync.catalog.register(namespace, wanted, self.sync.clock())
+            if catalog.namespace(namespace) is None:
+                catalog.make_namespace(namespace, {OWNER: self.sync.deployment})
+            catalog.register(namespace, wanted, self.sync.clock())
         except Conflict:
             # It did not exist before: another writer created it.
-            self._put(row.become(State.SYNCING, now, uuid=None))
+            self._put(row.become(State.SYNCING, self.sync.clock(), uuid=None))
         except NotFound as error:
             raise Retryable(f"{namespace} was dropped while {self.name} was registered: {error}") from None
 
-    def _drop(self, row: PublishState, there: Head) -> None:
-        self._put(row.become(State.SYNCING, self.sync.clock()))
-        self._require_time()
-        namespace = self.sync.namespace_of(self.name)
-        self.sync.catalog.drop(namespace, self.name.table, there, self.sync.clock())
-
-    def _require_time(self) -> None:
-        if self.sync.clock() > self.lease_ends - WRITE_MS:
-            raise Retryable(f"the time for {self.name} is used up")
-
     def _put(self, row: PublishState) -> None:
-        if not self.sync.states.put(row, self.holder):
+        if not self.sync.states.put(row, self.lease.holder):
             raise Retryable(f"another function is at work on {self.name}")
 
 
@@ -292,63 +275,41 @@ def known(states: PublishStates) -> list[TableName]:
     return sorted((TableName(database, table) for database, _, table in found), key=str)
 
 
-AT_ONCE = 8
-LATE_S = 60.0
-"""A commit that is missing for longer was lost, not delayed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """`reason`: for logs. `error`: its kind."""
-
-    table: str
-    error: Exception
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The results for several tables."""
-
-    outcomes: tuple[Outcome, ...] = ()
-    failures: tuple[Failure, ...] = ()
-
-    @property
-    def repairs(self) -> list[Outcome]:
-        """Changes that no recent commit explains."""
-        return [
-            each for each in self.outcomes if Act.DROP in each.acts or (each.acts and each.late_s > LATE_S)
-        ]
-
-
-def follow(sync: Sync, names: Iterable[TableName], *, published: bool = True) -> Report:
+def follow(sync: Sync, names: Iterable[TableName], *, published: bool = True) -> list[Outcome]:
     """Make these tables equal, or drop them if they are not published."""
 
-    def one(name: TableName) -> Outcome | Failure:
+    def one(name: TableName) -> Outcome:
         try:
             return sync.table(name, published=published)
-        except CalveError as error:
-            return Failure(str(name), error, " ".join(str(error).split()))
-        except Exception as error:  # noqa: BLE001 an AWS client's: the other tables have their turn
-            return Failure(str(name), error, f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 also an AWS client's: the other tables have their turn
+            return Outcome(str(name), State.FAILED, error=error)
 
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        found = list(pool.map(one, dict.fromkeys(names)))
-    return Report(
-        tuple(each for each in found if not isinstance(each, Failure)),
-        tuple(each for each in found if isinstance(each, Failure)),
-    )
+        return list(pool.map(one, dict.fromkeys(names)))
 
 
-def reconcile(sync: Sync, published: Published) -> Report:
+def reconcile(sync: Sync, published: Published) -> list[Outcome]:
     """Make all tables equal: those with a row, and new ones."""
     there = known(sync.states)
     return follow(sync, [*there, *published.unknown(sync.glue, there)])
 
 
-def withdraw(sync: Sync, published: Published) -> Report:
-    """Drop the tables with a row that are not published, and the namespaces that are then empty."""
+def withdraw(sync: Sync, published: Published) -> None:
+    """Drop the tables with a row that are not published, and the namespaces of ours that are then empty.
+
+    Raises:
+        Retryable: a table could not be dropped.
+    """
     gone = [name for name in known(sync.states) if not published.matches(sync.glue, name)]
-    report = follow(sync, gone, published=False)
-    sync.drop_namespaces({sync.namespace_of(name) for name in gone})
-    return report
+    kept = [each for each in follow(sync, gone, published=False) if each.error]
+    drop_namespaces(sync, {sync.namespace_of(name) for name in gone})
+    if kept:
+        reasons = "; ".join(f"{each.table}: {each.reason}" for each in kept[:3])
+        raise Retryable(f"{len(kept)} tables could not be dropped: {reasons}")
+
+
+def drop_namespaces(sync: Sync, names: Iterable[str]) -> None:
+    """Drop the empty namespaces that this deployment created."""
+    for each in sorted(names):
+        if (sync.catalog.namespace(each) or {}).get(OWNER) == sync.deployment:
+            sync.catalog.drop_namespace(each)

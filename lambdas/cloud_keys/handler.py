@@ -11,7 +11,7 @@ import os
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -21,11 +21,11 @@ from aws_lambda_powertools import Logger, Tracer
 
 from calve import http_client
 from calve.config.job import Kafka
-from calve.errors import CalveError, Fatal, Retryable
+from calve.errors import Fatal, Retryable
 from calve.registry.confluent import ConfluentRegistry
 from calve.secrets import HeldSecret, Redacted, read_secret
 from lambdas.kafka_client import Broker
-from lambdas.rotation import Rotation, credentials_of, handler_of
+from lambdas.rotation import Rotation, Subject, attempt, credentials_of, handler_of
 
 logger = Logger(service="cloud_keys")
 tracer = Tracer(service="cloud_keys")
@@ -33,6 +33,13 @@ tracer = Tracer(service="cloud_keys")
 KEYS = "/iam/v2/api-keys"
 PAGE_SIZE = 100
 TIMEOUT_S = 20
+NOT_ALLOWED = "check the Cloud API key in rotate.admin_secret, and what its owner may do"
+FIXES = {
+    401: NOT_ALLOWED,
+    402: "delete API keys that nobody uses: the quota is used up",
+    403: NOT_ALLOWED,
+    404: "write an API key of Confluent Cloud that exists into the secret",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +51,6 @@ class Key:
     owner: str
     resource: str
     created: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class NewKey:
-    """An API key with its secret."""
-
-    id: str
-    secret: str = field(repr=False)
 
 
 class Cloud:
@@ -76,26 +75,21 @@ class Cloud:
             page = self._ask("GET", path)
             yield from map(_key, page["data"])
             rest = urllib.parse.urlsplit(page["metadata"].get("next") or "")
-            path = (
-                f"{KEYS}?{rest.query}" if rest.query else None
-            )  # never another server: it would get the credentials
+            # Never another server: it would get the credentials.
+            path = f"{KEYS}?{rest.query}" if rest.query else None
 
-    def make(self, name: str, owner: str, resource: str) -> NewKey:
+    def make(self, name: str, owner: str, resource: str) -> Redacted:
         spec = {"display_name": name, "owner": {"id": owner}, "resource": {"id": resource}}
         made = self._ask("POST", KEYS, {"spec": spec})
-        return NewKey(str(made["id"]), str(made["spec"]["secret"]))
+        return Redacted({"username": str(made["id"]), "password": str(made["spec"]["secret"])})
 
     def delete(self, key: Key) -> None:
         """Delete a key, if it exists."""
         self._ask("DELETE", f"{KEYS}/{urllib.parse.quote(key.id, safe='')}", gone=True)
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None, *, gone: bool = False) -> Any:
-        headers = {**self._credentials, "Accept": "application/json"}
-        data = None
-        if body is not None:
-            data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
-        answer = http_client.send(
-            self._url + path, method=method, headers=headers, body=data, timeout_s=TIMEOUT_S
+        answer = http_client.send_json(
+            self._url + path, body, method=method, headers=self._credentials, timeout_s=TIMEOUT_S
         )
         if answer.status < 300:
             return answer.json() if answer.body else None
@@ -104,18 +98,7 @@ class Cloud:
         what = f"{method} {path.partition('?')[0]} at {self._url}: HTTP {answer.status}"
         if answer.status == 429 or answer.status >= 500:
             raise Retryable(what)
-        raise Fatal(what, fix=_fix(answer.status))
-
-
-def _fix(status: int) -> str:
-    match status:
-        case 401 | 403:
-            return "check the Cloud API key in rotate.admin_secret, and what its owner may do"
-        case 402:
-            return "delete API keys that nobody uses: the quota is used up"
-        case 404:
-            return "write an API key of Confluent Cloud that exists into the secret"
-    return "check the secret and rotate.admin_secret"
+        raise Fatal(what, fix=FIXES.get(answer.status, "check the secret and rotate.admin_secret"))
 
 
 def _key(raw: Any) -> Key:
@@ -135,8 +118,8 @@ PAUSE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class CloudKeys:
-    """`lambdas.rotation.Subject`. Its keys have names that begin with `calve` and the secret's name; it deletes no other keys.
+class CloudKeys(Subject):
+    """Its keys have names that begin with `calve` and the secret's name; it deletes no other keys.
 
     use: raises `CalveError` if a key does not work.
     """
@@ -155,22 +138,11 @@ class CloudKeys:
             if each.id != in_use.id and each.created >= in_use.created:
                 cloud.delete(each)
         made = cloud.make(f"{self._prefix}{version}", in_use.owner, in_use.resource)
-        return json.dumps({**texts, "username": made.id, "password": made.secret})
-
-    def set(self, pending: str, current: str | None) -> None:
-        pass
+        return json.dumps({**texts, **made})
 
     def test(self, pending: str, current: str | None) -> None:
         key = credentials_of(pending)
-        for left in reversed(range(ATTEMPTS)):
-            try:
-                self.use(key)
-            except CalveError:
-                if not left:
-                    raise
-            else:
-                return
-            self.sleep(PAUSE_S)
+        attempt(lambda: self.use(key), ATTEMPTS, PAUSE_S, self.sleep)
 
     def finished(self, current: str) -> None:
         """Delete the oldest keys. The previous key is the newest but one."""
@@ -197,20 +169,18 @@ def rotation() -> Rotation:
     subject = CloudKeys(
         secret,
         lambda: Cloud(os.environ["CLOUD"], read_secret(f"aws:{admin}")),
-        _open_registry if "REGISTRY" in os.environ else _open_kafka,
+        _use,
         int(os.environ["KEYS_TO_RETAIN"]),
     )
     return Rotation(secret, subject, boto3.client("secretsmanager"))
 
 
-def _open_kafka(key: Redacted) -> None:
-    kafka = Kafka(**json.loads(os.environ["KAFKA"]))
-    Broker(kafka, key, os.environ.get("KAFKA_AUTHORITIES")).topics()
-
-
-def _open_registry(key: Redacted) -> None:
-    given = HeldSecret(os.environ["SECRET"], read=lambda _: key)
-    ConfluentRegistry(os.environ["REGISTRY"], secret=given).subjects()
+def _use(key: Redacted) -> None:
+    if registry := os.environ.get("REGISTRY"):
+        ConfluentRegistry(registry, secret=HeldSecret(os.environ["SECRET"], read=lambda _: key)).subjects()
+    else:
+        kafka = Kafka(**json.loads(os.environ["KAFKA"]))
+        Broker(kafka, key, os.environ.get("KAFKA_AUTHORITIES")).topics()
 
 
 rotate = handler_of(rotation, logger, tracer)

@@ -15,15 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import (
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-)
+from pyiceberg import types
 
 from calve.config.publishing import Export, Measure
 from lambdas.csv_export.scan import Column
@@ -101,42 +93,35 @@ def columns_written(export: Export, read: tuple[Column, ...]) -> tuple[Column, .
     Raises:
         ExportFailed: `bad_column`: a function does not support the column's type.
     """
-    types = {column.name: column.type for column in read}
+    kinds = {column.name: column.type for column in read}
     for name in export.group_by:
-        if not isinstance(types[name], PrimitiveType):
-            raise _bad_column(export, f"cannot group by {name}, which is a {types[name]}")
-    keys = [Column(name, types[name]) for name in export.group_by]
-    return (*keys, *(Column(each.name, _result_type(export, each, types)) for each in export.measures))
+        if not isinstance(kinds[name], types.PrimitiveType):
+            raise _bad_column(export, f"cannot group by {name}, which is a {kinds[name]}")
+    keys = [Column(name, kinds[name]) for name in export.group_by]
+    return (*keys, *(Column(each.name, _result_type(export, each, kinds)) for each in export.measures))
 
 
 @dataclass(slots=True)
 class _State:
-    """Partial results: one row per group, and the batches since the last merge."""
+    """Partial results, one row per group in each table. The first table is the result of the last merge."""
 
     keys: list[str]
     functions: list[tuple[str, str]]
-    merged: pa.Table | None = None
-    pending: list[pa.Table] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
 
     def add(self, rows: pa.Table) -> None:
-        self.pending.append(self._grouped(rows))
-        if sum(each.num_rows for each in self.pending) >= max(MERGE_ROWS, self.rows):
+        self.tables.append(self._grouped(rows))
+        if sum(each.num_rows for each in self.tables[1:]) >= max(MERGE_ROWS, self.tables[0].num_rows):
             self.merge()
 
-    def merge(self) -> None:
-        if self.pending:
-            known = [self.merged] if self.merged is not None else []
-            self.merged = self._grouped(pa.concat_tables([*known, *self.pending]))
-            self.pending = []
-
-    @property
-    def rows(self) -> int:
-        return self.merged.num_rows if self.merged is not None else 0
+    def merge(self) -> pa.Table:
+        if len(self.tables) > 1:
+            self.tables = [self._grouped(pa.concat_tables(self.tables))]
+        return self.tables[0]
 
     @property
     def size_bytes(self) -> int:
-        held = [*self.pending, *([self.merged] if self.merged is not None else [])]
-        return sum(table.nbytes for table in held)
+        return sum(table.nbytes for table in self.tables)
 
     def _grouped(self, rows: pa.Table) -> pa.Table:
         grouped = rows.group_by(self.keys, use_threads=False).aggregate(self.functions)
@@ -154,96 +139,81 @@ class Aggregation:
         self._sums: dict[int, _State] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add one batch.
-
-        Raises:
-            ExportFailed: `too_many_groups`.
-        """
+        """Add one batch. Raises ExportFailed: `too_many_groups`."""
         keys = [batch.column(name) for name in self._export.group_by]
         keys = keys or [pa.repeat(pa.scalar(0, pa.int8()), batch.num_rows)]
-        floats = {i for i, measure in enumerate(self._export.measures) if _sums_floats(measure, batch)}
-        plain = [i for i in range(len(self._export.measures)) if i not in floats]
+        plain, floats = {}, {}
+        for i, measure in enumerate(self._export.measures):
+            if measure.function == "sum" and pa.types.is_floating(batch.column(measure.column).type):
+                floats[i] = split_numbers(batch.column(measure.column))
+            else:
+                plain[f"m{i}"] = _partial(measure, batch)
         if self._plain is None:
-            functions = [(f"m{i}", _merging(self._export.measures[i])) for i in plain]
-            self._plain = _State(self._keys, functions)
+            merging = [measure.function.replace("count", "sum") for measure in self._export.measures]
+            self._plain = _State(self._keys, [(name, merging[int(name[1:])]) for name in plain])
             self._sums = {i: _State([*self._keys, "power"], [("integer", "sum")]) for i in floats}
-        values = [_partial(self._export.measures[i], batch) for i in plain]
-        self._plain.add(pa.table([*keys, *values], names=[*self._keys, *(f"m{i}" for i in plain)]))
-        for i, state in self._sums.items():
-            integer, power = split_numbers(batch.column(self._export.measures[i].column))
-            state.add(pa.table([*keys, power, integer], names=[*self._keys, "power", "integer"]))
-        self._check()
-
-    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """The result, `rows` at a time."""
-        if self._plain is None:
-            return
-        order = [(key, "ascending") for key in self._keys]
-        self._plain.merge()
-        assert self._plain.merged is not None  # noqa: S101 - something was added
-        plain = self._plain.merged.sort_by(order)
-        lists = [("power", "list"), ("integer", "list")]
-        sums: dict[int, pa.Table] = {}
-        for i, state in self._sums.items():
-            state.merge()
-            grouped = state.merged.group_by(self._keys, use_threads=False)  # type: ignore[union-attr]
-            sums[i] = grouped.aggregate(lists).sort_by(order)
-        names = [*self._export.group_by, *(measure.name for measure in self._export.measures)]
-        for start in range(0, plain.num_rows, rows):
-            columns = [plain[key].slice(start, rows) for key in self._keys[: len(self._export.group_by)]]
-            for i in range(len(self._export.measures)):
-                if i in sums:
-                    columns.append(_rounded(sums[i].slice(start, rows)))
-                else:
-                    columns.append(plain[f"m{i}"].slice(start, rows))
-            flat = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in columns]
-            yield pa.RecordBatch.from_arrays(flat, names)
-
-    def _check(self) -> None:
-        states = [*self._sums.values(), *([self._plain] if self._plain else [])]
-        if sum(state.size_bytes for state in states) <= self._state_bytes:
-            return
-        for state in states:
-            state.merge()
+        self._plain.add(pa.table([*keys, *plain.values()], names=[*self._keys, *plain]))
+        for i, (integer, power) in floats.items():
+            self._sums[i].add(pa.table([*keys, power, integer], names=[*self._keys, "power", "integer"]))
+        states = [*self._sums.values(), self._plain]
         if sum(state.size_bytes for state in states) > self._state_bytes:
-            groups = self._plain.rows if self._plain else 0
+            for state in states:
+                state.merge()
+        if sum(state.size_bytes for state in states) > self._state_bytes:
+            groups = self._plain.merge().num_rows
             raise ExportFailed(
                 "too_many_groups",
                 f"the groups do not fit {self._state_bytes // (1024 * 1024)} MB: there are more than {groups:,}",
                 fix=f"group by fewer columns in exports.{self._export.name}, or export a shorter window",
             )
 
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """The result, `rows` at a time."""
+        if self._plain is None:
+            return
+        order = [(key, "ascending") for key in self._keys]
+        plain = self._plain.merge().sort_by(order)
+        sums: dict[int, pa.Table] = {}
+        for i, state in self._sums.items():
+            grouped = state.merge().group_by(self._keys, use_threads=False)
+            sums[i] = grouped.aggregate([("power", "list"), ("integer", "list")]).sort_by(order)
+        names = [*self._export.group_by, *(measure.name for measure in self._export.measures)]
+        for start in range(0, plain.num_rows, rows):
+            columns = [plain[key].slice(start, rows) for key in self._keys[: len(self._export.group_by)]]
+            for i in range(len(self._export.measures)):
+                if i not in sums:
+                    columns.append(plain[f"m{i}"].slice(start, rows))
+                    continue
+                piece = sums[i].slice(start, rows)
+                integers, powers = (piece[name].to_pylist() for name in ("integer_list", "power_list"))
+                totals = [total(zip(*pair, strict=True)) for pair in zip(integers, powers, strict=True)]
+                columns.append(pa.array(totals, pa.float64()))
+            flat = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in columns]
+            yield pa.RecordBatch.from_arrays(flat, names)
 
-def _result_type(export: Export, measure: Measure, types: dict[str, IcebergType]) -> IcebergType:
+
+def _result_type(export: Export, measure: Measure, kinds: dict[str, types.IcebergType]) -> types.IcebergType:
     if measure.function == "count":
-        return LongType()
+        return types.LongType()
     if measure.column is None:
         raise _bad_column(export, f"{measure.function} needs a column")
-    kind = types[measure.column]
+    kind = kinds[measure.column]
     if measure.function == "sum":
         match kind:
-            case IntegerType() | LongType():
-                return DecimalType(38, 0)
-            case DecimalType():
-                return DecimalType(38, kind.scale)
-            case FloatType() | DoubleType():
-                return DoubleType()
+            case types.IntegerType() | types.LongType():
+                return types.DecimalType(38, 0)
+            case types.DecimalType():
+                return types.DecimalType(38, kind.scale)
+            case types.FloatType() | types.DoubleType():
+                return types.DoubleType()
         raise _bad_column(export, f"cannot sum {measure.column}, which is a {kind}")
-    if not isinstance(kind, PrimitiveType):
+    if not isinstance(kind, types.PrimitiveType):
         raise _bad_column(export, f"cannot compare values of {measure.column}, which is a {kind}")
     return kind
 
 
-def _sums_floats(measure: Measure, batch: pa.RecordBatch) -> bool:
-    return measure.function == "sum" and pa.types.is_floating(batch.column(measure.column).type)
-
-
-def _merging(measure: Measure) -> str:
-    return "sum" if measure.function == "count" else measure.function
-
-
 def _partial(measure: Measure, batch: pa.RecordBatch) -> Any:
-    """A column that `_merging` merges into the measure; integers and decimals in types that cannot overflow."""
+    """A column of values to merge into the measure; integers and decimals in types that cannot overflow."""
     if measure.column is None:
         return pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
     column = batch.column(measure.column)
@@ -253,16 +223,8 @@ def _partial(measure: Measure, batch: pa.RecordBatch) -> Any:
         return column
     if not pa.types.is_decimal(column.type):
         return pc.cast(column, WHOLE)
-    wide = pa.decimal256(76, column.type.scale)
-    return pc.cast(
-        column,
-        pa.decimal128(38, column.type.scale) if column.type.precision <= NARROW_DIGITS else wide,
-    )
-
-
-def _rounded(sums: pa.Table) -> Any:
-    pairs = zip(sums["integer_list"].to_pylist(), sums["power_list"].to_pylist(), strict=True)
-    return pa.array([total(zip(*pair, strict=True)) for pair in pairs], pa.float64())
+    scale, narrow = column.type.scale, column.type.precision <= NARROW_DIGITS
+    return pc.cast(column, pa.decimal128(38, scale) if narrow else pa.decimal256(76, scale))
 
 
 def _bad_column(export: Export, why: str) -> ExportFailed:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64encode
+from bisect import bisect_left
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -28,6 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+BINARY = (kinds.is_binary, kinds.is_large_binary, kinds.is_fixed_size_binary)
+
 
 def text(array: Any, zone: ZoneInfo) -> Any:
     """The text of each value, without quotes."""
@@ -38,10 +41,12 @@ def text(array: Any, zone: ZoneInfo) -> Any:
         return iso(array, zone)
     if kinds.is_time(kind):
         return without_zeros(pc.cast(array, pa.string()))
-    if convert := _by_value(kind, zone):
-        return pa.array(
-            [None if value is None else convert(value) for value in array.to_pylist()], pa.string()
-        )
+    if kinds.is_nested(kind):
+        plain, encode = _plain(kind, zone), json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+        values = (None if each is None else encode(plain(each)) for each in array.to_pylist())
+        return pa.array(values, pa.string())
+    if isinstance(kind, pa.UuidType) or any(is_kind(kind) for is_kind in BINARY):
+        return pa.array((_scalar(each, zone) for each in array.to_pylist()), pa.string())
     return pc.cast(array, pa.string())
 
 
@@ -57,10 +62,7 @@ def decimal_text(array: Any) -> Any:
     kind = array.type
     width = kind.byte_width * 8
     integer = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}[width]
-    bare = pa.Array.from_buffers(
-        integer(kind.precision, 0), len(array), array.buffers(), array.null_count, array.offset
-    )
-    digits = pc.cast(bare, pa.string())
+    digits = pc.cast(array.view(integer(kind.precision, 0)), pa.string())
     if kind.scale <= 0:
         zeros = "0" * -kind.scale
         return pc.if_else(pc.equal(digits, "0"), digits, pc.binary_join_element_wise(digits, zeros, ""))
@@ -71,39 +73,32 @@ def decimal_text(array: Any) -> Any:
     return pc.binary_join_element_wise(pc.binary_join_element_wise(sign, whole, ""), fraction, ".")
 
 
-def _by_value(kind: pa.DataType, zone: ZoneInfo) -> Callable[[Any], str] | None:
-    """The text of one value, for types without a kernel in Arrow."""
-    if isinstance(kind, pa.UuidType):
-        return str
-    if kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind):
-        return _base64
-    if kinds.is_nested(kind):
-        plain = _plain(kind, zone)
-        return lambda value: json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
-    return None
-
-
 def _plain(kind: pa.DataType, zone: ZoneInfo) -> Callable[[Any], Any]:
-    """A nested value as JSON types."""
+    """Turns a nested value of this type into JSON types."""
     if kinds.is_struct(kind):
         fields = [(field.name, _plain(field.type, zone)) for field in kind]
-        return _or_none(lambda value: {name: plain(value[name]) for name, plain in fields})
-    if kinds.is_map(kind):
-        return _or_none(_map(kind, zone))
-    if kinds.is_nested(kind):
+
+        def convert(value: Any) -> Any:
+            return {name: plain(value[name]) for name, plain in fields}
+
+    elif kinds.is_map(kind):
+        key, item = _plain(kind.key_type, zone), _plain(kind.item_type, zone)
+        named = kinds.is_string(kind.key_type) or kinds.is_large_string(kind.key_type)
+
+        def convert(value: Any) -> Any:
+            pairs = [(key(k), item(v)) for k, v in value]
+            if named:
+                return dict(sorted(pairs, key=lambda pair: str(pair[0])))
+            return sorted(pairs, key=lambda pair: json.dumps(pair[0]))
+
+    elif kinds.is_nested(kind):
         element = _plain(kind.value_type, zone)
-        return _or_none(lambda value: [element(each) for each in value])
-    return lambda value: _scalar(value, zone)
 
+        def convert(value: Any) -> Any:
+            return [element(each) for each in value]
 
-def _map(kind: pa.DataType, zone: ZoneInfo) -> Callable[[Any], Any]:
-    key, item = _plain(kind.key_type, zone), _plain(kind.item_type, zone)
-    if kinds.is_string(kind.key_type) or kinds.is_large_string(kind.key_type):
-        return lambda value: {name: item(each) for name, each in sorted(value, key=lambda pair: str(pair[0]))}
-    return lambda value: sorted(([key(k), item(v)] for k, v in value), key=lambda pair: json.dumps(pair[0]))
-
-
-def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    else:
+        return lambda value: _scalar(value, zone)
     return lambda value: None if value is None else convert(value)
 
 
@@ -118,14 +113,10 @@ def _scalar(value: Any, zone: ZoneInfo) -> Any:
         case date() | time():
             return value.isoformat()
         case bytes():
-            return _base64(value)
+            return b64encode(value).decode()
         case UUID():
             return str(value)
     return value
-
-
-def _base64(value: bytes) -> str:
-    return b64encode(value).decode()
 
 
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -177,18 +168,10 @@ def _pieces(zone: ZoneInfo, days: list[int]) -> list[tuple[int, int]]:
     return pieces
 
 
-def _change(zone: ZoneInfo, before: int, after: int) -> int:
-    """The first second in (before, after] with the offset of `after`; `after` if nothing changes."""
-    new = _offset(zone, after)
-    if new == _offset(zone, before):
-        return after
-    while after - before > 1:
-        middle = (before + after) // 2
-        if _offset(zone, middle) == new:
-            after = middle
-        else:
-            before = middle
-    return after
+def _change(zone: ZoneInfo, start: int, end: int) -> int:
+    """The first second from `start` that has the offset of `end`."""
+    last = _offset(zone, end)
+    return start + bisect_left(range(start, end), True, key=lambda at: _offset(zone, at) == last)  # noqa: FBT003 a value
 
 
 def _offset(zone: ZoneInfo, at: int) -> int:

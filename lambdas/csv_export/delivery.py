@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal
 
-import pyarrow as pa
 from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -24,7 +23,7 @@ from calve.config.publishing import Export
 from lambdas.aws import code_of
 from lambdas.csv_export.aggregate import Aggregation, columns_read, columns_written
 from lambdas.csv_export.scan import ROWS, Scan, plan, slices
-from lambdas.csv_export.upload import Content, Files, Lines, Writer, discard
+from lambdas.csv_export.upload import Content, Files, Writer, discard
 from lambdas.csv_export.window import ExportFailed, Period
 from lambdas.links import Part
 
@@ -43,23 +42,20 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The files of one window of one export, in the lake's bucket. `run`: the folder that this run writes."""
+    """The files of one window of one export, in the lake's bucket."""
 
-    s3: Any
-    bucket: str
-    prefix: str
+    lake: Lake
     export: Export
     period: Period
-    run: str
 
     @property
     def path(self) -> str:
-        return f"{self.prefix}{self.export.name}/{self.period.name}/"
+        return f"{self.lake.prefix}{self.export.name}/{self.period.name}/"
 
     def file_key(self, n: int, *, numbered: bool) -> Callable[[int], str]:
         """The name of the i-th file of delivery `n`; `numbered`: there are several."""
         ending = ".csv.gz" if self.export.csv.gzip else ".csv"
-        stem = f"{self.path}{n}/{self.run}/{self.export.name}_{self.period.name}"
+        stem = f"{self.path}{n}/{self.lake.run}/{self.export.name}_{self.period.name}"
         return lambda i: f"{stem}_part{i:02}{ending}" if numbered else f"{stem}{ending}"
 
     def manifest_key(self, n: int) -> str:
@@ -68,8 +64,8 @@ class Folder:
     def newest(self) -> tuple[int, Manifest] | None:
         """The last delivery with a manifest: its number and manifest."""
         numbers = []
-        pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.path)
-        for page in pages:
+        listing = self.lake.s3.get_paginator("list_objects_v2")
+        for page in listing.paginate(Bucket=self.lake.bucket, Prefix=self.path):
             for each in page.get("Contents", []):
                 number, _, name = each["Key"].removeprefix(self.path).partition("/")
                 if name == NAME and number.isdecimal():
@@ -83,8 +79,8 @@ class Folder:
         body = json.dumps(manifest, sort_keys=True, indent=2).encode()
         for tries_left in reversed(range(PUTS)):
             try:
-                self.s3.put_object(
-                    Bucket=self.bucket,
+                self.lake.s3.put_object(
+                    Bucket=self.lake.bucket,
                     Key=self.manifest_key(n),
                     Body=body,
                     ContentType="application/json",
@@ -102,7 +98,8 @@ class Folder:
         return True
 
     def _read(self, n: int) -> bytes:
-        body: bytes = self.s3.get_object(Bucket=self.bucket, Key=self.manifest_key(n))["Body"].read()
+        found = self.lake.s3.get_object(Bucket=self.lake.bucket, Key=self.manifest_key(n))
+        body: bytes = found["Body"].read()
         return body
 
 
@@ -132,23 +129,18 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Counts and names, no values of the table."""
+        plain = ("status", "rows", "size_bytes", "parts", "complete", "correction", "manifest")
         return {
-            "status": self.status,
             "window": self.period.to_json(),
-            "rows": self.rows,
-            "size_bytes": self.size_bytes,
-            "parts": self.parts,
-            "complete": self.complete,
-            "correction": self.correction,
-            "manifest": self.manifest,
             "failure": self.failure.kind if self.failure else None,
             "again_at": self.again_at.isoformat() if self.again_at else None,
+            **{name: getattr(self, name) for name in plain},
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Access to tables and files, and the remaining time of the function. Each run has another `run`.
+    """Access to tables and files, and the remaining time of the function. Each run has another `run`, the folder of its files.
 
     databases: lists the deployment's databases in Glue, if these are named after clusters.
     """
@@ -177,32 +169,6 @@ class Lake:
             )
         return found[0] if found else None
 
-    def folder(self, export: Export, period: Period) -> Folder:
-        return Folder(self.s3, self.bucket, self.prefix, export, period, self.run)
-
-
-class Rows:
-    """The content of a file; it can be read several times. An aggregation is computed once and kept."""
-
-    def __init__(self, export: Export, scan: Scan) -> None:
-        self._scan = scan
-        self._groups: Aggregation | None = None
-        self.columns = scan.columns
-        if export.measures:
-            self.columns = columns_written(export, scan.columns)
-            self._groups = Aggregation(export)
-            for batch in scan.batches():
-                self._groups.add(batch)
-
-    @property
-    def at_most(self) -> int:
-        return self._scan.rows_at_most
-
-    def batches(self) -> Iterable[pa.RecordBatch]:
-        if self._groups is None:
-            return self._scan.batches()
-        return (piece for batch in self._groups.batches(ROWS) for piece in slices(batch))
-
 
 class Delivery:
     """One snapshot of a table, and the windows of one export that are written from it."""
@@ -214,7 +180,7 @@ class Delivery:
         self._snapshot_id = str(snapshot.snapshot_id) if snapshot else None
 
     def due(self, period: Period, *, complete: bool) -> Outcome:
-        folder = self._lake.folder(self._export, period)
+        folder = Folder(self._lake, self._export, period)
         return self._deliver(folder, folder.newest(), self._export.columns, complete=complete)
 
     def again(self, period: Period) -> Outcome | None:
@@ -222,7 +188,7 @@ class Delivery:
 
         Only the columns of its file are read: a column that was added since is not a late row.
         """
-        folder = self._lake.folder(self._export, period)
+        folder = Folder(self._lake, self._export, period)
         newest = folder.newest()
         if newest is None:
             return None
@@ -236,21 +202,37 @@ class Delivery:
         self, folder: Folder, newest: tuple[int, Manifest] | None, names: tuple[str, ...], *, complete: bool
     ) -> Outcome:
         before = newest[1] if newest and same_definition(newest[1], self._export) else None
-        if before and (before["snapshot_id"] == self._snapshot_id or self._is_newer(before)):
-            return Outcome("unchanged", folder.period, rows=before["rows"], complete=complete)
+        if before:
+            known = {None, *(str(snapshot.snapshot_id) for snapshot in self._table.snapshots())}
+            late = datetime.fromisoformat(before["created_at"]) >= self._began
+            # A run that began later and was faster has read a newer state.
+            if before["snapshot_id"] == self._snapshot_id or (late and before["snapshot_id"] not in known):
+                return Outcome("unchanged", folder.period, rows=before["rows"], complete=complete)
         names = columns_read(self._export) if self._export.measures else names
         scan = plan(self._table, self._export, folder.period, names, self._lake.remaining_s)
-        file = _File(self._export, folder, Rows(self._export, scan))
+        file = _File(self._export, folder, scan)
         if before and file.content.to_json() == before["content"]:
             return Outcome("unchanged", folder.period, rows=before["rows"], complete=complete)
         n = newest[0] + 1 if newest else 1
         content, parts = file.write(n)
-        manifest = self._manifest(file, content, parts, complete=complete) | {
+        zone = folder.period.zone
+        manifest = {
+            "format": FORMAT,
+            "export": json.loads(self._export.to_json()),
+            "window": folder.period.to_json(),
+            "snapshot_id": self._snapshot_id,
+            "rows": content.rows,
+            "content": content.to_json(),
+            "parts": [asdict(part) for part in parts],
+            "schema": [{"name": column.name, "type": str(column.type)} for column in file.columns],
+            "complete": complete,
+            "ingested_until": self._until.astimezone(zone).isoformat() if self._until else None,
+            "created_at": self._lake.now().astimezone(UTC).isoformat(),
             "correction": before is not None,
             "redefined": newest is not None and before is None,
         }
         if not folder.put(n, manifest):
-            discard(folder.s3, folder.bucket, [part.key for part in parts])
+            discard(self._lake.s3, self._lake.bucket, [part.key for part in parts])
             return Outcome("unchanged", folder.period, rows=content.rows, complete=complete)
         return Outcome(
             "written",
@@ -263,36 +245,20 @@ class Delivery:
             manifest=folder.manifest_key(n),
         )
 
-    def _is_newer(self, manifest: Manifest) -> bool:
-        """Whether the manifest is of a newer state, by a run that began later and was faster."""
-        known = {None, *(str(snapshot.snapshot_id) for snapshot in self._table.snapshots())}
-        created = datetime.fromisoformat(manifest["created_at"])
-        return manifest["snapshot_id"] not in known and created >= self._began
 
-    def _manifest(self, file: _File, content: Content, parts: list[Part], *, complete: bool) -> Manifest:
-        period = file.folder.period
-        return {
-            "format": FORMAT,
-            "export": json.loads(self._export.to_json()),
-            "window": period.to_json(),
-            "snapshot_id": self._snapshot_id,
-            "rows": content.rows,
-            "content": content.to_json(),
-            "parts": [asdict(part) for part in parts],
-            "schema": [{"name": column.name, "type": str(column.type)} for column in file.rows.columns],
-            "complete": complete,
-            "ingested_until": self._until.astimezone(period.zone).isoformat() if self._until else None,
-            "created_at": self._lake.now().astimezone(UTC).isoformat(),
-        }
-
-
-@dataclass
 class _File:
-    """The rows of one window as they are written."""
+    """The rows of one window as they are written; they can be read several times. An aggregation is computed once and kept."""
 
-    export: Export
-    folder: Folder
-    rows: Rows
+    def __init__(self, export: Export, folder: Folder, scan: Scan) -> None:
+        self.folder, self.columns = folder, scan.columns
+        self._csv, self._scan = export.csv, scan
+        self._groups: Aggregation | None = None
+        if export.measures:
+            self.columns = columns_written(export, scan.columns)
+            self._groups = Aggregation(export)
+            for batch in scan.batches():
+                self._groups.add(batch)
+        self._writer = Writer([column.name for column in self.columns], export.csv, folder.period.zone)
 
     @cached_property
     def content(self) -> Content:
@@ -304,23 +270,18 @@ class _File:
 
     def write(self, n: int) -> tuple[Content, list[Part]]:
         """Write delivery `n`. The files' names need to know before the first file whether there are several."""
-        csv = self.export.csv
-        numbered = self.rows.at_most > csv.row_limit and self.content.rows > csv.row_limit
-        content = Content()
-        key = self.folder.file_key(n, numbered=numbered)
-        header = self._writer.header()
-        s3, bucket = self.folder.s3, self.folder.bucket
-        with Files(s3, bucket, key, header, csv.row_limit, gzip=csv.gzip) as files:
+        csv, lake, content = self._csv, self.folder.lake, Content()
+        rows_at_most = sum(task.file.record_count for task in self._scan.tasks)
+        numbered = rows_at_most > csv.row_limit and self.content.rows > csv.row_limit
+        key, header = self.folder.file_key(n, numbered=numbered), self._writer.header()
+        with Files(lake.s3, lake.bucket, key, header, csv.row_limit, gzip=csv.gzip) as files:
             for lines in self._lines():
                 content.add(lines)
                 files.write(lines)
             return content, files.complete()
 
-    @cached_property
-    def _writer(self) -> Writer:
-        names = [column.name for column in self.rows.columns]
-        return Writer(names, self.export.csv, self.folder.period.zone)
-
-    def _lines(self) -> Iterator[Lines]:
-        for batch in self.rows.batches():
-            yield self._writer.lines(batch)
+    def _lines(self) -> Iterator[Any]:
+        batches = self._scan.batches()
+        if self._groups:
+            batches = (piece for batch in self._groups.batches(ROWS) for piece in slices(batch))
+        return map(self._writer.lines, batches)

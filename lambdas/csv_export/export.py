@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 
 from calve.config.publishing import Export
 from calve.table.protocol import Commit, complete_until
-from lambdas.csv_export.delivery import Delivery, Lake, Outcome
+from lambdas.csv_export.delivery import Delivery, Folder, Lake, Outcome
 from lambdas.csv_export.window import ExportFailed, Period, explicit, previous
 
 
@@ -51,17 +51,17 @@ ASK_AGAIN = timedelta(minutes=5)
 
 def ingested_until(table: Table) -> datetime | None:
     """The time up to which the table is complete; None if unknown."""
-    seconds = complete_until(_ancestors(table), table.properties)
+
+    def commits() -> Iterator[Commit]:
+        snapshot = table.current_snapshot()
+        while snapshot is not None:
+            summary = snapshot.summary.additional_properties if snapshot.summary else {}
+            parent = snapshot.parent_snapshot_id
+            yield Commit(snapshot.snapshot_id, parent, summary)
+            snapshot = table.snapshot_by_id(parent) if parent is not None else None
+
+    seconds = complete_until(commits(), table.properties)
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-
-
-def _ancestors(table: Table) -> Iterator[Commit]:
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
-        yield Commit(snapshot.snapshot_id, snapshot.parent_snapshot_id, summary)
-        parent = snapshot.parent_snapshot_id
-        snapshot = table.snapshot_by_id(parent) if parent is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +99,18 @@ def run(order: Order, lake: Lake, wait: Callable[[datetime], None]) -> Iterator[
             wait(again_at)
             yield Outcome("waiting", order.period, complete=False, again_at=again_at)
             return
-        table = _there(table, order.export)
+        if table is None:
+            raise ExportFailed(
+                "missing_table",
+                f"there is no table {order.export.source}",
+                fix=f"correct exports.{order.export.name}, or start the job that keeps the table",
+            )
         delivery = Delivery(replace(order.export, database=table.name()[0]), lake, table, until)
         yield delivery.due(order.period, complete=complete)
     except ExportFailed as failure:
         yield Outcome("failed", order.period, complete=False, failure=failure)
         return
-    yield from _late_rows(delivery, order)
-
-
-def delivered(order: Order, lake: Lake) -> bool:
-    """Whether the due window has a file that was written since it was due."""
-    newest = lake.folder(order.export, order.period).newest()
-    return newest is not None and datetime.fromisoformat(newest[1]["created_at"]) >= order.scheduled_at
-
-
-def _late_rows(delivery: Delivery, order: Order) -> Iterator[Outcome]:
-    for period in order.earlier():
+    for period in order.earlier():  # rows of theirs may have come since
         try:
             outcome = delivery.again(period)
         except ExportFailed as failure:
@@ -124,11 +119,7 @@ def _late_rows(delivery: Delivery, order: Order) -> Iterator[Outcome]:
             yield outcome
 
 
-def _there(table: Table | None, export: Export) -> Table:
-    if table is None:
-        raise ExportFailed(
-            "missing_table",
-            f"there is no table {export.source}",
-            fix=f"correct exports.{export.name}, or start the job that keeps the table",
-        )
-    return table
+def delivered(order: Order, lake: Lake) -> bool:
+    """Whether the due window has a file that was written since it was due."""
+    newest = Folder(lake, order.export, order.period).newest()
+    return newest is not None and datetime.fromisoformat(newest[1]["created_at"]) >= order.scheduled_at

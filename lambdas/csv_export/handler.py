@@ -26,22 +26,10 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 from calve.config.publishing import Export
 from calve.errors import Fatal
+from calve.outputs import metrics as listed
 from calve.outputs.announcement import export_failed
-from calve.outputs.metrics import (
-    EXPORT_BYTES,
-    EXPORT_CORRECTIONS,
-    EXPORT_FAILED,
-    EXPORT_INCOMPLETE,
-    EXPORT_REDEFINED,
-    EXPORT_ROWS,
-    EXPORT_RUNS,
-    EXPORT_UNCHANGED,
-    EXPORT_WAITING,
-    EXPORT_WRITTEN,
-    Metric,
-)
 from lambdas.aws import Schedules
-from lambdas.csv_export.delivery import Lake, Outcome, Status
+from lambdas.csv_export.delivery import Lake, Status
 from lambdas.csv_export.export import Environment, Order, delivered, run
 from lambdas.csv_export.window import ExportFailed
 from lambdas.function import NAMESPACE, add, announce, from_variables
@@ -51,12 +39,12 @@ SERVICE = "csv_export"
 ONCE_S = 24 * 3600
 LONGEST = timedelta(minutes=15)
 GIVEN_UP = timedelta(hours=1)
-OUTCOMES: dict[Status, Metric] = {
-    "written": EXPORT_WRITTEN,
-    "unchanged": EXPORT_UNCHANGED,
-    "waiting": EXPORT_WAITING,
-    "redefined": EXPORT_REDEFINED,
-    "failed": EXPORT_FAILED,
+OUTCOMES: dict[Status, listed.Metric] = {
+    "written": listed.EXPORT_WRITTEN,
+    "unchanged": listed.EXPORT_UNCHANGED,
+    "waiting": listed.EXPORT_WAITING,
+    "redefined": listed.EXPORT_REDEFINED,
+    "failed": listed.EXPORT_FAILED,
 }
 KILLED = "the function was stopped before it had ended, for want of time or memory"
 logger = Logger(service=SERVICE)
@@ -103,16 +91,15 @@ def handle(event: Event, context: LambdaContext) -> list[dict[str, Any]]:
     export = Export.from_json(json.dumps(event["export"]))
     logger.append_keys(export=export.name)
     metrics.add_dimension("export", export.name)
-    metrics.add_dimension(
-        "function", context.function_name
-    )  # exports of two deployments may have the same name
-    add(metrics, EXPORT_RUNS)
+    # Exports of two deployments may have the same name.
+    metrics.add_dimension("function", context.function_name)
+    add(metrics, listed.EXPORT_RUNS)
     parts().config.register_lambda_context(context)
     try:
         order = _order(export, event)
     except ExportFailed as failure:
         logger.error("export.failed", extra={"failure": failure.kind})  # noqa: TRY400 the failure says it all
-        add(metrics, EXPORT_FAILED)
+        add(metrics, listed.EXPORT_FAILED)
         _announce_failure(failure.message, export, None, event)
         return [{"status": "failed", "failure": failure.kind}]
     try:
@@ -126,28 +113,20 @@ def handle(event: Event, context: LambdaContext) -> list[dict[str, Any]]:
         broken: Exception = error
     except Exception as error:  # noqa: BLE001 - raised again, without its text
         broken = error
-    reason = _broken(broken)
+    kind = type(broken).__name__
+    where = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(broken.__traceback__)]
+    logger.error("export.broken", extra={"kind": kind, "where": where[-6:]})
+    add(metrics, listed.EXPORT_FAILED)
+    reason = f"an unexpected {kind}; the function's log says where"
     _announce_failure(reason, export, order.period.to_json(), event, final=False)
     raise Fatal(f"the export {export.name} ended by {reason}")  # a library's text may quote a value
-
-
-def _broken(error: Exception) -> str:
-    kind = type(error).__name__
-    where = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
-    logger.error("export.broken", extra={"kind": kind, "where": where[-6:]})
-    add(metrics, EXPORT_FAILED)
-    return f"an unexpected {kind}; the function's log says where"
 
 
 def _again(event: Event, at: datetime) -> None:
     """Invoke the function with this event at `at`, once for all repetitions of a run."""
     environment = parts().environment
-    schedules = Schedules(
-        parts().scheduler,
-        environment.schedule_group,
-        environment.scheduler_role_arn,
-        environment.function_arn,
-    )
+    group, role = environment.schedule_group, environment.scheduler_role_arn
+    schedules = Schedules(parts().scheduler, group, role, environment.function_arn)
     text = json.dumps(event, sort_keys=True)
     digest = hashlib.sha256(f"{text}{at:%Y%m%d%H%M}".encode()).hexdigest()[:16]
     schedules.invoke(f"{event['export']['name'][:40]}-again-{digest}", at, event)
@@ -172,7 +151,13 @@ def _run(*, key: dict[str, Any], order: Order, event: Event, context: LambdaCont
         _announce_failure(KILLED, order.export, order.period.to_json(), event, final=False)
     outcomes = []
     for outcome in run(order, lake, lambda at: _again(later, at)):
-        _report(outcome)
+        logger.info(f"export.{outcome.status}", extra=outcome.to_json())
+        add(metrics, OUTCOMES[outcome.status])
+        if outcome.status == "written":
+            add(metrics, listed.EXPORT_ROWS, outcome.rows)
+            add(metrics, listed.EXPORT_BYTES, outcome.size_bytes)
+            add(metrics, listed.EXPORT_INCOMPLETE, int(not outcome.complete))
+            add(metrics, listed.EXPORT_CORRECTIONS, int(outcome.correction))
         if outcome.failure:
             _announce_failure(outcome.failure.message, order.export, outcome.period.to_json(), event)
         outcomes.append(outcome.to_json())
@@ -215,16 +200,6 @@ def _once(function: Any, **arguments: Any) -> Any:
         key_prefix=f"{SERVICE}.{function.__name__}",
     )
     return decorated(**arguments)
-
-
-def _report(outcome: Outcome) -> None:
-    logger.info(f"export.{outcome.status}", extra=outcome.to_json())
-    add(metrics, OUTCOMES[outcome.status])
-    if outcome.status == "written":
-        add(metrics, EXPORT_ROWS, outcome.rows)
-        add(metrics, EXPORT_BYTES, outcome.size_bytes)
-        add(metrics, EXPORT_INCOMPLETE, int(not outcome.complete))
-        add(metrics, EXPORT_CORRECTIONS, int(outcome.correction))
 
 
 def _announce_failure(

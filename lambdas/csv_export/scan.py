@@ -18,24 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyiceberg.io.pyarrow as internals
+from pyiceberg import types
 from pyiceberg.expressions import And, BooleanExpression, GreaterThanOrEqual, LessThan
 from pyiceberg.expressions.parser import parse
 from pyiceberg.expressions.visitors import bind, extract_field_ids, translate_column_names
 from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.types import (
-    DateType,
-    IcebergType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-)
 
 from calve.config.publishing import Export
 from calve.names import nearest
@@ -101,7 +90,9 @@ def _rows_of(
         named = translate_column_names(row_filter, own, case_sensitive=True, projected_field_values=missing)
         selected = internals.expression_to_pyarrow(bind(own, named, case_sensitive=True), own)
         leaves = {
-            each for each in schema.field_ids if not isinstance(schema.find_type(each), (MapType, ListType))
+            each
+            for each in schema.field_ids
+            if not isinstance(schema.find_type(each), (types.MapType, types.ListType))
         }
         needed = prune_columns(own, leaves | extract_field_ids(row_filter), select_full_types=False)
         for batch in _kept(fragment, parquet, needed, selected, deletes):
@@ -137,8 +128,8 @@ def _kept(
             yield from (piece for piece in matches.to_batches() if piece.num_rows)
 
 
-def _leaves(field: NestedField, prefix: str = "") -> Iterator[str]:
-    if isinstance(field.field_type, StructType):
+def _leaves(field: types.NestedField, prefix: str = "") -> Iterator[str]:
+    if isinstance(field.field_type, types.StructType):
         for each in field.field_type.fields:
             yield from _leaves(each, f"{prefix}{field.name}.")
     else:
@@ -156,7 +147,7 @@ class Column:
     """A column of the file. `name`: a path in the table's schema, such as `price` or `_kafka.timestamp`."""
 
     name: str
-    type: IcebergType
+    type: types.IcebergType
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,19 +160,14 @@ class Scan:
     tasks: tuple[FileScanTask, ...]
     remaining_s: Callable[[], float]
 
-    @property
-    def rows_at_most(self) -> int:
-        """The rows of all files that may have rows of the window."""
-        return sum(task.file.record_count for task in self.tasks)
-
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches with the columns of `columns`; a snapshot always has the same order.
-
-        Raises:
-            ExportFailed: `out_of_time`.
-        """
+        """Batches with the columns of `columns`; a snapshot always has the same order. Raises ExportFailed: `out_of_time`."""
         schema = self.table.schema().select(*(column.name for column in self.columns))
-        paths = [self._path(column.name) for column in self.columns]
+        paths = []
+        for name in (column.name for column in self.columns):
+            tops = (field.name for field in self.table.schema().fields)
+            top = next(top for top in tops if name == top or name.startswith(f"{top}."))
+            paths.append((top, name.removeprefix(top).split(".")[1:]))
         for batch in read(self.table, self.tasks, schema, self.row_filter):
             if self.remaining_s() < RESERVE_S:
                 raise ExportFailed(
@@ -191,15 +177,9 @@ class Scan:
                 )
             columns = [
                 pc.struct_field(batch.column(top), below) if below else batch.column(top)
-                for top, *below in paths
+                for top, below in paths
             ]
             yield pa.RecordBatch.from_arrays(columns, [column.name for column in self.columns])
-
-    def _path(self, name: str) -> list[str]:
-        schema = self.table.schema()
-        top = next(f for f in schema.fields if f.name == name or name.startswith(f"{f.name}."))
-        rest = name.removeprefix(top.name).removeprefix(".")
-        return [top.name, *(rest.split(".") if rest else [])]
 
 
 def plan(
@@ -218,30 +198,22 @@ def plan(
     row_filter = in_window(schema, export, period)
     if export.filter:
         row_filter = And(row_filter, filter_of(schema, export.filter))
-    return Scan(table, columns, row_filter, _tasks(table, row_filter), remaining_s)
-
-
-def _tasks(table: Table, row_filter: BooleanExpression) -> tuple[FileScanTask, ...]:
-    snapshot = table.current_snapshot()
-    if snapshot is None:
-        return ()
-    scan = table.scan(row_filter=row_filter, snapshot_id=snapshot.snapshot_id)
-    try:
-        return tuple(sorted(scan.plan_files(), key=lambda task: task.file.file_path))
-    except ValueError as error:
-        raise ExportFailed(
-            "unreadable_table",
-            f"PyIceberg cannot read this table: {error}",
-            fix="compact the table, so that it has no equality deletes",
-        ) from error
+    tasks: list[FileScanTask] = []
+    if snapshot := table.current_snapshot():
+        scan = table.scan(row_filter=row_filter, snapshot_id=snapshot.snapshot_id)
+        try:
+            tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
+        except ValueError as error:
+            raise ExportFailed(
+                "unreadable_table",
+                f"PyIceberg cannot read this table: {error}",
+                fix="compact the table, so that it has no equality deletes",
+            ) from error
+    return Scan(table, columns, row_filter, tuple(tasks), remaining_s)
 
 
 def column_of(schema: Schema, export: Export, name: str) -> Column:
-    """A column of the table.
-
-    Raises:
-        ExportFailed: `missing_column`.
-    """
+    """A column of the table. Raises ExportFailed: `missing_column`."""
     try:
         return Column(name, schema.find_field(name).field_type)
     except ValueError:
@@ -258,47 +230,37 @@ def _meant(schema: Schema, name: str) -> str:
 
 
 def in_window(schema: Schema, export: Export, period: Period) -> BooleanExpression:
-    """The rows of the window.
-
-    Raises:
-        ExportFailed: `missing_column`, `bad_time_column`, `bad_window`.
-    """
+    """The rows of the window. Raises ExportFailed: `missing_column`, `bad_time_column`, `bad_window`."""
     column = column_of(schema, export, export.time_column)
-    start, end = _bounds(column, export, period)
+    local = (period.local_start, period.local_end)
+    match column.type:
+        case types.TimestamptzType() | types.TimestamptzNanoType():
+            bounds = [at.isoformat() for at in (period.start, period.end)]
+        case types.TimestampType() | types.TimestampNanoType():
+            # A timestamp without a zone is read in the export's zone, as nothing else is known.
+            bounds = [at.replace(tzinfo=None).isoformat() for at in local]
+        case types.DateType() if period.whole_days:
+            bounds = [at.date().isoformat() for at in local]
+        case types.DateType():
+            raise ExportFailed(
+                "bad_window",
+                f"the column {column.name} holds dates, and the window does not begin and end at midnight",
+                fix="ask for whole days",
+            )
+        case _:
+            raise ExportFailed(
+                "bad_time_column",
+                f"the time column {column.name} is of type {column.type}, neither a timestamp nor a date",
+                fix=f"name another time_column in exports.{export.name}, or make it a timestamp by a logical type in the schema",
+            )
     # mypy reads pydantic's fields, not the constructors.
-    after = GreaterThanOrEqual(column.name, start)  # type: ignore[call-arg, arg-type]
-    before = LessThan(column.name, end)  # type: ignore[call-arg, arg-type]
+    after = GreaterThanOrEqual(column.name, bounds[0])  # type: ignore[call-arg, arg-type]
+    before = LessThan(column.name, bounds[1])  # type: ignore[call-arg, arg-type]
     return And(after, before)
 
 
-def _bounds(column: Column, export: Export, period: Period) -> tuple[str, str]:
-    match column.type:
-        case TimestamptzType() | TimestamptzNanoType():
-            return period.start.isoformat(), period.end.isoformat()
-        case TimestampType() | TimestampNanoType():
-            # A timestamp without a zone is read in the export's zone, as nothing else is known.
-            return tuple(at.replace(tzinfo=None).isoformat() for at in (period.local_start, period.local_end))  # type: ignore[return-value]
-        case DateType():
-            if not period.whole_days:
-                raise ExportFailed(
-                    "bad_window",
-                    f"the column {column.name} holds dates, and the window does not begin and end at midnight",
-                    fix="ask for whole days",
-                )
-            return period.local_start.date().isoformat(), period.local_end.date().isoformat()
-    raise ExportFailed(
-        "bad_time_column",
-        f"the time column {column.name} is of type {column.type}, neither a timestamp nor a date",
-        fix=f"name another time_column in exports.{export.name}, or make it a timestamp by a logical type in the schema",
-    )
-
-
 def filter_of(schema: Schema, text: str) -> BooleanExpression:
-    """The rows that pass an export's filter.
-
-    Raises:
-        ExportFailed: `bad_filter`.
-    """
+    """The rows that pass an export's filter. Raises ExportFailed: `bad_filter`."""
     try:
         expression = parse(text)
         bind(schema, expression, case_sensitive=True)

@@ -15,9 +15,9 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
-from types import TracebackType
 from typing import Any, Self
 from zoneinfo import ZoneInfo
 
@@ -48,25 +48,13 @@ FORMULA = re.compile(
 """The ends of a cell: a separator of that kind, or the end of the text. In JSON, quotes precede them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """Rows as text, each with its line end."""
-
-    array: Any
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    def slice(self, start: int, rows: int) -> Lines:
-        return Lines(self.array.slice(start, rows))
-
-    def bytes(self) -> memoryview:
-        """All lines, concatenated without a copy."""
-        _, offsets, data = self.array.buffers()
-        if data is None or not len(self.array):
-            return memoryview(b"")
-        bounds = memoryview(offsets).cast("i")
-        return memoryview(data)[bounds[self.array.offset] : bounds[self.array.offset + len(self.array)]]
+def joined(lines: Any) -> memoryview:
+    """All texts of an Arrow array, concatenated without a copy."""
+    _, offsets, data = lines.buffers()
+    if data is None or not len(lines):
+        return memoryview(b"")
+    bounds = memoryview(offsets).cast("i")
+    return memoryview(data)[bounds[lines.offset] : bounds[lines.offset + len(lines)]]
 
 
 @dataclass(slots=True)
@@ -76,10 +64,8 @@ class Content:
     rows: int = 0
     total: int = 0
 
-    def add(self, lines: Lines) -> None:
-        hashed = (
-            blake2b(line, digest_size=16).digest() for line in lines.array.cast(pa.binary()).to_pylist()
-        )
+    def add(self, lines: Any) -> None:
+        hashed = (blake2b(line, digest_size=16).digest() for line in lines.cast(pa.binary()).to_pylist())
         self.total = (self.total + sum(int.from_bytes(each) for each in hashed)) % (1 << 128)
         self.rows += len(lines)
 
@@ -89,7 +75,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Turns batches into lines. `names`: the columns of the file."""
+    """Turns batches into lines, as Arrow arrays of text, each with its line end. `names`: the columns of the file."""
 
     names: Sequence[str]
     csv: Csv
@@ -101,18 +87,17 @@ class Writer:
         line = self.csv.delimiter.join(cell[0].as_py() for cell in cells) + END
         return (BOM if self.csv.bom else b"") + line.encode()
 
-    def lines(self, batch: pa.RecordBatch) -> Lines:
-        cells = [self._cells(column) for column in batch.columns]
+    def lines(self, batch: pa.RecordBatch) -> Any:
+        cells = []
+        for column in batch.columns:
+            values = text(column, self.zone)
+            if is_free_text(column.type):
+                values = self._quoted(self._guarded(values))
+            cells.append(pc.fill_null(values, ""))
         if len(cells) == 1:
             cells = [pc.if_else(pc.equal(cells[0], ""), '""', cells[0])]
-        joined = pc.binary_join_element_wise(*cells, self.csv.delimiter)
-        return Lines(pc.binary_join_element_wise(joined, END, ""))
-
-    def _cells(self, column: Any) -> Any:
-        values = text(column, self.zone)
-        if is_free_text(column.type):
-            values = self._quoted(self._guarded(values))
-        return pc.fill_null(values, "")
+        line = pc.binary_join_element_wise(*cells, self.csv.delimiter)
+        return pc.binary_join_element_wise(line, END, "")
 
     def _quoted(self, values: Any) -> Any:
         special = pc.match_substring_regex(values, QUOTED)
@@ -134,58 +119,56 @@ GZIP = 31
 """zlib's window bits for a gzip header without time and name: equal rows make equal bytes."""
 
 
-@dataclass(slots=True)
 class _Upload:
-    """One multipart upload; it buffers at most `PART_BYTES` and the last write."""
+    """One multipart upload of one file. It buffers at most `PART_BYTES` and the last write."""
 
-    s3: Any
-    bucket: str
-    key: str
-    content_type: str
-    id: str = ""
-    etags: list[str] = field(default_factory=list)
-    buffer: bytearray = field(default_factory=bytearray)
-    size_bytes: int = 0
-    sha256: Any = field(default_factory=hashlib.sha256)
-
-    def begin(self) -> None:
-        answer = self.s3.create_multipart_upload(
-            Bucket=self.bucket, Key=self.key, ContentType=self.content_type
-        )
-        self.id = answer["UploadId"]
+    def __init__(self, s3: Any, bucket: str, key: str, *, gzip: bool) -> None:
+        self._s3, self._where = s3, {"Bucket": bucket, "Key": key}
+        self.rows = self._size_bytes = 0
+        self._etags: list[str] = []
+        self._buffer = bytearray()
+        self._sha256 = hashlib.sha256()
+        self._compressor = zlib.compressobj(wbits=GZIP) if gzip else None
+        kind = "application/gzip" if gzip else "text/csv; charset=utf-8"
+        self._id: str | None = s3.create_multipart_upload(**self._where, ContentType=kind)["UploadId"]
 
     def write(self, data: bytes | memoryview) -> None:
-        self.buffer += data
-        while len(self.buffer) >= PART_BYTES:
-            self._send(PART_BYTES)
+        self._buffer += self._compressor.compress(data) if self._compressor else data
+        self._send_full_parts()
 
-    def flush(self) -> None:
-        if self.buffer or not self.etags:
-            self._send(len(self.buffer))
+    def end(self) -> None:
+        """Send the rest."""
+        if self._compressor:
+            self._buffer += self._compressor.flush()
+            self._send_full_parts()
+        if self._buffer or not self._etags:
+            self._send(len(self._buffer))
 
-    def complete(self) -> None:
-        parts = [{"PartNumber": i, "ETag": etag} for i, etag in enumerate(self.etags, 1)]
-        self.s3.complete_multipart_upload(
-            Bucket=self.bucket, Key=self.key, UploadId=self.id, MultipartUpload={"Parts": parts}
-        )
+    def complete(self) -> Part:
+        parts = [{"PartNumber": i, "ETag": etag} for i, etag in enumerate(self._etags, 1)]
+        self._s3.complete_multipart_upload(**self._where, UploadId=self._id, MultipartUpload={"Parts": parts})
+        self._id = None
+        return Part(self._where["Key"], self.rows, self._size_bytes, self._sha256.hexdigest())
 
     def undo(self) -> None:
-        if not self.id:
-            discard(self.s3, self.bucket, [self.key])
+        if self._id is None:
+            discard(self._s3, self._where["Bucket"], [self._where["Key"]])
             return
         with suppress(ClientError, BotoCoreError):  # the lifecycle deletes it; the first error matters
-            self.s3.abort_multipart_upload(Bucket=self.bucket, Key=self.key, UploadId=self.id)
+            self._s3.abort_multipart_upload(**self._where, UploadId=self._id)
+
+    def _send_full_parts(self) -> None:
+        while len(self._buffer) >= PART_BYTES:
+            self._send(PART_BYTES)
 
     def _send(self, size: int) -> None:
-        body = bytes(memoryview(self.buffer)[:size])
-        del self.buffer[:size]
-        self.sha256.update(body)
-        self.size_bytes += size
-        number = len(self.etags) + 1
-        answer = self.s3.upload_part(
-            Bucket=self.bucket, Key=self.key, UploadId=self.id, PartNumber=number, Body=body
-        )
-        self.etags.append(answer["ETag"])
+        body = bytes(memoryview(self._buffer)[:size])
+        del self._buffer[:size]
+        self._sha256.update(body)
+        self._size_bytes += size
+        number = len(self._etags) + 1
+        sent = self._s3.upload_part(**self._where, UploadId=self._id, PartNumber=number, Body=body)
+        self._etags.append(sent["ETag"])
 
 
 class Files:
@@ -197,62 +180,39 @@ class Files:
     def __init__(
         self, s3: Any, bucket: str, key: Callable[[int], str], header: bytes, row_limit: int, *, gzip: bool
     ) -> None:
-        self._s3, self._bucket, self._key = s3, bucket, key
-        self._header, self._row_limit, self._gzip = header, row_limit, gzip
+        self._key, self._header, self._row_limit = key, header, row_limit
+        self._open = partial(_Upload, s3, bucket, gzip=gzip)
         self._uploads: list[_Upload] = []
-        self._rows: list[int] = []
-        self._compressor: Any = None
 
-    def write(self, lines: Lines) -> None:
+    def write(self, lines: Any) -> None:
         while len(lines):
-            if not self._uploads or self._rows[-1] == self._row_limit:
+            if not self._uploads or self._uploads[-1].rows == self._row_limit:
                 self._begin()
-            taken = lines.slice(0, self._row_limit - self._rows[-1])
-            self._put(taken.bytes())
-            self._rows[-1] += len(taken)
-            lines = lines.slice(len(taken), len(lines) - len(taken))
+            upload = self._uploads[-1]
+            taken = lines.slice(0, self._row_limit - upload.rows)
+            upload.write(joined(taken))
+            upload.rows += len(taken)
+            lines = lines.slice(len(taken))
 
     def complete(self) -> list[Part]:
         """Make every file visible. A file without rows still has its header."""
         if not self._uploads:
             self._begin()
-        self._end()
-        done = []
-        for upload, rows in zip(self._uploads, self._rows, strict=True):
-            upload.complete()
-            upload.id = ""
-            done.append(Part(upload.key, rows, upload.size_bytes, upload.sha256.hexdigest()))
-        return done
+        self._uploads[-1].end()
+        return [upload.complete() for upload in self._uploads]
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            for upload in self._uploads:
-                upload.undo()
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        for upload in self._uploads if error else ():
+            upload.undo()
 
     def _begin(self) -> None:
-        self._end()
-        kind = "application/gzip" if self._gzip else "text/csv; charset=utf-8"
-        upload = _Upload(self._s3, self._bucket, self._key(len(self._uploads) + 1), kind)
-        upload.begin()
-        self._uploads.append(upload)
-        self._rows.append(0)
-        self._compressor = zlib.compressobj(wbits=GZIP) if self._gzip else None
-        self._put(self._header)
-
-    def _put(self, data: bytes | memoryview) -> None:
-        self._uploads[-1].write(self._compressor.compress(data) if self._compressor else data)
-
-    def _end(self) -> None:
-        if not self._uploads:
-            return
-        if self._compressor:
-            self._uploads[-1].write(self._compressor.flush())
-        self._uploads[-1].flush()
+        if self._uploads:
+            self._uploads[-1].end()
+        self._uploads.append(self._open(self._key(len(self._uploads) + 1)))
+        self._uploads[-1].write(self._header)
 
 
 def discard(s3: Any, bucket: str, keys: Iterable[str]) -> None:

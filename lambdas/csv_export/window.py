@@ -80,11 +80,7 @@ def previous(kind: Window, at: datetime, zone: ZoneInfo, back: int = 0) -> Perio
 
 
 def explicit(bounds: Mapping[str, str], zone: ZoneInfo) -> Period:
-    """The window that an operator named: `from` and `to` in ISO 8601, with an offset.
-
-    Raises:
-        ExportFailed: `bad_window`.
-    """
+    """The window that an operator named: `from` and `to` in ISO 8601, with an offset. Raises ExportFailed: `bad_window`."""
     try:
         start, end = (datetime.fromisoformat(bounds[key]) for key in ("from", "to"))
     except (KeyError, TypeError, ValueError):

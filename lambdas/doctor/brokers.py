@@ -37,10 +37,17 @@ def kafka(settings: Kafka, region: str, tables: Sequence[Table]) -> Iterator[Fin
         return
     # With IAM the user is the caller, not the job: the role's policy decides for the job.
     reads, writes = (SEES, SEES) if settings.auth == "msk_iam" else (READS, WRITES)
-    if topics := {table.topic for table in tables}:
-        yield from _rights(settings, region, topics, reads, "topics")
-    if emitted := {table.emit.topic for table in tables if table.emit}:
-        yield from _rights(settings.output, region, emitted, writes, "output topics")
+    topics = {table.topic for table in tables}
+    emitted = {table.emit.topic for table in tables if table.emit}
+    for check, user, names, needed in (
+        ("topics", settings, topics, reads),
+        ("output topics", settings.output, emitted, writes),
+    ):
+        try:
+            if names:
+                yield from judged(_client(user, region).of(names), needed, check)
+        except CalveError as error:
+            yield of_error(check, error)
 
 
 def _login(settings: Kafka, region: str) -> Finding:
@@ -54,9 +61,8 @@ def _login(settings: Kafka, region: str) -> Finding:
         return Finding("kafka login", "fail", error.message, fix)
     except CalveError as error:
         return of_error("kafka login", error)
-    return Finding(
-        "kafka login", "ok", f"cluster {cluster} at {settings.bootstrap_servers}, by {settings.auth}"
-    )
+    where = f"cluster {cluster} at {settings.bootstrap_servers}"
+    return Finding("kafka login", "ok", f"{where}, by {settings.auth}")
 
 
 class Rights(KafkaClient):
@@ -90,45 +96,26 @@ class Rights(KafkaClient):
             raise
 
 
-def _rights(
-    settings: Kafka, region: str, names: Collection[str], needed: frozenset[AclOperation], check: str
-) -> Iterator[Finding]:
-    try:
-        rights = _client(settings, region).of(names)
-    except CalveError as error:
-        yield of_error(check, error)
-        return
-    yield from judged(rights, needed, check)
-
-
 def judged(
     rights: Mapping[str, frozenset[AclOperation] | None], needed: frozenset[AclOperation], check: str
 ) -> Iterator[Finding]:
     """The finding of the rights against the needed ones; `check`: `topics` or `output topics`."""
     fine = 0
     for name, allowed in sorted(rights.items()):
-        one = check.removesuffix("s")
+        one = f"{check.removesuffix('s')} {name}"
         if allowed is None and check == "topics":
-            yield Finding(
-                f"{one} {name}", "warn", "there is no such topic", "its table begins once somebody makes it"
-            )
+            yield Finding(one, "warn", "there is no such topic", "its table begins once somebody makes it")
         elif allowed is None:
-            yield Finding(
-                f"{one} {name}", "absent", "not there yet", "the job makes it, if the user may CREATE it"
-            )
-        elif missing := needed - allowed:
-            yield _lacking(f"{one} {name}", name, sorted(each.name for each in missing))
+            yield Finding(one, "absent", "not there yet", "the job makes it, if the user may CREATE it")
+        elif missing := sorted(each.name for each in needed - allowed):
+            given = " ".join(f"--operation {each.title()}" for each in missing)
+            fix = f"kafka-acls --add --allow-principal User:NAME --topic {name} {given}"
+            yield Finding(one, "fail", f"the user may not {' and '.join(missing)}", fix)
         else:
             fine += 1
     if fine:
         what = " and ".join(sorted(each.name.lower() for each in needed))
         yield Finding(check, "ok", f"the user may {what} {fine} of {len(rights)}")
-
-
-def _lacking(check: str, topic: str, missing: list[str]) -> Finding:
-    given = " ".join(f"--operation {each.title()}" for each in missing)
-    fix = f"kafka-acls --add --allow-principal User:NAME --topic {topic} {given}"
-    return Finding(check, "fail", f"the user may not {' and '.join(missing)}", fix)
 
 
 def _client(settings: Kafka, region: str) -> Rights:
@@ -142,12 +129,8 @@ def _unreachable(server: str) -> Finding | None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
     except socket.gaierror:
-        return Finding(
-            "kafka servers",
-            "fail",
-            f"{host} has no address",
-            f"check kafka.bootstrap_servers; {OUT_OF_REACH}",
-        )
+        fix = f"check kafka.bootstrap_servers; {OUT_OF_REACH}"
+        return Finding("kafka servers", "fail", f"{host} has no address", fix)
     except TimeoutError:
         return Finding("kafka servers", "fail", f"{server} gives no answer in {CONNECT_S:g} s", OUT_OF_REACH)
     except OSError as error:

@@ -35,9 +35,8 @@ def registry(settings: AnyRegistry | None, tables: Sequence[Table]) -> Iterator[
             if part.schemas.listed():
                 registered += 1
             else:
-                yield Finding(
-                    f"schema of {table.name}", "warn", f"{part.schemas.title} has no version", REGISTER
-                )
+                unversioned = f"{part.schemas.title} has no version"
+                yield Finding(f"schema of {table.name}", "warn", unversioned, REGISTER)
     if registered:
         yield Finding("subjects", "ok", f"with versions: {registered}")
 

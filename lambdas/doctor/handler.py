@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +48,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> list[dict[str, str]
     """The findings, without secrets."""
     environment = from_variables(Environment, os.environ)
     with tempfile.TemporaryDirectory() as folder:
-        jobs = _jobs(environment, Path(folder))
+        jobs = list(_jobs(environment, Path(folder)))
         checks: dict[str, Probe] = {
             "clock": partial(lake.clock, partial(lake.listed, _client, environment.warehouse)),
             **lake_probes(jobs, _client, environment.warehouse, environment.database),
@@ -62,24 +63,21 @@ def _client(service: str) -> Any:
     return boto3.client(service, config=CONFIG)
 
 
-def _jobs(environment: Environment, folder: Path) -> list[Job]:
+def _jobs(environment: Environment, folder: Path) -> Iterator[Job]:
     """The jobs with their files and with values that only a deploy knows."""
     s3 = _client("s3")
-    for file in environment.files:
-        found = s3.get_object(Bucket=environment.files_bucket, Key=file)["Body"].read()
-        (folder / Path(file).name).write_bytes(found)
-    jobs = [Job.from_json(file.read_text()) for file in sorted(folder.glob("*.json"))]
-    return [_as_it_runs(job, environment, folder) for job in jobs]
-
-
-def _as_it_runs(job: Job, environment: Environment, folder: Path) -> Job:
-    here = replace(job.lake, region=environment.aws_region)
-    servers = environment.servers or job.kafka.bootstrap_servers
-    kafka = replace(job.kafka, bootstrap_servers=servers, ca_file=_laid(job.kafka.ca_file, folder))
-    registry = job.registry
-    if isinstance(registry, Registry):
-        registry = replace(registry, ca_file=_laid(registry.ca_file, folder))
-    return replace(job, lake=here, kafka=kafka, registry=registry)
+    for key in environment.files:
+        found = s3.get_object(Bucket=environment.files_bucket, Key=key)["Body"].read()
+        (folder / Path(key).name).write_bytes(found)
+    for file in sorted(folder.glob("*.json")):
+        job = Job.from_json(file.read_text())
+        here = replace(job.lake, region=environment.aws_region)
+        servers = environment.servers or job.kafka.bootstrap_servers
+        kafka = replace(job.kafka, bootstrap_servers=servers, ca_file=_laid(job.kafka.ca_file, folder))
+        registry = job.registry
+        if isinstance(registry, Registry):
+            registry = replace(registry, ca_file=_laid(registry.ca_file, folder))
+        yield replace(job, lake=here, kafka=kafka, registry=registry)
 
 
 def _laid(file: str | None, folder: Path) -> str | None:

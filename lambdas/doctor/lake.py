@@ -56,12 +56,10 @@ def clock(ask: Callable[[], Any]) -> Finding:
 
 def skewed(skew_s: float) -> Finding:
     detail = f"{abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} AWS's"
+    if abs(skew_s) <= SKEW_WARN_S:
+        return Finding("clock", "ok", detail)
     fix = "set it by NTP: requests and tokens are signed with the time"
-    if abs(skew_s) > SKEW_FAIL_S:
-        return Finding("clock", "fail", detail, fix)
-    if abs(skew_s) > SKEW_WARN_S:
-        return Finding("clock", "warn", detail, fix)
-    return Finding("clock", "ok", detail)
+    return Finding("clock", "fail" if abs(skew_s) > SKEW_FAIL_S else "warn", detail, fix)
 
 
 def tables(client: Client, database: str, names: Iterable[str]) -> Iterator[Finding]:

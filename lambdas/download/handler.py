@@ -80,16 +80,6 @@ def headers(form_target: str | None = None) -> dict[str, str]:
     return SAFE | {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy}
 
 
-def not_found() -> str:
-    return _document(
-        "Link not found",
-        """<h1>This link does not work</h1>
-<p class="lead">It may have expired, been used up or been withdrawn, or a part of it was lost on its way here.</p>
-<p>Copy the whole link from the mail and try again in a few minutes. If that does not help, ask for a new one: the mail
-says whom.</p>""",
-    )
-
-
 def render(link: Link, numbers: Sequence[int], token: str | None = None) -> str:
     """The page of these parts, numbered from 1.
 
@@ -178,18 +168,18 @@ class Answer:
     event: Literal["link.page", "link.download"] | None = None
     facts: dict[str, object] = field(default_factory=dict)
 
-    def as_event(self, method: str) -> dict[str, Any]:
-        """The form that a Function URL expects. HEAD gets the headers of GET."""
-        body = "" if method == "HEAD" else self.body
-        return {
-            "statusCode": int(self.status),
-            "headers": self.headers,
-            "body": body,
-            "isBase64Encoded": False,
-        }
 
-
-NOT_FOUND = Answer(HTTPStatus.NOT_FOUND, headers(), not_found())
+NOT_FOUND = Answer(
+    HTTPStatus.NOT_FOUND,
+    headers(),
+    _document(
+        "Link not found",
+        """<h1>This link does not work</h1>
+<p class="lead">It may have expired, been used up or been withdrawn, or a part of it was lost on its way here.</p>
+<p>Copy the whole link from the mail and try again in a few minutes. If that does not help, ask for a new one: the mail
+says whom.</p>""",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,22 +208,17 @@ class Downloads:
         numbers = [int(match[2])] if match[2] else list(range(1, len(link.parts) + 1))
         if numbers[-1] > len(link.parts) or not all(self._exists(link.parts[each - 1]) for each in numbers):
             return NOT_FOUND
-        if method == "POST":
-            return self._redirect(link, numbers, now)
-        return self._page(link, numbers, match[1])
-
-    def _page(self, link: Link, numbers: list[int], token: str) -> Answer:
-        # Browsers apply form-action to a form's redirects too.
-        url = urlsplit(self._url(link.parts[0]))
-        html = render(link, numbers, token if len(numbers) > 1 else None)
-        return Answer(HTTPStatus.OK, headers(f"{url.scheme}://{url.netloc}"), html, "link.page", _facts(link))
-
-    def _redirect(self, link: Link, numbers: list[int], now: float) -> Answer:
+        facts: dict[str, object] = {"link": reference(link.id), "export": link.export}
+        if method != "POST":
+            # Browsers apply form-action to a form's redirects too.
+            url = urlsplit(self._url(link.parts[0]))
+            html = render(link, numbers, match[1] if len(numbers) > 1 else None)
+            return Answer(HTTPStatus.OK, headers(f"{url.scheme}://{url.netloc}"), html, "link.page", facts)
         if len(numbers) != 1 or not self.links.use(link.id, now=now):
             return NOT_FOUND
         part = link.parts[numbers[0] - 1]
-        headers = SAFE | {"Location": self._url(part)}
-        return Answer(HTTPStatus.FOUND, headers, "", "link.download", _facts(link) | {"file": part.file})
+        to_file = SAFE | {"Location": self._url(part)}
+        return Answer(HTTPStatus.FOUND, to_file, "", "link.download", facts | {"file": part.file})
 
     def _exists(self, part: Part) -> bool:
         try:
@@ -256,10 +241,6 @@ class Downloads:
             "ResponseCacheControl": "no-store",
         }
         return str(self.s3.generate_presigned_url("get_object", Params=params, ExpiresIn=URL_LIFE_S))
-
-
-def _facts(link: Link) -> dict[str, object]:
-    return {"link": reference(link.id), "export": link.export}
 
 
 @cache
@@ -292,7 +273,12 @@ def handle(event: LambdaFunctionUrlEvent, context: LambdaContext) -> dict[str, A
     if answer.event:
         logger.info(answer.event, extra=answer.facts)
         _count({"link.page": LINK_PAGES, "link.download": LINK_DOWNLOADS}[answer.event])
-    return answer.as_event(method)
+    return {
+        "statusCode": int(answer.status),
+        "headers": answer.headers,
+        "body": "" if method == "HEAD" else answer.body,  # HEAD gets the headers of GET
+        "isBase64Encoded": False,
+    }
 
 
 def _count(metric: Metric) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -69,10 +69,6 @@ class Notifier:
     ses: Any
     clock: Callable[[], float]
 
-    def destinations(self, export: Export) -> Iterator[str | None]:
-        """The recipients, one delivery each; None is the export's topic."""
-        return iter(export.recipients if export.channel == "ses" else (None,))
-
     def new_file(self, manifest: Manifest, recipient: str | None) -> str:
         """Make a link and mail it; returns how logs name the link.
 
@@ -80,11 +76,8 @@ class Notifier:
         """
         link, token = self._link(manifest, recipient)
         self.links.add(link)
-        self._send(
-            manifest.export,
-            recipient,
-            mail.new_file(manifest, link, f"{self.settings.download_url.rstrip('/')}/{token}"),
-        )
+        url = f"{self.settings.download_url.rstrip('/')}/{token}"
+        self.send(manifest.export, recipient, mail.new_file(manifest, link, url))
         return reference(link.id)
 
     def created(self, manifest: Manifest, bucket: str) -> Announcement:
@@ -104,9 +97,6 @@ class Notifier:
                 "created_at": manifest.created_at.isoformat(),
             },
         )
-
-    def no_file(self, failure: Failure, recipient: str | None) -> None:
-        self._send(failure.export, recipient, mail.no_file(failure))
 
     def _link(self, manifest: Manifest, recipient: str | None) -> tuple[Link, str]:
         export, now = manifest.export, int(self.clock())
@@ -132,22 +122,22 @@ class Notifier:
         )
         return link, sign(keys, link.id, link.expires_at)
 
-    def _send(self, export: Export, recipient: str | None, message: Mail) -> None:
+    def send(self, export: Export, recipient: str | None, message: Mail) -> None:
+        """Send to a recipient; None is the export's topic."""
         if recipient is None:
             topic = self.settings.mail_topics.get(export.name)
             if topic is None:
                 raise Fatal(f"the export {export.name} has no topic", fix="deploy the exports stack")
             self.sns.publish(TopicArn=topic, Subject=message.subject, Message=message.text)
             return
-        body = {
-            "Text": {"Data": message.text, "Charset": "UTF-8"},
-            "Html": {"Data": message.html, "Charset": "UTF-8"},
-        }
+        subject, text, html = (
+            {"Data": each, "Charset": "UTF-8"} for each in (message.subject, message.text, message.html)
+        )
         self.ses.send_email(
             FromEmailAddress=export.sender,
             Destination={"ToAddresses": [recipient]},
             ReplyToAddresses=[export.reply_to] if export.reply_to else [],
-            Content={"Simple": {"Subject": {"Data": message.subject, "Charset": "UTF-8"}, "Body": body}},
+            Content={"Simple": {"Subject": subject, "Body": {"Text": text, "Html": html}}},
         )
 
 
@@ -203,9 +193,8 @@ def handle(event: EventBridgeEvent, context: LambdaContext) -> None:
 
 def _new_file(event: S3EventBridgeNotificationEvent) -> None:
     bucket, etag = event.detail.bucket.name, event.detail.object.etag
-    key = str(
-        event.detail.object["key"]
-    )  # as it is: EventBridge does not URL-encode the key, unlike S3's own notifications
+    # As it is: EventBridge does not URL-encode the key, unlike S3's own notifications.
+    key = str(event.detail.object["key"])
     notifier = parts().notifier
     if not key.startswith(notifier.settings.exports_prefix) or not key.endswith("/manifest.json"):
         raise Fatal(f"{key} is no manifest of an export")
@@ -215,12 +204,18 @@ def _new_file(event: S3EventBridgeNotificationEvent) -> None:
     try:
         _deliver(manifest.export, cause, lambda recipient: {"link": notifier.new_file(manifest, recipient)})
     finally:  # also if a mail failed
-        _announce_once(notifier.created(manifest, bucket), cause)
+        created = notifier.created(manifest, bucket)
+        _once(_put_event, "cause", "export_notify.announce", cause=cause, created=created)
 
 
-def _announce_once(created: Announcement, cause: dict[str, str]) -> None:
-    """Announce the file on EventBridge, once per file as far as that is known."""
-    _once(_put_event, "cause", "export_notify.announce", cause=cause, created=created)
+def _no_file(event: EventBridgeEvent) -> None:
+    failure = Failure.parse(event.detail)
+
+    def send(recipient: str | None) -> dict[str, str]:
+        parts().notifier.send(failure.export, recipient, mail.no_file(failure))
+        return {}
+
+    _deliver(failure.export, {"event": event.get_id}, send)
 
 
 def _put_event(*, cause: dict[str, str], created: Announcement) -> None:
@@ -240,20 +235,10 @@ def _once(function: Callable[..., Any], key: str, prefix: str, **arguments: Any)
     return decorated(**arguments)
 
 
-def _no_file(event: EventBridgeEvent) -> None:
-    failure, notifier = Failure.parse(event.detail), parts().notifier
-
-    def send(recipient: str | None) -> dict[str, str]:
-        notifier.no_file(failure, recipient)
-        return {}
-
-    _deliver(failure.export, {"event": event.get_id}, send)
-
-
 def _deliver(export: Export, cause: dict[str, str], send: Callable[[str | None], dict[str, str]]) -> None:
     """Send to each recipient, once per cause. A failed delivery does not stop the others."""
     failed: list[Exception] = []
-    for recipient in parts().notifier.destinations(export):
+    for recipient in export.recipients if export.channel == "ses" else (None,):
         delivery = cause | {"to": recipient_hash(recipient or "topic")}
         try:
             sending = partial(send, recipient)

@@ -59,11 +59,7 @@ class Manifest:
 
     @classmethod
     def parse(cls, key: str, text: str) -> Self:
-        """Parse a manifest.
-
-        Raises:
-            Fatal: another format, or files outside the folder of one run.
-        """
+        """Parse a manifest. Raises Fatal: another format, or files outside the folder of one run."""
         raw: dict[str, Any] = json.loads(text)
         if raw.get("format") != FORMAT:
             raise Fatal(
@@ -71,30 +67,25 @@ class Manifest:
             )
         export = Export.from_json(json.dumps(raw["export"]))
         parts = tuple(Part(**{name: part[name] for name in Part.__slots__}) for part in raw["parts"])
-        if len({_run(key, part) for part in parts}) != 1:
+        folder, runs = re.escape(key.rpartition("/")[0]), set()
+        for part in parts:
+            own = re.fullmatch(f"{folder}/{_OWN_FILE}", part.key, re.ASCII)
+            if own is None:
+                raise Fatal(f"{key} names {part.key}, which is no file of its folder")
+            runs.add(own[1])
+        if len(runs) != 1:
             raise Fatal(f"{key} does not name the files of one run")
         until = raw["ingested_until"]
+        plain = ("rows", "complete", "correction", "redefined", "snapshot_id")
         return cls(
             key=key,
             export=export,
             window=Window.of(raw["window"], export),
-            rows=raw["rows"],
             parts=parts,
-            complete=raw["complete"],
             ingested_until=until and formatting.moment(datetime.fromisoformat(until), export.time_zone),
-            correction=raw["correction"],
-            redefined=raw["redefined"],
             created_at=datetime.fromisoformat(raw["created_at"]),
-            snapshot_id=raw["snapshot_id"],
+            **{name: raw[name] for name in plain},
         )
-
-
-def _run(manifest: str, part: Part) -> str:
-    folder = manifest.rpartition("/")[0]
-    own = re.fullmatch(f"{re.escape(folder)}/{_OWN_FILE}", part.key, re.ASCII)
-    if own is None:
-        raise Fatal(f"{manifest} names {part.key}, which is no file of its folder")
-    return own[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +111,7 @@ NOT_FINAL = (
     "a file that comes of it has a mail of its own."
 )
 KAFKA_TIME = "_kafka.timestamp"
+BY_KAFKA_TIME = "A record belongs to the window in which it reached Kafka (_kafka.timestamp): its table names no time of its own."
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +134,29 @@ class MailText:
     facts: tuple[tuple[str, str], ...]
     closing: tuple[str, ...]
 
+    def mail(self, subject: str) -> Mail:
+        blocks = [f"{self.title}\n{self.lead}", *self.notes]
+        blocks += [f"{label}:\n{url}" for label, url in self.buttons]
+        if self.facts:
+            blocks.append("\n".join(f"{name}: {value}" for name, value in self.facts))
+        return Mail(subject, "\n\n".join([*blocks, *self.closing]) + "\n", render(self))
+
 
 def new_file(manifest: Manifest, link: Link, url: str) -> Mail:
     """The mail of a new file. `url`: the link's address, with its token."""
-    export, zone = manifest.export, manifest.export.time_zone
+    export, zone, marks = manifest.export, manifest.export.time_zone, _marks(manifest)
+    buttons = [("Download CSV", url)]
+    if len(link.parts) > 1:
+        buttons = [
+            (f"Download part {number} of {len(link.parts)} ({formatting.rows(part.rows)})", f"{url}/{number}")
+            for number, part in enumerate(link.parts, 1)
+        ]
+    whose = "you alone" if link.recipient else "the recipients of this export"
     text = MailText(
         title=link.title,
         lead=link.window,
-        notes=_notes(manifest),
-        buttons=_buttons(link, url),
+        notes=tuple(note for _, note in marks),
+        buttons=tuple(buttons),
         facts=(
             ("Window", f"{link.window} ({zone})"),
             ("Rows", f"{manifest.rows:,}"),
@@ -158,11 +164,14 @@ def new_file(manifest: Manifest, link: Link, url: str) -> Mail:
             ("Link expires", formatting.moment(link.expires_at, zone)),
             *((f"SHA-256 of {part.file}", part.sha256) for part in manifest.parts),
         ),
-        closing=(*_time_column(export), _owner(link), _whom_to_ask(export)),
+        closing=(
+            *([BY_KAFKA_TIME] if export.time_column == KAFKA_TIME else []),
+            f"The link is meant for {whose}: please do not pass it on.",
+            _whom_to_ask(export),
+        ),
     )
-    return _mail(
-        text, subject(link.title, link.window, formatting.rows(manifest.rows), state=_state(manifest))
-    )
+    state = marks[0][0] if marks else ""
+    return text.mail(subject(link.title, link.window, formatting.rows(manifest.rows), state=state))
 
 
 def no_file(failure: Failure) -> Mail:
@@ -172,15 +181,12 @@ def no_file(failure: Failure) -> Mail:
     text = MailText(
         title=title,
         lead=window or "No file",
-        notes=(
-            FINAL if failure.final else NOT_FINAL,
-            f"Reason: {failure.reason}",
-        ),
+        notes=(FINAL if failure.final else NOT_FINAL, f"Reason: {failure.reason}"),
         buttons=(),
         facts=(("Window", f"{window} ({failure.export.time_zone})"),) if window else (),
         closing=("The operators were notified, too.", _whom_to_ask(failure.export)),
     )
-    return _mail(text, subject(title, window, "no file", state="Failed"))
+    return text.mail(subject(title, window, "no file", state="Failed"))
 
 
 def subject(title: str, window: str, what: str, *, state: str = "") -> str:
@@ -192,48 +198,21 @@ def subject(title: str, window: str, what: str, *, state: str = "") -> str:
     return before + (name if len(name) <= room else f"{name[: room - 3]}...") + after
 
 
-def _state(manifest: Manifest) -> str:
+def _marks(manifest: Manifest) -> list[tuple[str, str]]:
+    """What is special about the file: a word for the subject, and a note."""
+    marks = []
     if manifest.correction:
-        return "Correction"
+        note = "Correction: records arrived after the earlier file was made. This file replaces it."
+        marks.append(("Correction", note))
     if manifest.redefined:
-        return "New settings"
-    return "" if manifest.complete else "Incomplete"
-
-
-def _notes(manifest: Manifest) -> tuple[str, ...]:
-    notes = []
-    if manifest.correction:
-        notes.append("Correction: records arrived after the earlier file was made. This file replaces it.")
-    if manifest.redefined:
-        notes.append(
+        note = (
             "The settings of this export were changed after the earlier file was made. This file replaces it."
         )
+        marks.append(("New settings", note))
     if not manifest.complete:
         upto = f", ingested up to {manifest.ingested_until}" if manifest.ingested_until else ""
-        notes.append(f"Incomplete{upto}. Records of this window may be missing.")
-    return tuple(notes)
-
-
-def _buttons(link: Link, url: str) -> tuple[tuple[str, str], ...]:
-    if len(link.parts) == 1:
-        return (("Download CSV", url),)
-    return tuple(
-        (f"Download part {number} of {len(link.parts)} ({formatting.rows(part.rows)})", f"{url}/{number}")
-        for number, part in enumerate(link.parts, 1)
-    )
-
-
-def _time_column(export: Export) -> tuple[str, ...]:
-    if export.time_column != KAFKA_TIME:
-        return ()
-    return (
-        "A record belongs to the window in which it reached Kafka (_kafka.timestamp): its table names no time of its own.",
-    )
-
-
-def _owner(link: Link) -> str:
-    whose = "you alone" if link.recipient else "the recipients of this export"
-    return f"The link is meant for {whose}: please do not pass it on."
+        marks.append(("Incomplete", f"Incomplete{upto}. Records of this window may be missing."))
+    return marks
 
 
 def _whom_to_ask(export: Export) -> str:
@@ -242,20 +221,13 @@ def _whom_to_ask(export: Export) -> str:
     )
 
 
-def _mail(text: MailText, subject: str) -> Mail:
-    return Mail(subject, _text(text), render(text))
-
-
-def _text(text: MailText) -> str:
-    blocks = [f"{text.title}\n{text.lead}", *text.notes]
-    blocks += [f"{label}:\n{url}" for label, url in text.buttons]
-    if text.facts:
-        blocks.append("\n".join(f"{name}: {value}" for name, value in text.facts))
-    return "\n\n".join([*blocks, *text.closing]) + "\n"
-
-
 FONT = "font-family:'Segoe UI',system-ui,-apple-system,Roboto,Helvetica,Arial,sans-serif"
 NOTE = "margin:0 0 12px;padding:10px 14px;background:#fdf1d8;color:#7a4b00;border-radius:8px"
+_BUTTON = (
+    '<table role="presentation" cellpadding="0" cellspacing="0" style="margin:16px 0"><tr>'
+    '<td style="background:#0b6a8f;border-radius:8px"><a href="{url}" style="display:inline-block;padding:14px 26px;'
+    'color:#ffffff;font-weight:600;text-decoration:none">{label}</a></td></tr></table>'
+)
 _DOCUMENT = """<!doctype html>
 <html lang="en">
 <head>
@@ -287,7 +259,7 @@ def render(text: MailText) -> str:
         f'<h1 style="margin:0;font-size:26px;line-height:1.2">{escape(text.title)}</h1>',
         f'<p style="margin:4px 0 20px;color:#526373;font-size:17px">{escape(text.lead)}</p>',
         *(f'<p style="{NOTE}">{escape(note)}</p>' for note in text.notes),
-        *(_button(label, url) for label, url in text.buttons),
+        *(_BUTTON.format(url=escape(url), label=escape(label)) for label, url in text.buttons),
     ]
     if text.facts:
         rows = "\n".join(_fact(name, value) for name, value in text.facts)
@@ -299,15 +271,6 @@ def render(text: MailText) -> str:
         f'<p style="margin:0 0 8px;color:#526373;font-size:14px">{escape(line)}</p>' for line in text.closing
     ]
     return _DOCUMENT.format(title=escape(text.title), font=FONT, body="\n".join(body))
-
-
-def _button(label: str, url: str) -> str:
-    style = "display:inline-block;padding:14px 26px;color:#ffffff;font-weight:600;text-decoration:none"
-    return (
-        '<table role="presentation" cellpadding="0" cellspacing="0" style="margin:16px 0"><tr>'
-        f'<td style="background:#0b6a8f;border-radius:8px"><a href="{escape(url)}" style="{style}">{escape(label)}</a>'
-        "</td></tr></table>"
-    )
 
 
 def _fact(name: str, value: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from calve.errors import CalveError, ConfigError
 from lambdas.aws import tolerating
@@ -57,13 +57,6 @@ GRACE_SHARE = 0.6
 """At most this share of the function's time; the rest is for Glue to stop the run."""
 
 
-class Clock(Protocol):
-    """`time`, replaceable in tests."""
-
-    def monotonic(self) -> float: ...
-    def sleep(self, seconds: float, /) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The properties of the custom resource: what should run."""
@@ -90,7 +83,7 @@ class Wanted:
 class HandOver:
     """The work of one request, which ends early enough to answer CloudFormation."""
 
-    def __init__(self, jobs: Jobs, s3: Any, *, time_left_s: float, clock: Clock = time) -> None:
+    def __init__(self, jobs: Jobs, s3: Any, *, time_left_s: float, clock: Any = time) -> None:
         self._jobs = jobs
         self._s3 = s3
         self._clock = clock
@@ -121,11 +114,7 @@ class HandOver:
             self._wait(wanted.job_name, [run for run in active if not wanted.is_met_by(run, definition)])
 
     def end(self, wanted: Wanted) -> None:
-        """End every run, and start no other.
-
-        Raises:
-            CalveError: a run did not end in time.
-        """
+        """End every run, and start no other. Raises CalveError: a run did not end in time."""
         wanted.control.clear(self._s3)
         while active := [run for run in self._jobs.runs(wanted.job_name) if run.active]:
             self._wait(wanted.job_name, active)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -30,12 +31,8 @@ SERVICE = "job_control"
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
 # Short timeouts, so that CloudFormation is answered in time.
-CONFIG = Config(
-    connect_timeout=3,
-    read_timeout=6,
-    retries={"mode": "standard", "total_max_attempts": 4},
-    tcp_keepalive=True,
-)
+RETRIES = {"mode": "standard", "total_max_attempts": 4}
+CONFIG = Config(connect_timeout=3, read_timeout=6, retries=RETRIES, tcp_keepalive=True)
 
 
 @logger.inject_lambda_context(log_event=False)
@@ -44,32 +41,16 @@ CONFIG = Config(
 def watchdog(event: EventBridgeEvent, context: LambdaContext) -> None:
     environment = from_variables(Environment, os.environ)
     ended = Ended.parse(event.detail)
-    group, role, function = (
-        environment.schedule_group,
-        environment.scheduler_role_arn,
-        context.invoked_function_arn,
+    group, role = environment.schedule_group, environment.scheduler_role_arn
+    later = Schedules(_client("scheduler"), group, role, context.invoked_function_arn)
+    judge = Watchdog(
+        Jobs(_client("glue")), _client("s3"), later, environment.continuous_jobs, environment.restarts
     )
-    verdict = Watchdog(
-        jobs=Jobs(_client("glue")),
-        s3=_client("s3"),
-        later=Schedules(_client("scheduler"), group, role, function),
-        continuous_jobs=environment.continuous_jobs,
-        restarts=environment.restarts,
-    ).handle(ended, datetime.now(UTC))
+    verdict = judge.handle(ended, datetime.now(UTC))
     if verdict.act == Act.EXHAUSTED:
         add_alone(WATCHDOG_EXHAUSTED, service=SERVICE, job=ended.job)
-    logger.info(
-        "watchdog.judged",
-        extra={
-            "job": ended.job,
-            "run": ended.run,
-            "state": ended.state,
-            "act": verdict.act.value,
-            "why": verdict.why,
-            "failures": verdict.failures,
-            "delay_s": verdict.delay_s,
-        },
-    )
+    about = {"job": ended.job, "run": ended.run, "state": ended.state}
+    logger.info("watchdog.judged", extra=about | asdict(verdict))
 
 
 @logger.inject_lambda_context(log_event=False)
@@ -81,7 +62,7 @@ def start(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
     return {"run": run}
 
 
-def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None:
     wanted = from_properties(Wanted, request.resource_properties)
     work = HandOver(Jobs(_client("glue")), _client("s3"), time_left_s=time_left_s)
     if request.request_type == "Delete":

@@ -73,7 +73,7 @@ class Jobs:
     def definition(self, name: str) -> Definition | None:
         with tolerating(ABSENT):
             job = self._glue.get_job(JobName=name)["Job"]
-            return Definition(dict(job.get("DefaultArguments") or {}), _utc(job["LastModifiedOn"]))
+            return Definition(dict(job.get("DefaultArguments") or {}), job["LastModifiedOn"].astimezone(UTC))
         return None
 
     def runs(self, name: str) -> list[Run]:
@@ -100,14 +100,10 @@ def _run(found: dict[str, Any]) -> Run:
     return Run(
         id=found["Id"],
         state=found["JobRunState"],
-        started=_utc(found["StartedOn"]),
-        completed=_utc(completed) if completed else None,
+        started=found["StartedOn"].astimezone(UTC),
+        completed=completed.astimezone(UTC) if completed else None,
         arguments=dict(found.get("Arguments") or {}),
     )
-
-
-def _utc(time: datetime) -> datetime:
-    return time.astimezone(UTC)
 
 
 def start(jobs: Jobs, known: frozenset[str], event: Mapping[str, Any]) -> str:

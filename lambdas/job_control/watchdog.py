@@ -15,7 +15,7 @@ from typing import Any
 
 from lambdas.aws import Schedules
 from lambdas.job_control.hand_over import Control
-from lambdas.job_control.jobs import CONTROL, Definition, Jobs, Run
+from lambdas.job_control.jobs import CONTROL, Jobs, Run
 
 LONG_S = 3600.0
 """A run that lasted longer resets the count of failures."""
@@ -89,7 +89,9 @@ class Watchdog:
         definition = self.jobs.definition(ended.job)
         if definition is None or definition.generation is None:
             return Verdict(Act.NOTHING, "the job was deleted")
-        allowed = self._allowed(definition)
+        allowed: str | None = definition.generation
+        if place := definition.arguments.get(CONTROL):
+            allowed = Control.parse(place).read(self.s3, default=definition.generation)
         if allowed is None:
             return Verdict(Act.NOTHING, "the job is being deleted")
         verdict = judge(ended, self.jobs.runs(ended.job), restarts=self.restarts, now=now)
@@ -98,26 +100,16 @@ class Watchdog:
                 why = "a deploy is in progress, and will start the job itself"
                 verdict = Verdict(Act.LATER, why, verdict.failures, DEPLOY_DELAY_S)
             elif not self.jobs.start(ended.job, definition.generation):
-                verdict = Verdict(
-                    Act.LATER, "Glue has no capacity for the run now", verdict.failures, BUSY_DELAY_S
-                )
+                why = "Glue has no capacity for the run now"
+                verdict = Verdict(Act.LATER, why, verdict.failures, BUSY_DELAY_S)
         if verdict.act == Act.LATER:
-            self._again(ended, at=now + timedelta(seconds=verdict.delay_s))
+            checks = ended.checks + 1
+            # A duplicate event makes no second schedule of this name.
+            digest = hashlib.sha256(f"{ended.run}/{checks}".encode()).hexdigest()[:24]
+            detail = {"jobName": ended.job, "jobRunId": ended.run, "state": ended.state, "checks": checks}
+            event = {"source": "calve", "detail-type": "Glue Job State Change", "detail": detail}
+            self.later.invoke(f"watchdog-{digest}", now + timedelta(seconds=verdict.delay_s), event)
         return verdict
-
-    def _again(self, ended: Ended, at: datetime) -> None:
-        """Check an ended run again; a duplicate event makes no second schedule."""
-        checks = ended.checks + 1
-        digest = hashlib.sha256(f"{ended.run}/{checks}".encode()).hexdigest()[:24]
-        detail = {"jobName": ended.job, "jobRunId": ended.run, "state": ended.state, "checks": checks}
-        event = {"source": "calve", "detail-type": "Glue Job State Change", "detail": detail}
-        self.later.invoke(f"watchdog-{digest}", at, event)
-
-    def _allowed(self, definition: Definition) -> str | None:
-        place = definition.arguments.get(CONTROL)
-        if place is None:
-            return definition.generation
-        return Control.parse(place).read(self.s3, default=definition.generation)
 
 
 def judge(ended: Ended, runs: Sequence[Run], *, restarts: int, now: datetime) -> Verdict:
@@ -130,19 +122,15 @@ def judge(ended: Ended, runs: Sequence[Run], *, restarts: int, now: datetime) ->
         return Verdict(Act.NOTHING, "another run is in progress")
     if ended.state == "EXPIRED" and not ended.checks:
         return Verdict(Act.LATER, "Glue restarts the run after maintenance", delay_s=EXPIRED_DELAY_S)
-    failures = max(1, _short_runs(runs, now))
+    failures = 0
+    for run in runs:
+        # A deploy, a manual stop or a long run resets the count.
+        if run.generation != runs[0].generation or run.state == "STOPPED" or run.lasted_s(now) > LONG_S:
+            break
+        failures += 1
+    failures = max(1, failures)
     if failures > restarts:
         return Verdict(Act.EXHAUSTED, f"{failures} runs in a row ended too soon", failures)
     delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** (failures - 2)) if failures > 1 else 0
     act = Act.LATER if delay_s and not ended.checks else Act.RESTART
     return Verdict(act, f"the run ended as {ended.state}", failures, delay_s)
-
-
-def _short_runs(runs: Sequence[Run], now: datetime) -> int:
-    """How many of the newest runs failed early in one generation; a deploy, a manual stop or a long run resets the count."""
-    count = 0
-    for run in runs:
-        if run.generation != runs[0].generation or run.state == "STOPPED" or run.lasted_s(now) > LONG_S:
-            break
-        count += 1
-    return count

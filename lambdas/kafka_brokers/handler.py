@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import boto3
 from aws_lambda_powertools import Logger, Tracer
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
@@ -13,26 +11,19 @@ from lambdas.custom_resource import handler_of
 
 logger = Logger(service="kafka_brokers")
 tracer = Tracer(service="kafka_brokers")
+IAM = "BootstrapBrokerStringSaslIam"
 
 
-def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> dict[str, str]:
+def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> dict[str, str]:
     if request.request_type == "Delete":
         return {}
-    return {"Servers": iam_servers(request.resource_properties["ClusterArn"], boto3.client("kafka"))}
-
-
-def iam_servers(cluster: str, kafka: Any) -> str:
-    """The bootstrap servers for IAM.
-
-    Raises:
-        ConfigError: the cluster does not support IAM.
-    """
-    servers = kafka.get_bootstrap_brokers(ClusterArn=cluster).get("BootstrapBrokerStringSaslIam")
+    cluster = request.resource_properties["ClusterArn"]
+    servers = boto3.client("kafka").get_bootstrap_brokers(ClusterArn=cluster).get(IAM)
     if not servers:
         raise ConfigError(
             f"the cluster {cluster} has no IAM listener", fix="switch IAM access control on in MSK"
         )
-    return str(servers)
+    return {"Servers": str(servers)}
 
 
 handle = handler_of(

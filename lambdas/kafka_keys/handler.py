@@ -21,7 +21,7 @@ from calve.config.job import Kafka
 from calve.errors import Retryable
 from calve.secrets import Redacted, read_secret
 from lambdas.kafka_client import Broker, Login, Refused
-from lambdas.rotation import Rotation, credentials_of, handler_of
+from lambdas.rotation import Rotation, Subject, attempt, credentials_of, handler_of
 
 logger = Logger(service="kafka_keys")
 tracer = Tracer(service="kafka_keys")
@@ -33,8 +33,8 @@ PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class AlternatingUsers:
-    """`lambdas.rotation.Subject`. The user that is not in use gets a new password and the rights of the other.
+class AlternatingUsers(Subject):
+    """The user that is not in use gets a new password and the rights of the other, who stays for jobs that run.
 
     login: opens a broker as a user. admin: may change users and ACLs; opened when needed.
     """
@@ -56,30 +56,18 @@ class AlternatingUsers:
 
     def test(self, pending: str, current: str | None) -> None:
         """The new user can log in and sees the same topics; brokers apply a change with a delay."""
-        needed = frozenset(self.login(credentials_of(current)).topics())
-        for left in reversed(range(ATTEMPTS)):
-            if self._sees(needed, credentials_of(pending), last=not left):
-                return
-            self.sleep(PAUSE_S)
+        needed = self.login(credentials_of(current)).topics()
 
-    def _sees(self, needed: frozenset[str], user: Redacted, *, last: bool) -> bool:
-        try:
-            missing = needed - self.login(user).topics()
-        except (Retryable, Refused):
-            if last:
-                raise
-            return False
-        if missing and last:
-            raise Retryable(f"the new user does not see {len(missing)} of the topics of the one in use")
-        return not missing
+        def see() -> None:
+            if missing := needed - self.login(credentials_of(pending)).topics():
+                raise Retryable(f"the new user does not see {len(missing)} of the topics of the one in use")
 
-    def finished(self, current: str) -> None:
-        """The other user stays: running jobs use it until they read the secret again."""
+        attempt(see, ATTEMPTS, PAUSE_S, self.sleep, passing=(Retryable, Refused))
 
 
 @dataclass(frozen=True, slots=True)
-class MskPassword:
-    """`lambdas.rotation.Subject` for a secret that is associated with an MSK cluster: MSK reads the version in use itself.
+class MskPassword(Subject):
+    """A secret that is associated with an MSK cluster: MSK reads the version in use itself.
 
     Clients wait for that (`calve.secrets.SPREADING_S`).
     """
@@ -89,15 +77,9 @@ class MskPassword:
     def create(self, version: str, current: str | None) -> str:
         return json.dumps({**credentials_of(current), "password": secrets.token_urlsafe(32)})
 
-    def set(self, pending: str, current: str | None) -> None:
-        pass
-
     def test(self, pending: str, current: str | None) -> None:
         """MSK does not know the new password yet. The login with the current one shows that the secret belongs to the cluster."""
         self.login(credentials_of(current)).topics()
-
-    def finished(self, current: str) -> None:
-        pass
 
 
 def other(user: str) -> str:

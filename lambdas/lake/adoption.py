@@ -58,9 +58,8 @@ class Lake:
     @property
     def id(self) -> str:
         """Another bucket, key or database is another lake."""
-        return "/".join(
-            (self.bucket or "-", self.key_alias.removeprefix("alias/") or "-", self.database or "-")
-        )
+        names = (self.bucket, self.key_alias.removeprefix("alias/"), self.database)
+        return "/".join(name or "-" for name in names)
 
 
 def adopt(lake: Lake, clients: Clients) -> dict[str, str]:
@@ -73,8 +72,7 @@ def adopt(lake: Lake, clients: Clients) -> dict[str, str]:
         _database(lake, clients.glue)
     key_arn = _key(lake, clients) if lake.key_alias else lake.key_arn
     if lake.bucket:
-        _bucket(lake, clients)
-        _bucket_settings(lake, clients, key_arn)
+        _bucket(lake, clients, key_arn)
     if lake.notify_bucket:
         _notifications(lake.notify_bucket, clients.s3)
     if bucket := lake.bucket or lake.notify_bucket:
@@ -104,48 +102,34 @@ def _key(lake: Lake, clients: Clients) -> str:
     return str(found["Arn"])
 
 
-def _bucket(lake: Lake, clients: Clients) -> None:
-    s3 = clients.s3
+def _bucket(lake: Lake, clients: Clients, key_arn: str) -> None:
+    s3, bucket, own = clients.s3, lake.bucket, {"Key": OWNER_TAG, "Value": lake.deployment}
     try:
-        s3.head_bucket(Bucket=lake.bucket, ExpectedBucketOwner=clients.account)
+        s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=clients.account)
     except ClientError as error:
         code = code_of(error)
         if code not in {"404", "NoSuchBucket"}:
             raise ConfigError(
-                f"the bucket {lake.bucket} belongs to somebody else ({code})",
+                f"the bucket {bucket} belongs to somebody else ({code})",
                 fix="name a bucket of yours under lake.bucket, or choose another name",
             ) from None
         where = {"CreateBucketConfiguration": {"LocationConstraint": clients.region}}
-        s3.create_bucket(Bucket=lake.bucket, **({} if clients.region == "us-east-1" else where))
-        s3.put_bucket_tagging(
-            Bucket=lake.bucket, Tagging={"TagSet": [{"Key": OWNER_TAG, "Value": lake.deployment}]}
-        )
+        s3.create_bucket(Bucket=bucket, **({} if clients.region == "us-east-1" else where))
+        s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": [own]})
     else:
-        if _owner(s3, lake.bucket) != lake.deployment:
+        tags: list[dict[str, str]] = []
+        with tolerating("NoSuchTagSet"):
+            tags = s3.get_bucket_tagging(Bucket=bucket)["TagSet"]
+        if own not in tags:
             raise ConfigError(
-                f"the bucket {lake.bucket} exists, and its tag {OWNER_TAG} is not {lake.deployment}",
-                fix=f"import it: lake.bucket: {lake.bucket}; or tag it to hand it over",
+                f"the bucket {bucket} exists, and its tag {OWNER_TAG} is not {lake.deployment}",
+                fix=f"import it: lake.bucket: {bucket}; or tag it to hand it over",
             )
-
-
-def _owner(s3: Any, bucket: str) -> str | None:
-    tags: list[dict[str, str]] = []
-    with tolerating("NoSuchTagSet"):
-        tags = s3.get_bucket_tagging(Bucket=bucket)["TagSet"]
-    return next((each["Value"] for each in tags if each["Key"] == OWNER_TAG), None)
-
-
-def _bucket_settings(lake: Lake, clients: Clients, key_arn: str) -> None:
-    s3, bucket = clients.s3, lake.bucket
     closed = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
     s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=dict.fromkeys(closed, True))
     encryption = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key_arn}
-    s3.put_bucket_encryption(
-        Bucket=bucket,
-        ServerSideEncryptionConfiguration={
-            "Rules": [{"ApplyServerSideEncryptionByDefault": encryption, "BucketKeyEnabled": True}]
-        },
-    )
+    rule = {"ApplyServerSideEncryptionByDefault": encryption, "BucketKeyEnabled": True}
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": [rule]})
     s3.put_bucket_policy(Bucket=bucket, Policy=lake.bucket_policy)
 
 
@@ -154,7 +138,10 @@ def _lifecycle(lake: Lake, bucket: str, s3: Any) -> None:
     found: dict[str, Any] = {"Rules": []}
     with tolerating("NoSuchLifecycleConfiguration"):
         found = s3.get_bucket_lifecycle_configuration(Bucket=bucket)
-    rules = {each["ID"]: _with_filter(each) for each in found["Rules"]}
+    rules = {each["ID"]: each for each in found["Rules"]}
+    for rule in rules.values():
+        if "Prefix" in rule:  # S3 refuses such old rules beside rules with a filter
+            rule["Filter"] = {"Prefix": rule.pop("Prefix")}
     for prefix, days in lake.expiring.items():
         id = f"calve-{lake.deployment}-{prefix}"
         rules[id] = {
@@ -173,14 +160,6 @@ def _lifecycle(lake: Lake, bucket: str, s3: Any) -> None:
     )
 
 
-def _with_filter(rule: dict[str, Any]) -> dict[str, Any]:
-    """S3 refuses old rules (with a prefix) beside rules with a filter."""
-    if "Prefix" not in rule:
-        return rule
-    rest = {name: value for name, value in rule.items() if name != "Prefix"}
-    return rest | {"Filter": {"Prefix": rule["Prefix"]}}
-
-
 def _notifications(bucket: str, s3: Any) -> None:
     """Send the bucket's events to EventBridge; other notifications stay."""
     found = s3.get_bucket_notification_configuration(Bucket=bucket)
@@ -192,22 +171,21 @@ def _notifications(bucket: str, s3: Any) -> None:
 
 
 def _database(lake: Lake, glue: Any) -> None:
+    own = {OWNER_TAG: lake.deployment}
     try:
-        found = glue.get_database(Name=lake.database)["Database"]
+        found = glue.get_database(Name=lake.database)["Database"].get("Parameters", {})
     except glue.exceptions.EntityNotFoundException:
-        parameters = {OWNER_TAG: lake.deployment}
-        glue.create_database(
-            DatabaseInput={"Name": lake.database, "LocationUri": lake.location, "Parameters": parameters}
-        )
+        made = {"Name": lake.database, "LocationUri": lake.location, "Parameters": own}
+        glue.create_database(DatabaseInput=made)
         return
-    if found.get("Parameters", {}).get(OWNER_TAG) != lake.deployment:
+    if found.get(OWNER_TAG) != lake.deployment:
         raise ConfigError(
             f"the Glue database {lake.database} exists, and its parameter {OWNER_TAG} is not {lake.deployment}",
             fix="import it, and it is never deleted: lake.import_database: true; or name another: lake.database",
         )
 
 
-def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> dict[str, str]:
+def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> dict[str, str]:
     lake = from_properties(Lake, request.resource_properties)
     if request.request_type == "Delete":
         logger.info("lake.kept", extra={"lake": lake.id})

@@ -7,7 +7,7 @@ rollback. Only the destruction of the whole stack counts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,14 +73,23 @@ def remove(lake: Lake, clients: Clients, *, time_left_s: float) -> None:
         Retryable: the bucket holds more objects than the function can delete in its time.
     """
     deadline = time.monotonic() + time_left_s
-    for database in _databases(lake, clients.glue):
-        _remove_database(database, lake, clients.glue)
+    glue, bucket = clients.glue, [f"s3://{lake.bucket}"] if lake.bucket else []
+    for database in _databases(lake, glue):
+        # The tables first: Glue deletes them asynchronously, and a new database of the same name would show them.
+        with tolerating("EntityNotFoundException"):
+            if not _remove_tables(database, [f"{lake.warehouse}/{database}", *bucket], glue):
+                glue.delete_database(Name=database)
     if lake.bucket and lake.imported_database:
-        _remove_tables(lake.imported_database, (f"s3://{lake.bucket}",), clients.glue)
+        _remove_tables(lake.imported_database, bucket, glue)
     if lake.bucket:
-        _remove_bucket(lake.bucket, clients.s3, deadline)
+        with tolerating("NoSuchBucket"):
+            _remove_bucket(lake.bucket, clients.s3, deadline)
     if lake.key_alias:
-        _remove_key(lake.key_alias, clients.kms)
+        with tolerating("NotFoundException"):
+            key = clients.kms.describe_key(KeyId=lake.key_alias)["KeyMetadata"]
+            if key["KeyState"] != "PendingDeletion":
+                clients.kms.schedule_key_deletion(KeyId=key["KeyId"], PendingWindowInDays=KEY_WAIT_DAYS)
+            clients.kms.delete_alias(AliasName=lake.key_alias)
 
 
 def _databases(lake: Lake, glue: Any) -> Iterator[str]:
@@ -96,17 +105,7 @@ def _databases(lake: Lake, glue: Any) -> Iterator[str]:
             yield lake.database
 
 
-def _remove_database(database: str, lake: Lake, glue: Any) -> None:
-    """Delete its tables first: Glue deletes them asynchronously, and a new database of the same name would show them."""
-    folders = (f"{lake.warehouse}/{database}", *([f"s3://{lake.bucket}"] if lake.bucket else []))
-    try:
-        if not _remove_tables(database, folders, glue):
-            glue.delete_database(Name=database)
-    except glue.exceptions.EntityNotFoundException:
-        return
-
-
-def _remove_tables(database: str, folders: tuple[str, ...], glue: Any) -> bool:
+def _remove_tables(database: str, folders: Sequence[str], glue: Any) -> bool:
     """Delete the tables whose files are in one of the folders; returns whether there are others."""
     pages = glue.get_paginator("get_tables").paginate(DatabaseName=database)
     tables = [table for page in pages for table in page["TableList"]]
@@ -122,16 +121,10 @@ def _remove_tables(database: str, folders: tuple[str, ...], glue: Any) -> bool:
 
 
 def _remove_bucket(bucket: str, s3: Any, deadline: float) -> None:
-    with tolerating("NoSuchBucket"):
-        for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket):
-            for upload in page.get("Uploads", []):
-                s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
-        _empty(bucket, s3, deadline)
-        s3.delete_bucket(Bucket=bucket)
-
-
-def _empty(bucket: str, s3: Any, deadline: float) -> None:
-    """Delete every version of every object, as versioning may be on."""
+    """Delete the bucket with every version of every object, as versioning may be on."""
+    for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket):
+        for upload in page.get("Uploads", []):
+            s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
     while True:
         if time.monotonic() > deadline:
             raise Retryable(
@@ -141,24 +134,15 @@ def _empty(bucket: str, s3: Any, deadline: float) -> None:
         page = s3.list_object_versions(Bucket=bucket)
         found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
         if not found:
-            return
+            break
         objects = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
         answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
         if errors := answer.get("Errors"):
             raise Retryable(f"{errors[0]['Key']} could not be deleted: {errors[0]['Code']}")
+    s3.delete_bucket(Bucket=bucket)
 
 
-def _remove_key(alias: str, kms: Any) -> None:
-    try:
-        key = kms.describe_key(KeyId=alias)["KeyMetadata"]
-    except kms.exceptions.NotFoundException:
-        return
-    if key["KeyState"] != "PendingDeletion":
-        kms.schedule_key_deletion(KeyId=key["KeyId"], PendingWindowInDays=KEY_WAIT_DAYS)
-    kms.delete_alias(AliasName=alias)
-
-
-def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None:
     lake = from_properties(Lake, request.resource_properties)
     if request.request_type != "Delete":
         return

@@ -15,22 +15,19 @@ from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomRes
 from calve.errors import Fatal
 from lambdas import custom_resource
 from lambdas import rotation as rotating
-from lambdas.rotation import Rotation
+from lambdas.rotation import Rotation, Subject
 from lambdas.tokens import BadKeys, Keys, new_link_id, sign, verify
 
 logger = Logger(service="link_keys")
 tracer = Tracer(service="link_keys")
 
 
-class LinkKeys:
-    """`lambdas.rotation.Subject`: the functions that sign and verify read the secret themselves, so `set` does nothing."""
+class LinkKeys(Subject):
+    """The functions that sign and verify read the secret themselves, so nothing is registered."""
 
     def create(self, version: str, current: str | None) -> str:
         keys = _keys(current)
         return (keys.rotated() if keys else Keys.first()).to_json()
-
-    def set(self, pending: str, current: str | None) -> None:
-        pass
 
     def test(self, pending: str, current: str | None) -> None:
         keys = Keys.parse(pending)
@@ -38,19 +35,17 @@ class LinkKeys:
             if signing and not verify(keys, sign(signing, new_link_id(), 1), now=0):
                 raise Fatal("the new link keys would refuse links that are valid now")
 
-    def finished(self, current: str) -> None:
-        pass
-
 
 @cache
 def rotation() -> Rotation:
     return Rotation(os.environ["LINK_KEYS_SECRET"], LinkKeys(), boto3.client("secretsmanager"))
 
 
-def _make_first(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> None:
+def _make_first(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None:
     """Write the first key, unless there are keys; a generated text is replaced. The keys are deleted with their secret."""
     if request.request_type != "Delete" and _keys(rotation().current()) is None:
-        rotation().put(Keys.first().to_json())
+        opened = rotation()
+        opened.client.put_secret_value(SecretId=opened.secret, SecretString=Keys.first().to_json())
         logger.info("keys.first")
 
 

@@ -14,7 +14,7 @@ from aws_lambda_powertools import Logger, Tracer
 
 from calve.config.publishing import Snowflake
 from calve.errors import Fatal
-from lambdas.rotation import Rotation, handler_of
+from lambdas.rotation import Rotation, Subject, handler_of
 from lambdas.snowflake.sql_api import KeyPair, Session, register, stored, to_store
 
 logger = Logger(service="snowflake_keys")
@@ -22,8 +22,8 @@ tracer = Tracer(service="snowflake_keys")
 
 
 @dataclass(frozen=True, slots=True)
-class SnowflakeKeys:
-    """`lambdas.rotation.Subject`: with its current key the user registers the next; the old one stays until the next rotation."""
+class SnowflakeKeys(Subject):
+    """With its current key the user registers the next; the old one stays until the next rotation."""
 
     config: Snowflake
 
@@ -38,9 +38,6 @@ class SnowflakeKeys:
         user = self._session(_pair(pending)).value("SELECT CURRENT_USER()")
         if user != self.config.service_user:
             raise Fatal(f"the new key lets in {user}, not {self.config.service_user}")
-
-    def finished(self, current: str) -> None:
-        pass
 
     def _session(self, key: KeyPair) -> Session:
         config = self.config

@@ -20,7 +20,7 @@ from calve.config.publishing import Snowflake
 from calve.errors import ConfigError, Fatal
 from calve.secrets import read_secret, value_of
 from lambdas.custom_resource import handler_of
-from lambdas.publish_states import PublishState, PublishStates, State, Target, now_ms
+from lambdas.publish_states import PublishStates, Target, make_pending
 from lambdas.snowflake.sql import Lake, Object, grants, mark, name, objects
 from lambdas.snowflake.sql_api import (
     KeyPair,
@@ -38,6 +38,7 @@ tracer = Tracer(service="snowflake_objects")
 INFORMATION = "INFORMATION_SCHEMA"
 READ_THROUGH = {"EXTERNAL VOLUME", "CATALOG INTEGRATION"}
 """Snowflake does not drop these while a table reads through them."""
+HOLDERS = {"SCHEMA", "DATABASE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,12 @@ def make(
         ConfigError: an object of that name belongs to somebody else.
         Refused, Retryable, Fatal: as `Session.execute`.
     """
-    _refuse_what_is_not_ours(session, wanted)
+    for each in wanted.objects:  # before anything is created, so that a refusal leaves nothing behind
+        if each.own and (comment := _comment(session, each)) not in (None, mark(wanted.deployment)):
+            raise ConfigError(
+                f'Snowflake has a {each.kind.lower()} {each.name} already, with the comment "{comment}"',
+                fix="it is not this deployment's: choose another name in publish.snowflake, or drop it",
+            )
     if old:
         _follow(session, wanted, old)
     for each in wanted.objects:
@@ -76,31 +82,23 @@ def make(
         session.execute(grant)
 
 
-def _refuse_what_is_not_ours(session: Session, wanted: Wanted) -> None:
-    """Before anything is created, so that a refusal leaves nothing behind."""
-    for each in wanted.objects:
-        if each.own and (comment := _comment(session, each)) not in (None, mark(wanted.deployment)):
-            raise ConfigError(
-                f'Snowflake has a {each.kind.lower()} {each.name} already, with the comment "{comment}"',
-                fix="it is not this deployment's: choose another name in publish.snowflake, or drop it",
-            )
-
-
 def remove(session: Session, wanted: Wanted, unwanted: Sequence[Object] | None = None) -> list[str]:
     """Drop tables and objects with the deployment's mark, dependent ones first; returns those that were kept.
 
     A schema or database with objects of others is kept. Raises: as `Session.execute`.
     """
     dropped = wanted.objects if unwanted is None else unwanted
-    kinds = {each.kind for each in dropped}
-    if not wanted.config.linked and kinds & (READ_THROUGH | {"SCHEMA", "DATABASE"}):
+    linked = wanted.config.linked
+    if not linked and {each.kind for each in dropped} & (READ_THROUGH | HOLDERS):
         _drop_tables(session, wanted)
     kept = []
     for each in reversed(dropped):
         if _comment(session, each) != mark(wanted.deployment):
             continue
-        if each.kind in ("SCHEMA", "DATABASE") and not wanted.config.linked and _inhabited(session, each):
-            kept.append(f"{each.kind} {each.name}")
+        within = f"{each.kind} {each.name}"
+        inside = session.execute(f"SHOW OBJECTS IN {within}") if each.kind in HOLDERS and not linked else []
+        if any(row["schema_name"] != INFORMATION for row in inside):
+            kept.append(within)
         else:
             session.execute(each.drop)
     return kept
@@ -139,54 +137,35 @@ def _comment(session: Session, each: Object) -> str | None:
     return next((row.get("comment") or "" for row in rows if row["name"] == each.parts[-1]), None)
 
 
-def _inhabited(session: Session, each: Object) -> bool:
-    found = session.execute(f"SHOW OBJECTS IN {each.kind} {each.name}")
-    return any(row["schema_name"] != INFORMATION for row in found)
-
-
 VERIFY_S = 90.0
 """How long a new trust policy may take to work everywhere; AWS speaks of seconds."""
-PAUSES_S = (1.0, 2.0, 4.0, 8.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Snowflake's IAM user, and the external id that it sends."""
-
-    user_arn: str
-    external_id: str
-
-    def policy(self) -> str:
-        """The trust policy that lets only Snowflake assume a role."""
-        statement = {
-            "Effect": "Allow",
-            "Principal": {"AWS": self.user_arn},
-            "Action": "sts:AssumeRole",
-            "Condition": {"StringEquals": {"sts:ExternalId": self.external_id}},
-        }
-        return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-
-
-def of_volume(session: Session, config: Snowflake) -> Principal:
-    said = properties(session, "EXTERNAL VOLUME", config.volume)
-    location = json.loads(said["STORAGE_LOCATION_1"])
-    return Principal(location["STORAGE_AWS_IAM_USER_ARN"], location["STORAGE_AWS_EXTERNAL_ID"])
-
-
-def of_integration(session: Session, config: Snowflake) -> Principal:
-    said = properties(session, "CATALOG INTEGRATION", config.integration)
-    kind = "GLUE" if config.catalog == "glue" else "API"
-    return Principal(said[f"{kind}_AWS_IAM_USER_ARN"], said[f"{kind}_AWS_EXTERNAL_ID"])
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 8.0
 
 
 def establish(session: Session, config: Snowflake, lake: Lake, iam: Any) -> None:
-    """Let Snowflake assume the roles, unless they trust it already. Raises: as `Session.execute`."""
-    if config.iam_user_arn is None:
-        trusted = {lake.volume_role: of_volume(session, config)}
-        if lake.catalog_role:
-            trusted[lake.catalog_role] = of_integration(session, config)
-        for role, principal in trusted.items():
-            iam.update_assume_role_policy(RoleName=role.rpartition("/")[2], PolicyDocument=principal.policy())
+    """Let Snowflake's IAM user assume the roles, unless they trust it already. Raises: as `Session.execute`."""
+    if config.iam_user_arn is not None:
+        return
+    trusted = {lake.volume_role: _user_of_volume(session, config)}
+    if lake.catalog_role:
+        said = properties(session, "CATALOG INTEGRATION", config.integration)
+        kind = "GLUE" if config.catalog == "glue" else "API"
+        trusted[lake.catalog_role] = (said[f"{kind}_AWS_IAM_USER_ARN"], said[f"{kind}_AWS_EXTERNAL_ID"])
+    for role, (user_arn, external_id) in trusted.items():
+        statement = {
+            "Effect": "Allow",
+            "Principal": {"AWS": user_arn},
+            "Action": "sts:AssumeRole",
+            "Condition": {"StringEquals": {"sts:ExternalId": external_id}},
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        iam.update_assume_role_policy(RoleName=role.rpartition("/")[2], PolicyDocument=policy)
+
+
+def _user_of_volume(session: Session, config: Snowflake) -> tuple[str, str]:
+    """Snowflake's IAM user, and the external id that it sends."""
+    location = json.loads(properties(session, "EXTERNAL VOLUME", config.volume)["STORAGE_LOCATION_1"])
+    return location["STORAGE_AWS_IAM_USER_ARN"], location["STORAGE_AWS_EXTERNAL_ID"]
 
 
 def verify(
@@ -196,22 +175,23 @@ def verify(
     wait_s: float = VERIFY_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Let Snowflake test both; repeated for a while.
-
-    Raises:
-        Fatal: one of them does not work; with Snowflake's message.
-    """
+    """Let Snowflake test both; repeated for a while. Raises Fatal: one of them does not work; with Snowflake's message."""
     deadline = time.monotonic() + wait_s
     for function, subject in (
         ("SYSTEM$VERIFY_EXTERNAL_VOLUME", config.volume),
         ("SYSTEM$VERIFY_CATALOG_INTEGRATION", config.integration),
     ):
-        attempt = 0
+        pause_s = FIRST_PAUSE_S
         while str((said := system_status(session, function, subject)).get("success")).lower() != "true":
             if time.monotonic() > deadline:
                 raise Fatal(f"Snowflake cannot use {subject}: {json.dumps(said)}")
-            sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)])
-            attempt += 1
+            sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+def _id(properties: Mapping[str, Any]) -> str:
+    """Of the account alone: other settings of the same account are changed in place."""
+    return f"{properties['Deployment']}@{Snowflake.from_json(properties['Settings']).account}"
 
 
 def _known(properties: Mapping[str, Any]) -> str:
@@ -220,12 +200,7 @@ def _known(properties: Mapping[str, Any]) -> str:
     return _id(properties)
 
 
-def _id(properties: Mapping[str, Any]) -> str:
-    """Of the account alone: other settings of the same account are changed in place."""
-    return f"{properties['Deployment']}@{Snowflake.from_json(properties['Settings']).account}"
-
-
-def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> dict[str, str]:
+def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> dict[str, str]:
     wanted = read(request.resource_properties, request.stack_id)
     session = administrator(wanted.config)
     states = PublishStates(os.environ["STATES_TABLE"], boto3.client("dynamodb"))
@@ -247,11 +222,9 @@ def _act(request: CloudFormationCustomResourceEvent, *, time_left_s: float) -> d
         verify(session, wanted.config, wait_s=min(VERIFY_S, time_left_s))
 
     make(session, wanted, old, key, trust)
-    for each in request.resource_properties["Tables"]:  # those without a commit event yet are pending
-        if states.find(Target.SNOWFLAKE, each) is None:
-            states.put(PublishState(Target.SNOWFLAKE, each, State.PENDING, now_ms()))
+    make_pending(states, Target.SNOWFLAKE, request.resource_properties["Tables"])
     logger.info("snowflake.made")
-    return {"IamUserArn": of_volume(session, wanted.config).user_arn}
+    return {"IamUserArn": _user_of_volume(session, wanted.config)[0]}
 
 
 def read(properties: Mapping[str, Any], stack_id: str) -> Wanted:

@@ -6,7 +6,6 @@ A check compares a table on both sides, and refreshes it if Snowflake is behind.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -30,9 +29,9 @@ from lambdas.publish_states import (
     PublishStates,
     State,
     Target,
+    leased,
     may_pass,
     now_ms,
-    wait_for,
 )
 from lambdas.snowflake.sql import name, options
 from lambdas.snowflake.sql_api import Refused, Session, service, system_status
@@ -88,16 +87,12 @@ class SnowflakeTables:
         Snowflake refuses this during automatic refresh, so that is switched off and on again, which also restarts a stuck table.
         After a crash in between it stays off, and the next check sees the table as stuck.
         """
-        self._refresh_by_itself(table, on=False)
-        self.session.execute(f"ALTER ICEBERG TABLE {self._name(table)} REFRESH")
-        self._refresh_by_itself(table, on=True)
+        for change in ("SET AUTO_REFRESH = FALSE", "REFRESH", "SET AUTO_REFRESH = TRUE"):
+            self.session.execute(f"ALTER ICEBERG TABLE {self._name(table)} {change}")
 
     def drop(self, table: TableName) -> None:
         """Drop a table; its files belong to the lake."""
         self.session.execute(f"DROP ICEBERG TABLE IF EXISTS {self._name(table)}")
-
-    def _refresh_by_itself(self, table: TableName, *, on: bool) -> None:
-        self.session.execute(f"ALTER ICEBERG TABLE {self._name(table)} SET {options({'AUTO_REFRESH': on})}")
 
     def _stuck(self, table: TableName) -> str | None:
         said = system_status(self.session, "SYSTEM$AUTO_REFRESH_STATUS", self._name(table))
@@ -111,14 +106,6 @@ class SnowflakeTables:
         if self.config.linked:
             return name(self.config.database, table.database, table.table)
         return name(self.config.database, self.config.schema, table.table.upper())
-
-
-def link_stuck(session: Session, config: Snowflake) -> str | None:
-    """Why a linked database no longer follows its catalog; None: it does. Raises: as `Session.execute`."""
-    said = system_status(session, "SYSTEM$CATALOG_LINK_STATUS", config.database)
-    if said.get("executionState") == RUNNING and not said.get("failureDetails"):
-        return None
-    return f"{said.get('executionState')} {said.get('failureDetails') or ''}".strip()
 
 
 TARGET = Target.SNOWFLAKE
@@ -138,10 +125,6 @@ class Outcome:
     stuck: str | None = None
     error: Exception | None = None
 
-    @property
-    def retryable(self) -> bool:
-        return may_pass(self.error)
-
 
 @dataclass(frozen=True, slots=True)
 class Refresher:
@@ -155,38 +138,32 @@ class Refresher:
 
     def look(self, table: TableName) -> Outcome:
         """Refresh a table to the lake's state, and store the result. Of two concurrent checks of a table one waits."""
-        holder = str(uuid.uuid4())  # not the invocation's id: a retry has the same
         try:
-            wait_for(
-                self.states,
-                TARGET,
-                str(table),
-                holder,
-                lease_ms=LEASE_MS,
-                patience_s=WAIT_S,
-                clock=self.now_ms,
-            )
+            with leased(self.states, TARGET, str(table), LEASE_MS, WAIT_S, self.now_ms) as lease:
+                try:
+                    return self._bring(table, lease.holder)
+                except Exception as error:  # noqa: BLE001 one table's trouble is not the others'
+                    reason = error.message if isinstance(error, CalveError) else type(error).__name__
+                    failed = self._state(table).become(State.FAILED, self.now_ms(), reason)
+                    self.states.put(failed, lease.holder)
+                    return Outcome(table, error=error)
         except Retryable as error:
             return Outcome(table, error=error)
-        try:
-            return self._bring(table, holder)
-        except Exception as error:  # noqa: BLE001 one table's trouble is not the others'
-            reason = error.message if isinstance(error, CalveError) else type(error).__name__
-            self.states.put(self._state(table).become(State.FAILED, self.now_ms(), reason), holder)
-            return Outcome(table, error=error)
-        finally:
-            self.states.release(TARGET, str(table), holder)
 
     def _bring(self, table: TableName, holder: str) -> Outcome:
-        there = head(self.glue, self.s3, table)
-        shown_table = self.tables.find(table)
-        if there is None:
-            return self._without_head(table, shown_table, holder)
-        stuck = shown_table.stuck if shown_table else None
+        there, shown = head(self.glue, self.s3, table), self.tables.find(table)
+        stuck = shown.stuck if shown else None
         if not self.tables.config.linked:
-            shown_table = self._act(table, there, shown_table)
+            shown = self._act(table, there, shown)
         before = self._state(table)
-        if shown_table is None or not self._shows(shown_table, there):
+        if there is None:
+            # The job has not made the table yet, or it was deleted.
+            if before.uuid:
+                self.states.remove(TARGET, str(table), holder)
+            else:
+                self.states.put(before.become(State.PENDING, self.now_ms()), holder)
+            return Outcome(table)
+        if shown is None or not self._shows(shown, there):
             self.states.put(before.become(State.SYNCING, self.now_ms()), holder)
             return Outcome(table, stuck=stuck)
         lag_s = None
@@ -196,7 +173,7 @@ class Refresher:
             State.SYNCED,
             self.now_ms(),
             uuid=there.uuid,
-            metadata_location=shown_table.metadata_location,
+            metadata_location=shown.metadata_location,
             snapshot_id=str(there.snapshot_id),
             lag_s=before.lag_s if lag_s is None else lag_s,
         )
@@ -204,47 +181,38 @@ class Refresher:
         return Outcome(table, lag_s, stuck)
 
     def _act(
-        self, table: TableName, there: Head, shown_table: SnowflakeTable | None
+        self, table: TableName, there: Head | None, shown: SnowflakeTable | None
     ) -> SnowflakeTable | None:
         """Raises: Retryable: Snowflake was still behind afterwards."""
-        if shown_table and (shown := self._metadata(shown_table)) and shown.uuid != there.uuid:
+        metadata = self._metadata(shown) if shown and there else None
+        if shown and (there is None or (metadata and metadata.uuid != there.uuid)):
             self.tables.drop(table)
-            shown_table = None
-        if shown_table is None:
+            shown = None
+        if there is None:
+            return None
+        if shown is None:
             self.tables.create(table)
-        elif shown_table.stuck or not self._shows(shown_table, there):
+        elif shown.stuck or not self._shows(shown, there):
             self.tables.refresh(table)
         else:
-            return shown_table
-        shown_table = self.tables.find(table)
-        if shown_table is None or not self._shows(shown_table, there):
+            return shown
+        shown = self.tables.find(table)
+        if shown is None or not self._shows(shown, there):
             raise Retryable(f"Snowflake was refreshed and still does not show {there.metadata_location}")
-        return shown_table
+        return shown
 
-    def _without_head(self, table: TableName, shown_table: SnowflakeTable | None, holder: str) -> Outcome:
-        """A table that the job has not created yet, or that was deleted."""
-        known = self._state(table)
-        if shown_table and not self.tables.config.linked:
-            self.tables.drop(table)
-        if known.uuid:
-            self.states.remove(TARGET, str(table), holder)
-        else:
-            self.states.put(known.become(State.PENDING, self.now_ms()), holder)
-        return Outcome(table)
-
-    def _shows(self, shown_table: SnowflakeTable, there: Head) -> bool:
+    def _shows(self, shown: SnowflakeTable, there: Head) -> bool:
         """Whether Snowflake has this state of the table, or a newer one."""
-        if shown_table.metadata_location == there.metadata_location:
+        if shown.metadata_location == there.metadata_location:
             return True
-        shown = self._metadata(shown_table)
-        return shown is not None and shown.uuid == there.uuid and not is_newer(there, shown)
+        metadata = self._metadata(shown)
+        return metadata is not None and metadata.uuid == there.uuid and not is_newer(there, metadata)
 
-    def _metadata(self, shown_table: SnowflakeTable) -> Head | None:
+    def _metadata(self, shown: SnowflakeTable) -> Head | None:
         """The metadata that Snowflake shows; None if the lake no longer has that file."""
+        location = shown.metadata_location
         try:
-            return of_metadata(
-                TableName("", ""), shown_table.metadata_location, read(self.s3, shown_table.metadata_location)
-            )
+            return of_metadata(TableName("", ""), location, read(self.s3, location))
         except self.s3.exceptions.NoSuchKey:
             return None
 
@@ -270,7 +238,7 @@ def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     metrics.add_dimension("deployment", os.environ["CALVE_NAME"])
     batch = CommitBatch.of(event)
     outcomes = _look(name for name in batch.about if not name.table.endswith(DEAD_LETTERS_SUFFIX))
-    return batch.answer({each.table for each in outcomes if each.retryable})
+    return batch.answer({each.table for each in outcomes if may_pass(each.error)})
 
 
 @logger.inject_lambda_context(log_event=False)
@@ -284,13 +252,16 @@ def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
     metrics.add_dimension("deployment", os.environ["CALVE_NAME"])
     known = [TableName(*each.table.split(".")) for each in refresher().states.all(TARGET)]
     outcomes = _look(known)
-    stuck = [each for each in outcomes if each.stuck]
+    stuck = sum(each.stuck is not None for each in outcomes)
     tables = refresher().tables
-    if tables.config.linked and (why := link_stuck(tables.session, tables.config)):
-        logger.error("snowflake.link_stuck", extra={"reason": why})
-        add(metrics, SNOWFLAKE_STUCK)
-    add(metrics, SNOWFLAKE_STUCK, len(stuck))
-    logger.info("snowflake.reconciled", extra={"tables": len(outcomes), "stuck": len(stuck)})
+    if tables.config.linked:  # does the database still follow its catalog
+        said = system_status(tables.session, "SYSTEM$CATALOG_LINK_STATUS", tables.config.database)
+        state, details = said.get("executionState"), said.get("failureDetails") or ""
+        if state != RUNNING or details:
+            logger.error("snowflake.link_stuck", extra={"reason": f"{state} {details}".strip()})
+            add(metrics, SNOWFLAKE_STUCK)
+    add(metrics, SNOWFLAKE_STUCK, stuck)
+    logger.info("snowflake.reconciled", extra={"tables": len(outcomes), "stuck": stuck})
 
 
 def _look(tables: Iterable[TableName]) -> list[Outcome]:

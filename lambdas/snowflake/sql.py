@@ -23,11 +23,7 @@ class Word(str):
 
 
 def name(*parts: str) -> str:
-    """A name of one or more parts.
-
-    Raises:
-        ConfigError: a part is not a valid name.
-    """
+    """A name of one or more parts. Raises ConfigError: a part is not a valid name."""
     for part in parts:
         if not NAME.fullmatch(part):
             raise ConfigError(f'"{part}" is no name for Snowflake', fix="use letters, digits, _, $ and -")
@@ -108,9 +104,8 @@ class Object:
 
     @property
     def create(self) -> str:
-        return " ".join(
-            filter(None, [f"CREATE {self.kind} IF NOT EXISTS", self.name, self.fixed, self.variable])
-        )
+        words = (f"CREATE {self.kind} IF NOT EXISTS", self.name, self.fixed, self.variable)
+        return " ".join(filter(None, words))
 
     @property
     def alter(self) -> str:
@@ -157,7 +152,23 @@ def objects(config: Snowflake, deployment: str, lake: Lake) -> Iterator[Object]:
     catalog = {**_catalog(config, lake), "TABLE_FORMAT": Word("ICEBERG"), "ENABLED": True, **comment}
     refresh = options({"REFRESH_INTERVAL_SECONDS": config.refresh_s})
     yield Object("CATALOG INTEGRATION", (config.integration,), options(catalog), refresh, own=True)
-    yield from _database(config, lake, comment)
+    if not config.linked:
+        yield Object("DATABASE", (config.database,), options(comment))
+        yield Object("SCHEMA", (config.database, config.schema), options(comment))
+        return
+    followed = {
+        "CATALOG": config.integration,
+        "ALLOWED_NAMESPACES": [lake.database],
+        "ALLOWED_WRITE_OPERATIONS": Word("NONE"),
+        "SYNC_INTERVAL_SECONDS": config.refresh_s,
+    }
+    linked = {
+        "LINKED_CATALOG": Word(f"({options(followed, ', ')})"),
+        "EXTERNAL_VOLUME": config.volume,
+        "CATALOG_CASE_SENSITIVITY": Word("CASE_INSENSITIVE"),
+        **comment,
+    }
+    yield Object("DATABASE", (config.database,), options(linked), own=True)
 
 
 def grants(config: Snowflake) -> Iterator[str]:
@@ -173,21 +184,18 @@ def grants(config: Snowflake) -> Iterator[str]:
     yield f"GRANT USAGE ON INTEGRATION {name(config.integration)} TO ROLE {publisher}"
     if config.warehouse:
         yield f"GRANT USAGE ON WAREHOUSE {name(config.warehouse.name)} TO ROLE {reader}"
-    if config.linked:
-        for role in (reader, publisher):
-            yield from _of_all("USAGE", "SCHEMAS", f"DATABASE {database}", role)
-            yield from _of_all("SELECT", "ICEBERG TABLES", f"DATABASE {database}", role)
-        return
     schema = name(config.database, config.schema)
-    for role in (reader, publisher):
-        yield f"GRANT USAGE ON SCHEMA {schema} TO ROLE {role}"
-    yield f"GRANT CREATE ICEBERG TABLE ON SCHEMA {schema} TO ROLE {publisher}"
-    yield from _of_all("SELECT", "ICEBERG TABLES", f"SCHEMA {schema}", reader)
-
-
-def _of_all(privilege: str, kinds: str, within: str, role: str) -> Iterator[str]:
+    if not config.linked:
+        for role in (reader, publisher):
+            yield f"GRANT USAGE ON SCHEMA {schema} TO ROLE {role}"
+        yield f"GRANT CREATE ICEBERG TABLE ON SCHEMA {schema} TO ROLE {publisher}"
     for which in ("ALL", "FUTURE"):
-        yield f"GRANT {privilege} ON {which} {kinds} IN {within} TO ROLE {role}"
+        if not config.linked:
+            yield f"GRANT SELECT ON {which} ICEBERG TABLES IN SCHEMA {schema} TO ROLE {reader}"
+            continue
+        for role in (reader, publisher):
+            yield f"GRANT USAGE ON {which} SCHEMAS IN DATABASE {database} TO ROLE {role}"
+            yield f"GRANT SELECT ON {which} ICEBERG TABLES IN DATABASE {database} TO ROLE {role}"
 
 
 def _catalog(config: Snowflake, lake: Lake) -> dict[str, object]:
@@ -229,24 +237,3 @@ def _catalog(config: Snowflake, lake: Lake) -> dict[str, object]:
             "SIGV4_EXTERNAL_ID": lake.external_id,
         },
     }
-
-
-def _database(config: Snowflake, lake: Lake, comment: Mapping[str, object]) -> Iterator[Object]:
-    parts = (config.database,)
-    if not config.linked:
-        yield Object("DATABASE", parts, options(comment))
-        yield Object("SCHEMA", (config.database, config.schema), options(comment))
-        return
-    catalog = {
-        "CATALOG": config.integration,
-        "ALLOWED_NAMESPACES": [lake.database],
-        "ALLOWED_WRITE_OPERATIONS": Word("NONE"),
-        "SYNC_INTERVAL_SECONDS": config.refresh_s,
-    }
-    values = {
-        "LINKED_CATALOG": Word(f"({options(catalog, ', ')})"),
-        "EXTERNAL_VOLUME": config.volume,
-        "CATALOG_CASE_SENSITIVITY": Word("CASE_INSENSITIVE"),
-        **comment,
-    }
-    yield Object("DATABASE", parts, options(values), own=True)

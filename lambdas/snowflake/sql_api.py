@@ -42,18 +42,13 @@ class KeyPair:
 
     @classmethod
     def of_pem(cls, pem: str) -> Self:
-        """The pair of an unencrypted private key in PEM.
-
-        Raises:
-            ConfigError: it is not a private key.
-        """
+        """The pair of an unencrypted private key in PEM. Raises ConfigError: it is not a private key."""
         try:
             key = serialization.load_pem_private_key(pem.encode(), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             key = None
-        if not isinstance(
-            key, rsa.RSAPrivateKey
-        ):  # outside the handler: the library's error may quote the key
+        # Raised outside the handler: the library's error may quote the key.
+        if not isinstance(key, rsa.RSAPrivateKey):
             raise ConfigError(
                 "the private key for Snowflake is no unencrypted RSA key in PEM",
                 fix="openssl genrsa 2048 | openssl pkcs8 -topk8 -nocrypt -out key.p8, and put its text into the secret",
@@ -76,14 +71,12 @@ class KeyPair:
         return "SHA256:" + base64.b64encode(hashlib.sha256(self._public_der()).digest()).decode()
 
     def token(self, account: str, user: str, *, now_s: int) -> str:
+        """A JSON Web Token (RFC 7519)."""
         subject = f"{account_name(account)}.{user.upper()}"
-        claims = {
-            "iss": f"{subject}.{self.fingerprint}",
-            "sub": subject,
-            "iat": now_s,
-            "exp": now_s + TOKEN_S,
-        }
-        signed = f"{_encoded({'alg': 'RS256', 'typ': 'JWT'})}.{_encoded(claims)}"
+        issuer = f"{subject}.{self.fingerprint}"
+        header = {"alg": "RS256", "typ": "JWT"}
+        claims = {"iss": issuer, "sub": subject, "iat": now_s, "exp": now_s + TOKEN_S}
+        signed = ".".join(_base64url(json.dumps(part).encode()) for part in (header, claims))
         signature = self.private.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
         return f"{signed}.{_base64url(signature)}"
 
@@ -96,10 +89,6 @@ class KeyPair:
 def account_name(account: str) -> str:
     """An account identifier as in tokens: upper case, a locator without its region."""
     return account.partition(".")[0].upper()
-
-
-def _encoded(part: dict[str, object]) -> str:
-    return _base64url(json.dumps(part, separators=(",", ":")).encode())
 
 
 def _base64url(raw: bytes) -> str:
@@ -151,18 +140,22 @@ class Session:
             Retryable: it does not answer, is overloaded, or takes too long.
             Fatal: unknown user or key.
         """
-        body = json.dumps({"statement": sql, "timeout": TIMEOUT_S, "role": self.role}).encode()
-        url = f"{self.url}/api/v2/statements?requestId={uuid.uuid4()}"
+        statement = {"statement": sql, "timeout": TIMEOUT_S, "role": self.role}
         deadline = time.monotonic() + LONGEST_S
-        status, answer = self._ask(url, body)
+        status, answer = self._ask(f"?requestId={uuid.uuid4()}", statement)
         pause_s = FIRST_PAUSE_S
         while status == 202:
             if time.monotonic() > deadline:
                 raise Retryable(f"Snowflake took more than {LONGEST_S:.0f} s for one statement")
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-            status, answer = self._ask(f"{self.url}/api/v2/statements/{answer['statementHandle']}")
-        return self._rows(answer)
+            status, answer = self._ask(f"/{answer['statementHandle']}")
+        described = answer.get("resultSetMetaData", {})
+        names = [each["name"] for each in described.get("rowType", [])]
+        data = list(answer.get("data") or [])
+        for number in range(1, len(described.get("partitionInfo", []))):
+            data += self._ask(f"/{answer['statementHandle']}?partition={number}")[1]["data"]
+        return [dict(zip(names, row, strict=True)) for row in data]
 
     def value(self, sql: str) -> str:
         """The single value of a statement's result; empty if it is null."""
@@ -170,24 +163,15 @@ class Session:
         (value,) = row.values()
         return value or ""
 
-    def _rows(self, answer: dict[str, Any]) -> list[Row]:
-        described = answer.get("resultSetMetaData", {})
-        names = [each["name"] for each in described.get("rowType", [])]
-        data = list(answer.get("data") or [])
-        for number in range(1, len(described.get("partitionInfo", []))):
-            url = f"{self.url}/api/v2/statements/{answer['statementHandle']}?partition={number}"
-            data += self._ask(url)[1]["data"]
-        return [dict(zip(names, row, strict=True)) for row in data]
-
-    def _ask(self, url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
+    def _ask(self, path: str, statement: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         """Repeat until there is a final answer; waits if Snowflake is overloaded or does not answer."""
-        why, renewed = "", False
+        why, renewed, url = "", False, f"{self.url}/api/v2/statements{path}"
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S))
-            again = "&retry=true" if body and attempt else ""
+            again = "&retry=true" if statement and attempt else ""
             try:
-                status, answer = self._send(url + again, body)
+                status, answer = self._send(url + again, statement)
             except http_client.NoAnswer as error:
                 why = error.message
                 continue
@@ -201,22 +185,23 @@ class Session:
             why = f"Snowflake answered HTTP {status}"
         raise Retryable(f"{why}, {ATTEMPTS} times in a row")
 
-    def _send(self, url: str, body: bytes | None) -> tuple[int, dict[str, Any]]:
-        answer = http_client.send(
+    def _send(self, url: str, statement: dict[str, Any] | None) -> tuple[int, dict[str, Any]]:
+        kind = {"X-Snowflake-Authorization-Token-Type": "KEYPAIR_JWT", "User-Agent": "calve"}
+        answer = http_client.send_json(
             url,
+            statement,
             server="Snowflake",
-            method="POST" if body else "GET",
-            headers={
-                **http_client.bearer(self._current_token()),
-                "X-Snowflake-Authorization-Token-Type": "KEYPAIR_JWT",
-                "Content-Type": "application/json",
-                "Accept": "application/json",
-                "User-Agent": "calve",
-            },
-            body=body,
+            method="POST" if statement else "GET",
+            headers=http_client.bearer(self._current_token()) | kind,
             timeout_s=TIMEOUT_S,
         )
-        return answer.status, answer.json() if answer.status < 300 else _json(answer.body)
+        try:
+            found = answer.json()
+        except http_client.NoAnswer:
+            if answer.status < 300:
+                raise
+            found = {}  # the status of a refusal says enough
+        return answer.status, found if isinstance(found, dict) else {}
 
     def _current_token(self) -> str:
         now_s = time.time()
@@ -232,14 +217,6 @@ def _refusal(status: int, answer: dict[str, Any], user: str) -> CalveError:
         fix = "compare the fingerprint of the secret's key with DESC USER, and the network policies"
         return Fatal(f"Snowflake does not let {user} in: {said}", fix=fix)
     return Refused(f"Snowflake: {said}", str(answer.get("code", "")), str(answer.get("sqlState", "")))
-
-
-def _json(body: bytes) -> dict[str, Any]:
-    try:
-        answer = json.loads(body)
-    except ValueError:
-        return {}
-    return answer if isinstance(answer, dict) else {}
 
 
 PRIVATE_KEY = "private_key"

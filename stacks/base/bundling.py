@@ -22,6 +22,12 @@ from constructs import Construct
 
 from calve.errors import ConfigError, Fatal
 
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / ".calve" / "functions"
+PLATFORMS = {
+    "arm64": ("manylinux2014_aarch64", "manylinux_2_28_aarch64"),
+    "x86_64": ("manylinux2014_x86_64", "manylinux_2_28_x86_64"),
+}
 MACHINES = {"aarch64": "arm64", "arm64": "arm64", "x86_64": "x86_64", "AMD64": "x86_64"}
 # The runtime has boto3. pyarrow.lib links libarrow_substrait, so that one stays.
 PRUNED = (
@@ -42,17 +48,10 @@ class Runtime:
 
     @classmethod
     def read(cls, python: str | None, architecture: str | None) -> Runtime:
-        """Parse two context values; `host` means this machine.
-
-        Raises:
-            ConfigError: unknown architecture.
-        """
+        """Parse two context values; `host` means this machine. Raises ConfigError: unknown architecture."""
         if architecture == "host":
-            return cls(
-                python or f"3.{sys.version_info.minor}",
-                MACHINES.get(platform.machine(), "x86_64"),
-                native=True,
-            )
+            here = MACHINES.get(platform.machine(), "x86_64")
+            return cls(python or f"3.{sys.version_info.minor}", here, native=True)
         if architecture is not None and architecture not in PLATFORMS:
             raise ConfigError(
                 f'lambda_architecture "{architecture}" is not known', fix="use arm64, x86_64 or host"
@@ -70,11 +69,7 @@ class Runtime:
 
 
 def function_code(scope: Construct, name: str, runtime: Runtime) -> aws_lambda.Code:
-    """The code of `lambdas/<name>` as an asset.
-
-    Raises:
-        Fatal: pip could not install the dependencies.
-    """
+    """The code of `lambdas/<name>` as an asset. Raises Fatal: pip could not install the dependencies."""
     return aws_lambda.Code.from_asset(str(ROOT / "lambdas" / name), **bundle_of(name, runtime).options(scope))
 
 
@@ -87,25 +82,25 @@ def bundle_of(name: str, runtime: Runtime) -> Bundle:
         if file.is_file() and "__pycache__" not in file.parts and file.stem != "requirements"
     )
     files = [*sorted(core), *sorted((ROOT / "lambdas").glob("*.py")), *sorted(own)]
-    return Bundle(Wheels(ROOT / "lambdas" / name / "requirements.txt", runtime, PRUNED), files)
+    return Bundle(ROOT / "lambdas" / name / "requirements.txt", runtime, PRUNED, files)
 
 
 @jsii.implements(ILocalBundling)
 class Bundle:
-    """The files of an asset: installed packages, and files of ours."""
+    """The files of an asset: the packages of a requirements file, without those that match `pruned`, and `sources` of ours."""
 
-    def __init__(self, wheels: Wheels, sources: Sequence[Path] = ()) -> None:
-        self.wheels = wheels
-        self.sources = sources
+    def __init__(
+        self, requirements: Path, runtime: Runtime, pruned: Sequence[str], sources: Sequence[Path] = ()
+    ) -> None:
+        self.requirements, self.sources = requirements, sources
+        self._runtime, self._pruned = runtime, pruned
+        wanted = (requirements.read_text(), *pruned, repr(runtime))
+        self._packages_hash = hashlib.sha256("\0".join(wanted).encode()).hexdigest()
 
     def options(self, scope: Construct) -> dict[str, Any]:
-        """How the CDK makes the asset.
-
-        Raises:
-            Fatal: pip could not install the packages.
-        """
+        """How the CDK makes the asset. Raises Fatal: pip could not install the packages."""
         if Stack.of(scope).bundling_required:
-            self.wheels.folder()  # here, because an error inside the CDK's callback would lose its type
+            self._packages()  # here, because an error inside the CDK's callback would lose its type
         return {
             "asset_hash": self.hash(),
             "asset_hash_type": AssetHashType.CUSTOM,
@@ -114,7 +109,7 @@ class Bundle:
 
     def try_bundle(self, output_dir: str, *_: object, **__: object) -> bool:
         """Called by the CDK if the asset is not in cdk.out yet."""
-        shutil.copytree(self.wheels.folder(), output_dir, dirs_exist_ok=True)
+        shutil.copytree(self._packages(), output_dir, dirs_exist_ok=True)
         for file in self.sources:
             target = Path(output_dir) / file.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -124,47 +119,25 @@ class Bundle:
     def hash(self) -> str:
         """A hash of all inputs, known before anything is installed."""
         if not self.sources:
-            return self.wheels.hash()
-        digest = hashlib.sha256(self.wheels.hash().encode())
+            return self._packages_hash
+        digest = hashlib.sha256(self._packages_hash.encode())
         for file in self.sources:
             digest.update(f"{file.relative_to(ROOT)}\0".encode() + file.read_bytes())
         return digest.hexdigest()
 
-
-ROOT = Path(__file__).parents[2]
-CACHE = ROOT / ".calve" / "functions"
-PLATFORMS = {
-    "arm64": ("manylinux2014_aarch64", "manylinux_2_28_aarch64"),
-    "x86_64": ("manylinux2014_x86_64", "manylinux_2_28_x86_64"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Wheels:
-    """The packages of a requirements file, without the files that match `pruned`."""
-
-    requirements: Path
-    runtime: Runtime
-    pruned: tuple[str, ...]
-
-    def hash(self) -> str:
-        """A hash of all inputs of the installation."""
-        wanted = (self.requirements.read_text(), *self.pruned, repr(self.runtime))
-        return hashlib.sha256("\0".join(wanted).encode()).hexdigest()
-
-    def folder(self) -> Path:
-        """The folder of installed and pruned packages; made if it is missing.
-
-        Raises:
-            Fatal: pip could not install them.
-        """
-        folder = CACHE / self.hash()[:32]
+    def _packages(self) -> Path:
+        """The folder of installed and pruned packages; made if it is missing. Raises Fatal: pip could not install them."""
+        folder = CACHE / self._packages_hash[:32]
         if not folder.is_dir():
             CACHE.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=CACHE) as made:
                 installed = Path(made) / "installed"
                 self._install(installed)
-                self._prune(installed)
+                for path in [path for pattern in self._pruned for path in installed.glob(pattern)]:
+                    if path.is_dir():
+                        shutil.rmtree(path, ignore_errors=True)
+                    else:
+                        path.unlink(missing_ok=True)
                 try:
                     installed.rename(folder)
                 except OSError:  # another synth was faster
@@ -173,22 +146,12 @@ class Wheels:
         return folder
 
     def _install(self, target: Path) -> None:
-        command = [
-            *(
-                sys.executable,
-                "-m",
-                "pip",
-                "--disable-pip-version-check",
-                "--quiet",
-                "install",
-                "--no-compile",
-            ),
-            *("--only-binary=:all:", "--require-hashes", "--target", str(target)),
-            *("--no-deps", "-r", str(self.requirements)),
-        ]
-        if not self.runtime.native:
-            command += ["--implementation", "cp", "--python-version", self.runtime.python]
-            for tag in PLATFORMS[self.runtime.architecture]:
+        locked = ["--only-binary=:all:", "--require-hashes", "--no-deps", "-r", str(self.requirements)]
+        quietly = ["--disable-pip-version-check", "--quiet", "--no-compile"]
+        command = [sys.executable, "-m", "pip", "install", *quietly, *locked, "--target", str(target)]
+        if not self._runtime.native:
+            command += ["--implementation", "cp", "--python-version", self._runtime.python]
+            for tag in PLATFORMS[self._runtime.architecture]:
                 command += ["--platform", tag]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
@@ -197,11 +160,3 @@ class Wheels:
                 f"the packages of {self.requirements.relative_to(ROOT)} could not be installed: {last[0]}",
                 fix="check the network and pip (python3 -m pip --version), then synthesize again",
             )
-
-    def _prune(self, folder: Path) -> None:
-        for pattern in self.pruned:
-            for path in list(folder.glob(pattern)):
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)

@@ -17,7 +17,6 @@ METRICS_NAMESPACE = "calve"
 SHORT = Duration.seconds(30)
 LOGGING = ("logs:CreateLogStream", "logs:PutLogEvents")
 TRACING = ("xray:PutTraceSegments", "xray:PutTelemetryRecords")
-LOG_STREAMS = "the streams of one log group"
 INTERFACES = "Lambda makes the network interfaces of a function, and names them"
 
 
@@ -25,11 +24,9 @@ INTERFACES = "Lambda makes the network interfaces of a function, and names them"
 class Brokers:
     """An MSK cluster, and the network of its clients.
 
-    Attributes:
-        cluster_arn: MSK's ARN; None if the cluster does not use IAM.
-        cluster_path: name and id of the cluster, as in the ARNs of its topics and groups.
-        servers: bootstrap servers that only a deploy knows; None if the configuration has them.
-        connection: the Glue connection that puts jobs into the network.
+    cluster_arn: MSK's ARN; None if the cluster does not use IAM. cluster_path: name and id of the cluster, as in the ARNs of
+    its topics and groups. servers: bootstrap servers that only a deploy knows; None if the configuration has them. connection:
+    the Glue connection that puts jobs into the network.
     """
 
     cluster_arn: str | None = None
@@ -39,6 +36,12 @@ class Brokers:
     zone: str | None = None
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> list[str]:
+        """The ARNs of subnets and security groups."""
+        subnets = [arn("ec2", f"subnet/{each}") for each in self.subnets]
+        return subnets + [arn("ec2", f"security-group/{each}") for each in self.security_groups]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +58,10 @@ class Site:
 def interface_statements(brokers: Brokers) -> list[Statement]:
     """What Lambda needs for a function in a VPC."""
     interfaces = arn("ec2", "network-interface/*")
-    places = [
-        *(arn("ec2", f"subnet/{each}") for each in brokers.subnets),
-        *(arn("ec2", f"security-group/{each}") for each in brokers.security_groups),
-    ]
     describing = ["ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets"]
     return [
         allow(describing, ["*"], because="EC2's Describe actions know no resources"),
-        allow(["ec2:CreateNetworkInterface"], [*places, interfaces], because=INTERFACES),
+        allow(["ec2:CreateNetworkInterface"], [*brokers.places, interfaces], because=INTERFACES),
         allow(["ec2:DeleteNetworkInterface"], [interfaces], because=INTERFACES),
     ]
 
@@ -95,21 +94,14 @@ class Function(Construct):
         self.log_group = aws_logs.LogGroup(
             self, "Log", retention=aws_logs.RetentionDays.THREE_MONTHS, removal_policy=RemovalPolicy.DESTROY
         )
-        self.role = service_role(
-            self,
-            "Role",
-            service="lambda.amazonaws.com",
-            statements=[
-                *statements,
-                *(interface_statements(site.brokers) if placed else []),
-                allow(
-                    LOGGING,
-                    [arn("logs", f"log-group:{self.log_group.log_group_name}:*")],
-                    because=LOG_STREAMS,
-                ),
-                allow(TRACING, ["*"], because="X-Ray's writing actions know no resources"),
-            ],
-        )
+        log_streams = arn("logs", f"log-group:{self.log_group.log_group_name}:*")
+        rights = [
+            *statements,
+            *(interface_statements(site.brokers) if placed else []),
+            allow(LOGGING, [log_streams], because="the streams of one log group"),
+            allow(TRACING, ["*"], because="X-Ray's writing actions know no resources"),
+        ]
+        self.role = service_role(self, "Role", service="lambda.amazonaws.com", statements=rights)
         self.function = aws_lambda.Function(
             self,
             "Function",
@@ -138,10 +130,8 @@ class Function(Construct):
             resource.vpc_config = aws_lambda.CfnFunction.VpcConfigProperty(
                 subnet_ids=list(site.brokers.subnets), security_group_ids=list(site.brokers.security_groups)
             )
-        acknowledge(
-            self.function,
-            {"L1": "Python 3.13 is what the Glue job runs, so the core has one version to hold on"},
-        )
+        version = "Python 3.13 is what the Glue job runs, so the core has one version to hold on"
+        acknowledge(self.function, {"L1": version})
 
 
 def invoke(

@@ -41,14 +41,13 @@ WRITING_STATES = ("dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:DeleteIte
 
 
 def _table(scope: Construct, id: str, key: str, **options: Any) -> aws_dynamodb.Table:
+    recovery = aws_dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True)
     return aws_dynamodb.Table(
         scope,
         id,
         partition_key=_text(key),
         billing_mode=aws_dynamodb.BillingMode.PAY_PER_REQUEST,
-        point_in_time_recovery_specification=aws_dynamodb.PointInTimeRecoverySpecification(
-            point_in_time_recovery_enabled=True
-        ),
+        point_in_time_recovery_specification=recovery,
         removal_policy=RemovalPolicy.DESTROY,
         **options,
     )
@@ -95,23 +94,10 @@ class CommitFeed(Construct):
             visibility_timeout=Duration.seconds(6 * timeout.to_seconds()),
             dead_letter_queue=aws_sqs.DeadLetterQueue(max_receive_count=ATTEMPTS, queue=self.failed),
         )
-        self._rule(site.deployment.name)
-        self._mapping(function)
-
-    def _queue(self, id: str, **options: object) -> aws_sqs.Queue:
-        return aws_sqs.Queue(
-            self,
-            id,
-            encryption=aws_sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=True,
-            **options,  # type: ignore[arg-type]
-        )
-
-    def _rule(self, deployment: str) -> None:
         rule = aws_events.CfnRule(
             self,
             "Committed",
-            event_pattern=pattern(deployment, COMMITTED, EVOLVED),
+            event_pattern=pattern(site.deployment.name, COMMITTED, EVOLVED),
             targets=[aws_events.CfnRule.TargetProperty(arn=self.queue.queue_arn, id="Queue")],
         )
         self.queue.add_to_resource_policy(
@@ -125,10 +111,9 @@ class CommitFeed(Construct):
                 },
             )
         )
-
-    def _mapping(self, function: Function) -> None:
         grant(function.role, [allow(RECEIVING, [self.queue.queue_arn])])
-        aws_lambda.CfnEventSourceMapping(
+        types = aws_lambda.CfnEventSourceMapping
+        types(
             self,
             "Mapping",
             function_name=function.function.function_name,
@@ -136,8 +121,12 @@ class CommitFeed(Construct):
             batch_size=100,
             maximum_batching_window_in_seconds=int(GATHER.to_seconds()),
             function_response_types=["ReportBatchItemFailures"],
-            scaling_config=aws_lambda.CfnEventSourceMapping.ScalingConfigProperty(maximum_concurrency=2),
+            scaling_config=types.ScalingConfigProperty(maximum_concurrency=2),
         )
+
+    def _queue(self, id: str, **options: Any) -> aws_sqs.Queue:
+        encryption = aws_sqs.QueueEncryption.SQS_MANAGED
+        return aws_sqs.Queue(self, id, encryption=encryption, enforce_ssl=True, **options)
 
 
 def scheduler_role(
@@ -153,15 +142,14 @@ def scheduler_role(
     )
 
 
+LATER = "one schedule per later look"
+
+
 def scheduling(schedules: str, role: aws_iam.Role) -> list[Statement]:
     """Create schedules of these names (`GROUP/PATTERN`) with this role."""
     to_scheduler = {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
     return [
-        allow(
-            ["scheduler:CreateSchedule"],
-            [arn("scheduler", f"schedule/{schedules}")],
-            because="one schedule per later look",
-        ),
+        allow(["scheduler:CreateSchedule"], [arn("scheduler", f"schedule/{schedules}")], because=LATER),
         allow(["iam:PassRole"], [role.role_arn], to_scheduler),
     ]
 

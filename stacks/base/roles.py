@@ -58,12 +58,9 @@ def secret_arn(reference: str) -> str | None:
 
 def acknowledge(construct: Construct, reasons: dict[str, str]) -> None:
     """Accept findings such as `IAM5[Resource::*]`, with a reason, on a construct and all below it."""
-    Validations.of(construct).acknowledge(
-        *(
-            Acknowledgment(id=f"AwsSolutions::AwsSolutions-{finding}", reason=reason)
-            for finding, reason in reasons.items()
-        )
-    )
+    for finding, reason in reasons.items():
+        known = Acknowledgment(id=f"AwsSolutions::AwsSolutions-{finding}", reason=reason)
+        Validations.of(construct).acknowledge(known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +74,9 @@ class Statement:
     effect: aws_iam.Effect = aws_iam.Effect.ALLOW
 
     def policy(self) -> aws_iam.PolicyStatement:
+        actions, resources = list(self.actions), list(self.resources)
         return aws_iam.PolicyStatement(
-            effect=self.effect,
-            actions=list(self.actions),
-            resources=list(self.resources),
-            conditions=self.conditions,
+            effect=self.effect, actions=actions, resources=resources, conditions=self.conditions
         )
 
 
@@ -92,11 +87,7 @@ def allow(
     *,
     because: str | None = None,
 ) -> Statement:
-    """An Allow statement.
-
-    Raises:
-        ValueError: a wildcard without a reason.
-    """
+    """An Allow statement. Raises ValueError: a wildcard without a reason."""
     if because is None and any("*" in text for text in (*actions, *resources)):
         raise ValueError(f"{', '.join(actions)} on a wildcard, without a reason")
     return Statement(tuple(actions), tuple(resources), conditions, because)
@@ -115,23 +106,18 @@ def announcing(kinds: Sequence[str]) -> Statement:
 def msk_key(*actions: str) -> Statement:
     """Use the key of an MSK secret, only in requests that Secrets Manager makes."""
     through = {"StringEquals": {"kms:ViaService": f"secretsmanager.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
-    return allow(
-        actions,
-        [arn("kms", "key/*")],
-        through,
-        because="a secret of MSK is encrypted by a key of its owner's, which the secret alone names",
-    )
+    because = "a secret of MSK is encrypted by a key of its owner's, which the secret alone names"
+    return allow(actions, [arn("kms", "key/*")], through, because=because)
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
     """The names and ARNs of a deployment's lake.
 
-    Attributes:
-        prefix: of all its objects, with a trailing slash; empty if the bucket is the lake's alone.
-        per_cluster: each Kafka cluster has a database of its own; `database` is then not used.
-        key_arn: the key that encrypts the bucket; None if an imported bucket has encryption of its own.
-        key_made: the key belongs to the deployment, and has the policy that CloudWatch Logs needs.
+    prefix: of all its objects, with a trailing slash; empty if the bucket is the lake's alone. per_cluster: each Kafka cluster
+    has a database of its own; `database` is then not used. key_arn: the key that encrypts the bucket; None if an imported
+    bucket has encryption of its own. key_made: the key belongs to the deployment, and has the policy that CloudWatch Logs
+    needs.
     """
 
     deployment: str
@@ -184,6 +170,12 @@ class Lake:
         below = {"StringLike": {"s3:prefix": [f"{self.prefix}*"]}} if self.prefix else None
         return allow(["s3:ListBucket"], [self.bucket_arn], below)
 
+    def files(self, *actions: str, because: str, also: Sequence[str] = ()) -> list[Statement]:
+        """Find and list the bucket, and do this with the files of the tables. `also`: further prefixes."""
+        files = [self.objects(prefix) for prefix in (*self.data_prefixes, *also)]
+        finding = allow(["s3:GetBucketLocation"], [self.bucket_arn])
+        return [finding, self.listing(), allow(actions, files, because=because)]
+
     def key(self, *actions: str, through_s3: bool = False) -> list[Statement]:
         """Use the key, if there is one. `through_s3`: only in requests that S3 makes."""
         if self.key_arn is None:
@@ -204,11 +196,11 @@ def service_role(
 
     `source_arn` is for services that name the resource they act for: no other job or schedule can then use the role.
     """
-    conditions = (
-        {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}, "ArnLike": {"aws:SourceArn": source_arn}}
-        if source_arn
-        else None
-    )
+    on_behalf = {
+        "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+        "ArnLike": {"aws:SourceArn": source_arn},
+    }
+    conditions = on_behalf if source_arn else None
     document = aws_iam.PolicyDocument(statements=[each.policy() for each in statements])
     role = aws_iam.Role(
         scope,

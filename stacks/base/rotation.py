@@ -23,13 +23,8 @@ from stacks.base.roles import Statement, allow, msk_key, secret_arn, secret_id
 
 def rotating(secret: str) -> Statement:
     """What `lambdas.rotation` needs for the secret with this ARN."""
-    return allow(
-        [
-            *("secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"),
-            *("secretsmanager:PutSecretValue", "secretsmanager:UpdateSecretVersionStage"),
-        ],
-        [secret],
-    )
+    actions = ("DescribeSecret", "GetSecretValue", "PutSecretValue", "UpdateSecretVersionStage")
+    return allow([f"secretsmanager:{action}" for action in actions], [secret])
 
 
 class Rotation(Construct):
@@ -97,8 +92,7 @@ class KeysStack(Stack):
 
     Functions for SCRAM users are in the jobs' network. Functions for Confluent Cloud use the internet.
 
-    Attributes:
-        rotations: by the system that the keys open.
+    rotations: by the system that the keys open.
     """
 
     def __init__(self, scope: Construct, id: str, site: Site) -> None:
@@ -107,6 +101,9 @@ class KeysStack(Stack):
         self.rotations: dict[str, Rotation] = {}
         for each in site.deployment.rotations:
             cloud = each.keys_to_retain is not None
+            rights = msk_key("kms:Decrypt", "kms:GenerateDataKey")
+            if each.admin:
+                rights = allow(["secretsmanager:GetSecretValue"], [str(secret_arn(each.admin))])
             self.rotations[each.of] = Rotation(
                 self,
                 each.of.title(),
@@ -116,9 +113,7 @@ class KeysStack(Stack):
                 days=each.after_days,
                 code="cloud_keys" if cloud else "kafka_keys",
                 environment=_environment(each, settings),
-                statements=[allow(["secretsmanager:GetSecretValue"], [str(secret_arn(each.admin))])]
-                if each.admin
-                else [msk_key("kms:Decrypt", "kms:GenerateDataKey")],
+                statements=[rights],
                 timeout=TIMEOUT,
                 in_network=not cloud,
             )

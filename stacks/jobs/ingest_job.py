@@ -10,22 +10,12 @@ from aws_cdk import Aws, RemovalPolicy, Stack, aws_glue, aws_logs, aws_s3_assets
 from constructs import Construct
 
 from calve.config.deployment import UNKNOWN_SERVERS, JobDeployment
-from calve.config.job import Job
 from calve.config.spark_conf import LEAST_EXECUTORS, spark_conf
 from calve.config.topics import literal_prefix
 from calve.outputs.announcement import OF_TABLES
 from stacks.base.function import Site
 from stacks.base.roles import Lake, Statement, acknowledge, announcing, arn, grant, service_role
-from stacks.jobs.ingest_role import (
-    code_statements,
-    kafka_statements,
-    lake_statements,
-    log_statements,
-    network_statements,
-    output_statements,
-    registry_statements,
-    secret_statements,
-)
+from stacks.jobs import ingest_role as rights
 from stacks.jobs.job_code import JobCode, JobSettings, generation
 
 
@@ -43,16 +33,13 @@ class JobSecurity(Construct):
         self.log_key = key if own else None
         self.name = name
         # Not the L2: it keeps a resource with a fixed name when the stack is destroyed, and the next deploy fails.
+        files = types.S3EncryptionProperty(s3_encryption_mode="SSE-KMS" if key else "SSE-S3", kms_key_arn=key)
         self.configuration = types(
             self,
             "Configuration",
             name=name,
             encryption_configuration=types.EncryptionConfigurationProperty(
-                s3_encryptions=[
-                    types.S3EncryptionProperty(s3_encryption_mode="SSE-KMS", kms_key_arn=key)
-                    if key
-                    else types.S3EncryptionProperty(s3_encryption_mode="SSE-S3")
-                ],
+                s3_encryptions=[files],
                 cloud_watch_encryption=types.CloudWatchEncryptionProperty(
                     cloud_watch_encryption_mode="SSE-KMS" if own else "DISABLED", kms_key_arn=self.log_key
                 ),
@@ -66,10 +53,8 @@ class JobSecurity(Construct):
         job.security_configuration = self.name
         job.add_resource_dependency(self.configuration)
         if not self.log_key:
-            acknowledge(
-                job,
-                {"GL1": "an imported key's policy is not ours to change; AWS's own key encrypts the logs"},
-            )
+            imported = "an imported key's policy is not ours to change; AWS's own key encrypts the logs"
+            acknowledge(job, {"GL1": imported})
         if not self._key:
             acknowledge(job, {"GL3": "the job uses no bookmarks: its position is in the tables"})
 
@@ -85,9 +70,7 @@ SMALLEST_WORKER = "G.025X"
 class GlueJob(Construct):
     """The parts that every Glue job of a deployment has.
 
-    Attributes:
-        settings: the files with its configuration.
-        log_group: of its events, one JSON object per line.
+    settings: the files with its configuration. log_group: of its events, one JSON object per line.
     """
 
     def __init__(
@@ -104,26 +87,27 @@ class GlueJob(Construct):
         self._security = security
         self.definition = job
         self.name = f"{site.deployment.name}-{job.settings.job}{beside}"
-        self.settings = JobSettings(self, "Settings", job=portable(job.settings))
+        # Without values that only a deploy knows: the file and its hash are the same in every account.
+        portable = replace(job.settings, lake=replace(job.settings.lake, endpoint=None))
+        self.settings = JobSettings(self, "Settings", job=portable)
         self.role = service_role(self, "Role", service="glue.amazonaws.com", source_arn=arn("glue", "*"))
         self._logs = f"/calve/{site.deployment.name}/{job.settings.job}{beside}"
-        self.groups = [self._log_group(stream) for stream in ("output", "error")]
+        self.groups = []
+        for stream in ("output", "error"):
+            group = aws_logs.CfnLogGroup(
+                self,
+                stream.title(),
+                log_group_name=security.name_of_logs(self._logs, self.role.role_name, stream),
+                retention_in_days=90,
+                kms_key_id=security.log_key,
+            )
+            group.apply_removal_policy(RemovalPolicy.DESTROY)
+            self.groups.append(group)
         self.log_group = self.groups[0]
 
     @property
     def arn(self) -> str:
         return arn("glue", f"job/{self.name}")
-
-    def _log_group(self, stream: str) -> aws_logs.CfnLogGroup:
-        group = aws_logs.CfnLogGroup(
-            self,
-            stream.title(),
-            log_group_name=self._security.name_of_logs(self._logs, self.role.role_name, stream),
-            retention_in_days=90,
-            kms_key_id=self._security.log_key,
-        )
-        group.apply_removal_policy(RemovalPolicy.DESTROY)
-        return group
 
     def grant(
         self,
@@ -135,8 +119,8 @@ class GlueJob(Construct):
 
         Not inline: the names of the log groups contain the role's name.
         """
-        logs = log_statements([str(group.log_group_name) for group in self.groups])
-        reading = code_statements([*code, *self.settings.assets], self._site.lake)
+        logs = rights.log_statements([str(group.log_group_name) for group in self.groups])
+        reading = rights.code_statements([*code, *self.settings.assets], self._site.lake)
         grant(self.role, [*of_lake, *reading, *statements, *logs])
 
     def arguments(
@@ -151,8 +135,7 @@ class GlueJob(Construct):
             endpoint=None,
             kms_key=lake.key_arn,
         )
-        deployed = replace(job.settings, lake=here)
-        conf = spark_conf(deployed) | job.conf | conf
+        conf = spark_conf(replace(job.settings, lake=here)) | job.conf | conf
         arguments = {
             "--datalake-formats": "iceberg",
             "--conf": " --conf ".join(f"{key}={value}" for key, value in conf.items()),
@@ -189,8 +172,7 @@ class GlueJob(Construct):
 class IngestJob(GlueJob):
     """A Glue streaming job: it may run without end, and its runtime has Spark's Kafka sink. A scheduled one drains and ends.
 
-    Attributes:
-        generation: a hash of its code, settings and definition.
+    generation: a hash of its code, settings and definition.
     """
 
     def __init__(
@@ -200,15 +182,18 @@ class IngestJob(GlueJob):
         self.control_key = site.lake.control(job.settings.job)
         brokers = site.brokers
         emitted = sorted({each.emit.topic for each in job.settings.tables if each.emit})
+        # Of an expression, all topics with its literal prefix.
+        topics = {f"{literal_prefix(each.topic)}*" for each in job.settings.patterns}
+        topics |= {table.topic for table in job.settings.tables}
         self.grant(
             code.assets,
-            lake_statements(site.lake, job.settings.job),
+            rights.lake_statements(site.lake, job.settings.job),
             [
-                *secret_statements(job.settings),
-                *registry_statements(job.settings),
-                *kafka_statements(brokers, sorted(_topics(job.settings))),
-                *output_statements(brokers, emitted),
-                *network_statements(brokers),
+                *rights.secret_statements(job.settings),
+                *rights.registry_statements(job.settings),
+                *rights.kafka_statements(brokers, sorted(topics)),
+                *rights.output_statements(brokers, emitted),
+                *rights.network_statements(brokers),
                 announcing(OF_TABLES),
             ],
         )
@@ -254,14 +239,3 @@ class IngestJob(GlueJob):
         if servers or job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS:
             arguments["--bootstrap-servers"] = servers or UNKNOWN_SERVERS
         return arguments
-
-
-def _topics(job: Job) -> set[str]:
-    """The topics of a job; of an expression, all topics with its literal prefix."""
-    wide = {f"{literal_prefix(each.topic)}*" for each in job.patterns}
-    return {table.topic for table in job.tables} | wide
-
-
-def portable(job: Job) -> Job:
-    """Settings without values that only a deploy knows, so the file and its hash are the same in every account."""
-    return replace(job, lake=replace(job.lake, endpoint=None))

@@ -26,12 +26,9 @@ INTERFACES = "Glue makes a network interface per worker"
 
 def lake_statements(lake: Lake, job: str) -> list[Statement]:
     """The tables and their files, the job's control object, and the job's report."""
-    files = [lake.objects(prefix) for prefix in [*lake.data_prefixes, "_calve/staging/"]]
     glue = ["glue:GetDatabase", "glue:GetTable", "glue:GetTables", "glue:CreateTable", "glue:UpdateTable"]
     return [
-        allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
-        lake.listing(),
-        allow(WRITING_FILES, files, because="the files of the job's tables"),
+        *lake.files(*WRITING_FILES, also=["_calve/staging/"], because="the files of the job's tables"),
         allow(["s3:GetObject"], [f"{lake.bucket_arn}/{lake.control(job)}"]),
         allow(["s3:GetObject", "s3:PutObject"], [lake.status(job)]),
         allow(
@@ -133,10 +130,6 @@ def network_statements(brokers: Brokers) -> list[Statement]:
     if not brokers.connection:
         return []
     connection = [arn("glue", "catalog"), arn("glue", f"connection/{brokers.connection}")]
-    places = [
-        *(arn("ec2", f"subnet/{each}") for each in brokers.subnets),
-        *(arn("ec2", f"security-group/{each}") for each in brokers.security_groups),
-    ]
     interfaces = arn("ec2", "network-interface/*")
     of_glue = {"ForAllValues:StringEquals": {"aws:TagKeys": ["aws-glue-service-resource"]}}
     in_subnets = {"ArnEquals": {"ec2:Subnet": [arn("ec2", f"subnet/{each}") for each in brokers.subnets]}}
@@ -146,7 +139,7 @@ def network_statements(brokers: Brokers) -> list[Statement]:
         allow(
             ["ec2:DescribeVpcAttribute"], [arn("ec2", "vpc/*")], because="Glue looks at the VPC of its subnet"
         ),
-        allow(["ec2:CreateNetworkInterface"], [*places, interfaces], because=INTERFACES),
+        allow(["ec2:CreateNetworkInterface"], [*brokers.places, interfaces], because=INTERFACES),
         allow(["ec2:DeleteNetworkInterface"], [interfaces], in_subnets, because=INTERFACES),
         allow(["ec2:CreateTags", "ec2:DeleteTags"], [interfaces], of_glue, because=INTERFACES),
     ]

@@ -13,11 +13,11 @@ from aws_cdk import aws_s3_assets
 from constructs import Construct
 
 from calve.config.job import Job, Registry
-from stacks.base.bundling import ROOT, Bundle, Runtime, Wheels
+from stacks.base.bundling import ROOT, Bundle, Runtime
 from stacks.jobs.jars import pinned, present, retrieve
 
 SCRIPT = ROOT / "glue_jobs" / "ingest.py"
-COLUMNAR = Wheels(
+COLUMNAR = Bundle(
     ROOT / "glue_jobs" / "engines" / "columnar" / "requirements.txt",
     Runtime(python="3.13", architecture="x86_64"),
     pruned=("bin", "**/tests"),
@@ -29,8 +29,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 class JobCode(Construct):
     """The files that all jobs of a deployment share.
 
-    Attributes:
-        columnar: packages that ingest jobs need and Glue lacks; None if the host has them.
+    columnar: packages that ingest jobs need and Glue lacks; None if the host has them.
     """
 
     def __init__(self, scope: Construct, id: str, *, runtime: Runtime) -> None:
@@ -48,9 +47,7 @@ class JobCode(Construct):
         self.columnar = None
         if not runtime.native:
             folder = str(COLUMNAR.requirements.parent)
-            self.columnar = aws_s3_assets.Asset(
-                self, "Columnar", path=folder, **Bundle(COLUMNAR).options(self)
-            )
+            self.columnar = aws_s3_assets.Asset(self, "Columnar", path=folder, **COLUMNAR.options(self))
 
     @property
     def assets(self) -> list[aws_s3_assets.Asset]:
@@ -61,9 +58,7 @@ class JobCode(Construct):
 class JobSettings(Construct):
     """The resolved settings of one job as a file, and the files that they name.
 
-    Attributes:
-        assets: files that Glue puts into the job's working folder.
-        file_name: of the settings in that folder.
+    assets: files that Glue puts into the job's working folder. file_name: of the settings in that folder.
     """
 
     def __init__(self, scope: Construct, id: str, *, job: Job) -> None:
@@ -112,11 +107,7 @@ BROUGHT = {"spark-avro_2.13", "aws-msk-iam-auth"}
 
 
 def job_jars(folder: Path = JARS) -> list[Path]:
-    """The jars from the embedded stack's folder; missing ones are downloaded.
-
-    Raises:
-        Fatal: a jar could not be downloaded.
-    """
+    """The jars from the embedded stack's folder; missing ones are downloaded. Raises Fatal: a jar could not be downloaded."""
     brought = [jar for jar in pinned() if jar.class_path == "spark" and jar.artifact in BROUGHT]
     if missing := [jar for jar in brought if not present(jar, folder)]:
         retrieve(missing, folder)

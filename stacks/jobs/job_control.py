@@ -8,7 +8,7 @@ from aws_cdk import Duration, aws_scheduler
 from constructs import Construct
 
 from calve.config.deployment import UNKNOWN_SERVERS
-from stacks.base.function import Brokers, Function, Site, custom_resource, invoke
+from stacks.base.function import Function, Site, custom_resource, invoke
 from stacks.base.resources import schedule, scheduler_role, scheduling
 from stacks.base.roles import Lake, Statement, allow, arn, grant, start_arn, start_name
 from stacks.jobs.ingest_job import IngestJob
@@ -24,8 +24,7 @@ class JobControl(Construct):
 
     Only they can start a run. They pass no argument but the generation in the job's definition (ADR 39).
 
-    Attributes:
-        watchdog: None if all jobs are scheduled. start: for people and schedules.
+    watchdog: None if all jobs are scheduled. start: for people and schedules.
     """
 
     def __init__(
@@ -38,7 +37,29 @@ class JobControl(Construct):
     ) -> None:
         super().__init__(scope, id)
         self._site = site
-        self._hand_over(jobs)
+        hand_over = Function(
+            self,
+            "HandOver",
+            site,
+            code="job_control",
+            timeout=HAND_OVER,
+            statements=[
+                _running(jobs),
+                allow(["glue:BatchStopJobRun"], [job.arn for job in jobs]),
+                *_control_statements(site.lake, jobs, ["s3:GetObject", "s3:PutObject"]),
+            ],
+        )
+        for job in jobs:
+            properties = {
+                "JobName": job.name,
+                "Continuous": "false" if job.definition.schedule else "true",
+                "ControlBucket": site.lake.bucket,
+                "ControlKey": job.control_key,
+                "Generation": job.generation,
+            }
+            # The function's own timeout: later no answer can come.
+            resource = custom_resource(job, "HandOver", "HandOver", hand_over, properties, HAND_OVER)
+            resource.node.add_dependency(job.job)
         continuous = [job for job in jobs if not job.definition.schedule]
         self.watchdog = self._watchdog(continuous, group) if continuous else None
         names = [f"{job.name}{beside}" for job in jobs for beside in ("", "-maintenance")]
@@ -53,31 +74,6 @@ class JobControl(Construct):
             environment={"JOBS": ",".join(names)},
             statements=[starting],
         )
-
-    def _hand_over(self, jobs: Sequence[IngestJob]) -> None:
-        function = Function(
-            self,
-            "HandOver",
-            self._site,
-            code="job_control",
-            timeout=HAND_OVER,
-            statements=[
-                _running(jobs),
-                allow(["glue:BatchStopJobRun"], [job.arn for job in jobs]),
-                *_control_statements(self._site.lake, jobs, ["s3:GetObject", "s3:PutObject"]),
-            ],
-        )
-        for job in jobs:
-            properties = {
-                "JobName": job.name,
-                "Continuous": "false" if job.definition.schedule else "true",
-                "ControlBucket": self._site.lake.bucket,
-                "ControlKey": job.control_key,
-                "Generation": job.generation,
-            }
-            # The function's own timeout: later no answer can come.
-            resource = custom_resource(job, "HandOver", "HandOver", function, properties, HAND_OVER)
-            resource.node.add_dependency(job.job)
 
     def _watchdog(self, jobs: Sequence[IngestJob], group: aws_scheduler.CfnScheduleGroup) -> Function:
         later = scheduler_role(self, "Later", str(group.name))
@@ -102,13 +98,8 @@ class JobControl(Construct):
         )
         grant(later, [allow(["lambda:InvokeFunction"], [function.arn])])
         ended = {"jobName": [job.name for job in jobs], "state": list(ENDED)}
-        invoke(
-            self,
-            "Ended",
-            function,
-            description="A run of a continuous job has ended",
-            pattern={"source": ["aws.glue"], "detail-type": ["Glue Job State Change"], "detail": ended},
-        )
+        pattern = {"source": ["aws.glue"], "detail-type": ["Glue Job State Change"], "detail": ended}
+        invoke(self, "Ended", function, description="A run of a continuous job has ended", pattern=pattern)
         return function
 
 
@@ -172,6 +163,14 @@ def doctor(scope: Construct, site: Site, jobs: Sequence[IngestJob]) -> Function:
     if unknown and brokers.servers:
         environment["SERVERS"] = brokers.servers
     tables = ["glue:GetDatabase", "glue:GetTable"]
+    describing = []
+    if brokers.cluster_arn:  # an MSK cluster with IAM
+        asked = "whether a topic is there is asked of each by name, and no record can be read by that"
+        topics = arn("kafka", f"topic/{brokers.cluster_path}/*")
+        describing = [
+            allow(["kafka-cluster:Connect", "kafka-cluster:DescribeCluster"], [brokers.cluster_arn]),
+            allow(["kafka-cluster:DescribeTopic"], [topics], because=asked),
+        ]
     return Function(
         scope,
         "Examine",
@@ -189,20 +188,6 @@ def doctor(scope: Construct, site: Site, jobs: Sequence[IngestJob]) -> Function:
             *lake.key("kms:Decrypt", through_s3=True),
             *secret_statements(first),
             *registry_statements(first),
-            *_kafka_statements(brokers),
+            *describing,
         ],
     )
-
-
-def _kafka_statements(brokers: Brokers) -> list[Statement]:
-    """Describe the topics of an MSK cluster with IAM, without their records."""
-    if not brokers.cluster_arn:
-        return []
-    return [
-        allow(["kafka-cluster:Connect", "kafka-cluster:DescribeCluster"], [brokers.cluster_arn]),
-        allow(
-            ["kafka-cluster:DescribeTopic"],
-            [arn("kafka", f"topic/{brokers.cluster_path}/*")],
-            because="whether a topic is there is asked of each by name, and no record can be read by that",
-        ),
-    ]

@@ -45,11 +45,8 @@ class MaintenanceJob(GlueJob):
 def lake_statements(lake: Lake) -> list[Statement]:
     """Existing tables and their files. The job creates no table."""
     glue = ["glue:GetDatabase", "glue:GetTable", "glue:GetTables", "glue:UpdateTable"]
-    files = [lake.objects(prefix) for prefix in lake.data_prefixes]
     return [
-        allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
-        lake.listing(),
-        allow(WRITING_FILES, files, because="the files of the tables"),
+        *lake.files(*WRITING_FILES, because="the files of the tables"),
         allow(
             [*glue, *(["glue:GetDatabases"] if lake.per_cluster else [])],
             lake.catalog_arns,

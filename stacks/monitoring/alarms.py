@@ -73,7 +73,16 @@ def of_table(board: Board, table: Table, metrics: JobMetrics, *, job: JobDeploym
     if not job.schedule:
         alarm("silent", listed.HEARD, "SampleCount", silent, below=1, periods=QUARTER)
     alarm("paused", listed.PAUSED, "Sum", f"{name} has been paused for a day.", **A_WHOLE_DAY)
-    _of_values(board, table)
+    announce, column = table.announce, table.count_by
+    for value in announce.alert_on if announce else ():  # rows with such values somebody must know at once
+        board.mail_on(
+            f"{name}-{value}",
+            with_rows(board.deployment.name, name, value),
+            f"<table> has rows with {column} {value}, since snapshot <id> of <at>.",
+            "TABLE-VALUE",
+            f"{name} has rows with {column} {value}",
+            {"table": "$.detail.table", "at": "$.detail.committed_at", "id": "$.detail.snapshot_id"},
+        )
 
 
 def of_patterns(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
@@ -103,20 +112,6 @@ def of_patterns(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
         not_kept,
         runbook="JOB-topics-not-kept",
     )
-
-
-def _of_values(board: Board, table: Table) -> None:
-    """Commits with rows whose values somebody must know at once (`alert_on`)."""
-    announce, column = table.announce, table.count_by
-    for value in announce.alert_on if announce else ():
-        board.mail_on(
-            f"{table.name}-{value}",
-            with_rows(board.deployment.name, table.name, value),
-            f"<table> has rows with {column} {value}, since snapshot <id> of <at>.",
-            "TABLE-VALUE",
-            f"{table.name} has rows with {column} {value}",
-            {"table": "$.detail.table", "at": "$.detail.committed_at", "id": "$.detail.snapshot_id"},
-        )
 
 
 EVERY = Duration.hours(6)
@@ -187,7 +182,7 @@ def of_exports(board: Board, exports: ExportsStack) -> None:
     not_mailed = "A file was written, and a mail about it was not sent."
     refused = "A link was refused since a system did not answer."
     board.errors("export-errors", exports.writer, run_failed)
-    board.dropped("export-not-started", exports.schedules.group, "A schedule could not start its export.")
+    board.dropped("export-not-started", exports.group, "A schedule could not start its export.")
     for export in deployment.exports:
         board.alarm(
             f"{export.name}-late",

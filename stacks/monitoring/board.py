@@ -55,6 +55,9 @@ class Board(Construct):
         `says`: the sentence of the mail. `runbook`: the heading of the paragraph with the fix, if it is not the alarm's name.
         """
         operators, missing = aws_cloudwatch.ComparisonOperator, aws_cloudwatch.TreatMissingData
+        is_bad, absent = operators.GREATER_THAN_THRESHOLD, missing.NOT_BREACHING
+        if below is not None:
+            is_bad, absent = operators.LESS_THAN_THRESHOLD, missing.BREACHING
         alarm = aws_cloudwatch.Alarm(
             self,
             name,
@@ -62,11 +65,9 @@ class Board(Construct):
             alarm_description=_text(says, runbook or name),
             metric=metric.with_(period=period),
             threshold=above if below is None else below,
-            comparison_operator=operators.GREATER_THAN_THRESHOLD
-            if below is None
-            else operators.LESS_THAN_THRESHOLD,
+            comparison_operator=is_bad,
             evaluation_periods=periods,
-            treat_missing_data=missing.NOT_BREACHING if below is None else missing.BREACHING,
+            treat_missing_data=absent,
         )
         alarm.add_alarm_action(actions.SnsAction(self.topic))
         self.all.append(alarm)

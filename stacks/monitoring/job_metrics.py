@@ -14,22 +14,8 @@ from aws_cdk import aws_cloudwatch, aws_logs
 from constructs import Construct
 
 from calve.config.job import Job, Table
-from calve.outputs.metrics import (
-    ANNOUNCEMENTS_FAILED,
-    FRESHNESS,
-    HEARD,
-    JOB_FAILED,
-    LAG,
-    LOST,
-    MAINTENANCE_FAILED,
-    PAUSED,
-    REJECT_ROUNDS,
-    ROWS,
-    TOPICS_NOT_KEPT,
-    TROUBLE,
-    Log,
-    Metric,
-)
+from calve.outputs import metrics as listed
+from calve.outputs.metrics import Log, Metric
 from stacks.jobs.ingest_job import IngestJob
 from stacks.jobs.maintenance import MaintenanceJob
 
@@ -59,27 +45,27 @@ class _Filter:
 
 
 FILTERS = (
-    _Filter(FRESHNESS, ROUND),
-    _Filter(LAG, ROUND),
-    _Filter(ROWS, ROUND),
-    _Filter(LOST, SOME_LOST),
-    _Filter(TROUBLE, STOPPED),
-    _Filter(PAUSED, IS_PAUSED),
-    _Filter(HEARD, ANYTHING),
-    _Filter(REJECT_ROUNDS, REJECTS, per_table=False),
-    _Filter(JOB_FAILED, FAILED, per_table=False),
-    _Filter(ANNOUNCEMENTS_FAILED, NOT_ANNOUNCED, per_table=False),
+    _Filter(listed.FRESHNESS, ROUND),
+    _Filter(listed.LAG, ROUND),
+    _Filter(listed.ROWS, ROUND),
+    _Filter(listed.LOST, SOME_LOST),
+    _Filter(listed.TROUBLE, STOPPED),
+    _Filter(listed.PAUSED, IS_PAUSED),
+    _Filter(listed.HEARD, ANYTHING),
+    _Filter(listed.REJECT_ROUNDS, REJECTS, per_table=False),
+    _Filter(listed.JOB_FAILED, FAILED, per_table=False),
+    _Filter(listed.ANNOUNCEMENTS_FAILED, NOT_ANNOUNCED, per_table=False),
 )
 OF_PATTERNS = (
-    _Filter(FRESHNESS, ROUND, per_table=False),
-    _Filter(LAG, ROUND, per_table=False),
-    _Filter(LOST, SOME_LOST, per_table=False),
-    _Filter(TROUBLE, STOPPED, per_table=False),
-    _Filter(PAUSED, IS_PAUSED, per_table=False),
-    _Filter(TOPICS_NOT_KEPT, NOT_KEPT, per_table=False),
+    _Filter(listed.FRESHNESS, ROUND, per_table=False),
+    _Filter(listed.LAG, ROUND, per_table=False),
+    _Filter(listed.LOST, SOME_LOST, per_table=False),
+    _Filter(listed.TROUBLE, STOPPED, per_table=False),
+    _Filter(listed.PAUSED, IS_PAUSED, per_table=False),
+    _Filter(listed.TOPICS_NOT_KEPT, NOT_KEPT, per_table=False),
 )
 """Further metrics of a job with patterns: of all its tables together."""
-OF_MAINTENANCE = (_Filter(MAINTENANCE_FAILED, NOT_MAINTAINED, per_table=False),)
+OF_MAINTENANCE = (_Filter(listed.MAINTENANCE_FAILED, NOT_MAINTAINED, per_table=False),)
 """From the log of the job's maintenance."""
 
 
@@ -102,14 +88,13 @@ class JobMetrics(Construct):
     def _add(self, filters: Mapping[str, _Filter], log_group: aws_logs.CfnLogGroup) -> None:
         dimension = aws_logs.CfnMetricFilter.DimensionProperty
         for name, each in filters.items():
+            of_table = dimension(key=self._dimension, value=f"$.{self._dimension.lower()}")
             properties = aws_logs.CfnMetricFilter.MetricTransformationProperty(
                 metric_namespace=self._namespace,
                 metric_name=each.metric.name if each.per_table else self._of_job(each.metric),
                 unit=each.metric.unit,
                 metric_value=each.value,
-                dimensions=[dimension(key=self._dimension, value=f"$.{self._dimension.lower()}")]
-                if each.per_table
-                else None,
+                dimensions=[of_table] if each.per_table else None,
             )
             made = aws_logs.CfnMetricFilter(
                 self,

@@ -12,18 +12,10 @@ from constructs import Construct
 
 from calve.config.deployment import Deployment
 from calve.outputs.metrics import FRESHNESS, LAG, REJECT_ROUNDS, ROWS, Metric
-from stacks.base.rotation import KeysStack, Rotation
+from stacks.base.rotation import KeysStack
 from stacks.jobs.ingest import IngestStack
 from stacks.jobs.maintenance import MaintenanceStack
-from stacks.monitoring.alarms import (
-    of_catalog,
-    of_exports,
-    of_job,
-    of_maintenance,
-    of_rotation,
-    of_snowflake,
-    of_starts,
-)
+from stacks.monitoring import alarms
 from stacks.monitoring.board import Board
 from stacks.monitoring.job_metrics import JobMetrics
 from stacks.publishing.exports import ExportsStack
@@ -54,78 +46,62 @@ class MonitoringStack(Stack):
         }
         board = Board(self, "Alarms", deployment=deployment)
         for job in ingest.jobs:
-            of_job(board, job, metrics[job.definition.settings.job])
-        of_maintenance(board, maintenance, metrics)
-        of_starts(board, ingest.group, ingest.control)
+            alarms.of_job(board, job, metrics[job.definition.settings.job])
+        alarms.of_maintenance(board, maintenance, metrics)
+        alarms.of_starts(board, ingest.group, ingest.control)
         if exports:
-            of_exports(board, exports)
+            alarms.of_exports(board, exports)
         if publish and publish.catalog:
-            of_catalog(board, publish.catalog)
+            alarms.of_catalog(board, publish.catalog)
         if publish and publish.snowflake:
-            of_snowflake(board, publish.snowflake)
-        for name, rotation in _rotations(keys, exports, publish).items():
-            of_rotation(board, name, rotation)
-        dashboard = Dashboard(self, "Dashboard", deployment=deployment, metrics=metrics, alarms=board.all)
+            alarms.of_snowflake(board, publish.snowflake)
+        rotations = dict(keys.rotations) if keys else {}
+        if exports:
+            rotations["link"] = exports.links.rotation
+        if publish and publish.snowflake:
+            rotations["snowflake"] = publish.snowflake.rotation
+        for name, rotation in rotations.items():
+            alarms.of_rotation(board, name, rotation)
+        dashboard(Construct(self, "Dashboard"), deployment, metrics, board.all)
         CfnOutput(self, "AlertTopic", value=board.topic.topic_arn)
-        CfnOutput(self, "DashboardName", value=dashboard.name)
-
-
-def _rotations(
-    keys: KeysStack | None, exports: ExportsStack | None, publish: PublishStack | None
-) -> dict[str, Rotation]:
-    """By the system that the keys open."""
-    found = dict(keys.rotations) if keys else {}
-    if exports:
-        found["link"] = exports.links.rotation
-    if publish and publish.snowflake:
-        found["snowflake"] = publish.snowflake.rotation
-    return found
+        CfnOutput(self, "DashboardName", value=deployment.name)
 
 
 WIDTH = 24
 HALF = 12
 
 
-class Dashboard(Construct):
+def dashboard(
+    scope: Construct,
+    deployment: Deployment,
+    metrics: Mapping[str, JobMetrics],
+    alarms: Sequence[aws_cloudwatch.Alarm],
+) -> None:
     """Alarms, then a graph per question with a line per table. Tables of patterns are searched when the dashboard is opened."""
+    tables = [(metrics[job.settings.job], table) for job in deployment.jobs for table in job.settings.tables]
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        deployment: Deployment,
-        metrics: Mapping[str, JobMetrics],
-        alarms: Sequence[aws_cloudwatch.Alarm],
-    ) -> None:
-        super().__init__(scope, id)
-        self.name = deployment.name
-        tables = [
-            (metrics[job.settings.job], table) for job in deployment.jobs for table in job.settings.tables
+    def graph(title: str, metric: Metric, statistic: str) -> aws_cloudwatch.GraphWidget:
+        lines: list[aws_cloudwatch.IMetric] = [
+            source.of_table(metric, table, statistic).with_(label=table.name) for source, table in tables
         ]
+        if any(job.settings.patterns for job in deployment.jobs):
+            lines = [next(iter(metrics.values())).search(metric, statistic)]
+        return aws_cloudwatch.GraphWidget(title=title, left=lines, width=HALF)
 
-        def graph(title: str, metric: Metric, statistic: str) -> aws_cloudwatch.GraphWidget:
-            lines: list[aws_cloudwatch.IMetric] = [
-                source.of_table(metric, table, statistic).with_(label=table.name) for source, table in tables
-            ]
-            if any(job.settings.patterns for job in deployment.jobs):
-                lines = [next(iter(metrics.values())).search(metric, statistic)]
-            return aws_cloudwatch.GraphWidget(title=title, left=lines, width=HALF)
-
-        of_jobs = [each.of_job(REJECT_ROUNDS).with_(label=job) for job, each in metrics.items()]
-        aws_cloudwatch.Dashboard(
-            self,
-            "Page",
-            dashboard_name=deployment.name,
-            widgets=[
-                [aws_cloudwatch.AlarmStatusWidget(alarms=list(alarms), width=WIDTH, title="Alarms")],
-                [
-                    graph("Age of 95 of 100 records when they become visible, s", FRESHNESS, "Maximum"),
-                    graph("Records not read yet", LAG, "Minimum"),
-                ],
-                [
-                    graph("Rows written", ROWS, "Sum"),
-                    aws_cloudwatch.GraphWidget(title="Rounds with dead letters", left=of_jobs, width=HALF),
-                ],
+    of_jobs = [each.of_job(REJECT_ROUNDS).with_(label=job) for job, each in metrics.items()]
+    aws_cloudwatch.Dashboard(
+        scope,
+        "Page",
+        dashboard_name=deployment.name,
+        widgets=[
+            [aws_cloudwatch.AlarmStatusWidget(alarms=list(alarms), width=WIDTH, title="Alarms")],
+            [
+                graph("Age of 95 of 100 records when they become visible, s", FRESHNESS, "Maximum"),
+                graph("Records not read yet", LAG, "Minimum"),
             ],
-        )
+            [
+                graph("Rows written", ROWS, "Sum"),
+                aws_cloudwatch.GraphWidget(title="Rounds with dead letters", left=of_jobs, width=HALF),
+            ],
+        ],
+    )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aws_cdk import CfnOutput, CustomResource, Duration, Stack, aws_dynamodb, aws_lambda, aws_scheduler
+from aws_cdk import CfnOutput, Duration, Stack, aws_dynamodb, aws_iam, aws_lambda, aws_scheduler
 from constructs import Construct
 
 from calve.config.publishing import EXPORTS, Export
@@ -32,44 +32,40 @@ ONCE = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb
 """What powertools' idempotency does to its table."""
 
 
-class ExportSchedules(Construct):
-    """A schedule group with its role. The export function adds its own retries to the group."""
-
-    def __init__(self, scope: Construct, id: str, site: Site) -> None:
-        super().__init__(scope, id)
-        self._deployment = site.deployment
-        self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=site.deployment.name)
-        self.role = scheduler_role(self, "Role", site.deployment.name)
-
-    def invoke(self, function: Function) -> None:
-        """Have every schedule invoke the export function."""
-        grant(self.role, [allow(["lambda:InvokeFunction"], [function.arn])])
-        for export in self._deployment.exports:
-            created = schedule(
-                self,
-                export.name,
-                name=f"{self._deployment.name}-{export.name}",
-                group=self._deployment.name,
-                description=f"Exports {export.name}",
-                expression=export.schedule,
-                time_zone=export.time_zone,
-                target=function.arn,
-                role=self.role,
-                event={"export": asdict(export), "scheduled_at": SCHEDULED_AT},
-                attempts=10,
-                max_age_s=3600,
-            )
-            created.add_resource_dependency(self.group)
-            created.node.add_dependency(self.role)
+def export_schedules(
+    scope: Construct,
+    site: Site,
+    group: aws_scheduler.CfnScheduleGroup,
+    role: aws_iam.Role,
+    function: Function,
+) -> None:
+    """A schedule for each export, which invokes the export function. `scope`: their own."""
+    name = site.deployment.name
+    grant(role, [allow(["lambda:InvokeFunction"], [function.arn])])
+    for export in site.deployment.exports:
+        created = schedule(
+            scope,
+            export.name,
+            name=f"{name}-{export.name}",
+            group=name,
+            description=f"Exports {export.name}",
+            expression=export.schedule,
+            time_zone=export.time_zone,
+            target=function.arn,
+            role=role,
+            event={"export": asdict(export), "scheduled_at": SCHEDULED_AT},
+            attempts=10,
+            max_age_s=3600,
+        )
+        created.add_resource_dependency(group)
+        created.node.add_dependency(role)
 
 
 MEMORY_MB = 2048
 TABLES = "an export may name any table of its database, which is known to the job alone where it is named after a cluster"
 
 
-def export_writer(
-    scope: Construct, site: Site, schedules: ExportSchedules, done: aws_dynamodb.Table
-) -> Function:
+def export_writer(scope: Construct, site: Site, role: aws_iam.Role, done: aws_dynamodb.Table) -> Function:
     """Reads the exported tables and writes below `exports/`. Retries later if a window is not complete. `scope`: its own."""
     lake, deployment = site.lake, site.deployment.name
     name = writer_name(deployment)
@@ -86,13 +82,11 @@ def export_writer(
         timeout=Duration.minutes(15),
         statements=[
             allow(glue, lake.catalog_arns, because=TABLES),
-            allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
-            lake.listing(),
-            allow(["s3:GetObject"], [lake.objects(prefix) for prefix in lake.data_prefixes], because=TABLES),
+            *lake.files("s3:GetObject", because=TABLES),
             allow(writing, files, because=FILES),
             allow(["s3:ListBucketMultipartUploads"], [lake.bucket_arn]),
             allow(["s3:ListMultipartUploadParts"], files, because=FILES),
-            *scheduling(f"{deployment}/*-again-*", schedules.role),
+            *scheduling(f"{deployment}/*-again-*", role),
             allow(ONCE, [done.table_arn]),
             announcing([EXPORT_FAILED]),
             *lake.key("kms:Decrypt", "kms:GenerateDataKey"),
@@ -101,7 +95,7 @@ def export_writer(
             "LAKE_BUCKET": lake.bucket,
             "EXPORTS_PREFIX": f"{lake.prefix}{EXPORTS}",
             "SCHEDULE_GROUP": deployment,
-            "SCHEDULER_ROLE_ARN": schedules.role.role_arn,
+            "SCHEDULER_ROLE_ARN": role.role_arn,
             "FUNCTION_ARN": arn("lambda", f"function:{name}"),
             "IDEMPOTENCY_TABLE": done.table_name,
         },
@@ -129,7 +123,17 @@ class ExportLinks(Construct):
         self.table = expiring_table(self, "Table", expires="expires_at")
         self.keys = generated_secret(self, "Keys", f"Signs the download links of {site.deployment.name}")
         self.read_keys = allow(["secretsmanager:GetSecretValue"], [self.keys.ref])
-        first = self._first_key(site)
+        make_first = Function(
+            self,
+            "FirstKey",
+            site,
+            code="link_keys",
+            handler="first",
+            environment={SECRET: self.keys.ref},
+            statements=[rotating(self.keys.ref)],
+        )
+        properties = {"Secret": self.keys.ref}
+        first = custom_resource(self, "First", "LinkKeys", make_first, properties, Duration.minutes(2))
         self.rotation = Rotation(
             self,
             "Rotation",
@@ -140,23 +144,7 @@ class ExportLinks(Construct):
             environment={SECRET: self.keys.ref},
         )
         self.rotation.node.add_dependency(first)  # a schedule is tested with what is there
-        self.url = self._download(site)
-
-    def _first_key(self, site: Site) -> CustomResource:
-        function = Function(
-            self,
-            "FirstKey",
-            site,
-            code="link_keys",
-            handler="first",
-            environment={SECRET: self.keys.ref},
-            statements=[rotating(self.keys.ref)],
-        )
-        properties = {"Secret": self.keys.ref}
-        return custom_resource(self, "First", "LinkKeys", function, properties, Duration.minutes(2))
-
-    def _download(self, site: Site) -> str:
-        function = Function(
+        download = Function(
             self,
             "Download",
             site,
@@ -174,7 +162,7 @@ class ExportLinks(Construct):
                 *site.lake.key("kms:Decrypt", through_s3=True),
             ],
         )
-        return function.function.add_function_url(auth_type=aws_lambda.FunctionUrlAuthType.NONE).url
+        self.url = download.function.add_function_url(auth_type=aws_lambda.FunctionUrlAuthType.NONE).url
 
 
 class ExportMails(Construct):
@@ -186,11 +174,9 @@ class ExportMails(Construct):
         super().__init__(scope, id)
         lake, exports = site.lake, site.deployment.exports
         self.topics = {
-            export.name: mail_topic(
-                self, f"{export.name}Topic", recipients=export.recipients, title=export.name
-            )
-            for export in exports
-            if export.channel == "sns"
+            name: mail_topic(self, f"{name}Topic", recipients=each.recipients, title=name)
+            for name, each in ((each.name, each) for each in exports)
+            if each.channel == "sns"
         }
         topics = {name: topic.topic_arn for name, topic in self.topics.items()}
         self.function = Function(
@@ -220,12 +206,8 @@ class ExportMails(Construct):
         # Only manifests. They are written last, and not by this function: it cannot trigger itself.
         keys = [{"wildcard": f"{lake.prefix}{EXPORTS}*/manifest.json"}]
         written = {"bucket": {"name": [lake.bucket]}, "object": {"key": keys}}
-        invoke(
-            self,
-            "Written",
-            self.function,
-            pattern={"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": written},
-        )
+        created = {"source": ["aws.s3"], "detail-type": ["Object Created"], "detail": written}
+        invoke(self, "Written", self.function, pattern=created)
         invoke(self, "Failed", self.function, pattern=failures(site.deployment.name))
 
 
@@ -238,13 +220,8 @@ def _sending(exports: Sequence[Export], topics: Sequence[str]) -> list[Statement
     if senders := sorted({each.sender for each in exports if each.channel == "ses" and each.sender}):
         # SES checks the identity that covers the sender: the address, or its domain.
         identities = sorted({name for each in senders for name in (each, each.rpartition("@")[2])})
-        statements.append(
-            allow(
-                ["ses:SendEmail"],
-                [arn("ses", f"identity/{name}") for name in identities],
-                {"StringEquals": {"ses:FromAddress": senders}},
-            )
-        )
+        covering = [arn("ses", f"identity/{name}") for name in identities]
+        statements.append(allow(["ses:SendEmail"], covering, {"StringEquals": {"ses:FromAddress": senders}}))
     return statements
 
 
@@ -254,9 +231,11 @@ class ExportsStack(Stack):
     def __init__(self, scope: Construct, id: str, site: Site) -> None:
         super().__init__(scope, id, description="calve: exports by schedule, mail and link")
         done = expiring_table(self, "Done", expires="expiration")
-        self.schedules = ExportSchedules(self, "Schedules", site)
-        self.writer = export_writer(Construct(self, "Writer"), site, self.schedules, done)
-        self.schedules.invoke(self.writer)
+        schedules, name = Construct(self, "Schedules"), site.deployment.name
+        self.group = aws_scheduler.CfnScheduleGroup(schedules, "Group", name=name)
+        role = scheduler_role(schedules, "Role", name)
+        self.writer = export_writer(Construct(self, "Writer"), site, role, done)
+        export_schedules(schedules, site, self.group, role, self.writer)
         self.links = ExportLinks(self, "Links", site)
         self.mails = ExportMails(self, "Mails", site, self.links, done)
         CfnOutput(self, "DownloadUrl", value=self.links.url)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from aws_cdk import CfnOutput, CustomResource, Duration, Stack, aws_dynamodb
+from aws_cdk import CfnOutput, CustomResource, Duration, Stack, aws_dynamodb, aws_secretsmanager
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from calve.config.publishing import IcebergRest, Publish
+from calve.config.publishing import CatalogBootstrap, IcebergRest, Publish
 from stacks.base.function import Function, Site, custom_resource, invoke
 from stacks.base.resources import WRITING_STATES, CommitFeed, generated_secret, table_of_states
 from stacks.base.roles import acknowledge, allow, secret_arn
@@ -40,16 +40,23 @@ class CatalogSync(Construct):
         made = None
         self._secret = secret_arn(catalog.secret) if catalog.secret else None
         if catalog.bootstrap:
-            made = CatalogBootstrap(self, "Bootstrap", site, catalog)
-            self._secret = made.credentials.ref
+            within = Construct(self, "Bootstrap")
+            credentials, made = catalog_bootstrap(within, site, catalog, catalog.bootstrap)
+            self._secret = credentials.ref
             catalog = replace(catalog, secret=f"aws:{self._secret}", scope=catalog.scope or ALL_ROLES)
         self._site = site
         self._catalog = catalog.to_json()
         self._states = states
         self._published = _published(site.deployment, publish)
-        resource = self._deploy()
+        properties = {
+            "Catalog": self._catalog,
+            "Published": json.dumps(self._published),
+            "StatesTable": states.table_name,
+        }
+        deploy = self._function("Deploy", "handle", DEPLOY)
+        resource = custom_resource(self, "Catalog", "CatalogSync", deploy, properties, DEPLOY)
         if made:
-            resource.node.add_dependency(made.made)
+            resource.node.add_dependency(made)
         follow = self._function("Follow", "feed", FEED)
         self.feed = CommitFeed(self, "Feed", site, follow, FEED)
         self.feed.node.add_dependency(resource)
@@ -57,15 +64,6 @@ class CatalogSync(Construct):
         says = "Every difference is found and repaired"
         rule = invoke(self, "Every", self.reconcile, description=says, schedule="rate(5 minutes)")
         rule.node.add_dependency(resource)
-
-    def _deploy(self) -> CustomResource:
-        function = self._function("Deploy", "handle", DEPLOY)
-        properties = {
-            "Catalog": self._catalog,
-            "Published": json.dumps(self._published),
-            "StatesTable": self._states.table_name,
-        }
-        return custom_resource(self, "Catalog", "CatalogSync", function, properties, DEPLOY)
 
     def _function(self, id: str, handler: str, timeout: Duration) -> Function:
         """`PUBLISHED` lists no tables: they have rows, and a function's environment has a size limit."""
@@ -109,49 +107,46 @@ def _published(deployment: Deployment, publish: Publish) -> dict[str, object]:
 TIMEOUT = Duration.minutes(5)
 
 
-class CatalogBootstrap(Construct):
-    """The custom resource that creates a principal, and the secret with its credentials."""
-
-    def __init__(self, scope: Construct, id: str, site: Site, catalog: IcebergRest) -> None:
-        super().__init__(scope, id)
-        name, bootstrap = site.deployment.name, catalog.bootstrap
-        self.credentials = generated_secret(self, "Credentials", f"The principal of {name} at {catalog.uri}")
-        acknowledge(self.credentials, {"SMG4": "Polaris rotates a principal's credentials only for itself"})
-        administrator = secret_arn(bootstrap.secret) if bootstrap else None
-        keeping = ["secretsmanager:GetSecretValue", "secretsmanager:PutSecretValue"]
-        function = Function(
-            self,
-            "Function",
-            site,
-            code="catalog_sync.polaris",
-            timeout=TIMEOUT,
-            statements=[
-                allow(keeping, [self.credentials.ref]),
-                *([allow(["secretsmanager:GetSecretValue"], [administrator])] if administrator else []),
-            ],
-        )
-        names = {
-            "deployment": name,
-            "catalog": catalog.warehouse,
-            "location": site.lake.warehouse,
-            "role_arn": bootstrap and bootstrap.role_arn,
-            "external_id": bootstrap and bootstrap.external_id,
-        }
-        properties = {
-            "Catalog": catalog.to_json(),
-            "Names": json.dumps(names),
-            "Secret": self.credentials.ref,
-        }
-        self.made = custom_resource(self, "Made", "PolarisCatalog", function, properties, TIMEOUT)
+def catalog_bootstrap(
+    scope: Construct, site: Site, catalog: IcebergRest, bootstrap: CatalogBootstrap
+) -> tuple[aws_secretsmanager.CfnSecret, CustomResource]:
+    """A secret, and the custom resource that creates a principal with its credentials. `scope`: their own."""
+    name = site.deployment.name
+    credentials = generated_secret(scope, "Credentials", f"The principal of {name} at {catalog.uri}")
+    acknowledge(credentials, {"SMG4": "Polaris rotates a principal's credentials only for itself"})
+    administrator = secret_arn(bootstrap.secret)
+    keeping = ["secretsmanager:GetSecretValue", "secretsmanager:PutSecretValue"]
+    function = Function(
+        scope,
+        "Function",
+        site,
+        code="catalog_sync.polaris",
+        timeout=TIMEOUT,
+        statements=[
+            allow(keeping, [credentials.ref]),
+            *([allow(["secretsmanager:GetSecretValue"], [administrator])] if administrator else []),
+        ],
+    )
+    names = {
+        "deployment": name,
+        "catalog": catalog.warehouse,
+        "location": site.lake.warehouse,
+        "role_arn": bootstrap.role_arn,
+        "external_id": bootstrap.external_id,
+    }
+    properties = {
+        "Catalog": catalog.to_json(),
+        "Names": json.dumps(names),
+        "Secret": credentials.ref,
+    }
+    return credentials, custom_resource(scope, "Made", "PolarisCatalog", function, properties, TIMEOUT)
 
 
 class PublishStack(Stack):
     """Snowflake and an Iceberg REST catalog, if they are configured.
 
-    Attributes:
-        states: how far each table is at each target; see `lambdas/publish_states.py`.
-        catalog: synchronizes an Iceberg REST catalog.
-        snowflake: refreshes tables in Snowflake.
+    states: how far each table is at each target; see `lambdas/publish_states.py`. catalog: synchronizes an Iceberg REST
+    catalog. snowflake: refreshes tables in Snowflake.
     """
 
     def __init__(self, scope: Construct, id: str, site: Site, publish: Publish) -> None:
@@ -163,6 +158,5 @@ class PublishStack(Stack):
             self.catalog = CatalogSync(self, "IcebergRest", site, publish, publish.iceberg_rest, self.states)
         self.snowflake: SnowflakePublisher | None = None
         if publish.snowflake:
-            self.snowflake = SnowflakePublisher(
-                self, "Snowflake", site, publish.snowflake, publish.tables, self.states
-            )
+            shown = publish.snowflake, publish.tables
+            self.snowflake = SnowflakePublisher(self, "Snowflake", site, *shown, self.states)

@@ -24,9 +24,8 @@ READ_KEY = "secretsmanager:GetSecretValue"
 class SnowflakePublisher(Construct):
     """A Snowflake account that reads the deployment's tables. `states`: how far each table is.
 
-    Attributes:
-        feed: brings commits to the function that follows them. reconcile: the function that checks every table.
-        rotation: of the service user's key.
+    feed: brings commits to the function that follows them. reconcile: the function that checks every table. rotation: of the
+    service user's key.
     """
 
     def __init__(
@@ -72,9 +71,7 @@ class SnowflakePublisher(Construct):
     def _objects(self, tables: Sequence[TableName]) -> CustomResource:
         config, lake = self._config, self._site.lake
         roles = SnowflakeRoles(self, "Roles", config=config, lake=lake)
-        read = [_secret(config.secret)]
-        if config.open_catalog:
-            read.append(_secret(config.open_catalog.secret))
+        read = [_secret(each.secret) for each in (config, config.open_catalog) if each]
         changed = [each.attr_arn for each in roles.changed]
         function = Function(
             self,
@@ -152,16 +149,15 @@ def external_id() -> str:
 class SnowflakeRoles(Construct):
     """Both roles are made before Snowflake reports its user. Until then they trust nobody, unless the configuration has the user.
 
-    Attributes:
-        changed: the roles whose trust a function completes; none if the configuration has the user.
-        catalog: None if the catalog is not Glue.
+    changed: the roles whose trust a function completes. catalog: None if the catalog is not Glue.
     """
 
     def __init__(self, scope: Construct, id: str, *, config: Snowflake, lake: Lake) -> None:
         super().__init__(scope, id)
         self._user = config.iam_user_arn
         looking = allow(LOOKING_UP, lake.catalog_arns, because=TABLES)
-        self.volume = self._role("Volume", _reading(lake))
+        reading = lake.files("s3:GetObject", "s3:GetObjectVersion", because=TABLES)
+        self.volume = self._role("Volume", reading + lake.key("kms:Decrypt", through_s3=True))
         self.catalog = None if config.open_catalog else self._role("Catalog", [looking])
         self.changed = [each for each in (self.volume, self.catalog) if each and not self._user]
 
@@ -169,37 +165,19 @@ class SnowflakeRoles(Construct):
         # While Snowflake's user is unknown: this account, by an id that is never shown.
         principal = {"AWS": self._user or f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:root"}
         shown = external_id() if self._user else f"nobody-{external_id()}"
+        trust = {
+            "Effect": "Allow",
+            "Principal": principal,
+            "Action": "sts:AssumeRole",
+            "Condition": {"StringEquals": {"sts:ExternalId": shown}},
+        }
+        document = aws_iam.PolicyDocument(statements=[each.policy() for each in statements])
         role = aws_iam.CfnRole(
             self,
             id,
             description="Snowflake reads the lake",
-            assume_role_policy_document={
-                "Version": "2012-10-17",
-                "Statement": [
-                    {
-                        "Effect": "Allow",
-                        "Principal": principal,
-                        "Action": "sts:AssumeRole",
-                        "Condition": {"StringEquals": {"sts:ExternalId": shown}},
-                    }
-                ],
-            },
-            policies=[
-                aws_iam.CfnRole.PolicyProperty(
-                    policy_name="Work",
-                    policy_document=aws_iam.PolicyDocument(statements=[each.policy() for each in statements]),
-                )
-            ],
+            assume_role_policy_document={"Version": "2012-10-17", "Statement": [trust]},
+            policies=[aws_iam.CfnRole.PolicyProperty(policy_name="Work", policy_document=document)],
         )
         explain(role, statements)
         return role
-
-
-def _reading(lake: Lake) -> list[Statement]:
-    data = [lake.objects(prefix) for prefix in lake.data_prefixes]
-    return [
-        allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
-        lake.listing(),
-        allow(["s3:GetObject", "s3:GetObjectVersion"], data, because=TABLES),
-        *lake.key("kms:Decrypt", through_s3=True),
-    ]

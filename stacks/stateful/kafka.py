@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import (
-    CfnOutput,
-    Duration,
-    Fn,
-    RemovalPolicies,
-    Stack,
-    aws_ec2,
-    aws_glue,
-    aws_msk,
-)
+from aws_cdk import CfnOutput, Duration, Fn, RemovalPolicies, Stack, aws_ec2, aws_glue, aws_msk
 from constructs import Construct
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment, Network
@@ -35,8 +26,15 @@ class JobNetwork(Construct):
         super().__init__(scope, id)
         if network is None or network.vpc_id is None:
             self._make()
-        else:
-            self._use(network)
+            return
+        vpc = aws_ec2.Vpc.from_vpc_attributes(
+            self, "Vpc", vpc_id=network.vpc_id, availability_zones=list(network.availability_zones)
+        )
+        self.subnets = network.subnets
+        self.zone = network.availability_zones[0]
+        self.security_groups: tuple[str, ...] = network.security_groups or (
+            self._group(vpc).security_group_id,
+        )
 
     def _make(self) -> None:
         vpc = aws_ec2.Vpc(
@@ -52,23 +50,14 @@ class JobNetwork(Construct):
                 "S3": aws_ec2.GatewayVpcEndpointOptions(service=aws_ec2.GatewayVpcEndpointAwsService.S3)
             },
         )
-        acknowledge(
-            vpc, {"VPC7": "its subnets have no way in or out but AWS's own endpoints and the brokers"}
-        )
+        closed = "its subnets have no way in or out but AWS's own endpoints and the brokers"
+        acknowledge(vpc, {"VPC7": closed})
         group = self._group(vpc)
         for name, service in ENDPOINTS.items():
             vpc.add_interface_endpoint(name, service=service, security_groups=[group], open=False)
         self.subnets = tuple(subnet.subnet_id for subnet in vpc.isolated_subnets)
         self.zone = vpc.isolated_subnets[0].availability_zone
-        self.security_groups: tuple[str, ...] = (group.security_group_id,)
-
-    def _use(self, network: Network) -> None:
-        vpc = aws_ec2.Vpc.from_vpc_attributes(
-            self, "Vpc", vpc_id=str(network.vpc_id), availability_zones=list(network.availability_zones)
-        )
-        self.subnets = network.subnets
-        self.zone = network.availability_zones[0]
-        self.security_groups = network.security_groups or (self._group(vpc).security_group_id,)
+        self.security_groups = (group.security_group_id,)
 
     def _group(self, vpc: aws_ec2.IVpc) -> aws_ec2.SecurityGroup:
         """A group whose members reach each other on every port, as Glue requires of its workers."""
@@ -97,9 +86,13 @@ class KafkaStack(Stack):
         cluster_arn = self._cluster(deployment, network)
         unknown = any(job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS for job in deployment.jobs)
         servers = self._servers(site, cluster_arn) if cluster_arn and unknown else None
+        path = None
+        if deployment.msk:
+            given = deployment.msk.arn
+            path = given.partition(":cluster/")[2] if given else f"{deployment.name}/*"
         self.brokers = Brokers(
             cluster_arn=cluster_arn,
-            cluster_path=_path(deployment),
+            cluster_path=path,
             servers=servers,
             connection=connection,
             zone=network.zone,
@@ -140,6 +133,9 @@ class KafkaStack(Stack):
         if deployment.msk.arn:
             return deployment.msk.arn
         types = aws_msk.CfnServerlessCluster
+        place = types.VpcConfigProperty(
+            subnet_ids=list(network.subnets), security_groups=list(network.security_groups)
+        )
         cluster = types(
             self,
             "Cluster",
@@ -147,11 +143,7 @@ class KafkaStack(Stack):
             client_authentication=types.ClientAuthenticationProperty(
                 sasl=types.SaslProperty(iam=types.IamProperty(enabled=True))
             ),
-            vpc_configs=[
-                types.VpcConfigProperty(
-                    subnet_ids=list(network.subnets), security_groups=list(network.security_groups)
-                )
-            ],
+            vpc_configs=[place],
         )
         return cluster.attr_arn
 
@@ -162,9 +154,3 @@ class KafkaStack(Stack):
         limit = Duration.minutes(2)
         resource = custom_resource(self, "BootstrapServers", "BootstrapServers", function, properties, limit)
         return resource.get_att_string("Servers")
-
-
-def _path(deployment: Deployment) -> str | None:
-    if deployment.msk is None:
-        return None
-    return deployment.msk.arn.partition(":cluster/")[2] if deployment.msk.arn else f"{deployment.name}/*"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aws_cdk import Aws, CfnOutput, Stack, aws_athena
+from aws_cdk import Aws, CfnOutput, Stack, aws_athena, aws_iam
 from constructs import Construct
 
 from calve.config.deployment import Deployment
 from stacks.base.function import Site
 from stacks.base.roles import Lake, allow, arn, policy_for_people
 from stacks.stateful.lake_storage import LakeStorage, lake_removal, own_key_alias
-from stacks.stateful.operators import Operators
+from stacks.stateful.operators import operators_policies
 
 STAGING = "_calve/staging/"
 
@@ -33,16 +33,16 @@ def names_of_lake(deployment: Deployment) -> Lake:
 class LakeStack(Stack):
     """Bucket, key and database: made, adopted from an earlier deployment, or imported.
 
-    Attributes:
-        lake: its names and ARNs, for the other stacks.
+    lake: its names and ARNs, for the other stacks.
     """
 
     def __init__(self, scope: Construct, id: str, site: Site) -> None:
         super().__init__(scope, id, description="calve: the lake (stateful)")
         storage = LakeStorage(self, "Storage", site, staging=site.lake.prefix + STAGING)
         self.lake = lake = replace(site.lake, key_arn=storage.key_arn)
-        readers = LakeReaders(self, "Readers", lake=lake, results=lake.prefix + STAGING + "athena/")
-        operators = Operators(self, "Operators", deployment=site.deployment, lake=lake)
+        readers, operators = Construct(self, "Readers"), Construct(self, "Operators")
+        reading = lake_readers(readers, lake, lake.prefix + STAGING + "athena/")
+        read, act = operators_policies(operators, site.deployment, lake)
         behind: list[Construct] = [readers, operators]
         if site.delete_data:
             behind.append(lake_removal(Construct(self, "Removal"), site))
@@ -52,10 +52,10 @@ class LakeStack(Stack):
         CfnOutput(self, "Bucket", value=lake.bucket)
         CfnOutput(self, "Database", value=lake.database)
         CfnOutput(self, "Warehouse", value=lake.warehouse)
-        CfnOutput(self, "ReadersPolicy", value=readers.policy.managed_policy_arn)
-        CfnOutput(self, "OperatorsReadPolicy", value=operators.read.managed_policy_arn)
-        CfnOutput(self, "OperatorsPolicy", value=operators.act.managed_policy_arn)
-        CfnOutput(self, "Workgroup", value=readers.workgroup.name)
+        CfnOutput(self, "ReadersPolicy", value=reading.managed_policy_arn)
+        CfnOutput(self, "OperatorsReadPolicy", value=read.managed_policy_arn)
+        CfnOutput(self, "OperatorsPolicy", value=act.managed_policy_arn)
+        CfnOutput(self, "Workgroup", value=lake.deployment)
 
 
 READING = ("glue:GetDatabase", "glue:GetDatabases", "glue:GetTable", "glue:GetTables", "glue:GetPartitions")
@@ -65,42 +65,36 @@ QUERYING = (
 )  # fmt: skip
 
 
-class LakeReaders(Construct):
-    """A read-only policy, and a workgroup whose results expire with the staging objects."""
-
-    def __init__(self, scope: Construct, id: str, *, lake: Lake, results: str) -> None:
-        super().__init__(scope, id)
-        name = lake.deployment
-        encryption = aws_athena.CfnWorkGroup.EncryptionConfigurationProperty(
-            encryption_option="SSE_KMS" if lake.key_arn else "SSE_S3", kms_key=lake.key_arn
-        )
-        self.workgroup = aws_athena.CfnWorkGroup(
-            self,
-            "Workgroup",
-            name=name,
-            description=f"Queries on the tables of {name}",
-            recursive_delete_option=True,  # deletes its query history, not data
-            work_group_configuration=aws_athena.CfnWorkGroup.WorkGroupConfigurationProperty(
-                enforce_work_group_configuration=True,
-                publish_cloud_watch_metrics_enabled=True,
-                result_configuration=aws_athena.CfnWorkGroup.ResultConfigurationProperty(
-                    output_location=f"s3://{lake.bucket}/{results}", encryption_configuration=encryption
-                ),
+def lake_readers(scope: Construct, lake: Lake, results: str) -> aws_iam.ManagedPolicy:
+    """A read-only policy, and a workgroup whose results expire with the staging objects. `scope`: their own."""
+    name = lake.deployment
+    encryption = aws_athena.CfnWorkGroup.EncryptionConfigurationProperty(
+        encryption_option="SSE_KMS" if lake.key_arn else "SSE_S3", kms_key=lake.key_arn
+    )
+    aws_athena.CfnWorkGroup(
+        scope,
+        "Workgroup",
+        name=name,
+        description=f"Queries on the tables of {name}",
+        recursive_delete_option=True,  # deletes its query history, not data
+        work_group_configuration=aws_athena.CfnWorkGroup.WorkGroupConfigurationProperty(
+            enforce_work_group_configuration=True,
+            publish_cloud_watch_metrics_enabled=True,
+            result_configuration=aws_athena.CfnWorkGroup.ResultConfigurationProperty(
+                output_location=f"s3://{lake.bucket}/{results}", encryption_configuration=encryption
             ),
-        )
-        data = [lake.objects(prefix) for prefix in lake.data_prefixes]
-        statements = [
-            allow(READING, lake.catalog_arns, because="all tables of the lake"),
-            allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
-            lake.listing(),
-            allow(["s3:GetObject"], data, because="all tables of the lake"),
-            allow(QUERYING, [arn("athena", f"workgroup/{name}")]),
-            allow(
-                ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
-                [f"{lake.bucket_arn}/{results}*"],
-                because="Athena names its results",
-            ),
-            *lake.key("kms:Decrypt", "kms:GenerateDataKey", through_s3=True),
-        ]
-        says = f"Reads the tables of {name}, and queries them with Athena"
-        self.policy = policy_for_people(self, "Policy", f"{name}-lake-readers", says, statements)
+        ),
+    )
+    statements = [
+        allow(READING, lake.catalog_arns, because="all tables of the lake"),
+        *lake.files("s3:GetObject", because="all tables of the lake"),
+        allow(QUERYING, [arn("athena", f"workgroup/{name}")]),
+        allow(
+            ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
+            [f"{lake.bucket_arn}/{results}*"],
+            because="Athena names its results",
+        ),
+        *lake.key("kms:Decrypt", "kms:GenerateDataKey", through_s3=True),
+    ]
+    says = f"Reads the tables of {name}, and queries them with Athena"
+    return policy_for_people(scope, "Policy", f"{name}-lake-readers", says, statements)

@@ -75,11 +75,15 @@ class LakeStorage(Construct):
             statements=_statements(deployment.name, made),
         )
         stack = Stack.of(self)
+        exports = f"{lake.prefix.strip('/')}/{EXPORTS}" if lake.prefix else EXPORTS
+        expiring = {f"{exports}{export.name}/": export.keep_days for export in deployment.exports}
+        if made["bucket"]:
+            expiring[staging] = STAGING_DAYS
         properties = {
             "Deployment": deployment.name,
             "Bucket": made["bucket"],
             "BucketPolicy": stack.to_json_string(bucket_policy(bucket)) if made["bucket"] else "",
-            "Expiring": json.dumps(_expiring(deployment, staging if made["bucket"] else None)),
+            "Expiring": json.dumps(expiring),
             "KeyAlias": made["key"],
             "KeyPolicy": stack.to_json_string(key_policy(deployment.name)) if made["key"] else "",
             "KeyArn": lake.kms_key or "",
@@ -98,15 +102,13 @@ def bucket_policy(bucket: str) -> dict[str, object]:
         "OnlyTls": {"Bool": {"aws:SecureTransport": "false"}},
         "NoOldSignatures": {"NumericGreaterThan": {"s3:signatureAge": str(SIGNATURE_AGE_MS)}},
     }
+    everything = {
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [bucket_arn(bucket), f"{bucket_arn(bucket)}/*"],
+    }
     statements = [
-        {
-            "Sid": sid,
-            "Effect": "Deny",
-            "Principal": "*",
-            "Action": "s3:*",
-            "Resource": [bucket_arn(bucket), f"{bucket_arn(bucket)}/*"],
-            "Condition": condition,
-        }
+        {"Sid": sid, "Effect": "Deny", **everything, "Condition": condition}
         for sid, condition in refused.items()
     ]
     return {"Version": "2012-10-17", "Statement": statements}
@@ -114,38 +116,23 @@ def bucket_policy(bucket: str) -> dict[str, object]:
 
 def key_policy(name: str) -> dict[str, object]:
     """The account's roles may use the key by their policies; CloudWatch Logs for the jobs' log groups."""
-    return {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Sid": "Account",
-                "Effect": "Allow",
-                "Principal": {"AWS": f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:root"},
-                "Action": list(KEY_ADMINISTRATION),
-                "Resource": "*",
-            },
-            {
-                "Sid": "Logs",
-                "Effect": "Allow",
-                "Principal": {"Service": f"logs.{Aws.REGION}.{Aws.URL_SUFFIX}"},
-                "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"],
-                "Resource": "*",
-                "Condition": {
-                    "ArnLike": {
-                        "kms:EncryptionContext:aws:logs:arn": arn("logs", f"log-group:/calve/{name}/*")
-                    }
-                },
-            },
-        ],
+    groups = arn("logs", f"log-group:/calve/{name}/*")
+    account = {
+        "Sid": "Account",
+        "Effect": "Allow",
+        "Principal": {"AWS": f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:root"},
+        "Action": list(KEY_ADMINISTRATION),
+        "Resource": "*",
     }
-
-
-def _expiring(deployment: Deployment, staging: str | None) -> dict[str, int]:
-    """Days until objects are deleted, by prefix."""
-    within = deployment.lake.prefix
-    exports = f"{within.strip('/')}/{EXPORTS}" if within else EXPORTS
-    files = {f"{exports}{export.name}/": export.keep_days for export in deployment.exports}
-    return files | ({staging: STAGING_DAYS} if staging else {})
+    logs = {
+        "Sid": "Logs",
+        "Effect": "Allow",
+        "Principal": {"Service": f"logs.{Aws.REGION}.{Aws.URL_SUFFIX}"},
+        "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"],
+        "Resource": "*",
+        "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+    }
+    return {"Version": "2012-10-17", "Statement": [account, logs]}
 
 
 def _statements(name: str, made: dict[str, str]) -> list[Statement]:
@@ -164,15 +151,19 @@ def _statements(name: str, made: dict[str, str]) -> list[Statement]:
     if made["key"]:
         keys = [arn("kms", "key/*")]
         requested = {"StringEquals": {f"aws:RequestTag/{OWNER_TAG}": name}}
-        own = {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": name}}
         aliased = [*keys, arn("kms", made["key"])]
         statements += [
             allow(["kms:CreateKey"], ["*"], requested, because="a key that is not made yet has no ARN"),
             allow(["kms:TagResource"], keys, requested, because=OWN_KEYS),
-            allow(CHANGING_KEY, keys, own, because=OWN_KEYS),
+            allow(CHANGING_KEY, keys, _tagged(name), because=OWN_KEYS),
             allow(["kms:CreateAlias"], aliased, because="one alias, to a key just made"),
         ]
     return statements
+
+
+def _tagged(deployment: str) -> dict[str, dict[str, object]]:
+    """Only the keys of this deployment."""
+    return {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": deployment}}
 
 
 def delete_data_requested(context: str | None, name: str) -> bool:
@@ -210,21 +201,14 @@ def lake_removal(scope: Construct, site: Site) -> Construct:
         statements.append(allow(DELETING_BUCKET, whole, because="all of the bucket goes"))
     key_alias = own_key_alias(deployment)
     if key_alias:
-        own = {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": deployment.name}}
-        keys = [arn("kms", "key/*")]
+        keys, own = [arn("kms", "key/*")], _tagged(deployment.name)
         aliased = [*keys, arn("kms", key_alias)]
         statements += [
             allow(["kms:DescribeKey", "kms:ScheduleKeyDeletion"], keys, own, because=OWN_KEYS),
             allow(["kms:DeleteAlias"], aliased, because="one alias, of one key"),
         ]
-    function = Function(
-        scope,
-        "Function",
-        site,
-        code="lake.removal",
-        timeout=Duration.minutes(15),
-        statements=statements,
-    )
+    longest = Duration.minutes(15)
+    function = Function(scope, "Function", site, code="lake.removal", timeout=longest, statements=statements)
     properties = {
         "Deployment": deployment.name,
         "Bucket": bucket if lake.bucket is None else "",

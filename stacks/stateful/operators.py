@@ -6,78 +6,39 @@ starts and stops runs. To see rows or dead letters, add the readers' policy of `
 
 from __future__ import annotations
 
+from aws_cdk import aws_iam
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from stacks.base.roles import Lake, Statement, allow, arn, deny, policy_for_people, start_arn
+from stacks.base.roles import Lake, allow, arn, deny, policy_for_people, start_arn
 
+TABLES = "all tables of the lake"
 PARTS = ("lake", "kafka", "ingest", "keys", "exports", "publish", "maintenance", "monitoring")
 
 
-class Operators(Construct):
-    """Policies to look (`read`) and to act (`act`). `act` needs `read` too."""
-
-    def __init__(self, scope: Construct, id: str, *, deployment: Deployment, lake: Lake) -> None:
-        super().__init__(scope, id)
-        name = deployment.name
-        jobs = [
-            arn("glue", f"job/{name}-{job.settings.job}{beside}")
-            for job in deployment.jobs
-            for beside in ("", "-maintenance")
-        ]
-        # StartJobRun accepts another script, so only our function may start a run: it passes no arguments.
-        as_deployed = deny(["glue:StartJobRun"], [arn("glue", f"job/{name}-*")])
-        secrets = {"StringEquals": {"aws:ResourceTag/calve:deployment": name}}
-        looking = [
-            *_tables(lake),
-            *_stacks(name),
-            *_runs(name, jobs),
-            allow(  # the age of the stacks' secrets, not their values
-                ["secretsmanager:DescribeSecret", "secretsmanager:ListSecretVersionIds"],
-                [arn("secretsmanager", "secret:*")],
-                secrets,
-                because="AWS ends a secret's name with characters of its own; the tag is a condition",
-            ),
-            as_deployed,
-        ]
-        acting = [
-            allow(["glue:UpdateTable"], lake.catalog_arns, because="all tables of the lake"),
-            allow(
-                ["s3:PutObject"],
-                lake.metadata([".metadata.json"]),
-                because="the metadata of all tables of the lake",
-            ),
-            allow(["glue:BatchStopJobRun"], jobs),
-            allow(["lambda:InvokeFunction"], [start_arn(name)]),
-            as_deployed,
-            *lake.key("kms:GenerateDataKey", through_s3=True),
-        ]
-        sees = f"Sees how {name} fares, but no row"
-        acts = f"Asks the jobs of {name}, and runs them"
-        self.read = policy_for_people(self, "Read", f"{name}-operators-read", sees, looking)
-        self.act = policy_for_people(self, "Act", f"{name}-operators", acts, acting)
-
-
-def _tables(lake: Lake) -> list[Statement]:
-    """The catalog, the jobs' reports, and metadata: schemas, snapshots, ledgers, file sizes."""
-    return [
-        allow(
-            ["glue:GetDatabase", "glue:GetTable", "glue:GetTables"],
-            lake.catalog_arns,
-            because="all tables of the lake",
-        ),
+def operators_policies(
+    scope: Construct, deployment: Deployment, lake: Lake
+) -> tuple[aws_iam.ManagedPolicy, aws_iam.ManagedPolicy]:
+    """Policies to look and to act; to act needs both. `scope`: their own."""
+    name = deployment.name
+    jobs = [
+        arn("glue", f"job/{name}-{job.settings.job}{beside}")
+        for job in deployment.jobs
+        for beside in ("", "-maintenance")
+    ]
+    # StartJobRun accepts another script, so only our function may start a run: it passes no arguments.
+    as_deployed = deny(["glue:StartJobRun"], [arn("glue", f"job/{name}-*")])
+    groups = [f"/calve/{name}/", *(f"{name}-{part}-" for part in PARTS)]
+    looking = [
+        # The catalog, the jobs' reports, and metadata: schemas, snapshots, ledgers, file sizes.
+        allow(["glue:GetDatabase", "glue:GetTable", "glue:GetTables"], lake.catalog_arns, because=TABLES),
         allow(
             ["s3:GetObject"],
             [*lake.metadata(), lake.status("*")],
             because="the metadata of all tables of the lake, and what each job says of its tables; no record in it",
         ),
         *lake.key("kms:Decrypt", through_s3=True),
-    ]
-
-
-def _stacks(name: str) -> list[Statement]:
-    """The deployed stacks, and how far each published table is."""
-    return [
+        # The deployed stacks, and how far each published table is.
         allow(
             ["cloudformation:DescribeStacks", "cloudformation:ListStackResources"],
             [arn("cloudformation", f"stack/{name}-{part}/*") for part in PARTS],
@@ -88,12 +49,7 @@ def _stacks(name: str) -> list[Statement]:
             [arn("dynamodb", f"table/{name}-publish-*")],
             because="CloudFormation names the table of the states",
         ),
-    ]
-
-
-def _runs(name: str, jobs: list[str]) -> list[Statement]:
-    """The runs of the jobs; logs, metrics and alarms."""
-    return [
+        # The runs of the jobs; logs, metrics and alarms.
         allow(["glue:GetJob", "glue:GetJobRun", "glue:GetJobRuns"], jobs),
         allow(
             ["lambda:InvokeFunction"],
@@ -102,21 +58,34 @@ def _runs(name: str, jobs: list[str]) -> list[Statement]:
         ),
         allow(
             ["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"],
-            [
-                arn("logs", f"log-group:{group}*")
-                for group in (f"/calve/{name}/", *(f"{name}-{part}-" for part in PARTS))
-            ],
+            [arn("logs", f"log-group:{group}*") for group in groups],
             because="the log groups of the jobs, and those of the functions, which CloudFormation names",
         ),
-        allow(
-            ["cloudwatch:GetMetricData", "cloudwatch:ListMetrics"],
-            ["*"],
-            because="a metric has no ARN",
-        ),
+        allow(["cloudwatch:GetMetricData", "cloudwatch:ListMetrics"], ["*"], because="a metric has no ARN"),
         allow(["cloudwatch:GetDashboard"], [arn("cloudwatch", f"dashboard/{name}", region="")]),
         allow(
             ["cloudwatch:DescribeAlarms"],
             [arn("cloudwatch", f"alarm:{name}-*")],
             because="the alarms of the deployment",
         ),
+        # The age of the stacks' secrets, not their values.
+        allow(
+            ["secretsmanager:DescribeSecret", "secretsmanager:ListSecretVersionIds"],
+            [arn("secretsmanager", "secret:*")],
+            {"StringEquals": {"aws:ResourceTag/calve:deployment": name}},
+            because="AWS ends a secret's name with characters of its own; the tag is a condition",
+        ),
+        as_deployed,
     ]
+    acting = [
+        allow(["glue:UpdateTable"], lake.catalog_arns, because=TABLES),
+        allow(["s3:PutObject"], lake.metadata([".metadata.json"]), because=f"the metadata of {TABLES}"),
+        allow(["glue:BatchStopJobRun"], jobs),
+        allow(["lambda:InvokeFunction"], [start_arn(name)]),
+        as_deployed,
+        *lake.key("kms:GenerateDataKey", through_s3=True),
+    ]
+    sees = f"Sees how {name} fares, but no row"
+    acts = f"Asks the jobs of {name}, and runs them"
+    read = policy_for_people(scope, "Read", f"{name}-operators-read", sees, looking)
+    return read, policy_for_people(scope, "Act", f"{name}-operators", acts, acting)

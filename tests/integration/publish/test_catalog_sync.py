@@ -23,7 +23,7 @@ from cli.embedded import aws
 from cli.embedded.stack import Stack
 from lambdas.catalog_sync.catalog import Server
 from lambdas.catalog_sync.handler import open_sync
-from lambdas.catalog_sync.sync import LEASE_MS, Report, Sync, reconcile, withdraw
+from lambdas.catalog_sync.sync import LEASE_MS, Outcome, Sync, drop_namespaces, reconcile, withdraw
 from lambdas.catalog_sync.sync import Published as Wanted
 from lambdas.publish_states import State, Target, now_ms
 from tests.integration.support.servers.gate import Answer, Request
@@ -86,8 +86,12 @@ def name_of(published: Published, table: str) -> TableName:
     return TableName(published.database, table)
 
 
-def every(sync: Sync, published: Published) -> Report:
+def every(sync: Sync, published: Published) -> list[Outcome]:
     return reconcile(sync, Wanted(published.database, patterns=(".*",), database=published.database))
+
+
+def failed(outcomes: list[Outcome]) -> list[str]:
+    return [each.table for each in outcomes if each.error]
 
 
 def test_pyiceberg_and_duckdb_read_what_glue_has(published: Published, sync: Sync) -> None:
@@ -220,7 +224,7 @@ def test_killed_at_any_request_it_ends_the_same(
     assert reader.load_table((published.database, "trades")).metadata_location == table.metadata_location
     killed_then_again(published_=False)
     mine.table(name, published=False)
-    mine.drop_namespaces({published.database})
+    drop_namespaces(mine, {published.database})
     assert (published.database,) not in reader.list_namespaces()
     assert mine.states.find(Target.ICEBERG_REST, str(name)) is None
 
@@ -235,16 +239,16 @@ def test_a_lost_answer_is_no_second_write_before_the_lease_ends(published: Publi
 
     published.gate.instead = lose
     try:
-        report = every(sync, published)
+        outcomes = every(sync, published)
     finally:
         published.gate.instead = published.gate.pass_on
-    assert [each.table for each in report.failures] == [str(name)]
+    assert failed(outcomes) == [str(name)]
     state = sync.states.find(Target.ICEBERG_REST, str(name))
     assert state is not None
     assert state.state is State.FAILED
-    assert every(replace(sync, patience_s=0.1), published).failures
+    assert failed(every(replace(sync, patience_s=0.1), published))
     later = replace(sync, clock=lambda: now_ms() + LEASE_MS)
-    assert not every(later, published).failures
+    assert not failed(every(later, published))
 
 
 def test_a_token_that_ends_is_renewed(published: Published, sync: Sync) -> None:
@@ -265,20 +269,20 @@ def test_every_kind_of_difference_is_found_repaired_and_reported(published: Publ
     oldest = {each: table.metadata_location for each, table in tables.items()}
     reader.create_namespace(namespace)
     reader.register_table((namespace, "foreign"), oldest["foreign"])
-    assert [each.table for each in every(sync, published).failures] == [f"{namespace}.foreign"]
+    assert failed(every(sync, published)) == [f"{namespace}.foreign"]
 
     for each in ("missing", "older"):
         append(tables[each])
     reader.drop_table((namespace, "missing"))
     clock = replace(sync, clock=lambda: now_ms() + 120_000)
-    report = every(clock, published)
-    assert {each.table.partition(".")[2] for each in report.repairs} == {"missing", "older"}
+    outcomes = every(clock, published)
+    assert {each.table.partition(".")[2] for each in outcomes if each.repaired} == {"missing", "older"}
     for each in ("same", "missing", "older", "unpublished"):
         assert reader.load_table((namespace, each)).metadata_location == tables[each].metadata_location
-    assert not every(clock, published).repairs
+    assert not any(each.repaired for each in every(clock, published))
 
     wanted = Wanted(namespace, frozenset(f"{namespace}.{each}" for each in tables if each != "unpublished"))
-    assert not withdraw(clock, wanted).failures
+    withdraw(clock, wanted)
     with pytest.raises(NoSuchTableError):
         reader.load_table((namespace, "unpublished"))
     withdraw(clock, Wanted(namespace))
@@ -309,7 +313,7 @@ def test_a_server_that_cannot_overwrite_is_told_of_and_nothing_is_dropped(
 
     published.gate.instead = without_overwrite
     try:
-        (failure,) = every(sync, published).failures
+        (failure,) = (each for each in every(sync, published) if each.error)
     finally:
         published.gate.instead = published.gate.pass_on
     assert "cannot register a table again" in failure.reason

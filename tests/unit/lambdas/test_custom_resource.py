@@ -25,12 +25,12 @@ def identify(properties) -> str:
     return str(properties["Name"])
 
 
-def done(request, *, time_left_s):
+def done(request, time_left_s):
     return {"Arn": "arn:thing"}
 
 
 def failing(error: Exception):
-    def act(request, *, time_left_s):
+    def act(request, time_left_s):
         raise error
 
     return act
@@ -92,7 +92,7 @@ def test_the_work_is_told_how_long_it_may_take(cfn) -> None:
     serve(
         cfn.request("Create", {"Name": "a"}),
         Context(left_s=100),
-        lambda request, *, time_left_s: told.append(time_left_s),
+        lambda request, time_left_s: told.append(time_left_s),
         identify=identify,
     )
     assert told == [pytest.approx(100 - ANSWER_MARGIN_S)]

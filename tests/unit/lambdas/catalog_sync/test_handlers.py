@@ -178,7 +178,7 @@ def test_tables_move_with_their_settings_to_another_namespace(functions: Deploym
     handler.handle(request, Context())
     assert functions.cloudformation.answers[-1]["Status"] == "SUCCESS"
     assert ("lakehouse", "trading") not in functions.polaris.namespaces
-    Wanted.parse(new).open(boto3.client).table(TRADES, published=True)
+    Wanted.parse(new).open().table(TRADES, published=True)
     found = functions.polaris.namespaces["lakehouse", "market"].tables
     assert found["trades"][0] == location
 

@@ -149,7 +149,7 @@ def test_a_catalog_is_where_its_server_says(scripted: Scripted) -> None:
     catalog = Catalog(Server(scripted.url), "w w")
     assert catalog.find("name space", "tab/le") is None
     there = Head(TableName("n", "t"), "uuid", "s3://m", 1, 2)
-    catalog.drop("n", "t", there, 3)
+    catalog.drop("n", there, 3)
     assert [each[:2] for each in scripted.asked] == [
         ("GET", "/v1/config?warehouse=w+w"),
         ("GET", "/v1/ws/b/namespaces/name%20space/tables/tab%2Fle?snapshots=refs"),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calve.errors import CalveError, Fatal
-from lambdas.catalog_sync.sync import LEASE_MS, OWNER, WRITE_MS, Act
+from lambdas.catalog_sync.sync import LEASE_MS, OWNER, WRITE_MS, Act, drop_namespaces
 from lambdas.publish_states import State
 from tests.unit.lambdas.catalog_sync.world import NAME, NAMESPACE, Killed, Overtaken, World, lost
 
@@ -40,7 +40,7 @@ def test_a_table_is_registered_and_moved_and_dropped() -> None:
     )
     assert sync.table(NAME, published=True).acts == ()
     assert sync.table(NAME, published=False).acts == (Act.DROP,)
-    sync.drop_namespaces({NAMESPACE})
+    drop_namespaces(sync, {NAMESPACE})
     assert [world.row, world.shown, world.leases, world.namespaces] == [None, None, {}, {}]
 
 
@@ -215,5 +215,5 @@ def test_after_any_death_what_is_ours_is_known_and_can_be_dropped(happens: list[
     world.now += LEASE_MS + 1
     sync = world.sync()
     sync.table(NAME, published=False)
-    sync.drop_namespaces({NAMESPACE})
+    drop_namespaces(sync, {NAMESPACE})
     assert [world.row, world.shown, world.namespaces] == [None, None, {}]

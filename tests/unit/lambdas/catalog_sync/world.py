@@ -152,8 +152,9 @@ class Catalog:
     def make_namespace(self, namespace: str, properties: dict[str, str]) -> None:
         self.world.namespaces.setdefault(namespace, properties)
 
-    def drop_namespace(self, namespace: str) -> bool:
-        return self.world.shown is None and bool(self.world.namespaces.pop(namespace, None))
+    def drop_namespace(self, namespace: str) -> None:
+        if self.world.shown is None:
+            self.world.namespaces.pop(namespace, None)
 
     def register(self, namespace: str, head: Head, now_ms: int) -> None:
         def effect() -> None:
@@ -166,7 +167,7 @@ class Catalog:
     def move(self, namespace: str, head: Head, now_ms: int) -> None:
         self.world.write(lambda: self.world.show(version_of(head.metadata_location)))
 
-    def drop(self, namespace: str, table: str, there: Head, now_ms: int) -> None:
+    def drop(self, namespace: str, there: Head, now_ms: int) -> None:
         self.world.write(lambda: self.world.show(None))
 
 

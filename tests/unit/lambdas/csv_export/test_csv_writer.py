@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from calve.config.publishing import Csv
 from lambdas.csv_export.cells import text
-from lambdas.csv_export.upload import Content, Writer
+from lambdas.csv_export.upload import Content, Writer, joined
 
 PLAIN = Csv()
 UTC_ZONE = ZoneInfo("UTC")
@@ -36,7 +36,7 @@ KEEP = Csv(formulas="keep")
 def written(columns: dict[str, pa.Array], options: Csv = PLAIN, zone: ZoneInfo = UTC_ZONE) -> bytes:
     batch = pa.record_batch(columns)
     writer = Writer(batch.schema.names, options, zone)
-    return writer.header() + bytes(writer.lines(batch).bytes())
+    return writer.header() + bytes(joined(writer.lines(batch)))
 
 
 def read(data: bytes, delimiter: str = ",") -> list[list[str]]:

@@ -13,7 +13,7 @@ import pytest
 from calve.config.publishing import Export
 from calve.errors import Fatal
 from lambdas.csv_export import handler
-from lambdas.csv_export.delivery import Folder
+from lambdas.csv_export.delivery import Folder, Outcome
 from lambdas.csv_export.export import Environment
 from lambdas.function import from_variables
 from tests.alarms import embedded, failed, goes_off, mailed
@@ -242,7 +242,7 @@ def test_a_run_that_is_killed_after_its_file_was_written_fails_nobody(
     bounds = {"from": "2026-11-09T00:00:00+00:00", "to": "2026-11-16T00:00:00+00:00"}
     sent = event(export(), now, window=bounds)
     with monkeypatch.context() as killing:
-        killing.setattr(handler, "_report", die)
+        killing.setattr(Outcome, "to_json", die)
         with pytest.raises(SystemExit):
             handler.handle(sent, CONTEXT)
     time_passes()

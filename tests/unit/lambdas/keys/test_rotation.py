@@ -1,14 +1,15 @@
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from calve.errors import Fatal
-from lambdas.rotation import Rotation
+from lambdas.rotation import Rotation, Subject
 from tests.unit.lambdas.keys.conftest import Dying, Killed, deaths
 
 
 @dataclass
-class Server:
+class Server(Subject):
     """What a subject makes elsewhere: keys by the version that they were made for, and which of them are valid."""
 
     made: dict[str, str] = field(default_factory=dict)
@@ -49,9 +50,8 @@ def test_a_death_anywhere_is_made_good_by_doing_the_step_again(vault):
         vault.write(key="old")
         server, version = Server(), vault.staged()
         calls, at, after = death
-        rotation = Rotation(
-            vault.name, Dying(server, calls, at, after), Dying(vault.client, calls, at, after)
-        )
+        dying: Any = Dying(server, calls, at, after)
+        rotation = Rotation(vault.name, dying, Dying(vault.client, calls, at, after))
         try:
             vault.rotate(rotation.step, version)
         except Killed:

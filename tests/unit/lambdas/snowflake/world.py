@@ -48,10 +48,10 @@ class Direct(Session):
 
     api: Api
 
-    def _send(self, url: str, body: bytes | None) -> tuple[int, dict[str, Any]]:
+    def _send(self, url: str, statement: dict[str, Any] | None) -> tuple[int, dict[str, Any]]:
         path = url.removeprefix(self.url)
         try:
-            return self.api.ask(path, self._current_token(), json.loads(body) if body else None)
+            return self.api.ask(path, self._current_token(), statement)
         except Cut:
             raise NoAnswer("Snowflake does not answer: the connection was cut") from None
 
