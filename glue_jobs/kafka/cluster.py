@@ -10,13 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from kafka.cluster import collect_hosts
 from kafka.errors import (
     KafkaError,
     LeaderNotAvailableError,
-    NodeNotReadyError,
     NoError,
     TopicAlreadyExistsError,
     UnknownBrokerIdError,
@@ -31,10 +29,9 @@ from calve.config.publishing import Emit
 from calve.errors import Fatal, Retryable, Suspended
 from calve.table.position import Offsets, TopicKey
 from calve.table.protocol import TopicState
-from glue_jobs.kafka.client import NO_ID, Client, client_of, drop_client, settings_of
+from glue_jobs.kafka.client import NO_ID, Client, answered, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import TIMEOUT_MS, Connection, told
 
-PAUSE_S = 0.1
 TOPIC_CONFIG = 2
 KNOWS_COMMITTED = 2
 """The first version of the ListOffsets request with transactions."""
@@ -55,7 +52,7 @@ class Cluster:
         self.servers = kafka.bootstrap_servers
         self._ensured: set[str] = set()
         self._settings = settings_of(self.connection)
-        if not any(_resolves(host) for host, *_ in collect_hosts(self.servers)):
+        if not any(map(_resolves, collect_hosts(self.servers))):
             raise Fatal(
                 f"Kafka at {self.servers}: no name of a server can be resolved",
                 fix="check kafka.bootstrap_servers in calve.yaml",
@@ -72,8 +69,7 @@ class Cluster:
 
         Raises Retryable, Fatal: as `state`.
         """
-        found: list[str] = self._ask(_names)
-        return found
+        return list(self._ask(_names))
 
     def state(self, topic: str) -> TopicState:
         """The current state of a topic; `end` is the last stable offset.
@@ -135,23 +131,21 @@ class Cluster:
         drop_client(self._settings)
 
     def _ask(self, question: Callable[..., Any], *arguments: Any, topic: str | None = None) -> Any:
-        """Run a request. Retry transient errors, with the leaders known by then."""
-        until, why = time.monotonic() + TIMEOUT_MS / 1000, "nothing came"
-        while True:
-            settings = self._settings = settings_of(self.connection)
-            try:
-                client = client_of(settings)
-                return client.run(question, client, *arguments)
-            except NodeNotReadyError:  # the client backs off after an earlier error
-                pass
-            except KafkaError as error:
-                why = told(error, topic, self.servers, self.connection.refused)
-                if not error.retriable and not isinstance(error, UnknownBrokerIdError):
-                    raise Retryable(f"Kafka at {self.servers} does not answer: {why}") from None
-            if time.monotonic() > until:
-                drop_client(settings)
-                raise Retryable(f"Kafka at {self.servers} does not answer: {why}")
-            time.sleep(PAUSE_S)
+        """Run a request. Transient errors are retried, with the leaders known by then."""
+
+        def attempt() -> Any:
+            self._settings = settings_of(self.connection)
+            client = client_of(self._settings)
+            return [client.run(question, client, *arguments)]
+
+        def explained(error: KafkaError) -> str:
+            why = told(error, topic, self.servers, self.connection.refused)
+            if not error.retriable and not isinstance(error, UnknownBrokerIdError):
+                raise Retryable(f"Kafka at {self.servers} does not answer: {why}") from None
+            return why
+
+        (found,) = answered(attempt, explained, self.servers, lambda: drop_client(self._settings))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +164,15 @@ class _Topic:
     async def of(cls, client: Client, name: str) -> _Topic:
         """Raises: KafkaError: the topic's error, or a partition has no leader."""
         cluster_id, found = await client.described(name)
+        topic_id = base64.urlsafe_b64encode(
+            (found.topic_id or NO_ID).bytes
+        )  # as Kafka writes it, without padding
         led = defaultdict(list)
         for each in found.partitions:
             if each.leader_id < 0:
                 raise LeaderNotAvailableError(name)
             led[each.leader_id].append(each.partition_index)
-        return cls(client, name, TopicKey(cluster_id, _text(found.topic_id or NO_ID)), led)
+        return cls(client, name, TopicKey(cluster_id, topic_id.rstrip(b"=").decode()), led)
 
     def of_leaders(self, request: Callable[[list[int]], Any]) -> list[Future]:
         """The responses of all leaders. request: makes it for the partitions of one leader."""
@@ -184,11 +181,10 @@ class _Topic:
     def listed(self, timestamp: int, isolation: IsolationLevel) -> list[Future]:
         """Responses of all leaders with the first offsets at or after a time, or those of an `OffsetSpec`."""
         kind = ListOffsetsRequest.ListOffsetsTopic
+        of = kind.ListOffsetsPartition
 
         def request(partitions: list[int]) -> ListOffsetsRequest:
-            wanted = [
-                kind.ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in partitions
-            ]
+            wanted = [of(partition_index=each, timestamp=timestamp) for each in partitions]
             topics = [kind(name=self.name, partitions=wanted)]
             return ListOffsetsRequest(
                 replica_id=-1, isolation_level=isolation, topics=topics, min_version=KNOWS_COMMITTED
@@ -196,18 +192,10 @@ class _Topic:
 
         return self.of_leaders(request)
 
-    def configs(self, *names: str) -> Future:
+    def config(self, name: str) -> Future:
         resource = DescribeConfigsRequest.DescribeConfigsResource
-        wanted = resource(resource_type=TOPIC_CONFIG, resource_name=self.name, configuration_keys=list(names))
+        wanted = resource(resource_type=TOPIC_CONFIG, resource_name=self.name, configuration_keys=[name])
         return self.client.send(next(iter(self.led)), DescribeConfigsRequest(resources=[wanted]))
-
-    def producers(self) -> list[Future]:
-        topic = DescribeProducersRequest.TopicRequest
-        return self.of_leaders(
-            lambda partitions: DescribeProducersRequest(
-                topics=[topic(name=self.name, partition_indexes=partitions)]
-            )
-        )
 
     async def partitions(self, asked: Sequence[Future]) -> list[Any]:
         """The leaders' responses, by partition. Raises: KafkaError: the first error of a partition."""
@@ -220,10 +208,10 @@ class _Topic:
     async def offsets(self, asked: Sequence[Future]) -> Offsets:
         return {each.partition_index: each.offset for each in await self.partitions(asked)}
 
-    async def config(self, asked: Future) -> dict[str, str]:
-        [found] = (await asked).results
+    async def value(self, config: Future) -> str:
+        [found] = (await config).results
         _require(found.error_code, self.name)
-        return {each.name: each.value for each in found.configs}
+        return str(found.configs[0].value)
 
 
 async def _state(client: Client, name: str) -> TopicState:
@@ -231,9 +219,9 @@ async def _state(client: Client, name: str) -> TopicState:
     topic = await _Topic.of(client, name)
     earliest = topic.listed(OffsetSpec.EARLIEST, IsolationLevel.READ_COMMITTED)
     latest = topic.listed(OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
-    configs = topic.configs("cleanup.policy")
+    policy = topic.config("cleanup.policy")
     log_start, arrived = await topic.offsets(earliest), await topic.offsets(latest)
-    policy = (await topic.config(configs))["cleanup.policy"]
+    compacted = "compact" in await topic.value(policy)
     # Requested last: a record that arrives between two requests must not look like an open transaction.
     end = await topic.offsets(topic.listed(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED))
     return TopicState(
@@ -241,7 +229,7 @@ async def _state(client: Client, name: str) -> TopicState:
         name=name,
         log_start=log_start,
         end=end,
-        compacted="compact" in policy,
+        compacted=compacted,
         complete_until=asked if all(end[p] >= offset for p, offset in arrived.items()) else None,
     )
 
@@ -253,14 +241,17 @@ async def _offsets_at(client: Client, name: str, timestamp_ms: int) -> Offsets:
 
 async def _largest_record(client: Client, name: str) -> str:
     topic = await _Topic.of(client, name)
-    return (await topic.config(topic.configs("max.message.bytes")))["max.message.bytes"]
+    return await topic.value(topic.config("max.message.bytes"))
 
 
 async def _has_transactions(client: Client, name: str) -> bool:
-    topic = await _Topic.of(client, name)
+    topic, kind = await _Topic.of(client, name), DescribeProducersRequest.TopicRequest
+    asked = topic.of_leaders(
+        lambda led: DescribeProducersRequest(topics=[kind(name=name, partition_indexes=led)])
+    )
     return any(
         producer.coordinator_epoch >= 0 or producer.current_txn_start_offset >= 0
-        for each in await topic.partitions(topic.producers())
+        for each in await topic.partitions(asked)
         for producer in each.active_producers
     )
 
@@ -299,13 +290,8 @@ def _require(code: int, text: str) -> None:
         raise for_code(code)(text)
 
 
-def _resolves(host: str) -> bool:
+def _resolves(server: tuple[str, Any, Any]) -> bool:
     try:
-        return bool(socket.getaddrinfo(host, None))
+        return bool(socket.getaddrinfo(server[0], None))
     except OSError:
         return False
-
-
-def _text(topic_id: UUID) -> str:
-    """The id as Kafka writes it: the 16 bytes in base 64, without padding."""
-    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,25 +12,22 @@ from uuid import UUID
 from kafka.errors import (
     KafkaError,
     LeaderNotAvailableError,
-    NodeNotReadyError,
     OffsetOutOfRangeError,
     for_code,
 )
 from kafka.future import Future
 from kafka.protocol.consumer import FetchRequest
 
-from calve.errors import Retryable
 from calve.table.position import Offsets
 from glue_jobs.kafka.batches import Batches, Span
-from glue_jobs.kafka.client import Client, Settings, client_of, drop_client
-from glue_jobs.kafka.connection import TIMEOUT_MS, offset_lost, told, topic_recreated
+from glue_jobs.kafka.client import Client, Settings, answered, client_of, drop_client
+from glue_jobs.kafka.connection import offset_lost, told, topic_recreated
 from glue_jobs.kafka.records import Records
 
 CHUNK_BYTES = 4_000_000
 """The default size of a chunk."""
 MAX_WAIT_MS = 20
 """A short wait: the records exist already. If the broker does not have all of them yet, the request is sent again."""
-PAUSE_S = 0.05
 READ_COMMITTED = 1
 NO_SESSION = -1
 OLDEST_VERSION = 4
@@ -74,7 +70,7 @@ def fetch(
     Uncompressed chunks point into their response and keep it in memory.
 
     Raises:
-        Retryable: the cluster does not respond, or sent nothing for `TIMEOUT_MS`; the topic does not exist.
+        Retryable: the cluster does not respond, or sent nothing in time; the topic does not exist.
         Suspended: `topic_recreated`, `offsets_expired`, `topic_forbidden`, `corrupt_batch`, `message_format`.
         Fatal: the cluster's certificate is wrong, or it does not support the authentication.
     """
@@ -100,30 +96,21 @@ class _Reader:
 
     def next(self) -> list[Batches]:
         """The batches of the next response that advances a partition."""
-        until, why = time.monotonic() + TIMEOUT_MS / 1000, "nothing came"
-        while True:
-            try:
-                (client, asked), self.asked = self.asked or self._ask(), None
-                if batches := self._taken(client.answer(asked)):
-                    return batches
-                why = "it has less than it said"
-            except NodeNotReadyError:  # the client backs off after an earlier error
-                pass
-            except KafkaError as error:
-                client_of(self.settings).forget_leaders(self.topic)
-                why = told(error, self.topic, self.servers)
-            if time.monotonic() > until:
-                drop_client(self.settings)
-                raise Retryable(f"Kafka at {self.servers} does not answer: {why}")
-            time.sleep(PAUSE_S)
+        servers = self.settings.properties["bootstrap_servers"]
+
+        def attempt() -> list[Batches]:
+            (client, asked), self.asked = self.asked or self._ask(), None
+            return self._taken(client.answer(asked))
+
+        def explained(error: KafkaError) -> str:
+            client_of(self.settings).forget_leaders(self.topic)
+            return told(error, self.topic, servers)
+
+        return answered(attempt, explained, servers, lambda: drop_client(self.settings))
 
     def ask_ahead(self) -> None:
         with suppress(KafkaError):  # asked again once it is needed
             self.asked = self._ask() if self.ahead else None
-
-    @property
-    def servers(self) -> str:
-        return self.settings.properties["bootstrap_servers"]
 
     def _ask(self) -> tuple[Client, Future]:
         """Request data of the next partition, and of all others with the same leader.
