@@ -42,9 +42,7 @@ KNOWS_DEFAULTS = 4
 class Cluster:
     """One cluster, with the current credentials. Thread-safe. `close` it at the end of the job.
 
-    Raises:
-        ConfigError, Retryable: as `settings_of` and `Client`.
-        Fatal: no server name can be resolved.
+    Raises ConfigError, Retryable: as `settings_of` and `Client`. Fatal: no server name can be resolved.
     """
 
     def __init__(self, kafka: Kafka) -> None:
@@ -74,9 +72,8 @@ class Cluster:
     def state(self, topic: str) -> TopicState:
         """The current state of a topic; `end` is the last stable offset.
 
-        Raises:
-            Retryable: the topic does not exist yet, or the cluster does not respond.
-            Suspended: `topic_forbidden`. Fatal: the cluster refused the credentials.
+        Raises Retryable: the topic does not exist yet, or the cluster does not respond. Suspended: `topic_forbidden`. Fatal:
+        the cluster refused the credentials.
         """
         found: TopicState = self._ask(_state, topic, topic=topic)
         return found

@@ -69,10 +69,9 @@ def fetch(
     one of them twice while it is parsed, and one inflated chunk (`Batches.records`).
     Uncompressed chunks point into their response and keep it in memory.
 
-    Raises:
-        Retryable: the cluster does not respond, or sent nothing in time; the topic does not exist.
-        Suspended: `topic_recreated`, `offsets_expired`, `topic_forbidden`, `corrupt_batch`, `message_format`.
-        Fatal: the cluster's certificate is wrong, or it does not support the authentication.
+    Raises Retryable: the cluster does not respond, or sent nothing in time; the topic does not exist. Suspended:
+    `topic_recreated`, `offsets_expired`, `topic_forbidden`, `corrupt_batch`, `message_format`. Fatal: the cluster's
+    certificate is wrong, or it does not support the authentication.
     """
     spans = (Span(topic, each.partition, each.start, each.to) for each in ranges if each.to > each.start)
     reader = _Reader(settings, topic, topic_id, chunk_bytes, {span.partition: span for span in spans})

@@ -130,9 +130,8 @@ class Lookups:
     def table(self, step: Lookup) -> DataFrame:
         """The needed columns of a step's table, at its newest snapshot of the round's first use. Keys are unique.
 
-        Raises:
-            Retryable: the table does not exist, or the catalog does not answer.
-            Suspended: `step_unusable`, also if the table is too large; or `lookup_ambiguous`.
+        Raises Retryable: the table does not exist, or the catalog does not answer. Suspended: `step_unusable`, also if the
+        table is too large; or `lookup_ambiguous`.
         """
         keys = tuple(step.on.values())
         place = step.table, keys, tuple(dict.fromkeys((*keys, *step.columns.values())))

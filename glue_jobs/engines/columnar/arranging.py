@@ -16,7 +16,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.schema.columns import Transform
-from glue_jobs.columns.kernels import BYTES, PLACES, kernel
+from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, kernel
 from glue_jobs.engines.columnar.cells import stored
 from glue_jobs.engines.columnar.layouts import Layout
 
@@ -146,14 +146,16 @@ def _numbers(values: pa.Array) -> NDArray[np.int64]:
 def _hashes(values: pa.Array) -> NDArray[np.int32]:
     kind, count = values.type, len(values)
     if pa.types.is_decimal(kind):
-        return hashes(*_shortest(_unscaled(values)))
+        ends = np.arange(16, 16 * count + 1, 16, dtype=np.int32)
+        unscaled = _unscaled(values)
+        return of_bytes(ends - _sizes(unscaled), ends, np.ascontiguousarray(unscaled[:, ::-1]).reshape(-1))
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
-        return hashes(np.arange(0, 8 * count + 1, 8, dtype=np.int32), _numbers(values).view(np.uint8))
+        return of_longs(_numbers(values))
     if pa.types.is_fixed_size_binary(kind):
         values = values.cast(pa.binary())
     _, places, data = values.buffers()
     begins = np.frombuffer(places, np.int32)[values.offset : values.offset + count + 1]
-    return hashes(begins, np.frombuffer(data or b"", np.uint8))
+    return of_bytes(begins[:-1], begins[1:], np.frombuffer(data or b"", np.uint8))
 
 
 def _truncated(values: pa.Array, width: int) -> pa.Array:
@@ -186,51 +188,71 @@ def _floored(unscaled: NDArray[np.uint8], width: int) -> NDArray[np.uint64]:
     return np.stack([low - less, high - (low < less)], axis=1)
 
 
-def _shortest(unscaled: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Where each integer begins, and its fewest bytes, big-endian."""
-    digits = unscaled[:, ::-1]
-    negative = digits[:, :1] >= 128
-    needless = (digits[:, :-1] == np.where(negative, 255, 0)) & ((digits[:, 1:] >= 128) == negative)
-    kept = np.ones(digits.shape, np.bool_)
-    kept[:, :-1] = ~np.logical_and.accumulate(needless, axis=1)
-    return np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int32), digits[kept]
+def _sizes(unscaled: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """The fewest bytes that hold each integer."""
+    low, high = unscaled.view(np.int64).T
+    low, high = ((each ^ (high >> 63)).view(np.uint64) for each in (low, high))
+    found = np.ones(len(low), np.int32)
+    for bits in range(7, 64, 8):
+        found += (low >> np.uint64(bits) | high) != 0
+        found += high >> np.uint64(bits) != 0
+    return found
 
 
-C1, C2 = np.uint64(0xCC9E2D51), np.uint64(0x1B873593)
-FIVE, ADDED = np.uint64(5), np.uint64(0xE6546B64)
-MIX1, MIX2 = np.uint64(0x85EBCA6B), np.uint64(0xC2B2AE35)
-LOW = np.uint64(0xFFFFFFFF)
-POSITIVE = np.uint64(0x7FFFFFFF)
+U = np.uint64
+C1, C2, FIVE, ADDED = U(0xCC9E2D51), U(0x1B873593), U(5), U(0xE6546B64)
+MIX1, MIX2, LOW, POSITIVE = U(0x85EBCA6B), U(0xC2B2AE35), U(0xFFFFFFFF), U(0x7FFFFFFF)
+HASHES = types.int32[::1]
 
 
 @kernel(types.uint64(types.uint64, types.uint64))
 def _left(number: np.uint64, by: np.uint64) -> np.uint64:
-    return ((number << by) | (number >> (np.uint64(32) - by))) & LOW
+    return ((number << by) | (number >> (U(32) - by))) & LOW
 
 
 @kernel(types.uint64(types.uint64))
 def _scrambled(word: np.uint64) -> np.uint64:
-    return (_left((word * C1) & LOW, np.uint64(15)) * C2) & LOW
+    return (_left((word * C1) & LOW, U(15)) * C2) & LOW
 
 
-@kernel(types.int32[::1](PLACES, BYTES))
-def hashes(begins: NDArray[np.int32], data: NDArray[np.uint8]) -> NDArray[np.int32]:
-    """The hash of each value's bytes, without its sign. begins: one more than there are values."""
-    found = np.empty(len(begins) - 1, np.int32)
+@kernel(types.uint64(types.uint64, types.uint64))
+def _mixed(state: np.uint64, word: np.uint64) -> np.uint64:
+    return (_left(state ^ _scrambled(word), U(13)) * FIVE + ADDED) & LOW
+
+
+@kernel(types.int32(types.uint64))
+def _finished(state: np.uint64) -> np.int32:
+    state = ((state ^ (state >> U(16))) * MIX1) & LOW
+    state = ((state ^ (state >> U(13))) * MIX2) & LOW
+    return np.int32((state ^ (state >> U(16))) & POSITIVE)
+
+
+@kernel(HASHES(LONGS))
+def of_longs(values: NDArray[np.int64]) -> NDArray[np.int32]:
+    """As `of_bytes` of 8 bytes each, little-endian."""
+    found = np.empty(len(values), np.int32)
+    for row in range(len(values)):
+        value = U(values[row])
+        found[row] = _finished(_mixed(_mixed(U(0), value & LOW), value >> U(32)) ^ U(8))
+    return found
+
+
+@kernel(HASHES(PLACES, PLACES, BYTES))
+def of_bytes(
+    begins: NDArray[np.int32], ends: NDArray[np.int32], data: NDArray[np.uint8]
+) -> NDArray[np.int32]:
+    """The hash of each value's bytes, without its sign."""
+    found = np.empty(len(begins), np.int32)
     for row in range(len(found)):
-        state, at, end = np.uint64(0), begins[row], begins[row + 1]
-        while at + 4 <= end:
-            word = np.uint64(data[at]) | (np.uint64(data[at + 1]) << np.uint64(8))
-            word |= (np.uint64(data[at + 2]) << np.uint64(16)) | (np.uint64(data[at + 3]) << np.uint64(24))
-            state = (_left(state ^ _scrambled(word), np.uint64(13)) * FIVE + ADDED) & LOW
-            at += 4
-        rest = np.uint64(0)
-        for place in range(end - 1, at - 1, -1):
-            rest = (rest << np.uint64(8)) | np.uint64(data[place])
-        if at < end:
-            state ^= _scrambled(rest)
-        state ^= np.uint64(end - begins[row])
-        state = ((state ^ (state >> np.uint64(16))) * MIX1) & LOW
-        state = ((state ^ (state >> np.uint64(13))) * MIX2) & LOW
-        found[row] = np.int32((state ^ (state >> np.uint64(16))) & POSITIVE)
+        state, at, end = U(0), U(begins[row]), U(ends[row])
+        size = end - at
+        while at + U(4) <= end:
+            word = U(data[at]) | U(data[at + U(1)]) << U(8)
+            state = _mixed(state, word | U(data[at + U(2)]) << U(16) | U(data[at + U(3)]) << U(24))
+            at += U(4)
+        rest, shift = U(0), U(0)
+        while at < end:
+            rest |= U(data[at]) << shift
+            at, shift = at + U(1), shift + U(8)
+        found[row] = _finished(state ^ _scrambled(rest) ^ size)  # a rest of zero changes nothing
     return found

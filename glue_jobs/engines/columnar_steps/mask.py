@@ -253,11 +253,11 @@ def _band(array: pa.Array, width: int) -> pa.Array:
         whole = np.floor(np.where(valid, steps, 0.0)).astype(np.int64)
         with np.errstate(over="ignore"):
             return pa.array((whole.astype(np.float64) * float(width)).astype(value.dtype), mask=~valid)
-    least = -(2 ** (kind.bit_width - 1))
     if pa.types.is_decimal(kind):
-        array = pc.floor(array.cast(pa.decimal128(38, kind.scale)))
-        least = 1 - 10 ** (kind.precision - kind.scale)
-    numbers = _longs(array)
+        units = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)]
+        numbers, least = np.where(valid, units, 0) // 10**kind.scale, 1 - 10 ** (kind.precision - kind.scale)
+    else:
+        numbers, least = _longs(array), -(2 ** (kind.bit_width - 1))
     above = numbers % width
     valid = valid & (numbers >= least + above)
     band = pa.array(np.where(valid, numbers - above, 0), mask=~valid)

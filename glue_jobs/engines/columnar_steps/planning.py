@@ -44,9 +44,7 @@ from glue_jobs.transform.types import spark_schema
 def columnar_steps(chain: Chain, spark: SparkSession, source: Json, columns: Json) -> Steps:
     """The steps for records that are decoded to `source`, and a table with the data columns `columns`.
 
-    Raises:
-        Suspended: `step_unusable`, as in the row engine.
-        Unsupported: the rows could differ from those of the row engine.
+    Raises Suspended: `step_unusable`, as in the row engine. Unsupported: the rows could differ from those of the row engine.
     """
     frame = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
     chain = chain.with_any_keys(spark)
