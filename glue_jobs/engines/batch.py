@@ -69,7 +69,6 @@ class Batch:
 
     @property
     def tasks(self) -> int:
-        """The number of Spark tasks that write the rows."""
         return tasks_for(self.size_bytes, self.table.services.cores, len(self.to))
 
     def records(self) -> DataFrame:

@@ -7,7 +7,7 @@ import math
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +75,7 @@ class Cluster:
         Raises Retryable: the topic does not exist yet, or the cluster does not respond. Suspended: `topic_forbidden`. Fatal:
         the cluster refused the credentials.
         """
-        found: TopicState = self._ask(_state, topic, topic=topic)
+        found: TopicState = self._of_topic(topic, _state)
         return found
 
     def first_offsets(self, state: TopicState, start: Start) -> Offsets:
@@ -89,7 +89,8 @@ class Cluster:
             case "latest":
                 return dict(state.end)
             case "timestamp":
-                found = self._ask(_offsets_at, state.name, start.timestamp_ms or 0, topic=state.name)
+                wanted, committed = start.timestamp_ms or 0, IsolationLevel.READ_COMMITTED
+                found = self._of_topic(state.name, lambda each: each.offsets(each.listed(wanted, committed)))
                 at = {p: found.get(p, -1) for p in state.end}
                 return {p: min(o, state.end[p]) if o >= 0 else state.end[p] for p, o in at.items()}
             case "offsets":
@@ -106,7 +107,7 @@ class Cluster:
                 return state.log_start | start.offsets
 
     def largest_record(self, topic: str) -> int:
-        return int(self._ask(_largest_record, topic, topic=topic))
+        return int(self._of_topic(topic, lambda each: each.value(each.config("max.message.bytes"))))
 
     def ensure_topic(self, wanted: Emit) -> None:
         """Create the topic if it is missing. An existing topic is not changed.
@@ -122,10 +123,16 @@ class Cluster:
 
         Brokers forget producers that were idle for `producer.id.expiration.ms` (a day by default).
         """
-        return bool(self._ask(_has_transactions, state.name, topic=state.name))
+        return bool(self._of_topic(state.name, _has_transactions))
 
     def close(self) -> None:
         drop_client(self._settings)
+
+    def _of_topic(self, name: str, question: Callable[[_Topic], Awaitable[Any]]) -> Any:
+        async def asked(client: Client) -> Any:
+            return await question(await _Topic.of(client, name))
+
+        return self._ask(asked, topic=name)
 
     def _ask(self, question: Callable[..., Any], *arguments: Any, topic: str | None = None) -> Any:
         """Run a request. Transient errors are retried, with the leaders known by then."""
@@ -211,9 +218,8 @@ class _Topic:
         return str(found.configs[0].value)
 
 
-async def _state(client: Client, name: str) -> TopicState:
+async def _state(topic: _Topic) -> TopicState:
     asked = math.floor(time.time() * 1000) / 1000
-    topic = await _Topic.of(client, name)
     earliest = topic.listed(OffsetSpec.EARLIEST, IsolationLevel.READ_COMMITTED)
     latest = topic.listed(OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
     policy = topic.config("cleanup.policy")
@@ -223,7 +229,7 @@ async def _state(client: Client, name: str) -> TopicState:
     end = await topic.offsets(topic.listed(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED))
     return TopicState(
         key=topic.key,
-        name=name,
+        name=topic.name,
         log_start=log_start,
         end=end,
         compacted=compacted,
@@ -231,20 +237,10 @@ async def _state(client: Client, name: str) -> TopicState:
     )
 
 
-async def _offsets_at(client: Client, name: str, timestamp_ms: int) -> Offsets:
-    topic = await _Topic.of(client, name)
-    return await topic.offsets(topic.listed(timestamp_ms, IsolationLevel.READ_COMMITTED))
-
-
-async def _largest_record(client: Client, name: str) -> str:
-    topic = await _Topic.of(client, name)
-    return await topic.value(topic.config("max.message.bytes"))
-
-
-async def _has_transactions(client: Client, name: str) -> bool:
-    topic, kind = await _Topic.of(client, name), DescribeProducersRequest.TopicRequest
+async def _has_transactions(topic: _Topic) -> bool:
+    kind = DescribeProducersRequest.TopicRequest
     asked = topic.of_leaders(
-        lambda led: DescribeProducersRequest(topics=[kind(name=name, partition_indexes=led)])
+        lambda led: DescribeProducersRequest(topics=[kind(name=topic.name, partition_indexes=led)])
     )
     return any(
         producer.coordinator_epoch >= 0 or producer.current_txn_start_offset >= 0

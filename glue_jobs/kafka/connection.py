@@ -82,7 +82,8 @@ def told(
     may_pass: whether a refusal of the credentials may be transient. A worker cannot know whether the secret has changed; the
     driver can. Raises Retryable, Suspended, Fatal: a retry of the request is useless.
     """
-    text = _text(error)
+    name, words = type(error).__name__, ": ".join(map(str, error.args))
+    text = words if words.startswith(name) else f"{name}: {words}" if words else name
     refused = isinstance(error, SaslAuthenticationFailedError) or BAD_CERTIFICATE.search(text)
     if refused and may_pass():
         raise Retryable(f"Kafka at {servers} refused the key: {text}") from None
@@ -93,12 +94,6 @@ def told(
     if isinstance(error, UnknownTopicOrPartitionError):
         raise topic_missing(topic, servers) from None
     return text
-
-
-def _text(error: KafkaError) -> str:
-    """The error's name, once, and its text."""
-    name, words = type(error).__name__, ": ".join(map(str, error.args))
-    return words if words.startswith(name) else f"{name}: {words}" if words else name
 
 
 def topic_recreated(topic: str, topic_id: str) -> Suspended:

@@ -164,7 +164,6 @@ class _Fold:
         return mine.select(*self.groups, *totals, *flags, last)
 
     def folded(self, totals: DataFrame) -> DataFrame:
-        """One row per group."""
         folds = {"min": F.min, "max": F.max}
         folded = {each: folds.get(each.term.function, F.try_sum)(each.name) for each in self.totals}
         values = [found.cast(_folding(each)).alias(each.name) for each, found in folded.items()]
@@ -210,7 +209,6 @@ def _alone(total: Total) -> Column:
 
 
 def _folding(total: Total) -> str:
-    """The type in which a measure is summed."""
     return WIDE if total.term.function == "sum" and total.kind == "long" else spark_type(total.kind)
 
 

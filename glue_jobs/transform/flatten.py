@@ -19,17 +19,18 @@ def run_flatten(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> 
     return _flattened(frame, leaves(frame, step, stay))
 
 
-def leaves(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> list[Leaf]:
-    return _found(frame, step.separator, _maps(step, in_items=False), stay)
-
-
-def leaves_of_items(frame: DataFrame, step: Flatten, name: str) -> list[Leaf]:
-    return _found(frame, step.separator, _maps(step, in_items=True), {*data(frame)} - {name})
-
-
-def _found(
-    frame: DataFrame, separator: str, maps: Mapping[str, Sequence[str]], stay: Collection[str]
+def leaves(
+    frame: DataFrame, step: Flatten, stay: Collection[str] = (), *, items: str | None = None
 ) -> list[Leaf]:
+    """The columns that the step makes. items: the column with exploded items, if only that one is flattened."""
+    if items is not None:
+        stay = {*data(frame)} - {items}
+    separator, inside = step.separator, f"{step.explode}."
+    maps = {
+        path.replace(".", separator): keys
+        for path, keys in step.maps.items()
+        if path.startswith(inside) == (items is not None)
+    }
     found: list[Leaf] = []
     for each in record(frame).fields:
         if each.name in stay:
@@ -70,7 +71,7 @@ def exploded(frame: DataFrame, step: Flatten) -> DataFrame:
         return frame
     name = exploded_column(frame, step)
     items = frame.withColumn(name, F.explode_outer(quote(name)))
-    return _flattened(items, leaves_of_items(items, step, name))
+    return _flattened(items, leaves(items, step, items=name))
 
 
 def exploded_column(frame: DataFrame, step: Flatten) -> str:
@@ -103,16 +104,6 @@ def _leaves(
             yield Leaf(made, path, f"{shown}{{{key}}}", key=key)
     else:
         yield Leaf(name, path, shown)
-
-
-def _maps(step: Flatten, *, in_items: bool) -> dict[str, tuple[str, ...]]:
-    """The map columns whose keys become columns: those of the record, or those of the exploded items."""
-    inside = f"{step.explode}."
-    return {
-        path.replace(".", step.separator): keys
-        for path, keys in step.maps.items()
-        if path.startswith(inside) == in_items
-    }
 
 
 def _hint(name: str, known: Collection[str]) -> str:

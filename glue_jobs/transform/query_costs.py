@@ -139,7 +139,6 @@ def _is_short(expression: Any, most: int = SHORT) -> bool:
 
 
 def _is_small(expression: Any) -> bool:
-    """Whether all values of its type are small."""
     kind = _type(expression)
     return isinstance(kind, str) and not kind.startswith(LONG_TYPES)
 

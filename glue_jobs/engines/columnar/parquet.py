@@ -80,7 +80,6 @@ class Files:
             self._file.drop()
 
     def _fitted(self, rows: pa.Table) -> pa.Table:
-        """The rows with the field ids of the table."""
         if unknown := set(rows.column_names) - set(self._schema.names):
             raise Fatal(f"the table has no column {', '.join(sorted(unknown))}")
         columns = []
@@ -124,8 +123,6 @@ class Files:
 
 
 class _File:
-    """A file in progress, written row group by row group."""
-
     def __init__(
         self,
         layout: Layout,
@@ -222,7 +219,7 @@ def encodings_of(rows: pa.Table, leaves: Iterable[Leaf], layout: Layout) -> Enco
             found.others[leaf.path] = "DELTA_BINARY_PACKED"
             continue
         values = pa.chunked_array(leaf.values(rows))
-        if _repeats(values, layout.dictionary_bytes):
+        if repeats(values, layout.dictionary_bytes):
             found.dictionaries.append(leaf.path)
         elif layout.delta and leaf.kind in WHOLE:
             found.others[leaf.path] = "DELTA_BINARY_PACKED"
@@ -231,7 +228,7 @@ def encodings_of(rows: pa.Table, leaves: Iterable[Leaf], layout: Layout) -> Enco
     return found
 
 
-def _repeats(values: pa.ChunkedArray, dictionary_bytes: int) -> bool:
+def repeats(values: pa.ChunkedArray, dictionary_bytes: int) -> bool:
     """Whether values repeat often, and the distinct ones fit into a dictionary.
 
     The sample covers all rows, because neighbouring values are more often alike.

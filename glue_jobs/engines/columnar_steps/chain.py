@@ -39,7 +39,6 @@ Operation = Callable[[Rows, Keys], Outcome]
 
 
 def flattened(leaves: Sequence[Leaf], rows: Rows, _: Keys) -> Outcome:
-    """Columns made from structs and maps."""
     return rows.with_columns({each.name: _leaf(rows.at(each.path), each) for each in leaves}), None, None
 
 
@@ -225,7 +224,6 @@ class Steps:
 
 
 def _as(columns: Columns, rows: Rows) -> Rows:
-    """Rows with exactly these columns and types."""
     return rows.with_columns(
         {name: conformed(rows.columns.get(name), kind, len(rows)) for name, kind in columns}
     )

@@ -60,7 +60,6 @@ Plan = Callable[[Arguments, Any], Expression | None]
 
 
 def kind_of(tree: Any) -> pa.DataType | None:
-    """The type of a resolved Spark expression."""
     name = str(tree.dataType().json()).strip('"')
     digits = DECIMAL.fullmatch(name)
     return pa.decimal128(int(digits[1]), int(digits[2])) if digits else KINDS.get(name)
@@ -339,7 +338,6 @@ class Planning:
         return At(spelled(self._frame, path), kind_of(tree))
 
     def _constant(self, tree: Any) -> Constant:
-        """The value that Spark computes."""
         kind = kind_of(tree)
         try:
             value = tree.eval(None)

@@ -69,10 +69,11 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def as_mask(condition: pa.Array) -> Mask:
-    """True where a condition is true; null counts as false."""
-    found: Mask = condition.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 what null becomes
-    return found
+def as_mask(condition: pa.Array | pa.Scalar) -> Any:
+    """True where a condition is true; null counts as false. One value for all rows if it is a scalar."""
+    if isinstance(condition, pa.Scalar):
+        return np.bool_(condition.as_py())
+    return condition.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 what null becomes
 
 
 Longs = NDArray[np.int64]
@@ -272,8 +273,8 @@ def evaluate(expression: Expression, rows: Rows) -> Values:
         left, right = found
         failures = left.failed
         if right.failed is not None:
-            settled = pc.fill_null(pc.equal(left.values, SETTLED[function]), False)  # noqa: FBT003 what null becomes
-            failures = either(failures, right.failed & ~_mask(settled))
+            settled = as_mask(pc.equal(left.values, SETTLED[function]))
+            failures = either(failures, right.failed & ~settled)
         return Values(function(*plain), failures)
     return Values(cast(plain[0], kind) if function is cast else function(*plain), _first_failure(found))
 
@@ -283,14 +284,14 @@ def _first_failure(found: Sequence[Values]) -> Mask | None:
     first, *others = found
     if not others or others[0].failed is None:
         return first.failed
-    return either(first.failed, others[0].failed & _mask(pc.is_valid(first.values)))
+    return either(first.failed, others[0].failed & as_mask(pc.is_valid(first.values)))
 
 
 def _computed(
     function: Callable[..., Computed], found: Sequence[Values], kind: pa.DataType, length: int
 ) -> tuple[pa.Array, Mask]:
     arrays = [each.array(length) for each in found]
-    there = np.logical_and.reduce([_mask(pc.is_valid(each)) for each in arrays])
+    there = np.logical_and.reduce([as_mask(pc.is_valid(each)) for each in arrays])
     numbers = (each.cast(_computed_as(each.type)).fill_null(0).to_numpy() for each in arrays)
     values, failed = function(*numbers, kind)
     failed = failed & there
@@ -299,16 +300,7 @@ def _computed(
 
 
 def _computed_as(kind: pa.DataType) -> pa.DataType:
-    """The type in which numbers are computed."""
     return pa.float64() if pa.types.is_floating(kind) else pa.int64()
-
-
-def _mask(condition: pa.Array | pa.Scalar) -> Mask | np.bool_:
-    """The mask of a condition that is never null."""
-    if isinstance(condition, pa.Scalar):
-        return np.bool_(condition.as_py())
-    found: Mask = condition.to_numpy(zero_copy_only=False)
-    return found
 
 
 def either(one: Mask | None, other: Mask | None) -> Mask | None:

@@ -16,6 +16,7 @@ from calve.config.steps import Rule
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, PLACES, PLACES_OUT, kernel
 from glue_jobs.engines.columnar.arranging import DAY_US, iso
 from glue_jobs.engines.columnar.cells import stored
+from glue_jobs.engines.columnar.parquet import repeats
 from glue_jobs.engines.columnar_steps.sha256 import DIGITS, state_of, write_digests
 
 STAR, AT, DOT, DASH = (np.uint8(ord(each)) for each in "*@.-")
@@ -123,10 +124,17 @@ class Tokens:
 
 
 def _hashed(values: pa.Array, key: Key) -> pa.Array:
-    """Each distinct value is hashed once."""
-    found = values.cast(pa.binary()).dictionary_encode()
-    begins, data = spans(found.dictionary)
-    head, count = np.frombuffer(f"{key.id}:".encode(), np.uint8), len(found.dictionary)
+    """Each distinct value is hashed once, if values repeat often (ADR 44)."""
+    values = values.cast(pa.binary())
+    if not repeats(pa.chunked_array([values]), values.nbytes):
+        return _digests(values, key)
+    found = values.dictionary_encode()
+    return _digests(found.dictionary, key).take(found.indices)
+
+
+def _digests(values: pa.Array, key: Key) -> pa.Array:
+    begins, data = spans(values)
+    head, count = np.frombuffer(f"{key.id}:".encode(), np.uint8), len(values)
     width = len(head) + DIGITS
     out = np.empty((count, width), np.uint8)
     out[:, : len(head)] = head
@@ -134,8 +142,8 @@ def _hashed(values: pa.Array, key: Key) -> pa.Array:
     order = np.argsort(np.diff(begins), kind="stable")
     write_digests(order, begins, data, inner, outer, width, out.reshape(-1))
     places = np.arange(count + 1, dtype=np.int32) * np.int32(width)
-    buffers = [None, pa.py_buffer(places), pa.py_buffer(out)]
-    return pa.Array.from_buffers(pa.string(), count, buffers).take(found.indices)
+    bits = pc.is_valid(values).buffers()[1] if values.null_count else None
+    return pa.Array.from_buffers(pa.string(), count, [bits, pa.py_buffer(places), pa.py_buffer(out)])
 
 
 Begins = NDArray[np.int32]

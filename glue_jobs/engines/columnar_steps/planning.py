@@ -18,23 +18,12 @@ from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Rule, Sql, 
 from calve.names import quote
 from calve.schema.columns import KAFKA, Json, struct
 from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.engines.columnar_steps.chain import (
-    Change,
-    Operation,
-    Steps,
-    computed,
-    fields_changed,
-    filtered,
-    flattened,
-    items_changed,
-    masked_rows,
-    routed,
-    unchanged,
-)
+from glue_jobs.engines.columnar_steps import chain as operations
+from glue_jobs.engines.columnar_steps.chain import Change, Operation, Steps
 from glue_jobs.engines.columnar_steps.expression_planning import Planning, spelled
 from glue_jobs.engines.columnar_steps.mask import MOST_DIGITS, masked
 from glue_jobs.transform.chain import Chain
-from glue_jobs.transform.flatten import exploded, exploded_column, leaves, leaves_of_items
+from glue_jobs.transform.flatten import exploded, exploded_column, leaves
 from glue_jobs.transform.mask import Path, inside, is_dropped, rules
 from glue_jobs.transform.query import Query, understand, understand_condition
 from glue_jobs.transform.row_columns import record
@@ -63,7 +52,7 @@ def columnar_steps(chain: Chain, spark: SparkSession, source: Json, columns: Jso
             with chain.naming(number, step):
                 name = exploded_column(made, step)
                 explosion, items = name, made.withColumn(name, F.explode_outer(quote(name)))
-                of_rows.append(partial(flattened, leaves_of_items(items, step, name)))
+                of_rows.append(partial(operations.flattened, leaves(items, step, items=name)))
                 made = exploded(made, step)
         frame = made
     return Steps(
@@ -79,14 +68,14 @@ def _operations(step: Step, frame: DataFrame, chain: Chain, place: str) -> list[
     """The operations of a step on the columns of a frame; place: its location in calve.yaml."""
     match step:
         case Route():
-            return [partial(routed, spelled(frame, step.column.split(".")), step)]
+            return [partial(operations.routed, spelled(frame, step.column.split(".")), step)]
         case Flatten():
-            return [partial(flattened, leaves(frame, step, chain.stay))]
+            return [partial(operations.flattened, leaves(frame, step, chain.stay))]
         case Mask():
             columns = record(frame)
             kept = _fields(columns, rules(step, chain.means.tags, columns), f"{place}: ")
             changes = [(columns.names[number], change) for number, change in kept]
-            return [partial(masked_rows, changes, step.key, step.headers)]
+            return [partial(operations.masked_rows, changes, step.key, step.headers)]
         case Filter():
             query = Query(understand_condition(frame, step.condition), {})
         case Sql():
@@ -94,9 +83,11 @@ def _operations(step: Step, frame: DataFrame, chain: Chain, place: str) -> list[
     planning = Planning(frame, place)
     found: list[Operation] = []
     if query.condition is not None:
-        found.append(partial(filtered, planning.of(query.condition)))
+        found.append(partial(operations.filtered, planning.of(query.condition)))
     if query.columns:
-        found.append(partial(computed, [(name, planning.of(each)) for name, each in query.columns.items()]))
+        found.append(
+            partial(operations.computed, [(name, planning.of(each)) for name, each in query.columns.items()])
+        )
     return found
 
 
@@ -113,14 +104,14 @@ def _change(kind: DataType, found: Mapping[Path, Rule], path: str) -> Change:
     """The change of a field that is not dropped, as in `glue_jobs.transform.mask`."""
     rule = found.get(())
     if not found or (rule is not None and rule.how == "null"):
-        return partial(masked, rule) if rule else unchanged
+        return partial(masked, rule) if rule else operations.unchanged
     match kind:
         case ArrayType():
-            return partial(items_changed, _change(kind.elementType, found, path))
+            return partial(operations.items_changed, _change(kind.elementType, found, path))
         case MapType():
-            return partial(items_changed, _change(kind.valueType, found, path))
+            return partial(operations.items_changed, _change(kind.valueType, found, path))
         case StructType():
-            return partial(fields_changed, _fields(kind, found, f"{path}."))
+            return partial(operations.fields_changed, _fields(kind, found, f"{path}."))
         case DecimalType() if rule is not None and rule.how == "generalise" and kind.precision > MOST_DIGITS:
             raise Unsupported(f"{path} generalises decimals of more than {MOST_DIGITS} digits")
     assert rule is not None  # noqa: S101 a path of `rules` leads to a field
