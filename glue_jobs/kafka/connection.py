@@ -18,7 +18,7 @@ from kafka.errors import (
 
 from calve.config.job import Kafka
 from calve.config.kafka_auth import java_properties
-from calve.errors import Fatal, Retryable, Suspended, topic_forbidden, topic_missing
+from calve.errors import Fatal, Retryable, topic_forbidden, topic_missing
 from calve.secrets import HeldSecret, Redacted
 
 TIMEOUT_MS = 30_000
@@ -94,15 +94,3 @@ def told(
     if isinstance(error, UnknownTopicOrPartitionError):
         raise topic_missing(topic, servers) from None
     return text
-
-
-def topic_recreated(topic: str, topic_id: str) -> Suspended:
-    return Suspended(
-        "topic_recreated", f"topic {topic} is no longer the one with the id {topic_id}, which was read"
-    )
-
-
-def offset_lost(topic: str, partition: int, offset: int) -> Suspended:
-    return Suspended(
-        "offsets_expired", f"topic {topic} no longer holds offset {offset} of partition {partition}"
-    )

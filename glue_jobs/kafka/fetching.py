@@ -9,19 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from kafka.errors import (
-    KafkaError,
-    LeaderNotAvailableError,
-    OffsetOutOfRangeError,
-    for_code,
-)
+from kafka.errors import KafkaError, LeaderNotAvailableError, OffsetOutOfRangeError, for_code
 from kafka.future import Future
 from kafka.protocol.consumer import FetchRequest
 
+from calve.errors import Suspended
 from calve.table.position import Offsets
 from glue_jobs.kafka.batches import Batches, Span
 from glue_jobs.kafka.client import Client, Settings, answered, client_of, drop_client
-from glue_jobs.kafka.connection import offset_lost, told, topic_recreated
+from glue_jobs.kafka.connection import told
 from glue_jobs.kafka.records import Records
 
 CHUNK_BYTES = 4_000_000
@@ -120,7 +116,8 @@ class _Reader:
         client = client_of(self.settings)
         leaders = client.leaders(self.topic, topic_id)
         if not leaders.are_of(topic_id):
-            raise topic_recreated(self.topic, self.topic_id)
+            why = f"topic {self.topic} is no longer the one with the id {self.topic_id}, which was read"
+            raise Suspended("topic_recreated", why)
         node, _ = leaders.of.get(next(iter(self.ahead)), (None, 0))
         if node is None:
             raise LeaderNotAvailableError(self.topic)
@@ -158,7 +155,8 @@ class _Reader:
         for each in partitions:
             span = self.ahead[each.partition_index]
             if each.error_code:
-                raise offset_lost(self.topic, span.partition, span.start)
+                why = f"topic {self.topic} no longer holds offset {span.start} of partition {span.partition}"
+                raise Suspended("offsets_expired", why)
             aborted = [(one.producer_id, one.first_offset) for one in each.aborted_transactions or ()]
             batches = Batches.of(span, each.records or b"", aborted)
             if batches.next_offset == span.start:

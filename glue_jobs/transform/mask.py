@@ -220,8 +220,7 @@ def _record(step: Mask) -> Column:
         record = record.withField("key", _received(kafka["key"], step.key))
     if step.headers != "keep":
         headers = F.transform(
-            kafka["headers"],
-            lambda each: each.withField("value", _received(each["value"], step.headers)),
+            kafka["headers"], lambda each: each.withField("value", _received(each["value"], step.headers))
         )
         record = record.withField("headers", headers)
     return record

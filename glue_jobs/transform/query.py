@@ -13,7 +13,7 @@ So each tried expression is in a branch whose condition Spark cannot know to be 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +22,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import _to_seq
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from calve.config.steps import Filter, Sql
 from calve.names import SYSTEM_COLUMN
@@ -86,8 +86,12 @@ def understand(frame: DataFrame, text: str) -> Query:
     row = analysed.projectList().head().child()
     condition = analysed.child().condition() if filtered else None
     require_same_always(resolved, [each for each in (row, condition) if each is not None])
-    struct = StructType.fromJson(json.loads(row.dataType().json()))
-    require_columns(struct, from_stars=named < len(select))
+    fields: Iterable[StructField] = StructType.fromJson(json.loads(row.dataType().json()))
+    if named < len(select):  # a star also brings `_kafka`, which is ignored
+        fields = (each for each in fields if each.name != SYSTEM_COLUMN)
+    if not (made := StructType(list(fields))).names:
+        raise unusable("the query makes no column")
+    iceberg_columns(made, "the query")  # refuses names and types that no table has
     columns: dict[str, str | Column] = {}
     for name, value in zip(elements(row.nameExprs()), elements(row.valExprs()), strict=True):
         as_it_is = value.getClass().getSimpleName() == "AttributeReference"
@@ -184,17 +188,6 @@ def _named(select: list[list[Node]]) -> int:
     if SYSTEM_COLUMN in map(str.lower, names):
         raise unusable(f"{SYSTEM_COLUMN} stays by itself: select its fields, or leave it out")
     return len(names)
-
-
-def require_columns(row: StructType, *, from_stars: bool) -> None:
-    """Refuse names and types that no table has. `from_stars`: `_kafka` occurs once and is ignored.
-
-    Raises Suspended: `step_unusable`.
-    """
-    named = [field for field in row if not (from_stars and field.name == SYSTEM_COLUMN)]
-    if not named:
-        raise unusable("the query makes no column")
-    iceberg_columns(StructType(named), "the query")
 
 
 FAILED = "step_failed"

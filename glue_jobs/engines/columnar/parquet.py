@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
@@ -49,7 +48,7 @@ class Files:
         self._schema = schema(layout.columns)
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
-        self._encodings: Encodings | None = None
+        self._encodings: dict[str, str] | None = None
         self._file: _File | None = None
         self._written: list[Written] = []
         self._count = 0
@@ -99,7 +98,8 @@ class Files:
         rows = pa.concat_tables(self._pending)
         self._pending, self._pending_bytes = [], 0
         if self._encodings is None:
-            self._encodings = encodings_of(rows, self._leaves, self._layout)
+            found = ((each.path, encoding_of(each, rows, self._layout)) for each in self._leaves)
+            self._encodings = {path: encoding for path, encoding in found if encoding}
         if self._layout.partition or self._layout.order:
             for partition, part in arranged(rows, self._layout):
                 self._append(part, self._encodings, partition)
@@ -107,7 +107,7 @@ class Files:
         else:
             self._append(rows, self._encodings, None)
 
-    def _append(self, rows: pa.Table, encodings: Encodings, partition: str | None) -> None:
+    def _append(self, rows: pa.Table, encodings: dict[str, str], partition: str | None) -> None:
         if self._file is None:
             path = f"{self._location}-{self._count:05d}.parquet"
             self._file = _File(self._layout, path, rows.schema, encodings, self._leaves, partition)
@@ -128,7 +128,7 @@ class _File:
         layout: Layout,
         path: str,
         fields: pa.Schema,
-        encodings: Encodings,
+        encodings: dict[str, str],
         parts: list[Leaf],
         partition: str | None,
     ) -> None:
@@ -144,8 +144,8 @@ class _File:
             fields,
             compression=layout.codec,
             compression_level=layout.level,
-            use_dictionary=encodings.dictionaries,
-            column_encoding=encodings.others,
+            use_dictionary=[path for path, each in encodings.items() if each == DICTIONARY],
+            column_encoding={path: each for path, each in encodings.items() if each != DICTIONARY},
             write_statistics=[each.path for each in measured],
             data_page_size=layout.page_bytes,
             data_page_version="2.0" if layout.delta else "1.0",
@@ -198,34 +198,26 @@ WHOLE = frozenset({"int", "long", "date", "timestamp", "timestamptz"})
 TEXTS = frozenset({"string", "binary"})
 
 
-@dataclass(frozen=True, slots=True)
-class Encodings:
-    """Paths of the columns with dictionaries, and the encodings of columns that are not plain.
+DICTIONARY = "RLE_DICTIONARY"
+
+
+def encoding_of(leaf: Leaf, rows: pa.Table, layout: Layout) -> str | None:
+    """The encoding of a column; None: plain.
 
     Columns in a struct, list or map may be delta-encoded: readers read them row by row and know every encoding.
     Other columns have a dictionary or are plain, unless the table uses Parquet's data pages of version 2.
     Iceberg's vectorised readers before 1.11 refuse delta encodings.
     """
-
-    dictionaries: list[str]
-    others: dict[str, str]
-
-
-def encodings_of(rows: pa.Table, leaves: Iterable[Leaf], layout: Layout) -> Encodings:
-    found = Encodings([], {})
-    for leaf in leaves:
-        nested = len(leaf.way) > 1
-        if nested and leaf.kind in WHOLE:
-            found.others[leaf.path] = "DELTA_BINARY_PACKED"
-            continue
-        values = pa.chunked_array(leaf.values(rows))
-        if repeats(values, layout.dictionary_bytes):
-            found.dictionaries.append(leaf.path)
-        elif layout.delta and leaf.kind in WHOLE:
-            found.others[leaf.path] = "DELTA_BINARY_PACKED"
-        elif (layout.delta or nested) and leaf.kind in TEXTS and _alike(values):
-            found.others[leaf.path] = "DELTA_BYTE_ARRAY"
-    return found
+    nested = len(leaf.way) > 1
+    if nested and leaf.kind in WHOLE:
+        return "DELTA_BINARY_PACKED"
+    values = pa.chunked_array(leaf.values(rows))
+    if repeats(values, layout.dictionary_bytes):
+        return DICTIONARY
+    if layout.delta and leaf.kind in WHOLE:
+        return "DELTA_BINARY_PACKED"
+    delta = (layout.delta or nested) and leaf.kind in TEXTS and _alike(values)
+    return "DELTA_BYTE_ARRAY" if delta else None
 
 
 def repeats(values: pa.ChunkedArray, dictionary_bytes: int) -> bool:

@@ -46,12 +46,7 @@ HELD_BY = {
 }
 MOMENT, BOOLEAN = KINDS["timestamp"], pa.bool_()
 LIKE = re.compile(r"(%?)([^%_\\]*)(%?)", re.DOTALL)
-LIKE_IS = {
-    ("", ""): ex.equal,
-    ("", "%"): ex.begins_with,
-    ("%", ""): ex.ends_with,
-    ("%", "%"): ex.contains,
-}
+LIKE_IS = {("", ""): ex.equal, ("", "%"): ex.begins_with, ("%", ""): ex.ends_with, ("%", "%"): ex.contains}
 
 
 Arguments = Sequence[Expression]
