@@ -62,7 +62,7 @@ def read(
     `glue_jobs.process.workers.errors_of_workers` finds errors of tasks (as `fetch`). `cpu_s` receives the tasks' CPU seconds.
     """
     ranges = planned(start, to, tasks)
-    numbers = spark.range(0, len(ranges), 1, max(len(ranges), 1))._jdf
+    numbers = spark.range(0, len(ranges), 1, max(len(ranges), 1)).toDF("number")._jdf
     # Spark must not know the size of this frame: it would take the records for as small, and broadcast them in a join.
     session: Any = spark
     frame = DataFrame(session._jsparkSession.createDataFrame(numbers.toJavaRDD(), numbers.schema()), spark)
