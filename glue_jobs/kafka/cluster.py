@@ -107,7 +107,8 @@ class Cluster:
                 return state.log_start | start.offsets
 
     def largest_record(self, topic: str) -> int:
-        return int(self._of_topic(topic, lambda each: each.value(each.config("max.message.bytes"))))
+        name = "max.message.bytes"
+        return int(self._of_topic(topic, lambda each: each.value(name, each.config(name))))
 
     def ensure_topic(self, wanted: Emit) -> None:
         """Create the topic if it is missing. An existing topic is not changed.
@@ -154,7 +155,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """A topic as a broker describes it. led: its partitions, by the node of their leader.
+    """A topic as a broker describes it. led: its partitions, by the node of their leader. asked: the time before the request.
 
     Requests are sent at once, in the client's thread. Responses are awaited later.
     """
@@ -163,20 +164,21 @@ class _Topic:
     name: str
     key: TopicKey
     led: dict[int, list[int]]
+    asked: float
 
     @classmethod
     async def of(cls, client: Client, name: str) -> _Topic:
         """Raises: KafkaError: the topic's error, or a partition has no leader."""
+        asked = math.floor(time.time() * 1000) / 1000
         cluster_id, found = await client.described(name)
-        topic_id = base64.urlsafe_b64encode(
-            (found.topic_id or NO_ID).bytes
-        )  # as Kafka writes it, without padding
         led = defaultdict(list)
         for each in found.partitions:
             if each.leader_id < 0:
                 raise LeaderNotAvailableError(name)
             led[each.leader_id].append(each.partition_index)
-        return cls(client, name, TopicKey(cluster_id, topic_id.rstrip(b"=").decode()), led)
+        # Kafka writes an id in base 64, without padding.
+        topic_id = base64.urlsafe_b64encode((found.topic_id or NO_ID).bytes).rstrip(b"=").decode()
+        return cls(client, name, TopicKey(cluster_id, topic_id), led, asked)
 
     def of_leaders(self, request: Callable[[list[int]], Any]) -> list[Future]:
         """The responses of all leaders. request: makes it for the partitions of one leader."""
@@ -212,19 +214,18 @@ class _Topic:
     async def offsets(self, asked: Sequence[Future]) -> Offsets:
         return {each.partition_index: each.offset for each in await self.partitions(asked)}
 
-    async def value(self, config: Future) -> str:
+    async def value(self, name: str, config: Future) -> str:
         [found] = (await config).results
         _require(found.error_code, self.name)
-        return str(found.configs[0].value)
+        return str({each.name: each.value for each in found.configs}[name])
 
 
 async def _state(topic: _Topic) -> TopicState:
-    asked = math.floor(time.time() * 1000) / 1000
     earliest = topic.listed(OffsetSpec.EARLIEST, IsolationLevel.READ_COMMITTED)
     latest = topic.listed(OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
     policy = topic.config("cleanup.policy")
     log_start, arrived = await topic.offsets(earliest), await topic.offsets(latest)
-    compacted = "compact" in await topic.value(policy)
+    compacted = "compact" in await topic.value("cleanup.policy", policy)
     # Requested last: a record that arrives between two requests must not look like an open transaction.
     end = await topic.offsets(topic.listed(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED))
     return TopicState(
@@ -233,7 +234,7 @@ async def _state(topic: _Topic) -> TopicState:
         log_start=log_start,
         end=end,
         compacted=compacted,
-        complete_until=asked if all(end[p] >= offset for p, offset in arrived.items()) else None,
+        complete_until=topic.asked if all(end[p] >= offset for p, offset in arrived.items()) else None,
     )
 
 
