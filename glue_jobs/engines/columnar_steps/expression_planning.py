@@ -18,23 +18,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from calve.config.engine_choice import Unsupported
+from calve.schema.columns import decimal_digits
+from glue_jobs.columns.arrow_types import PRIMITIVES
 from glue_jobs.engines.columnar_steps import expressions as ex
 from glue_jobs.engines.columnar_steps.expressions import At, Call, Constant, Expression
 from glue_jobs.process.java import elements
 
-KINDS = {
-    "boolean": pa.bool_(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+MOMENT, BOOLEAN = PRIMITIVES["timestamptz"], PRIMITIVES["boolean"]
+KINDS = PRIMITIVES | {"integer": pa.int32(), "timestamp": MOMENT, "timestamp_ntz": PRIMITIVES["timestamp"]}
+"""By Spark's names."""
 MOST_DIGITS = 38
 INTEGER_DIGITS = {pa.int32(): 10, pa.int64(): 19}
 HELD_BY = {
@@ -44,7 +36,6 @@ HELD_BY = {
     pa.bool_(): (pa.string(),),
     pa.date32(): (pa.string(),),
 }
-MOMENT, BOOLEAN = KINDS["timestamp"], pa.bool_()
 LIKE = re.compile(r"(%?)([^%_\\]*)(%?)", re.DOTALL)
 LIKE_IS = {("", ""): ex.equal, ("", "%"): ex.begins_with, ("%", ""): ex.ends_with, ("%", "%"): ex.contains}
 
@@ -56,8 +47,8 @@ Plan = Callable[[Arguments, Any], Expression | None]
 
 def kind_of(tree: Any) -> pa.DataType | None:
     name = str(tree.dataType().json()).strip('"')
-    digits = DECIMAL.fullmatch(name)
-    return pa.decimal128(int(digits[1]), int(digits[2])) if digits else KINDS.get(name)
+    digits = decimal_digits(name)
+    return pa.decimal128(*digits) if digits else KINDS.get(name)
 
 
 def _call(
