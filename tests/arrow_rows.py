@@ -64,4 +64,4 @@ EMPTY = dict.fromkeys(ROW)
 
 def plain(columns: Any) -> pa.Schema:
     """The columns' types as a decoder makes them, without ids."""
-    return schema(with_ids(columns), pa.schema([])).remove_metadata()
+    return schema(with_ids(columns)).remove_metadata()

@@ -69,7 +69,6 @@ class Batch:
 
     @property
     def tasks(self) -> int:
-        """The number of Spark tasks that write the rows."""
         return tasks_for(self.size_bytes, self.table.services.cores, len(self.to))
 
     def records(self) -> DataFrame:
@@ -177,9 +176,8 @@ def sampled(table: OpenTable, topic: TopicKey, start: Offsets, to: Offsets) -> f
 def errors_of_source(config: Table) -> Iterator[None]:
     """Raise errors of tasks as they were raised in the task.
 
-    Raises:
-        Retryable: the data has expired or the topic was made again, and the table accepts that. The next round starts behind
-            it.
+    Raises Retryable: the data has expired or the topic was made again, and the table accepts that. The next round starts
+    behind it.
     """
     try:
         with errors_of_workers():

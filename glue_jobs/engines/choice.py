@@ -59,8 +59,7 @@ class Engine(Protocol):
     def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
         """Write the good records of a batch as data files that no snapshot contains, and count all records.
 
-        Raises:
-            CalveError: the source, a step or the object store failed. Nothing is committed.
+        Raises CalveError: the source, a step or the object store failed. Nothing is committed.
         """
         ...
 
@@ -68,8 +67,7 @@ class Engine(Protocol):
 def choose_engine(table: OpenTable, fold: Fold) -> tuple[Engine, Chosen]:
     """The engine for the table, and the reasons. Logs nothing and changes nothing.
 
-    Raises:
-        Suspended: `engine_unsupported`; or `step_unusable`, as the steps. Fatal: as `loaded`.
+    Raises Suspended: `engine_unsupported`; or `step_unusable`, as the steps. Fatal: as `loaded`.
     """
     config, why = table.config, of_settings(table.config)
     columnar: Engine | None = None
@@ -92,11 +90,7 @@ def load(context: SparkContext) -> None:
 
 
 def loaded(context: SparkContext) -> ModuleType:
-    """The columnar engine, compiled in this process and on every machine of the job.
-
-    Raises:
-        Fatal: a package is missing.
-    """
+    """The columnar engine, compiled in this process and on every machine of the job. Raises Fatal: a package is missing."""
     global _loaded
     with _lock:
         if _loaded is None:

@@ -6,7 +6,7 @@ A batch that is too large or damaged is read slice by slice, in the memory of a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import google_crc32c
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from calve.errors import CalveError, Retryable, Suspended
 from calve.schema.columns import KEPT_OF_LARGE, LARGEST_RECORD
 from calve.schema.wire import varint_of
-from glue_jobs.columns.texts import Bytes
+from glue_jobs.columns.texts import NOTHING, Bytes
 from glue_jobs.kafka.batch_kernels import (
     APPEND_TIME,
     AT,
@@ -103,7 +103,11 @@ class Batches:
         if state != WELL and next_offset < span.to:
             raise span.refused(state, next_offset)
         rows = rows[rows[:, BASE] < span.to]
-        _check(span, data, rows)
+        for at, end, crc, base in rows[:, [AT, END, CRC, BASE]].tolist():
+            if google_crc32c.value(data[at + CHECKED_FROM : end]) != crc:
+                raise Retryable(
+                    f"topic {span.topic}, partition {span.partition}, offset {base}: a batch has another checksum than its bytes"
+                )
         transactions = np.array(sorted(aborted, key=lambda each: each[1]), dtype=np.int64).reshape(-1, 2)
         chosen = np.zeros(len(rows), dtype=np.int8)
         choose(rows, transactions, chosen)
@@ -120,8 +124,11 @@ class Batches:
             rows = self.rows[at:].copy()
             compressed = rows[0, ATTRIBUTES] & CODEC
             buffer, count = (self._inflated if compressed else self._plain)(rows, chunk_bytes)
-            found = _parsed(self.span, buffer, rows[:count]) if count else None
-            if found is not None and len(found):
+            rows, found = rows[:count], None
+            if count and np.all(rows[:, COUNT] * SMALLEST_RECORD <= rows[:, END] - rows[:, AT]):
+                records, state = parsed(self.span, buffer, rows)
+                found = records if state == WELL else None
+            if found:
                 yield found
             if found is None:
                 count = max(count, 1)
@@ -164,22 +171,6 @@ class Batches:
         return frozen(room[:used]), len(rows)
 
 
-def _parsed(span: Span, buffer: NDArray[np.uint8], rows: Rows) -> Records | None:
-    """None if one of the batches contradicts itself."""
-    if np.any(rows[:, COUNT] * SMALLEST_RECORD > rows[:, END] - rows[:, AT]):
-        return None
-    found, state = parsed(span, buffer, rows)
-    return found if state == WELL else None
-
-
-def _check(span: Span, data: bytes, rows: Rows) -> None:
-    for at, end, crc, base in rows[:, [AT, END, CRC, BASE]].tolist():
-        if google_crc32c.value(data[at + CHECKED_FROM : end]) != crc:
-            raise Retryable(
-                f"topic {span.topic}, partition {span.partition}, offset {base}: a batch has another checksum than its bytes"
-            )
-
-
 def parsed(span: Span, buffer: Bytes, rows: Rows) -> tuple[Records, int]:
     """The records of batches, or of parts of them, inside a span; and the result of `parse`."""
     total = int(rows[:, COUNT].sum())
@@ -198,27 +189,18 @@ def slices(span: Span, row: Row, inflating: Inflating, chunk_bytes: int) -> Iter
     """
     left, room = int(row[COUNT]), _Room(inflating, chunk_bytes)
     while left and row[BEFORE] + 1 < span.to:
-        found = room.next(min(left, MOST_RECORDS))
-        row[AT], row[END], row[COUNT] = 0, len(found.content), found.count
-        records, state = parsed(span, found.content, row[None])
-        if found.cut:
+        content, count, cut = room.next(min(left, MOST_RECORDS))
+        row[AT], row[END], row[COUNT] = 0, len(content), count
+        records, state = parsed(span, content, row[None])
+        if cut:
             records.refused[:] = RECORD_TOO_LARGE
         if len(records):
             yield records
-        if state != WELL or not found.count:
+        if state != WELL or not count:
             break
-        left -= found.count
+        left -= count
     if left or room.used or inflating.take(1):
         yield from _lost(span, row, left, inflating.ended or CORRUPT_BATCH)
-
-
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    """Whole records. cut: a single record without its large parts."""
-
-    content: Bytes = field(default_factory=lambda: np.zeros(0, np.uint8))
-    count: int = 0
-    cut: bool = False
 
 
 class _Room:
@@ -228,34 +210,32 @@ class _Room:
         self._inflating, self._chunk_bytes = inflating, chunk_bytes
         self._room, self.used = np.empty(chunk_bytes, np.uint8), 0
 
-    def next(self, most: int) -> _Slice:
-        """The next records, at most `most`; none at the end."""
+    def next(self, most: int) -> tuple[Bytes, int, bool]:
+        """The next records, at most `most`; none at the end. Also their number, and whether it is one without its large parts."""
+        end = NOTHING, 0, False
         while True:
             self.used += self._inflating.into(self._room.data[self.used :])
-            count, end = whole(self._room, self.used, most)
+            count, stop = whole(self._room, self.used, most)
             if count:
-                return _Slice(self._handed_out(end), count)
+                content, self.used = frozen(self._room[:stop]), self.used - stop
+                self._move(stop, max(self._chunk_bytes, self.used))
+                return content, count, False
             size, at = varint(self._room, 0, self.used)
             if at < 0 or size < 1:
-                return _Slice()
+                return end
             if size > LARGEST_RECORD + OVERHEAD:
                 self._inflating.back(self._room[at : self.used].tobytes())
                 self.used, kept = 0, _cut(self._inflating, size)
-                return _Slice() if kept is None else _Slice(np.frombuffer(kept, np.uint8), 1, cut=True)
+                return end if kept is None else (np.frombuffer(kept, np.uint8), 1, True)
             if self.used < len(self._room):
-                return _Slice()
-            self._room = _with_room(self._room, at + size)
+                return end
+            self._move(0, at + size)
 
-    def _handed_out(self, end: int) -> Bytes:
-        content, rest = frozen(self._room[:end]), self._room[end : self.used]
-        self._room, self.used = _with_room(rest, max(self._chunk_bytes, len(rest))), len(rest)
-        return content
-
-
-def _with_room(content: Bytes, size: int) -> Bytes:
-    room = np.empty(size, np.uint8)
-    room[: len(content)] = content
-    return room
+    def _move(self, start: int, size: int) -> None:
+        """Move the used bytes, from `start` on, into a new room."""
+        room = np.empty(size, np.uint8)
+        room[: self.used] = self._room[start : start + self.used]
+        self._room = room
 
 
 def frozen(buffer: Bytes) -> Bytes:

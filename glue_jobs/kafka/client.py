@@ -14,11 +14,12 @@ import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError, for_code
@@ -29,7 +30,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from calve.config.kafka_auth import kafka_python_properties
-from calve.errors import ConfigError
+from calve.errors import ConfigError, Retryable
 from glue_jobs.kafka.connection import TIMEOUT_MS, Access, Connection
 
 RECEIVE_BYTES = 1 << 18
@@ -85,11 +86,13 @@ _LIMITS = {
     "reconnect_backoff_max_ms": 1_000,
     "slow_task_threshold_secs": 0,
 }
+PAUSE_S = 0.05
 NO_ID = UUID(int=0)
 _MSK = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)  # it would log bytes of records that it cannot read
 
+Found = TypeVar("Found")
 Settings = Access
 """The settings of a client. They may be sent to a worker, and their repr shows no secret."""
 
@@ -245,6 +248,32 @@ def drop_client(settings: Settings) -> None:
     if client:
         with suppress(KafkaError, RuntimeError, OSError):  # it is dropped because something in it is broken
             client.close()
+
+
+def answered(
+    attempt: Callable[[], list[Found]],
+    explained: Callable[[KafkaError], str],
+    servers: str,
+    drop: Callable[[], None],
+) -> list[Found]:
+    """The first result of attempts that is not empty. explained: the text of a transient error; it raises any other one.
+
+    Raises Retryable: there is none within `TIMEOUT_MS`. Then `drop` is called.
+    """
+    until, why = time.monotonic() + TIMEOUT_MS / 1000, "nothing came"
+    while True:
+        try:
+            if found := attempt():
+                return found
+            why = "it has less than it said"
+        except NodeNotReadyError:  # the client backs off after an earlier error
+            pass
+        except KafkaError as error:
+            why = explained(error)
+        if time.monotonic() > until:
+            drop()
+            raise Retryable(f"Kafka at {servers} does not answer: {why}")
+        time.sleep(PAUSE_S)
 
 
 def _kafka_error(error: BaseException) -> KafkaError:

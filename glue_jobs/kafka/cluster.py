@@ -7,16 +7,14 @@ import math
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from kafka.cluster import collect_hosts
 from kafka.errors import (
     KafkaError,
     LeaderNotAvailableError,
-    NodeNotReadyError,
     NoError,
     TopicAlreadyExistsError,
     UnknownBrokerIdError,
@@ -31,10 +29,9 @@ from calve.config.publishing import Emit
 from calve.errors import Fatal, Retryable, Suspended
 from calve.table.position import Offsets, TopicKey
 from calve.table.protocol import TopicState
-from glue_jobs.kafka.client import NO_ID, Client, client_of, drop_client, settings_of
+from glue_jobs.kafka.client import NO_ID, Client, answered, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import TIMEOUT_MS, Connection, told
 
-PAUSE_S = 0.1
 TOPIC_CONFIG = 2
 KNOWS_COMMITTED = 2
 """The first version of the ListOffsets request with transactions."""
@@ -45,9 +42,7 @@ KNOWS_DEFAULTS = 4
 class Cluster:
     """One cluster, with the current credentials. Thread-safe. `close` it at the end of the job.
 
-    Raises:
-        ConfigError, Retryable: as `settings_of` and `Client`.
-        Fatal: no server name can be resolved.
+    Raises ConfigError, Retryable: as `settings_of` and `Client`. Fatal: no server name can be resolved.
     """
 
     def __init__(self, kafka: Kafka) -> None:
@@ -55,7 +50,7 @@ class Cluster:
         self.servers = kafka.bootstrap_servers
         self._ensured: set[str] = set()
         self._settings = settings_of(self.connection)
-        if not any(_resolves(host) for host, *_ in collect_hosts(self.servers)):
+        if not any(map(_resolves, collect_hosts(self.servers))):
             raise Fatal(
                 f"Kafka at {self.servers}: no name of a server can be resolved",
                 fix="check kafka.bootstrap_servers in calve.yaml",
@@ -72,17 +67,15 @@ class Cluster:
 
         Raises Retryable, Fatal: as `state`.
         """
-        found: list[str] = self._ask(_names)
-        return found
+        return list(self._ask(_names))
 
     def state(self, topic: str) -> TopicState:
         """The current state of a topic; `end` is the last stable offset.
 
-        Raises:
-            Retryable: the topic does not exist yet, or the cluster does not respond.
-            Suspended: `topic_forbidden`. Fatal: the cluster refused the credentials.
+        Raises Retryable: the topic does not exist yet, or the cluster does not respond. Suspended: `topic_forbidden`. Fatal:
+        the cluster refused the credentials.
         """
-        found: TopicState = self._ask(_state, topic, topic=topic)
+        found: TopicState = self._of_topic(topic, _state)
         return found
 
     def first_offsets(self, state: TopicState, start: Start) -> Offsets:
@@ -96,7 +89,8 @@ class Cluster:
             case "latest":
                 return dict(state.end)
             case "timestamp":
-                found = self._ask(_offsets_at, state.name, start.timestamp_ms or 0, topic=state.name)
+                wanted, committed = start.timestamp_ms or 0, IsolationLevel.READ_COMMITTED
+                found = self._of_topic(state.name, lambda each: each.offsets(each.listed(wanted, committed)))
                 at = {p: found.get(p, -1) for p in state.end}
                 return {p: min(o, state.end[p]) if o >= 0 else state.end[p] for p, o in at.items()}
             case "offsets":
@@ -113,7 +107,8 @@ class Cluster:
                 return state.log_start | start.offsets
 
     def largest_record(self, topic: str) -> int:
-        return int(self._ask(_largest_record, topic, topic=topic))
+        name = "max.message.bytes"
+        return int(self._of_topic(topic, lambda each: each.value(name, each.config(name))))
 
     def ensure_topic(self, wanted: Emit) -> None:
         """Create the topic if it is missing. An existing topic is not changed.
@@ -129,34 +124,38 @@ class Cluster:
 
         Brokers forget producers that were idle for `producer.id.expiration.ms` (a day by default).
         """
-        return bool(self._ask(_has_transactions, state.name, topic=state.name))
+        return bool(self._of_topic(state.name, _has_transactions))
 
     def close(self) -> None:
         drop_client(self._settings)
 
+    def _of_topic(self, name: str, question: Callable[[_Topic], Awaitable[Any]]) -> Any:
+        async def asked(client: Client) -> Any:
+            return await question(await _Topic.of(client, name))
+
+        return self._ask(asked, topic=name)
+
     def _ask(self, question: Callable[..., Any], *arguments: Any, topic: str | None = None) -> Any:
-        """Run a request. Retry transient errors, with the leaders known by then."""
-        until, why = time.monotonic() + TIMEOUT_MS / 1000, "nothing came"
-        while True:
-            settings = self._settings = settings_of(self.connection)
-            try:
-                client = client_of(settings)
-                return client.run(question, client, *arguments)
-            except NodeNotReadyError:  # the client backs off after an earlier error
-                pass
-            except KafkaError as error:
-                why = told(error, topic, self.servers, self.connection.refused)
-                if not error.retriable and not isinstance(error, UnknownBrokerIdError):
-                    raise Retryable(f"Kafka at {self.servers} does not answer: {why}") from None
-            if time.monotonic() > until:
-                drop_client(settings)
-                raise Retryable(f"Kafka at {self.servers} does not answer: {why}")
-            time.sleep(PAUSE_S)
+        """Run a request. Transient errors are retried, with the leaders known by then."""
+
+        def attempt() -> Any:
+            self._settings = settings_of(self.connection)
+            client = client_of(self._settings)
+            return [client.run(question, client, *arguments)]
+
+        def explained(error: KafkaError) -> str:
+            why = told(error, topic, self.servers, self.connection.refused)
+            if not error.retriable and not isinstance(error, UnknownBrokerIdError):
+                raise Retryable(f"Kafka at {self.servers} does not answer: {why}") from None
+            return why
+
+        (found,) = answered(attempt, explained, self.servers, lambda: drop_client(self._settings))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """A topic as a broker describes it. led: its partitions, by the node of their leader.
+    """A topic as a broker describes it. led: its partitions, by the node of their leader. asked: the time before the request.
 
     Requests are sent at once, in the client's thread. Responses are awaited later.
     """
@@ -165,17 +164,21 @@ class _Topic:
     name: str
     key: TopicKey
     led: dict[int, list[int]]
+    asked: float
 
     @classmethod
     async def of(cls, client: Client, name: str) -> _Topic:
         """Raises: KafkaError: the topic's error, or a partition has no leader."""
+        asked = math.floor(time.time() * 1000) / 1000
         cluster_id, found = await client.described(name)
         led = defaultdict(list)
         for each in found.partitions:
             if each.leader_id < 0:
                 raise LeaderNotAvailableError(name)
             led[each.leader_id].append(each.partition_index)
-        return cls(client, name, TopicKey(cluster_id, _text(found.topic_id or NO_ID)), led)
+        # Kafka writes an id in base 64, without padding.
+        topic_id = base64.urlsafe_b64encode((found.topic_id or NO_ID).bytes).rstrip(b"=").decode()
+        return cls(client, name, TopicKey(cluster_id, topic_id), led, asked)
 
     def of_leaders(self, request: Callable[[list[int]], Any]) -> list[Future]:
         """The responses of all leaders. request: makes it for the partitions of one leader."""
@@ -184,11 +187,10 @@ class _Topic:
     def listed(self, timestamp: int, isolation: IsolationLevel) -> list[Future]:
         """Responses of all leaders with the first offsets at or after a time, or those of an `OffsetSpec`."""
         kind = ListOffsetsRequest.ListOffsetsTopic
+        of = kind.ListOffsetsPartition
 
         def request(partitions: list[int]) -> ListOffsetsRequest:
-            wanted = [
-                kind.ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in partitions
-            ]
+            wanted = [of(partition_index=each, timestamp=timestamp) for each in partitions]
             topics = [kind(name=self.name, partitions=wanted)]
             return ListOffsetsRequest(
                 replica_id=-1, isolation_level=isolation, topics=topics, min_version=KNOWS_COMMITTED
@@ -196,18 +198,10 @@ class _Topic:
 
         return self.of_leaders(request)
 
-    def configs(self, *names: str) -> Future:
+    def config(self, name: str) -> Future:
         resource = DescribeConfigsRequest.DescribeConfigsResource
-        wanted = resource(resource_type=TOPIC_CONFIG, resource_name=self.name, configuration_keys=list(names))
+        wanted = resource(resource_type=TOPIC_CONFIG, resource_name=self.name, configuration_keys=[name])
         return self.client.send(next(iter(self.led)), DescribeConfigsRequest(resources=[wanted]))
-
-    def producers(self) -> list[Future]:
-        topic = DescribeProducersRequest.TopicRequest
-        return self.of_leaders(
-            lambda partitions: DescribeProducersRequest(
-                topics=[topic(name=self.name, partition_indexes=partitions)]
-            )
-        )
 
     async def partitions(self, asked: Sequence[Future]) -> list[Any]:
         """The leaders' responses, by partition. Raises: KafkaError: the first error of a partition."""
@@ -220,47 +214,38 @@ class _Topic:
     async def offsets(self, asked: Sequence[Future]) -> Offsets:
         return {each.partition_index: each.offset for each in await self.partitions(asked)}
 
-    async def config(self, asked: Future) -> dict[str, str]:
-        [found] = (await asked).results
+    async def value(self, name: str, config: Future) -> str:
+        [found] = (await config).results
         _require(found.error_code, self.name)
-        return {each.name: each.value for each in found.configs}
+        return str({each.name: each.value for each in found.configs}[name])
 
 
-async def _state(client: Client, name: str) -> TopicState:
-    asked = math.floor(time.time() * 1000) / 1000
-    topic = await _Topic.of(client, name)
+async def _state(topic: _Topic) -> TopicState:
     earliest = topic.listed(OffsetSpec.EARLIEST, IsolationLevel.READ_COMMITTED)
     latest = topic.listed(OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
-    configs = topic.configs("cleanup.policy")
+    policy = topic.config("cleanup.policy")
     log_start, arrived = await topic.offsets(earliest), await topic.offsets(latest)
-    policy = (await topic.config(configs))["cleanup.policy"]
+    compacted = "compact" in await topic.value("cleanup.policy", policy)
     # Requested last: a record that arrives between two requests must not look like an open transaction.
     end = await topic.offsets(topic.listed(OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED))
     return TopicState(
         key=topic.key,
-        name=name,
+        name=topic.name,
         log_start=log_start,
         end=end,
-        compacted="compact" in policy,
-        complete_until=asked if all(end[p] >= offset for p, offset in arrived.items()) else None,
+        compacted=compacted,
+        complete_until=topic.asked if all(end[p] >= offset for p, offset in arrived.items()) else None,
     )
 
 
-async def _offsets_at(client: Client, name: str, timestamp_ms: int) -> Offsets:
-    topic = await _Topic.of(client, name)
-    return await topic.offsets(topic.listed(timestamp_ms, IsolationLevel.READ_COMMITTED))
-
-
-async def _largest_record(client: Client, name: str) -> str:
-    topic = await _Topic.of(client, name)
-    return (await topic.config(topic.configs("max.message.bytes")))["max.message.bytes"]
-
-
-async def _has_transactions(client: Client, name: str) -> bool:
-    topic = await _Topic.of(client, name)
+async def _has_transactions(topic: _Topic) -> bool:
+    kind = DescribeProducersRequest.TopicRequest
+    asked = topic.of_leaders(
+        lambda led: DescribeProducersRequest(topics=[kind(name=topic.name, partition_indexes=led)])
+    )
     return any(
         producer.coordinator_epoch >= 0 or producer.current_txn_start_offset >= 0
-        for each in await topic.partitions(topic.producers())
+        for each in await topic.partitions(asked)
         for producer in each.active_producers
     )
 
@@ -299,13 +284,8 @@ def _require(code: int, text: str) -> None:
         raise for_code(code)(text)
 
 
-def _resolves(host: str) -> bool:
+def _resolves(server: tuple[str, Any, Any]) -> bool:
     try:
-        return bool(socket.getaddrinfo(host, None))
+        return bool(socket.getaddrinfo(server[0], None))
     except OSError:
         return False
-
-
-def _text(topic_id: UUID) -> str:
-    """The id as Kafka writes it: the 16 bytes in base 64, without padding."""
-    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()

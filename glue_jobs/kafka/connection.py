@@ -18,7 +18,7 @@ from kafka.errors import (
 
 from calve.config.job import Kafka
 from calve.config.kafka_auth import java_properties
-from calve.errors import Fatal, Retryable, Suspended, topic_forbidden, topic_missing
+from calve.errors import Fatal, Retryable, topic_forbidden, topic_missing
 from calve.secrets import HeldSecret, Redacted
 
 TIMEOUT_MS = 30_000
@@ -82,7 +82,8 @@ def told(
     may_pass: whether a refusal of the credentials may be transient. A worker cannot know whether the secret has changed; the
     driver can. Raises Retryable, Suspended, Fatal: a retry of the request is useless.
     """
-    text = _text(error)
+    name, words = type(error).__name__, ": ".join(map(str, error.args))
+    text = words if words.startswith(name) else f"{name}: {words}" if words else name
     refused = isinstance(error, SaslAuthenticationFailedError) or BAD_CERTIFICATE.search(text)
     if refused and may_pass():
         raise Retryable(f"Kafka at {servers} refused the key: {text}") from None
@@ -93,21 +94,3 @@ def told(
     if isinstance(error, UnknownTopicOrPartitionError):
         raise topic_missing(topic, servers) from None
     return text
-
-
-def _text(error: KafkaError) -> str:
-    """The error's name, once, and its text."""
-    name, words = type(error).__name__, ": ".join(map(str, error.args))
-    return words if words.startswith(name) else f"{name}: {words}" if words else name
-
-
-def topic_recreated(topic: str, topic_id: str) -> Suspended:
-    return Suspended(
-        "topic_recreated", f"topic {topic} is no longer the one with the id {topic_id}, which was read"
-    )
-
-
-def offset_lost(topic: str, partition: int, offset: int) -> Suspended:
-    return Suspended(
-        "offsets_expired", f"topic {topic} no longer holds offset {offset} of partition {partition}"
-    )

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from kafka.errors import (
-    KafkaError,
-    LeaderNotAvailableError,
-    NodeNotReadyError,
-    OffsetOutOfRangeError,
-    for_code,
-)
+from kafka.errors import KafkaError, LeaderNotAvailableError, OffsetOutOfRangeError, for_code
 from kafka.future import Future
 from kafka.protocol.consumer import FetchRequest
 
-from calve.errors import Retryable
+from calve.errors import Suspended
 from calve.table.position import Offsets
 from glue_jobs.kafka.batches import Batches, Span
-from glue_jobs.kafka.client import Client, Settings, client_of, drop_client
-from glue_jobs.kafka.connection import TIMEOUT_MS, offset_lost, told, topic_recreated
+from glue_jobs.kafka.client import Client, Settings, answered, client_of, drop_client
+from glue_jobs.kafka.connection import told
 from glue_jobs.kafka.records import Records
 
 CHUNK_BYTES = 4_000_000
 """The default size of a chunk."""
 MAX_WAIT_MS = 20
 """A short wait: the records exist already. If the broker does not have all of them yet, the request is sent again."""
-PAUSE_S = 0.05
 READ_COMMITTED = 1
 NO_SESSION = -1
 OLDEST_VERSION = 4
@@ -73,10 +65,9 @@ def fetch(
     one of them twice while it is parsed, and one inflated chunk (`Batches.records`).
     Uncompressed chunks point into their response and keep it in memory.
 
-    Raises:
-        Retryable: the cluster does not respond, or sent nothing for `TIMEOUT_MS`; the topic does not exist.
-        Suspended: `topic_recreated`, `offsets_expired`, `topic_forbidden`, `corrupt_batch`, `message_format`.
-        Fatal: the cluster's certificate is wrong, or it does not support the authentication.
+    Raises Retryable: the cluster does not respond, or sent nothing in time; the topic does not exist. Suspended:
+    `topic_recreated`, `offsets_expired`, `topic_forbidden`, `corrupt_batch`, `message_format`. Fatal: the cluster's
+    certificate is wrong, or it does not support the authentication.
     """
     spans = (Span(topic, each.partition, each.start, each.to) for each in ranges if each.to > each.start)
     reader = _Reader(settings, topic, topic_id, chunk_bytes, {span.partition: span for span in spans})
@@ -100,30 +91,21 @@ class _Reader:
 
     def next(self) -> list[Batches]:
         """The batches of the next response that advances a partition."""
-        until, why = time.monotonic() + TIMEOUT_MS / 1000, "nothing came"
-        while True:
-            try:
-                (client, asked), self.asked = self.asked or self._ask(), None
-                if batches := self._taken(client.answer(asked)):
-                    return batches
-                why = "it has less than it said"
-            except NodeNotReadyError:  # the client backs off after an earlier error
-                pass
-            except KafkaError as error:
-                client_of(self.settings).forget_leaders(self.topic)
-                why = told(error, self.topic, self.servers)
-            if time.monotonic() > until:
-                drop_client(self.settings)
-                raise Retryable(f"Kafka at {self.servers} does not answer: {why}")
-            time.sleep(PAUSE_S)
+        servers = self.settings.properties["bootstrap_servers"]
+
+        def attempt() -> list[Batches]:
+            (client, asked), self.asked = self.asked or self._ask(), None
+            return self._taken(client.answer(asked))
+
+        def explained(error: KafkaError) -> str:
+            client_of(self.settings).forget_leaders(self.topic)
+            return told(error, self.topic, servers)
+
+        return answered(attempt, explained, servers, lambda: drop_client(self.settings))
 
     def ask_ahead(self) -> None:
         with suppress(KafkaError):  # asked again once it is needed
             self.asked = self._ask() if self.ahead else None
-
-    @property
-    def servers(self) -> str:
-        return self.settings.properties["bootstrap_servers"]
 
     def _ask(self) -> tuple[Client, Future]:
         """Request data of the next partition, and of all others with the same leader.
@@ -134,7 +116,8 @@ class _Reader:
         client = client_of(self.settings)
         leaders = client.leaders(self.topic, topic_id)
         if not leaders.are_of(topic_id):
-            raise topic_recreated(self.topic, self.topic_id)
+            why = f"topic {self.topic} is no longer the one with the id {self.topic_id}, which was read"
+            raise Suspended("topic_recreated", why)
         node, _ = leaders.of.get(next(iter(self.ahead)), (None, 0))
         if node is None:
             raise LeaderNotAvailableError(self.topic)
@@ -172,7 +155,8 @@ class _Reader:
         for each in partitions:
             span = self.ahead[each.partition_index]
             if each.error_code:
-                raise offset_lost(self.topic, span.partition, span.start)
+                why = f"topic {self.topic} no longer holds offset {span.start} of partition {span.partition}"
+                raise Suspended("offsets_expired", why)
             aborted = [(one.producer_id, one.first_offset) for one in each.aborted_transactions or ()]
             batches = Batches.of(span, each.records or b"", aborted)
             if batches.next_offset == span.start:

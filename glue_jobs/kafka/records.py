@@ -122,27 +122,15 @@ def header_lists(records: Records, chosen: Longs) -> Any:
     names, values = np.empty(total, np.int64), np.empty(total, np.int64)
     if not _headers(records.buffer, records.headers_at, records.headers_count, chosen, names, values):
         raise ValueError("headers do not lie where the record says")
-    entry = kind.value_type
-    held = (values >= 0).view(np.uint8)
+    name, value = kind.value_type
+    keys, held = texts(name.type, names, NOTHING, records.buffer), (values >= 0).view(np.uint8)
+    if not_utf_8(keys).any():  # what is invalid is replaced, as in Kafka's Java client
+        keys = pa.array(
+            [each.decode(errors="replace") for each in keys.cast(pa.binary()).to_pylist()], name.type
+        )
+    marks = NOTHING if held.all() else held
     pairs = pa.StructArray.from_arrays(
-        [
-            _names(entry.field("key").type, names, records.buffer),
-            texts(
-                entry.field("value").type,
-                np.maximum(values, 0),
-                NOTHING if held.all() else held,
-                records.buffer,
-            ),
-        ],
-        fields=list(entry),
+        [keys, texts(value.type, np.maximum(values, 0), marks, records.buffer)], fields=[name, value]
     )
     buffers = [validity((counts > 0).view(np.uint8)), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(kind, counts.size, buffers, children=[pairs])
-
-
-def _names(kind: Any, cells: Longs, data: Bytes) -> Any:
-    """Header names. Invalid UTF-8 is replaced, as in Kafka's Java client."""
-    found = texts(kind, cells, NOTHING, data)
-    if not not_utf_8(found).any():
-        return found
-    return pa.array([each.decode(errors="replace") for each in found.cast(pa.binary()).to_pylist()], kind)

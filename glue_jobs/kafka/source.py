@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -62,6 +62,10 @@ def read(
     `glue_jobs.process.workers.errors_of_workers` finds errors of tasks (as `fetch`). `cpu_s` receives the tasks' CPU seconds.
     """
     ranges = planned(start, to, tasks)
+    numbers = spark.range(0, len(ranges), 1, max(len(ranges), 1)).toDF("number")._jdf
+    # Spark must not know the size of this frame: it would take the records for as small, and broadcast them in a join.
+    session: Any = spark
+    frame = DataFrame(session._jsparkSession.createDataFrame(numbers.toJavaRDD(), numbers.schema()), spark)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with errors_by_value():
@@ -71,7 +75,11 @@ def read(
                         yield _batch(records)
         cpu_s.add(cpu_since_last_s())
 
-    return _named(_map_in_arrow(_numbers(spark, len(ranges)), task), topic)
+    # As `DataFrame.mapInArrow`, which needs pandas in the driver without using it.
+    function = UserDefinedFunction(task, SCHEMA, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    columns: Any = function(*frame.columns)
+    records = frame._jdf.mapInArrow(columns._jc, False, None)  # noqa: FBT003 Java's
+    return _named(DataFrame(records, spark), topic)
 
 
 def read_few(
@@ -130,23 +138,3 @@ def _batch(records: Records) -> pa.RecordBatch:
         _REASONS.take(pa.array(whys)) if whys.any() else pa.nulls(size, pa.string()),
     ]
     return pa.RecordBatch.from_arrays(columns, SCHEMA.names)
-
-
-def _numbers(spark: SparkSession, count: int) -> DataFrame:
-    """The numbers 0 .. count, one task each. Spark must not know their size.
-
-    It would take the records for as small, and broadcast them in a join.
-    """
-    made = spark.range(0, count, 1, max(count, 1)).toDF("number")
-    java = made._jdf
-    session: Any = spark
-    return DataFrame(session._jsparkSession.createDataFrame(java.toJavaRDD(), java.schema()), spark)
-
-
-def _map_in_arrow(
-    frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-) -> DataFrame:
-    """As `DataFrame.mapInArrow`, which needs pandas in the driver without using it."""
-    function = UserDefinedFunction(task, SCHEMA, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    columns: Any = function(*frame.columns)
-    return DataFrame(frame._jdf.mapInArrow(columns._jc, False, None), frame.sparkSession)  # noqa: FBT003 Java's

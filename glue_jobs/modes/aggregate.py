@@ -19,7 +19,6 @@ from calve.modes.aggregate import (
     WINDOW_START,
     Aggregate,
     Total,
-    Window,
     groups_of,
     require_same_columns,
     totals_of,
@@ -94,10 +93,9 @@ def stage_totals(
 
     No snapshot contains the files yet.
 
-    Raises:
-        Retryable: the object store failed; nothing is committed.
-        Suspended: `measure_changed`, `measure_unusable`, `key_unusable`: the records do not fit the table's columns;
-            `measure_overflow`: a measure is too large for its column; `ledger_imbalance`: as `stage_deletes`.
+    Raises Retryable: the object store failed; nothing is committed. Suspended: `measure_changed`, `measure_unusable`,
+    `key_unusable`: the records do not fit the table's columns; `measure_overflow`: a measure is too large for its column;
+    `ledger_imbalance`: as `stage_deletes`.
     """
     require_same_columns(str(table.name), table.main.schema, table.row_plan.made, aggregate)
     fold = _Fold(groups_of(table.row_plan.made, aggregate), totals_of(table.row_plan.made, aggregate), tasks)
@@ -110,7 +108,10 @@ def stage_totals(
         try:
             staged = table.stage(changed.drop(*fold.flags), tasks, stage_id)
             found = {name: int(count) for name, count in counted.get.items()}
-            _require_exact(table, fold.totals, found, staged)
+            inexact = [(each.name, found[_flag(each)]) for each in fold.totals if found[_flag(each)]]
+            if inexact:
+                discard(table.main, staged)
+                raise _overflow(table, inexact)
             keys = F.broadcast(keys_of(changed, list(fold.groups)))
             deletes = table.stage_deletes(keys, list(fold.groups), stage_id)
             return replace(staged, deletes=deletes), found["rows"]
@@ -137,8 +138,10 @@ class _Fold:
         """Each record as the aggregate of itself."""
         groups = [at(path) for path in aggregate.by]
         outside = false()
-        if aggregate.window is not None:
-            start = _window_start(aggregate.window)
+        if (window := aggregate.window) is not None:
+            micros = F.unix_micros(at(window.column))
+            since = F.pmod(micros, F.lit(window.size_ms * 1000))  # windows are counted from the epoch
+            start = F.timestamp_micros(F.try_subtract(micros, since))
             groups.append(start)
             outside = start.isNull()
         names = [
@@ -161,8 +164,8 @@ class _Fold:
         return mine.select(*self.groups, *totals, *flags, last)
 
     def folded(self, totals: DataFrame) -> DataFrame:
-        """One row per group."""
-        folded = {each: _folded(each) for each in self.totals}
+        folds = {"min": F.min, "max": F.max}
+        folded = {each: folds.get(each.term.function, F.try_sum)(each.name) for each in self.totals}
         values = [found.cast(_folding(each)).alias(each.name) for each, found in folded.items()]
         flags = [
             (F.max(_flag(each)) | ((F.count(each.name) > 0) & found.isNull())).alias(_flag(each))
@@ -198,12 +201,6 @@ def _near(table: OpenTable, aggregate: Aggregate, batch: DataFrame) -> DataFrame
     return rows.where(F.col(WINDOW_START).between(since, until))
 
 
-def _window_start(window: Window) -> Column:
-    """The start of the window that contains the timestamp; windows are counted from the epoch."""
-    micros = F.unix_micros(at(window.column))
-    return F.timestamp_micros(F.try_subtract(micros, F.pmod(micros, F.lit(window.size_ms * 1000))))
-
-
 def _alone(total: Total) -> Column:
     if total.of is None:
         return F.lit(1)
@@ -211,17 +208,7 @@ def _alone(total: Total) -> Column:
     return found.isNotNull() if total.term.function == "count" else found
 
 
-def _folded(total: Total) -> Column:
-    match total.term.function:
-        case "min":
-            return F.min(total.name)
-        case "max":
-            return F.max(total.name)
-    return F.try_sum(total.name)
-
-
 def _folding(total: Total) -> str:
-    """The type in which a measure is summed."""
     return WIDE if total.term.function == "sum" and total.kind == "long" else spark_type(total.kind)
 
 
@@ -235,17 +222,12 @@ def _kafka() -> Column:
     return F.struct(*(found.alias(name) for name, found in fields.items()))
 
 
-def _require_exact(
-    table: OpenTable, totals: Sequence[Total], counted: Mapping[str, int], staged: Staged
-) -> None:
-    """Discard the staged files and suspend if a measure, or one of its values, is not exact."""
-    lost = [f"{each.name} of {counted[_flag(each)]} groups" for each in totals if counted[_flag(each)]]
-    if not lost:
-        return
-    discard(table.main, staged)
-    raise Suspended(
+def _overflow(table: OpenTable, inexact: Sequence[tuple[str, int]]) -> Suspended:
+    """inexact: measures, with the number of groups in which they or their values are not exact."""
+    lost = ", ".join(f"{name} of {count} groups" for name, count in inexact)
+    return Suspended(
         "measure_overflow",
-        f"table {table.name} cannot hold the totals of the next records: {', '.join(lost)} would have more digits than the"
-        " column or an expression has room for",
+        f"table {table.name} cannot hold the totals of the next records: {lost} would have more digits than the column or an"
+        " expression has room for",
         fix="name another table whose measures have more room, or roll this one back and start it behind these records",
     )

@@ -13,15 +13,7 @@ from pyspark.sql import functions as F
 
 from calve.modes.deduplicate import Deduplicate
 from calve.names import SYSTEM_COLUMN, quote
-from glue_jobs.columns.expressions import (
-    OFFSET,
-    PARTITION,
-    TIMESTAMP,
-    at,
-    key_columns,
-    key_names,
-    keys_of,
-)
+from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, at, key_columns, key_names, keys_of
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import Staged
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows

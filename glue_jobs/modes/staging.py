@@ -41,7 +41,6 @@ def _append(table: OpenTable, good: DataFrame, tasks: int, stage_id: str) -> tup
 
 
 def engine_of(table: OpenTable) -> tuple[Engine, Chosen]:
-    """As `choose_engine`."""
     return choose_engine(table, fold_of(table.mode))
 
 

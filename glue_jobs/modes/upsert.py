@@ -11,13 +11,12 @@ A value missing in the database log comes from the key's row at that event, as i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.window import WindowSpec
 
 from calve.modes.mode import Mode
 from calve.modes.upsert import ChangeData, Upsert
@@ -58,9 +57,8 @@ def stage_changes(
 
     No snapshot contains the files. gone: keys (`keys_of`) of other rows to delete.
 
-    Raises:
-        Retryable: the object store failed; nothing is committed.
-        Suspended: `ledger_imbalance`: the deletes differ from the counted ones.
+    Raises Retryable: the object store failed; nothing is committed. Suspended: `ledger_imbalance`: the deletes differ from
+    the counted ones.
     """
     newest = newest_of_each_key(good, upsert, tasks)
     if upsert.order_by is not None:
@@ -129,19 +127,18 @@ def stage_change_data(mode: ChangeData, batch: Batch, stage_id: str) -> tuple[St
     if seen.truncates or (seen.unavailable and not batch.lacks_values):
         discard(batch.table.main, staged)
         batch = replace(batch, lacks_values=batch.lacks_values or bool(seen.unavailable))
-        truncation = _truncation(batch.records()) if seen.truncates else None
-        staged, made = _stage(mode, batch, rows(batch.records()), stage_id, truncation)
+        truncations = _truncations(batch.records()) if seen.truncates else None
+        staged, made = _stage(mode, batch, rows(batch.records()), stage_id, truncations)
     return staged, replace(seen, changes=made)
 
 
 def _stage(
-    mode: ChangeData, batch: Batch, good: DataFrame, stage_id: str, truncation: _Truncation | None = None
+    mode: ChangeData, batch: Batch, good: DataFrame, stage_id: str, truncations: Truncations | None = None
 ) -> tuple[Staged, int]:
     table, tasks, gone = batch.table, batch.tasks, None
-    if truncation is not None:
-        good = good.where(~truncation.ends(at(OFFSET)))
-        held = table.rows
-        gone = keys_of(held.where(truncation.ends(F.lit(-1))), mode.key)
+    if truncations is not None:
+        good = good.where(~_ended(truncations, at(OFFSET)))
+        gone = keys_of(table.rows.where(_ended(truncations, F.lit(-1))), mode.key)
     if not batch.lacks_values:
         return stage_changes(mode, table, good, tasks, stage_id, gone)
     good = good.persist()
@@ -151,34 +148,31 @@ def _stage(
         good.unpersist()
 
 
-@dataclass(frozen=True, slots=True)
-class _Truncation:
-    """The last truncation of each partition: its offset, its time (ms), and its position in the database log, if any."""
-
-    last: dict[int, tuple[int, int, str | None]]
-
-    def ends(self, offset: Column) -> Column:
-        """True for rows that a truncation has ended. `offset`: -1 for all rows of the table.
-
-        It ends earlier offsets of its partition, and records of other partitions with an older timestamp.
-        If it has a log position, it ends only records with an older one.
-        """
-        return reduce(Column.__or__, (self._ended_by(each, offset) for each in self.last))
-
-    def _ended_by(self, partition: int, offset: Column) -> Column:
-        last, moment, position = self.last[partition]
-        here = at(PARTITION) == partition
-        before = F.when(here, offset < last).otherwise(F.unix_millis(at(TIMESTAMP)) < moment)
-        if position is None:
-            return before
-        older = at(POSITION).isNull() | (at(POSITION) < position)
-        return older & (~here | (offset < last))
+Truncations = dict[int, tuple[int, int, str | None]]
+"""The last truncation of each partition: its offset, its time (ms), and its position in the database log, if any."""
 
 
-def _truncation(flat: DataFrame) -> _Truncation:
+def _truncations(flat: DataFrame) -> Truncations:
     found = flat.where(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
     places = F.max(OFFSET), F.unix_millis(F.max(TIMESTAMP)), F.max(POSITION)
-    return _Truncation({row[0]: tuple(row[1:]) for row in found.groupBy(PARTITION).agg(*places).collect()})
+    return {row[0]: tuple(row[1:]) for row in found.groupBy(PARTITION).agg(*places).collect()}
+
+
+def _ended(truncations: Truncations, offset: Column) -> Column:
+    """True for rows that a truncation has ended. `offset`: -1 for all rows of the table.
+
+    It ends earlier offsets of its partition, and records of other partitions with an older timestamp.
+    If it has a log position, it ends only records with an older one.
+    """
+    found = []
+    for partition, (last, moment, position) in truncations.items():
+        here = at(PARTITION) == partition
+        if position is None:
+            before = F.when(here, offset < last).otherwise(F.unix_millis(at(TIMESTAMP)) < moment)
+        else:
+            before = (at(POSITION).isNull() | (at(POSITION) < position)) & (~here | (offset < last))
+        found.append(before)
+    return reduce(Column.__or__, found)
 
 
 LIFE, COUNTS, HELD, HELD_ORDER, FILL = (
@@ -211,19 +205,16 @@ def filled(good: DataFrame, mode: ChangeData, table: OpenTable) -> DataFrame:
         F.struct(*(at(each.name).alias(each.name) for each in columns)).alias(HELD),
         order.alias(HELD_ORDER),
     ).join(F.broadcast(lacking), names, "left_semi")
-    here = (
-        Window.partitionBy(*names, at(PARTITION))
-        .orderBy(at(OFFSET))
-        .rowsBetween(Window.unboundedPreceding, 0)
-    )
+    so_far = Window.unboundedPreceding, Window.currentRow
+    here = Window.partitionBy(*names, at(PARTITION)).orderBy(at(OFFSET)).rowsBetween(*so_far)
+    life = Window.partitionBy(*names, at(PARTITION), LIFE).orderBy(at(OFFSET)).rowsBetween(*so_far)
     good = good.withColumns(dict(zip(names, (at(path) for path in mode.key), strict=True)))
     good = good.join(before, names, "left").withColumn(LIFE, F.count_if(F.col(TOMBSTONE)).over(here))
-    good = good.withColumn(COUNTS, ~F.col(TOMBSTONE) & _newest_so_far(order, here))
-    life = (
-        Window.partitionBy(*names, at(PARTITION), LIFE)
-        .orderBy(at(OFFSET))
-        .rowsBetween(Window.unboundedPreceding, 0)
+    # Whether the change became the row of its key when it was read.
+    in_batch, in_table = (
+        F.coalesce(order >= each, each.isNull()) for each in (F.max(order).over(here), F.col(HELD_ORDER))
     )
+    good = good.withColumn(COUNTS, ~F.col(TOMBSTONE) & in_batch & in_table)
     found = {}
     for each in columns:
         known = F.when(F.col(COUNTS) & ~_lacks(each), F.struct(at(each.name).alias(FILL)))
@@ -234,13 +225,6 @@ def filled(good: DataFrame, mode: ChangeData, table: OpenTable) -> DataFrame:
         value = F.coalesce(last, of_table, F.struct(at(each.name).alias(FILL)))
         found[each.name] = F.when(_lacks(each), value[FILL]).otherwise(at(each.name))
     return good.withColumns(found).drop(LIFE, COUNTS, HELD, HELD_ORDER, *names)
-
-
-def _newest_so_far(order: Column, here: WindowSpec) -> Column:
-    """True for changes that became the row of their key when they were read."""
-    running = F.max(order).over(here)
-    in_batch, in_table = (F.coalesce(order >= each, each.isNull()) for each in (running, F.col(HELD_ORDER)))
-    return in_batch & in_table
 
 
 def _may_lack(rows: DataFrame) -> list[T.StructField]:

@@ -52,7 +52,14 @@ def run_route(frame: DataFrame, step: Route) -> DataFrame:
 
     Raises Suspended: `step_unusable`: the column is missing or cannot hold the values.
     """
-    _require_fit(frame, step)
+    found = type_at(record(frame), step.column)
+    shown = f'"{step.column}" is {found.simpleString()}'
+    kind = next((kind for each, kind in KINDS.items() if isinstance(found, each)), None)
+    if kind is None:
+        raise unusable(f"{shown}, and records are routed by text, whole numbers and booleans alone")
+    for each in (*step.values, *step.named):
+        if type(each) is not kind:
+            raise unusable(f"{shown}, so {json.dumps(each)} is no value of it")
     live, value = is_live(frame), F.col(quote_path(step.column))
     own, named = _is_one(value, step.values), _is_one(value, step.named)
     match step.others:
@@ -68,20 +75,6 @@ def run_route(frame: DataFrame, step: Route) -> DataFrame:
 
 def _is_one(value: Column, values: Sequence[Value]) -> Column:
     return F.coalesce(value.isin(*values), false()) if values else false()
-
-
-def _require_fit(frame: DataFrame, step: Route) -> None:
-    found = type_at(record(frame), step.column)
-    kind = next((kind for each, kind in KINDS.items() if isinstance(found, each)), None)
-    if kind is None:
-        raise unusable(
-            f'"{step.column}" is {found.simpleString()}, and records are routed by text, whole numbers and booleans alone'
-        )
-    for value in (*step.values, *step.named):
-        if type(value) is not kind:
-            raise unusable(
-                f'"{step.column}" is {found.simpleString()}, so {json.dumps(value)} is no value of it'
-            )
 
 
 RECORD_KEY = f"{SYSTEM_COLUMN}.key"
@@ -120,9 +113,13 @@ class Chain:
 
         Raises Suspended: `key_unusable`.
         """
-        hashed = {
-            _plain(each) for step in self.steps if isinstance(step, Mask) for each in self._hashed(step)
-        }
+        hashed = set()
+        for step in (each for each in self.steps if isinstance(each, Mask)):
+            tagged = ((path, step.tags.get(tag)) for path, tags in self.means.tags.items() for tag in tags)
+            rules = {path: rule for path, rule in tagged if rule} | step.fields
+            hashed |= {_plain(path) for path, rule in rules.items() if rule.how == "hash"}
+            if step.key == "hash":
+                hashed.add(_plain(RECORD_KEY))
         for path in key:
             if _plain(path) in hashed:
                 raise Suspended(
@@ -130,14 +127,6 @@ class Chain:
                     f"{path} is hashed, and its hashes change with the masking key: they cannot identify rows",
                     fix="choose another key for the mode, or mask the column another way; `key: keep` leaves _kafka.key as it is",
                 )
-
-    def _hashed(self, step: Mask) -> Iterator[str]:
-        rules = {
-            path: step.tags[tag] for path, tags in self.means.tags.items() for tag in tags if tag in step.tags
-        }
-        yield from (path for path, rule in (rules | step.fields).items() if rule.how == "hash")
-        if step.key == "hash":
-            yield RECORD_KEY
 
     def columns(self, spark: SparkSession, source: Json) -> Json:
         """The final data columns of rows made from records that are decoded to `source`.

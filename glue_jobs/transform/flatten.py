@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -11,8 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from calve.config.steps import Flatten, Leaf
-from calve.names import field_problem, quote
-from glue_jobs.transform.row_columns import beside, data, unusable
+from calve.names import field_problem, nearest, quote
+from glue_jobs.transform.row_columns import beside, data, record, unusable
 
 
 def run_flatten(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> DataFrame:
@@ -20,26 +19,35 @@ def run_flatten(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> 
     return _flattened(frame, leaves(frame, step, stay))
 
 
-def leaves(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> list[Leaf]:
-    return _found(frame, step.separator, _maps(step, in_items=False), stay)
-
-
-def leaves_of_items(frame: DataFrame, step: Flatten, name: str) -> list[Leaf]:
-    return _found(frame, step.separator, _maps(step, in_items=True), {*data(frame)} - {name})
-
-
-def _found(
-    frame: DataFrame, separator: str, maps: Mapping[str, Sequence[str]], stay: Collection[str]
+def leaves(
+    frame: DataFrame, step: Flatten, stay: Collection[str] = (), *, items: str | None = None
 ) -> list[Leaf]:
-    names = data(frame)
+    """The columns that the step makes. items: the column with exploded items, if only that one is flattened."""
+    if items is not None:
+        stay = {*data(frame)} - {items}
+    separator, inside = step.separator, f"{step.explode}."
+    maps = {
+        path.replace(".", separator): keys
+        for path, keys in step.maps.items()
+        if path.startswith(inside) == (items is not None)
+    }
     found: list[Leaf] = []
-    for each in (each for each in frame.schema.fields if each.name in names):
+    for each in record(frame).fields:
         if each.name in stay:
             found.append(Leaf(each.name, (each.name,), each.name))
         else:
             found += _leaves(each.dataType, (each.name,), separator, maps)
-    _require_maps(separator, maps, [each.name for each in found])
-    _require_distinct(found)
+    names = [each.name for each in found]
+    for name, keys in maps.items():
+        if any(f"{name}{separator}{key}" not in names for key in keys):
+            raise unusable(f"{name} is no map with keys of text{_hint(name, names)}")
+    first: dict[str, str] = {}
+    for leaf in found:
+        other = first.setdefault(leaf.name.lower(), leaf.shown)
+        if other != leaf.shown:
+            raise unusable(
+                f"{other} and {leaf.shown} would both be the column {leaf.name}: use another `separator`"
+            )
     return found
 
 
@@ -63,14 +71,14 @@ def exploded(frame: DataFrame, step: Flatten) -> DataFrame:
         return frame
     name = exploded_column(frame, step)
     items = frame.withColumn(name, F.explode_outer(quote(name)))
-    return _flattened(items, leaves_of_items(items, step, name))
+    return _flattened(items, leaves(items, step, items=name))
 
 
 def exploded_column(frame: DataFrame, step: Flatten) -> str:
     """The column of the list to explode. Raises Suspended: it does not exist."""
     path = str(step.explode)
-    name = _column(path, step)
-    kinds = {each.name: each.dataType for each in frame.schema.fields if each.name in data(frame)}
+    name = path.replace(".", step.separator)
+    kinds = {each.name: each.dataType for each in record(frame).fields}
     if name not in kinds:
         raise unusable(f"there is no column {path} to explode{_hint(name, kinds)}")
     if not isinstance(kinds[name], T.ArrayType):
@@ -98,34 +106,6 @@ def _leaves(
         yield Leaf(name, path, shown)
 
 
-def _maps(step: Flatten, *, in_items: bool) -> dict[str, tuple[str, ...]]:
-    """The map columns whose keys become columns: those of the record, or those of the exploded items."""
-    inside = f"{step.explode}."
-    return {
-        _column(path, step): keys for path, keys in step.maps.items() if path.startswith(inside) == in_items
-    }
-
-
-def _require_maps(separator: str, maps: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
-    for name, keys in maps.items():
-        if any(f"{name}{separator}{key}" not in names for key in keys):
-            raise unusable(f"{name} is no map with keys of text{_hint(name, names)}")
-
-
-def _require_distinct(found: Iterable[Leaf]) -> None:
-    first: dict[str, str] = {}
-    for each in found:
-        other = first.setdefault(each.name.lower(), each.shown)
-        if other != each.shown:
-            raise unusable(
-                f"{other} and {each.shown} would both be the column {each.name}: use another `separator`"
-            )
-
-
-def _column(path: str, step: Flatten) -> str:
-    return path.replace(".", step.separator)
-
-
 def _hint(name: str, known: Collection[str]) -> str:
-    near = [each for each in get_close_matches(name, known, n=1, cutoff=0.7) if each != name]
-    return f"; did you mean {near[0]}?" if near else ""
+    near = nearest(name, [each for each in known if each != name], cutoff=0.7)
+    return f"; did you mean {near}?" if near else ""

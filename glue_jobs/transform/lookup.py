@@ -6,7 +6,6 @@ The table is used at its newest snapshot and stays in memory until there is a ne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -105,17 +104,8 @@ MOST_ROWS = 1_000_000
 MOST_BYTES = 256_000_000
 """The limit of the data files' size. The driver and every executor hold the table in memory."""
 
-
 Place = tuple[str, tuple[str, ...], tuple[str, ...]]
 """A table, the columns of its key, and all needed columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Columns of a table in memory; snapshot: None if the table never had one."""
-
-    snapshot: int | None
-    rows: DataFrame
 
 
 class Lookups:
@@ -123,7 +113,7 @@ class Lookups:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._held: dict[Place, Held] = {}
+        self._held: dict[Place, tuple[int | None, DataFrame]] = {}  # with the snapshot, if there was one
         self._tables: dict[str, Table] = {}
 
     def renew(self) -> None:
@@ -140,20 +130,24 @@ class Lookups:
     def table(self, step: Lookup) -> DataFrame:
         """The needed columns of a step's table, at its newest snapshot of the round's first use. Keys are unique.
 
-        Raises:
-            Retryable: the table does not exist, or the catalog does not answer.
-            Suspended: `step_unusable`, also if the table is too large; or `lookup_ambiguous`.
+        Raises Retryable: the table does not exist, or the catalog does not answer. Suspended: `step_unusable`, also if the
+        table is too large; or `lookup_ambiguous`.
         """
         keys = tuple(step.on.values())
         place = step.table, keys, tuple(dict.fromkeys((*keys, *step.columns.values())))
-        table, before = self._table(step.table), self._held.get(place)
-        if before is None or before.snapshot != table.head:
-            self._held[place] = self._hold(table, step, place)
+        if step.table not in self._tables:
+            found = self._lake.load(TableName(*step.table.split(".")))
+            if found is None:
+                raise Retryable(f"there is no table {step.table}, in which a step looks up")
+            self._tables[step.table] = found
+        table, before = self._tables[step.table], self._held.get(place)
+        if before is None or before[0] != table.head:
+            self._held[place] = table.head, self._rows(table, step, place)
             if before is not None:
-                before.rows.unpersist()
-        return self._held[place].rows
+                before[1].unpersist()
+        return self._held[place][1]
 
-    def _hold(self, table: Table, step: Lookup, place: Place) -> Held:
+    def _rows(self, table: Table, step: Lookup, place: Place) -> DataFrame:
         name, head, spark = table.name.quoted(CATALOG), table.head, self._lake.spark
         if head is None:
             every = spark.table(name).limit(0)
@@ -167,25 +161,15 @@ class Lookups:
         except BaseException:
             rows.unpersist()
             raise
-        return Held(head, rows)
-
-    def _table(self, name: str) -> Table:
-        if name not in self._tables:
-            found = self._lake.load(TableName(*name.split(".")))
-            if found is None:
-                raise Retryable(f"there is no table {name}, in which a step looks up")
-            self._tables[name] = found
-        return self._tables[name]
+        return rows
 
 
 def _require_small(table: Table, head: int) -> None:
     """Refuse a table too large for memory, by its snapshot's summary. A table whose summary lacks the size is refused unread."""
     commit = table.snapshot(head)
     summary = commit.summary if commit is not None else {}
-    for figure, most, what in (
-        ("total-records", MOST_ROWS, "rows"),
-        ("total-files-size", MOST_BYTES, "bytes of files"),
-    ):
+    limits = ("total-records", MOST_ROWS, "rows"), ("total-files-size", MOST_BYTES, "bytes of files")
+    for figure, most, what in limits:
         found = summary.get(figure)
         if found is None:
             raise unusable(f"the newest snapshot of {table.name} does not say how many {what} it has")

@@ -33,16 +33,27 @@ def masked(value: Column, kind: T.DataType, rule: Rule, path: str) -> Column:
 
     Raises Suspended: the rule cannot mask values of this type.
     """
+    argument = rule.argument
     match rule.how:
         case "hash":
-            return token(_bytes(value, kind, path))
+            shown = value if isinstance(kind, T.BinaryType) else text(value, kind)
+            if shown is not None:
+                return token(shown.cast("binary"))
+            why = "its values have no text that is always the same to hash"
         case "partial":
-            return _partial(_shown(value, kind, path), rule.argument)
-        case "generalise" if isinstance(rule.argument, int):
-            return _band(value, kind, rule.argument, path)
-        case "generalise":
-            return _span(value, kind, str(rule.argument), path)
-    raise AssertionError(f"{rule.how} is no rule of a single value")
+            shown = text(value, kind) if isinstance(kind, (T.StringType, T.DecimalType, *INTEGERS)) else None
+            if shown is not None:
+                return _partial(shown, argument)
+            why = "partial is for texts, whole numbers and decimals"
+        case _ if isinstance(argument, int):
+            if isinstance(kind, (T.DecimalType, *INTEGERS, *FLOATS)):
+                return _band(value, kind, argument)
+            why = f"only numbers generalise to bands of {argument}"
+        case _:
+            if isinstance(kind, (T.DateType, *MOMENTS)):
+                return _span(value, kind, str(argument))
+            why = f"only dates and timestamps generalise to the {argument}"
+    raise unusable(f"{path} is of type {kind.simpleString()}: {why}")
 
 
 def text(value: Column, kind: T.DataType) -> Column | None:
@@ -56,34 +67,12 @@ def text(value: Column, kind: T.DataType) -> Column | None:
             return value
         case T.BooleanType() | T.ByteType() | T.ShortType() | T.IntegerType() | T.LongType() | T.DateType():
             return value.cast("string")
-        case T.DecimalType():
-            return _digits(value, kind.scale)
+        case T.DecimalType():  # Spark's own string may be like 1E-7
+            plain = F.regexp_replace(F.format_number(value, kind.scale), ",", "")
+            return F.regexp_replace(plain, r"\.?0+\z", "") if kind.scale else plain
         case T.TimestampType() | T.TimestampNTZType():
             return F.date_format(value, MOMENTS[type(kind)])
     return None
-
-
-def _bytes(value: Column, kind: T.DataType, path: str) -> Column:
-    if isinstance(kind, T.BinaryType):
-        return value
-    found = text(value, kind)
-    if found is None:
-        raise unusable(f"{path} is {_named(kind)}: its values have no text that is always the same to hash")
-    return found.cast("binary")
-
-
-def _digits(value: Column, scale: int) -> Column:
-    """The digits of a decimal. Spark's own string may be like 1E-7."""
-    grouped = F.format_number(value, scale)
-    plain = F.regexp_replace(grouped, ",", "")
-    return F.regexp_replace(plain, r"\.?0+\z", "") if scale else plain
-
-
-def _shown(value: Column, kind: T.DataType, path: str) -> Column:
-    found = text(value, kind) if isinstance(kind, (T.StringType, T.DecimalType, *INTEGERS)) else None
-    if found is None:
-        raise unusable(f"{path} is {_named(kind)}: partial is for texts, whole numbers and decimals")
-    return found
 
 
 def _partial(value: Column, stays: str | int | None) -> Column:
@@ -94,36 +83,22 @@ def _partial(value: Column, stays: str | int | None) -> Column:
     return F.concat(F.repeat(F.lit("*"), stars), F.substring(value, stars + 1, F.lit(stays)))
 
 
-def _span(value: Column, kind: T.DataType, unit: str, path: str) -> Column:
+def _span(value: Column, kind: T.DataType, unit: str) -> Column:
     """The first day of the year or month; null if the type has no such day."""
-    match kind:
-        case T.DateType():
-            return F.when(F.unix_date(value) >= FIRST_YEAR_DAY, F.trunc(value, unit))
-        case T.TimestampType():
-            return F.when(F.unix_micros(value) >= FIRST_YEAR_US, F.date_trunc(unit, value))
-        case T.TimestampNTZType():
-            moment = value.cast("timestamp")
-            return _span(moment, T.TimestampType(), unit, path).cast("timestamp_ntz")
-    raise unusable(f"{path} is {_named(kind)}: only dates and timestamps generalise to the {unit}")
+    if isinstance(kind, T.DateType):
+        return F.when(F.unix_date(value) >= FIRST_YEAR_DAY, F.trunc(value, unit))
+    moment = value.cast("timestamp")
+    return F.when(F.unix_micros(moment) >= FIRST_YEAR_US, F.date_trunc(unit, moment)).cast(kind)
 
 
-def _band(value: Column, kind: T.DataType, width: int, path: str) -> Column:
+def _band(value: Column, kind: T.DataType, width: int) -> Column:
     """Round down to a multiple of `width`; null if the type has no such number."""
     if isinstance(kind, FLOATS):
         steps = value.cast("double") / F.lit(float(width))
         whole = F.floor(F.when(F.abs(steps) < LONGS, steps))
         return (whole.cast("double") * F.lit(float(width))).cast(kind)
-    if isinstance(kind, T.DecimalType):
-        whole = F.floor(value)
-    elif isinstance(kind, INTEGERS):
-        whole = value.cast("long")
-    else:
-        raise unusable(f"{path} is {_named(kind)}: only numbers generalise to bands of {width}")
+    whole = F.floor(value) if isinstance(kind, T.DecimalType) else value.cast("long")
     return F.try_subtract(whole, F.pmod(whole, F.lit(width).cast("long"))).try_cast(kind)
-
-
-def _named(kind: T.DataType) -> str:
-    return f"of type {kind.simpleString()}"
 
 
 Path = tuple[str, ...]
@@ -138,7 +113,11 @@ def rules(step: Mask, tags: Mapping[str, tuple[str, ...]], columns: T.StructType
     known = list(paths(columns))
     firsts = ((path, [step.tags[tag] for tag in step.tags if tag in own]) for path, own in tags.items())
     tagged = {path: found[0] for path, found in firsts if found}
-    missing = [_missing(path, known) for path in step.fields if path not in known]
+    missing = [
+        f"no column {path}" + (f"; did you mean {near}?" if (near := nearest(path, known)) else "")
+        for path in step.fields
+        if path not in known
+    ]
     missing += [
         f"{path}, which the schema tags, is no column any more; mask it before other steps change it"
         for path, rule in tagged.items()
@@ -181,11 +160,6 @@ def paths(kind: T.DataType, prefix: str = "") -> Iterator[str]:
             yield from paths(kind.valueType, prefix)
 
 
-def _missing(path: str, known: list[str]) -> str:
-    near = nearest(path, known)
-    return f"no column {path}" + (f"; did you mean {near}?" if near else "")
-
-
 def run_mask(
     frame: DataFrame, step: Mask, keys: Callable[[], DataFrame], tags: Mapping[str, tuple[str, ...]]
 ) -> DataFrame:
@@ -197,11 +171,7 @@ def run_mask(
     """
     columns = record(frame)
     found = rules(step, tags, columns)
-    kept = [
-        _field(F.col(quote(each.name)), each.dataType, inside(found, each.name), each.name).alias(each.name)
-        for each in columns.fields
-        if not is_dropped(each.dataType, inside(found, each.name))
-    ]
+    kept = _fields(columns, found, "", lambda name: F.col(quote(name)))
     others = [
         _record(step).alias(name) if name == SYSTEM_COLUMN else F.col(quote(name)) for name in beside(frame)
     ]
@@ -226,30 +196,31 @@ def _field(value: Column, kind: T.DataType, found: Mapping[Path, Rule], path: st
                 f"{path} has fields: drop and null take it whole, {rule.how} needs one of {fields}"
             )
         case T.StructType():
-            return F.when(value.isNotNull(), F.struct(*_fields(value, kind, found, path)))
+            return F.when(value.isNotNull(), F.struct(*_fields(kind, found, f"{path}.", value.__getitem__)))
     assert rule is not None  # noqa: S101 a path of `rules` leads to a field
     return masked(value, kind, rule, path)
 
 
-def _fields(value: Column, kind: T.StructType, found: Mapping[Path, Rule], path: str) -> list[Column]:
+def _fields(
+    kind: T.StructType, found: Mapping[Path, Rule], above: str, at: Callable[[str], Column]
+) -> list[Column]:
+    """The fields that are not dropped, masked. at: the value of a field."""
+    rest = ((each.name, each.dataType, inside(found, each.name)) for each in kind.fields)
     return [
-        _field(value[each.name], each.dataType, inside(found, each.name), f"{path}.{each.name}").alias(
-            each.name
-        )
-        for each in kind.fields
-        if not is_dropped(each.dataType, inside(found, each.name))
+        _field(at(name), held, ruled, f"{above}{name}").alias(name)
+        for name, held, ruled in rest
+        if not is_dropped(held, ruled)
     ]
 
 
 def _record(step: Mask) -> Column:
     """`_kafka` with its key and header values masked. Its type stays the same."""
-    record = F.col(SYSTEM_COLUMN)
+    record = kafka = F.col(SYSTEM_COLUMN)
     if step.key != "keep":
-        record = record.withField("key", _received(F.col(SYSTEM_COLUMN)["key"], step.key))
+        record = record.withField("key", _received(kafka["key"], step.key))
     if step.headers != "keep":
         headers = F.transform(
-            F.col(SYSTEM_COLUMN)["headers"],
-            lambda each: each.withField("value", _received(each["value"], step.headers)),
+            kafka["headers"], lambda each: each.withField("value", _received(each["value"], step.headers))
         )
         record = record.withField("headers", headers)
     return record

@@ -13,7 +13,7 @@ So each tried expression is in a branch whose condition Spark cannot know to be 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +22,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import _to_seq
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from calve.config.steps import Filter, Sql
 from calve.names import SYSTEM_COLUMN
@@ -64,7 +64,7 @@ class Query:
 
 def understand(frame: DataFrame, text: str) -> Query:
     """Resolve a query on the columns of a frame. Raises Suspended: `step_unusable`, with the problem and its place."""
-    names = data(frame)
+    names, logical = data(frame), _catalyst(frame).plans.logical
     with _ansi_rules(frame.sparkSession) as ansi:
         with query_errors(names):
             parsed = ansi.sessionState().sqlParser().parsePlan(text)
@@ -77,17 +77,27 @@ def understand(frame: DataFrame, text: str) -> Query:
         aliased = kind(plan[-2]) == "SubqueryAlias"
         source = _source(frame, str(plan[-2]["identifier"]["name"]) if aliased else SOURCE)
         if filtered:
-            source = _catalyst(frame).plans.logical.Filter(parsed.child().condition(), source)
+            source = logical.Filter(parsed.child().condition(), source)
         with query_errors(names, [column[0]["name"] for column in select if kind(column[0]) == "Alias"]):
-            analysed = _analysed(frame, ansi, _selected(frame, parsed.projectList(), source))
+            row = _seq(frame, _row(frame, parsed.projectList()))
+            analysed = _analysed(frame, ansi, logical.Project(row, source))
     resolved = nodes(analysed)
     require_shape(resolved, ["Project", *["Filter"] * filtered, *SOURCE_NODES])
     row = analysed.projectList().head().child()
     condition = analysed.child().condition() if filtered else None
     require_same_always(resolved, [each for each in (row, condition) if each is not None])
-    struct = StructType.fromJson(json.loads(row.dataType().json()))
-    require_columns(struct, from_stars=named < len(select))
-    return Query(None if condition is None else _column(frame, condition), _columns(frame, row))
+    fields: Iterable[StructField] = StructType.fromJson(json.loads(row.dataType().json()))
+    if named < len(select):  # a star also brings `_kafka`, which is ignored
+        fields = (each for each in fields if each.name != SYSTEM_COLUMN)
+    if not (made := StructType(list(fields))).names:
+        raise unusable("the query makes no column")
+    iceberg_columns(made, "the query")  # refuses names and types that no table has
+    columns: dict[str, str | Column] = {}
+    for name, value in zip(elements(row.nameExprs()), elements(row.valExprs()), strict=True):
+        as_it_is = value.getClass().getSimpleName() == "AttributeReference"
+        columns[str(name.value())] = str(value.name()) if as_it_is else _column(frame, value)
+    columns.pop(SYSTEM_COLUMN, None)
+    return Query(None if condition is None else _column(frame, condition), columns)
 
 
 def understand_condition(frame: DataFrame, text: str) -> Column:
@@ -95,8 +105,8 @@ def understand_condition(frame: DataFrame, text: str) -> Column:
     with _ansi_rules(frame.sparkSession) as ansi, query_errors(data(frame)):
         parsed = ansi.sessionState().sqlParser().parseExpression(text)
         require_own(nodes(parsed), text)
-        source = _source(frame, SOURCE)
-        analysed = _analysed(frame, ansi, _catalyst(frame).plans.logical.Filter(parsed, source))
+        filtered = _catalyst(frame).plans.logical.Filter(parsed, _source(frame, SOURCE))
+        analysed = _analysed(frame, ansi, filtered)
     resolved = nodes(analysed)
     require_shape(resolved, ["Filter", *SOURCE_NODES])
     condition = analysed.condition()
@@ -124,46 +134,42 @@ def _ansi_rules(spark: SparkSession) -> Iterator[Any]:
         sessions.setActiveSession(spark._jsparkSession)
 
 
+def _jvm(frame: DataFrame) -> Any:
+    return frame.sparkSession._jvm
+
+
 def _catalyst(frame: DataFrame) -> Any:
-    return frame.sparkSession._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
+    return _jvm(frame).org.apache.spark.sql.catalyst
 
 
 def _seq(frame: DataFrame, *elements: Any) -> Any:
     return _to_seq(frame.sparkSession.sparkContext, elements)
 
 
-def _none(frame: DataFrame) -> Any:
-    return frame.sparkSession._jvm.scala.Option.empty()  # type: ignore[union-attr]
-
-
 def _source(frame: DataFrame, alias: str) -> Any:
     """An empty table with exactly the frame's columns, except calve's own."""
     catalyst, nothing, streaming = _catalyst(frame), _seq(frame), False
     output = frame.select(*data(frame), SYSTEM_COLUMN)._jdf.logicalPlan().output()
-    empty = catalyst.plans.logical.LocalRelation(output, nothing, streaming, _none(frame))
+    empty = catalyst.plans.logical.LocalRelation(output, nothing, streaming, _jvm(frame).scala.Option.empty())
     return catalyst.plans.logical.SubqueryAlias(catalyst.AliasIdentifier(alias, nothing), empty)
 
 
-def _selected(frame: DataFrame, columns: Any, source: Any) -> Any:
+def _row(frame: DataFrame, columns: Any) -> Any:
     """A select list as one struct: anything that is not an expression of one record cannot be resolved in it."""
-    catalyst = _catalyst(frame)
+    analysis, none = _catalyst(frame).analysis, _jvm(frame).scala.Option.empty()
     distinct = ignores_nulls = internal = False
-    name, order, condition = _seq(frame, "struct"), _seq(frame), _none(frame)
-    struct = catalyst.analysis.UnresolvedFunction(
-        name, columns, distinct, condition, ignores_nulls, order, internal
+    struct = analysis.UnresolvedFunction(
+        _seq(frame, "struct"), columns, distinct, none, ignores_nulls, _seq(frame), internal
     )
-    named = catalyst.analysis.UnresolvedAlias(struct, _none(frame))
-    return catalyst.plans.logical.Project(_seq(frame, named), source)
+    return analysis.UnresolvedAlias(struct, none)
 
 
 def _analysed(frame: DataFrame, ansi: Any, plan: Any) -> Any:
-    datasets: Any = frame.sparkSession._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]
-    return datasets.ofRows(ansi, plan).queryExecution().analyzed()
+    return _jvm(frame).org.apache.spark.sql.classic.Dataset.ofRows(ansi, plan).queryExecution().analyzed()
 
 
 def _column(frame: DataFrame, expression: Any) -> Column:
-    expressions: Any = frame.sparkSession._jvm.org.apache.spark.sql.classic.ExpressionUtils  # type: ignore[union-attr]
-    return Column(expressions.column(expression))
+    return Column(_jvm(frame).org.apache.spark.sql.classic.ExpressionUtils.column(expression))
 
 
 def _named(select: list[list[Node]]) -> int:
@@ -182,26 +188,6 @@ def _named(select: list[list[Node]]) -> int:
     if SYSTEM_COLUMN in map(str.lower, names):
         raise unusable(f"{SYSTEM_COLUMN} stays by itself: select its fields, or leave it out")
     return len(names)
-
-
-def _columns(frame: DataFrame, row: Any) -> dict[str, str | Column]:
-    found: dict[str, str | Column] = {}
-    for name, value in zip(elements(row.nameExprs()), elements(row.valExprs()), strict=True):
-        as_it_is = value.getClass().getSimpleName() == "AttributeReference"
-        found[str(name.value())] = str(value.name()) if as_it_is else _column(frame, value)
-    found.pop(SYSTEM_COLUMN, None)
-    return found
-
-
-def require_columns(row: StructType, *, from_stars: bool) -> None:
-    """Refuse names and types that no table has. `from_stars`: `_kafka` occurs once and is ignored.
-
-    Raises Suspended: `step_unusable`.
-    """
-    named = [field for field in row if not (from_stars and field.name == SYSTEM_COLUMN)]
-    if not named:
-        raise unusable("the query makes no column")
-    iceberg_columns(StructType(named), "the query")
 
 
 FAILED = "step_failed"
@@ -255,12 +241,9 @@ def _judged(
 def _attempt(frame: DataFrame, wanted: Column, values: list[Column]) -> Column:
     """A struct of the values for wanted rows; null for other rows, and if one of the values fails."""
     record = F.col(SYSTEM_COLUMN)["offset"] >= 0  # always true, but Spark does not know that
-    spark = frame.sparkSession
-    jvm: Any = spark._jvm
-    expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
     branch: Any = F.when(wanted & record, F.struct(*values))
-    tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(expressions.expression(branch._jc))
-    return Column(expressions.column(tried))
+    expression = _jvm(frame).org.apache.spark.sql.classic.ExpressionUtils.expression(branch._jc)
+    return _column(frame, _catalyst(frame).expressions.TryEval(expression))
 
 
 def _of_tombstones_too(frame: DataFrame, attempt: Column, computed: dict[str, Column]) -> Column:
@@ -268,7 +251,7 @@ def _of_tombstones_too(frame: DataFrame, attempt: Column, computed: dict[str, Co
     if TOMBSTONE not in frame.columns:
         return attempt
     tombstone = F.col(TOMBSTONE)
-    alone = [
-        _attempt(frame, tombstone, [value.alias("is")])["is"].alias(name) for name, value in computed.items()
-    ]
+    alone = (
+        _attempt(frame, tombstone, [each.alias("is")])["is"].alias(name) for name, each in computed.items()
+    )
     return F.when(tombstone, F.struct(*alone)).otherwise(attempt)

@@ -29,31 +29,18 @@ LENGTHS = {2: 4000, 3: 300, 4: 80}
 """The power of a pattern's time -> the most characters of the searched text."""
 ESCAPE = "\\"
 PATTERNS = {
-    "RLike": (1,),
-    "RegExpCount": (1,),
-    "RegExpExtract": (1,),
-    "RegExpExtractAll": (1,),
-    "RegExpInStr": (1,),
-    "RegExpReplace": (1,),
-    "RegExpSubStr": (1,),
-    "StringSplit": (1,),
+    **dict.fromkeys(("RLike", "RegExpCount", "RegExpExtract", "RegExpExtractAll", "RegExpInStr"), (1,)),
+    **dict.fromkeys(("RegExpReplace", "RegExpSubStr", "StringSplit"), (1,)),
     "StringToMap": (1, 2),
 }
 """Functions of a text, their first argument, and the places of their regular expressions."""
 LIKES = {"ILike", "Like", "LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny"}
 LITTLE = {
-    "ArrayJoin": (1, 2),
-    "ConcatWs": (0,),
-    "Contains": (1,),
+    **dict.fromkeys(("ConcatWs", "StringLocate"), (0,)),
+    **dict.fromkeys(("Contains", "SplitPart", "StringInstr", "SubstringIndex"), (1,)),
+    **dict.fromkeys(("StringTrim", "StringTrimLeft", "StringTrimRight"), (1,)),
+    **dict.fromkeys(("ArrayJoin", "StringReplace"), (1, 2)),
     "RegExpReplace": (2,),
-    "SplitPart": (1,),
-    "StringInstr": (1,),
-    "StringLocate": (0,),
-    "StringReplace": (1, 2),
-    "StringTrim": (1,),
-    "StringTrimLeft": (1,),
-    "StringTrimRight": (1,),
-    "SubstringIndex": (1,),
 }
 """Arguments that multiply the time or the result."""
 COMPARING = {"ArrayDistinct", "ArrayExcept", "ArrayIntersect", "ArrayUnion", "ArraysOverlap", "MapZipWith"}
@@ -61,25 +48,21 @@ COMPARING = {"ArrayDistinct", "ArrayExcept", "ArrayIntersect", "ArrayUnion", "Ar
 CUT = {"Left": 1, "Right": 1, "Substring": 2}
 AS_LONG = {"Cast", "InitCap", "Lower", "StringTrim", "StringTrimLeft", "StringTrimRight", "Upper"}
 LONG_TYPES = ("string", "binary", "variant")
-COSTLY = {
-    *PATTERNS,
-    *LIKES,
-    *LITTLE,
-    *COMPARING,
-    "ArrayAggregate",
-    "Cast",
-    "CsvToStructs",
-    "LambdaFunction",
-    "Levenshtein",
-    "ParseUrl",
-}
+OTHERS = {"ArrayAggregate", "Cast", "CsvToStructs", "LambdaFunction", "Levenshtein", "ParseUrl"}
+COSTLY = {*PATTERNS, *LIKES, *LITTLE, *COMPARING, *OTHERS}
 
 
 def require_bounded_cost(expression: Any, name: str, arguments: list[Any]) -> None:
     """Refuse one expression. Its arguments are not checked. Raises Suspended: `step_unusable`."""
     for power in _powers(expression, name, arguments):
+        if power > max(LENGTHS):
+            raise unusable(
+                f"{_said(expression)}: the pattern has too many * and + that can end in several places"
+            )
         if power > 1:
-            _require_length(expression, arguments[0], power)
+            _require_short(
+                expression, arguments[0], LENGTHS[power], "for its time grows faster than the text"
+            )
     for at in LITTLE.get(name, ()):
         if at < len(arguments):
             _require_short(expression, arguments[at])
@@ -89,8 +72,7 @@ def require_bounded_cost(expression: Any, name: str, arguments: list[Any]) -> No
 def _require_more(expression: Any, name: str, arguments: list[Any]) -> None:
     match name:
         case "Levenshtein":
-            limited = any(each.foldable() for each in arguments[2:])
-            if not limited and not _is_short(arguments[0], SHORT):
+            if not any(each.foldable() for each in arguments[2:]) and not _is_short(arguments[0]):
                 _require_short(expression, arguments[1])
         case "Cast" | "CsvToStructs" if '"decimal(' in expression.dataType().json():
             _require_short(expression, arguments[0], why="as the time grows as the square of the digits")
@@ -104,19 +86,13 @@ def _require_more(expression: Any, name: str, arguments: list[Any]) -> None:
                 raise unusable(
                     f"a lambda computes each item with {each.sql()}, which may be long: use numbers, or a text cut by left"
                 )
-        case _ if name in COMPARING and not _is_hashed(arguments[0]):
-            raise unusable(
-                f"{_said(expression)} compares each item with each other one; use numbers or texts"
-            )
-
-
-def _require_length(expression: Any, text: Any, power: int) -> None:
-    most = LENGTHS.get(power)
-    if most is None:
-        raise unusable(
-            f"{_said(expression)}: the pattern has too many * and + that can end in several places"
-        )
-    _require_short(expression, text, most, "for its time grows faster than the text")
+        case _ if name in COMPARING:
+            kind = _type(arguments[0])
+            item = kind.get("elementType", kind.get("keyType"))
+            if not isinstance(item, str) or item.startswith("binary"):
+                raise unusable(
+                    f"{_said(expression)} compares each item with each other one; use numbers or texts"
+                )
 
 
 def _growth(expression: Any, pattern: str) -> int:
@@ -140,9 +116,7 @@ def _powers(expression: Any, name: str, arguments: list[Any]) -> Iterator[int]:
 def _others(body: Any, own: set[int]) -> Iterator[Any]:
     """Long values of the record in a lambda's body: the number of items would multiply their cost."""
     name = name_of(body)
-    if name in CUT and _is_short(body, SHORT):
-        return
-    if name == "GetStructField" and _is_small(body):
+    if (name in CUT and _is_short(body)) or (name == "GetStructField" and _is_small(body)):
         return
     if name == "AttributeReference" or (name == "NamedLambdaVariable" and _id(body) not in own):
         if not _is_small(body):
@@ -154,27 +128,23 @@ def _others(body: Any, own: set[int]) -> Iterator[Any]:
         yield from _others(each, own)
 
 
-def _is_short(expression: Any, most: int) -> bool:
-    name = name_of(expression)
+def _is_short(expression: Any, most: int = SHORT) -> bool:
     if expression.foldable() or _is_small(expression):
         return True
-    arguments = list(elements(expression.children()))
+    name, arguments = name_of(expression), list(elements(expression.children()))
     if name in CUT:
         length = arguments[CUT[name]]
         return bool(length.foldable()) and int(length.eval(None) or 0) <= most
-    return name in AS_LONG and (_is_small(arguments[0]) or _is_short(arguments[0], most))
+    return name in AS_LONG and _is_short(arguments[0], most)
 
 
 def _is_small(expression: Any) -> bool:
-    """Whether all values of its type are small."""
-    kind = json.loads(expression.dataType().json())
+    kind = _type(expression)
     return isinstance(kind, str) and not kind.startswith(LONG_TYPES)
 
 
-def _is_hashed(collection: Any) -> bool:
-    kind = json.loads(collection.dataType().json())
-    item = kind.get("elementType", kind.get("keyType"))
-    return isinstance(item, str) and not item.startswith("binary")
+def _type(expression: Any) -> Any:
+    return json.loads(expression.dataType().json())
 
 
 def _require_short(
@@ -219,6 +189,7 @@ PROPERTY = re.compile(r"\\[pP]")
 READ_OTHERWISE = re.compile(r"\\[vN0]|.\[|&&", re.DOTALL)
 GROUP_WITHOUT_END = re.compile(r"\)(?:[*+]|\{\d+,\})")
 FLAGS = re.IGNORECASE | re.DOTALL | re.MULTILINE | re.UNICODE
+SINGLE = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
 LOOKS = ("AT_BEGINNING", "AT_BEGINNING_STRING")
 ENDS = ("AT_END", "AT_END_STRING")
 
@@ -293,7 +264,7 @@ class _Judge:
 
     def _item(self, name: str, value: Any, behind: _Rest) -> _Rest:
         match name:
-            case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
+            case _ if name in SINGLE:
                 return _Rest(self._characters(name, value), fits=False, power=behind.power)
             case "AT":
                 if str(value) in ENDS:
@@ -309,9 +280,12 @@ class _Judge:
         raise NotJudged(f"it has {name.lower().replace('_', ' ')}")
 
     def _repeated(self, name: str, least: int, most: int, of: Any, behind: _Rest) -> _Rest:
-        single = len(of) == 1 and str(of[0][0]) in ("LITERAL", "NOT_LITERAL", "ANY", "IN")
-        if not single:
-            return self._few(least, most, of, behind)
+        if len(of) != 1 or str(of[0][0]) not in SINGLE:  # a group; each turn may be followed by another one
+            if most > FEW:
+                raise NotJudged(f"it repeats a group more than {FEW} times")
+            once, again = self.rest(list(of), behind), self.rest(list(of), _Rest(EVERY, fits=False))
+            found = _Rest(once.first, once.fits, once.power + (most - 1) * again.power)
+            return found if least else _either([found, behind])
         turn = self._characters(str(of[0][0]), of[0][1])
         power = behind.power
         if most > FEW and not behind.fits:
@@ -319,15 +293,6 @@ class _Judge:
             power = power + 1 if several else max(1, power)
         first = turn if least else turn | behind.first
         return _Rest(first, behind.fits and not least, power)
-
-    def _few(self, least: int, most: int, of: Any, behind: _Rest) -> _Rest:
-        """A repeated group; each turn may be followed by another one."""
-        if most > FEW:
-            raise NotJudged(f"it repeats a group more than {FEW} times")
-        once = self.rest(list(of), behind)
-        again = self.rest(list(of), _Rest(EVERY, fits=False))
-        found = _Rest(once.first, once.fits, once.power + (most - 1) * again.power)
-        return found if least else _either([found, behind])
 
     def _characters(self, name: str, value: Any) -> frozenset[int]:
         match name:

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -31,16 +30,13 @@ GENERATOR = (
 SOURCE = "source"
 ONLY = "a query is one SELECT ... FROM source [WHERE ...]"
 NOT_A_SELECT = {
-    "Join": "a join: use lookup",
-    "AsOfJoin": "a join: use lookup",
-    "LateralJoin": "a join: use lookup",
+    **dict.fromkeys(("Join", "AsOfJoin", "LateralJoin"), "a join: use lookup"),
     "UnresolvedWith": "WITH",
     "Aggregate": "GROUP BY or an aggregate function: use the mode aggregate",
     "UnresolvedHaving": "HAVING",
     "Distinct": "DISTINCT: use deduplicate",
     "Sort": "ORDER BY",
-    "GlobalLimit": "LIMIT",
-    "LocalLimit": "LIMIT",
+    **dict.fromkeys(("GlobalLimit", "LocalLimit"), "LIMIT"),
     "Offset": "OFFSET",
     "Sample": "TABLESAMPLE",
     "Window": "a window function",
@@ -60,11 +56,8 @@ NOT_A_SELECT = {
 }
 """Nodes of a parsed plan -> their name in SQL."""
 NOT_OF_A_RECORD = {
-    "ScalarSubquery": "a query in the query",
-    "Exists": "a query in the query",
-    "ListQuery": "a query in the query",
-    "WindowExpression": "a window function",
-    "UnresolvedWindowExpression": "a window function",
+    **dict.fromkeys(("ScalarSubquery", "Exists", "ListQuery"), "a query in the query"),
+    **dict.fromkeys(("WindowExpression", "UnresolvedWindowExpression"), "a window function"),
 }
 """Nodes of a parsed expression -> their name in SQL."""
 MOMENT = {"CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"}
@@ -101,20 +94,13 @@ OTHERWISE = {
 }
 EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 FOREIGN = (EXPRESSIONS + "aggregate.", EXPRESSIONS + "xml.")
-CONSTANT = PATTERNS | {
-    "ArrayInsert": (1,),
-    "ArrayRepeat": (1,),
-    "BinaryPad": (1,),
-    "FormatNumber": (1,),
-    "FormatString": (0,),
-    "ILike": (1,),
-    "Like": (1,),
+CONSTANT = {
+    **PATTERNS,
+    **dict.fromkeys(("FormatString", "StringSpace"), (0,)),
+    **dict.fromkeys(("ArrayInsert", "ArrayRepeat", "BinaryPad", "FormatNumber", "ILike", "Like"), (1,)),
+    **dict.fromkeys(("StringLPad", "StringRPad", "StringRepeat"), (1,)),
     "ParseUrl": (1, 2),
     "Sequence": (0, 1),
-    "StringLPad": (1,),
-    "StringRPad": (1,),
-    "StringRepeat": (1,),
-    "StringSpace": (0,),
 }
 """Arguments that control size or pattern. Values of a hostile record could use all memory or time with a few bytes."""
 PARSED_AS = {"JsonToStructs": "schema", "CsvToStructs": "schema", "VariantGet": "targetType"}
@@ -137,12 +123,17 @@ def require_select(plan: list[Node]) -> None:
     at = next(rest, "")
     for expected in ("Project", "Filter", "SubqueryAlias"):
         at = next(rest, "") if at == expected else at
-    if kinds[0] == "Project" and at == "UnresolvedRelation" and not list(rest):
-        _require_source(plan[-1])
-        return
-    if kinds.count("Project") > 1 and kinds[0] in ("Project", "SubqueryAlias"):
-        raise unusable(f"{ONLY}; this has a query in the query")
-    raise _other(kinds)
+    if kinds[0] != "Project" or at != "UnresolvedRelation" or list(rest):
+        if kinds.count("Project") > 1 and kinds[0] in ("Project", "SubqueryAlias"):
+            raise unusable(f"{ONLY}; this has a query in the query")
+        raise _other(kinds)
+    name = str(plan[-1]["multipartIdentifier"]).strip("[]")
+    if name.lower() != SOURCE:
+        raise unusable(
+            f'"{name}" is an undeclared table: a query reads {SOURCE}; for columns of another table use lookup'
+        )
+    if plan[-1]["isStreaming"]:
+        raise unusable(f"{ONLY}; this has STREAM")
 
 
 def require_shape(analysed: list[Node], expected: list[str]) -> None:
@@ -157,16 +148,6 @@ def _other(kinds: list[str]) -> Suspended:
     return unusable(
         f"{ONLY}; this has {found[0]}" if found else f"{ONLY}; this is something else ({kinds[0]})"
     )
-
-
-def _require_source(relation: Node) -> None:
-    name = str(relation["multipartIdentifier"]).strip("[]")
-    if name.lower() != SOURCE:
-        raise unusable(
-            f'"{name}" is an undeclared table: a query reads {SOURCE}; for columns of another table use lookup'
-        )
-    if relation["isStreaming"]:
-        raise unusable(f"{ONLY}; this has STREAM")
 
 
 def require_own(parsed: list[Node], text: str) -> None:
@@ -193,14 +174,15 @@ def require_same_always(analysed: list[Node], expressions: list[Any]) -> None:
         if words in PARSED_AS and TIMESTAMP.search(json.dumps({"type": node[PARSED_AS[words]]})):
             raise unusable(f"{_snake(words)}: a timestamp {OF_THE_DAY}, on a field that is a string")
     if any(kind(node) in CONSTANT.keys() | TO_MOMENT | COSTLY for node in found):
-        for each in chain.from_iterable(map(_below, expressions)):
-            _require_bounded(*each)
-            require_bounded_cost(*each)
+        for each in expressions:
+            _require_bounded(each)
     if not all(each.deterministic() for each in expressions):
         raise unusable("the query gives something else each time")
 
 
-def _require_bounded(expression: Any, name: str, arguments: list[Any]) -> None:
+def _require_bounded(expression: Any) -> None:
+    """Refuse an expression, or one below it, that may take more memory or time than its record allows."""
+    name, arguments = name_of(expression), list(elements(expression.children()))
     if not all(each.foldable() for at, each in enumerate(arguments) if at in CONSTANT.get(name, ())):
         raise unusable(
             f"{expression.prettyName()}: how much it makes, and by which pattern or format, must be a constant of the query; "
@@ -208,6 +190,9 @@ def _require_bounded(expression: Any, name: str, arguments: list[Any]) -> None:
         )
     if name in TO_MOMENT and len(arguments) == 1:
         _require_absolute(arguments[0], str(expression.dataType().json()))
+    require_bounded_cost(expression, name, arguments)
+    for each in arguments:
+        _require_bounded(each)
 
 
 def _require_absolute(text: Any, moment: str) -> None:
@@ -220,14 +205,6 @@ def _require_absolute(text: Any, moment: str) -> None:
         )
     if '"timestamp"' in moment and not text.foldable():
         raise unusable(f"{text.sql()}: a text as timestamp {OF_THE_DAY}")
-
-
-def _below(expression: Any) -> Iterator[tuple[Any, str, list[Any]]]:
-    """An expression with the name of its class and its arguments, then those below it."""
-    arguments = list(elements(expression.children()))
-    yield expression, name_of(expression), arguments
-    for each in arguments:
-        yield from _below(each)
 
 
 def _snake(name: str) -> str:
@@ -260,11 +237,18 @@ def _sentence(error: PySparkException, columns: Sequence[str], made: Sequence[st
         case ["DATATYPE_MISMATCH", "FILTER_NOT_BOOLEAN"]:
             return f"{given['filter']} is {given['type']}, and no condition"
         case ["DATATYPE_MISMATCH", *_]:
-            return _mismatch(given)
+            expression = given.pop("sqlExpr", "")
+            return _short(f"{expression} has types that do not fit: {_listed(given)}")
     if isinstance(error, ParseException):
-        return _parse(error, condition, given)
-    said = ", ".join(f"{_words(name)} {text}" for name, text in given.items() if name != "docroot")
-    return _short(f"{_words(condition)}{': ' if said else ''}{said}")
+        said = f"syntax error at {given['error']}{given['hint']}" if "hint" in given else _words(condition)
+        place = LINE.search(str(error))
+        return f"{said} (line {place[1]}, character {int(place[2]) + 1})" if place else said
+    given.pop("docroot", None)
+    return _short(f"{_words(condition)}{': ' if given else ''}{_listed(given)}")
+
+
+def _listed(given: dict[str, str]) -> str:
+    return ", ".join(f"{_words(name)} {text}" for name, text in given.items())
 
 
 def _unknown(name: str, columns: Sequence[str], made: Sequence[str]) -> str:
@@ -275,19 +259,6 @@ def _unknown(name: str, columns: Sequence[str], made: Sequence[str]) -> str:
     meant = " or ".join(f'"{by_lower[each]}"' for each in near)
     hint = f"; did you mean {meant}?" if near else f"; there are {_short(', '.join(columns))}"
     return f'"{name}" is no column{hint}'
-
-
-def _mismatch(given: dict[str, str]) -> str:
-    """The expression and its mismatched types. The parameters differ between kinds of mismatch."""
-    expression = given.pop("sqlExpr", "")
-    said = ", ".join(f"{_words(name)} {text}" for name, text in given.items())
-    return _short(f"{expression} has types that do not fit: {said}")
-
-
-def _parse(error: PySparkException, condition: str, given: dict[str, str]) -> str:
-    said = f"syntax error at {given['error']}{given['hint']}" if "hint" in given else _words(condition)
-    place = LINE.search(str(error))
-    return f"{said} (line {place[1]}, character {int(place[2]) + 1})" if place else said
 
 
 def _words(name: str) -> str:

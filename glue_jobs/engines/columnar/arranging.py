@@ -18,70 +18,60 @@ from numpy.typing import NDArray
 from calve.schema.columns import Transform
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, kernel
 from glue_jobs.engines.columnar.cells import stored
-from glue_jobs.engines.columnar.layouts import Layout, SortField
+from glue_jobs.engines.columnar.layouts import Layout
 
 NAN = np.int64(2**63 - 1)
 
 
 def arranged(rows: pa.Table, layout: Layout) -> Iterator[tuple[str | None, pa.Table]]:
     """For each table partition, its tuple in Iceberg's JSON, and its rows."""
-    tuples = [
-        pa.nulls(rows.num_rows, pa.int32()) if each.transform is None else _value(rows, each.transform)
-        for each in layout.partition
-    ]
-    places = _places(tuples, rows.num_rows)
-    order = _order(places, [_sort_key(rows, each) for each in layout.order], layout.order)
+    tuples = {
+        field_id: _value(rows, each) if each else pa.nulls(rows.num_rows, pa.int32())
+        for field_id, each in layout.partition
+    }
+    places = np.zeros(rows.num_rows, np.int64)  # the number of each row's table partition
+    for values in tuples.values():
+        each = values.dictionary_encode(null_encoding="encode")
+        places = places * max(len(each.dictionary), 1) + each.indices.to_numpy()
+        places = pa.array(places).dictionary_encode().indices.to_numpy().astype(np.int64)
+    order = _order(rows, places, layout)
     if order is not None:
         rows, places = rows.combine_chunks().take(pa.array(order)), places[order]
     begins = np.flatnonzero(np.diff(places, prepend=-1))
     for begin, end in zip(begins, [*begins[1:], rows.num_rows], strict=True):
         first = int(order[begin]) if order is not None else int(begin)
-        held = {str(each.id): _json(of[first]) for each, of in zip(layout.partition, tuples, strict=True)}
+        held = {str(field_id): _json(values[first]) for field_id, values in tuples.items()}
         yield json.dumps(held) if held else None, rows.slice(begin, end - begin)
 
 
 def _value(rows: pa.Table, transform: Transform) -> pa.Array:
     first, *rest = transform.column.split(".")
     column = rows.column(first)
-    for name in rest:
-        column = pc.struct_field(column, name)
-    values = column.combine_chunks()
-    values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
-    plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-    return applied(transform, plain)
+    values = (pc.struct_field(column, rest) if rest else column).combine_chunks()
+    return applied(
+        transform, pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
+    )
 
 
-def _places(tuples: list[pa.Array], count: int) -> NDArray[np.int64]:
-    """The number of each row's table partition."""
-    found = np.zeros(count, np.int64)
-    for values in tuples:
-        each = values.dictionary_encode(null_encoding="encode")
-        found = found * max(len(each.dictionary), 1) + each.indices.to_numpy()
-        found = pa.array(found).dictionary_encode().indices.to_numpy().astype(np.int64)
-    return found
-
-
-def _order(
-    places: NDArray[np.int64], keys: list[pa.Array], fields: tuple[SortField, ...]
-) -> NDArray[np.int64] | None:
+def _order(rows: pa.Table, places: NDArray[np.int64], layout: Layout) -> NDArray[np.int64] | None:
     """The row numbers in the wanted order; None if the rows are in order already."""
-    if not keys:
-        found = np.argsort(places, kind="stable")
-    else:
-        columns, wanted = {"places": pa.array(places)}, [("places", "ascending")]
-        for at, (key, each) in enumerate(zip(keys, fields, strict=True)):
-            if each.nulls_first and key.null_count:
-                columns[f"null {at}"] = pc.is_null(key).cast(pa.int8())
-                wanted.append((f"null {at}", "descending"))
-            columns[str(at)] = key
-            wanted.append((str(at), "descending" if each.transform.descending else "ascending"))
+    columns, wanted = {"places": pa.array(places)}, [("places", "ascending")]
+    for at, (transform, nulls_first) in enumerate(layout.order):
+        key = _sort_key(_value(rows, transform))
+        if nulls_first and key.null_count:
+            columns[f"null {at}"] = pc.is_null(key).cast(pa.int8())
+            wanted.append((f"null {at}", "descending"))
+        columns[str(at)] = key
+        wanted.append((str(at), "descending" if transform.descending else "ascending"))
+    if layout.order:
         found = pc.sort_indices(pa.table(columns), sort_keys=wanted).to_numpy().astype(np.int64)
+    else:
+        found = np.argsort(places, kind="stable")
     return None if np.array_equal(found, np.arange(len(found))) else found
 
 
-def _sort_key(rows: pa.Table, field: SortField) -> pa.Array:
+def _sort_key(values: pa.Array) -> pa.Array:
     """Values that Arrow orders as Spark orders the originals: NaN is the greatest number, zeros are equal."""
-    values = _value(rows, field.transform)
     if not pa.types.is_floating(values.type):
         return values
     null = pc.is_null(values).to_numpy(zero_copy_only=False)
@@ -154,16 +144,18 @@ def _numbers(values: pa.Array) -> NDArray[np.int64]:
 
 
 def _hashes(values: pa.Array) -> NDArray[np.int32]:
-    kind = values.type
+    kind, count = values.type, len(values)
     if pa.types.is_decimal(kind):
-        return of_decimals(_unscaled(values))
+        ends = np.arange(16, 16 * count + 1, 16, dtype=np.int32)
+        unscaled = _unscaled(values)
+        return of_bytes(ends - _sizes(unscaled), ends, np.ascontiguousarray(unscaled[:, ::-1]).reshape(-1))
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
         return of_longs(_numbers(values))
     if pa.types.is_fixed_size_binary(kind):
         values = values.cast(pa.binary())
     _, places, data = values.buffers()
-    begins = np.frombuffer(places, np.int32)[values.offset : values.offset + len(values) + 1]
-    return of_bytes(begins, np.frombuffer(data or b"", np.uint8))
+    begins = np.frombuffer(places, np.int32)[values.offset : values.offset + count + 1]
+    return of_bytes(begins[:-1], begins[1:], np.frombuffer(data or b"", np.uint8))
 
 
 def _truncated(values: pa.Array, width: int) -> pa.Array:
@@ -173,123 +165,94 @@ def _truncated(values: pa.Array, width: int) -> pa.Array:
     if pa.types.is_binary(kind):
         return pc.binary_slice(values, 0, width)
     if pa.types.is_decimal(kind):
-        found, null = _floored(_unscaled(values), width), values.buffers()[0]
-        if values.offset:
-            null = pc.is_valid(values).buffers()[1]
-        return pa.Array.from_buffers(kind, len(values), [null, pa.py_buffer(found)])
+        null = pc.is_valid(values).buffers()[1]
+        return pa.Array.from_buffers(
+            kind, len(values), [null, pa.py_buffer(_floored(_unscaled(values), width))]
+        )
     numbers = _numbers(values)
     null = pc.is_null(values).to_numpy(zero_copy_only=False) if values.null_count else None
     return pa.array((numbers - numbers % width).astype(stored(kind)), kind, mask=null)
 
 
 def _unscaled(values: pa.Array) -> NDArray[np.uint8]:
-    """Decimals as 16-byte integers, little-endian."""
+    """Decimals as integers of 16 bytes, little-endian, one per row."""
     held = np.frombuffer(values.buffers()[1], np.uint8)
-    return held[values.offset * 16 : (values.offset + len(values)) * 16]
+    return held[values.offset * 16 : (values.offset + len(values)) * 16].reshape(-1, 16)
 
 
-@kernel(types.uint8[::1](BYTES, types.int64))
-def _floored(data: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
-    """Each 16-byte integer rounded down to a multiple of `width`."""
-    found = np.empty(len(data), np.uint8)
-    for first in range(0, len(data), 16):
-        rest = np.int64(np.int8(data[first + 15])) % width
-        for place in range(first + 14, first - 1, -1):
-            rest = (rest * 256 + np.int64(data[place])) % width
-        for place in range(first, first + 16):
-            less = np.int64(data[place]) - (rest & 255)
-            rest = (rest >> 8) + (1 if less < 0 else 0)
-            found[place] = np.uint8(less & 255)
+def _floored(unscaled: NDArray[np.uint8], width: int) -> NDArray[np.uint64]:
+    """Each integer rounded down to a multiple of `width`, which has less than 32 bits."""
+    low, high = unscaled.view(np.uint64).T
+    rest = (high.view(np.int64) % width * (2**64 % width) + (low % np.uint64(width)).astype(np.int64)) % width
+    less = rest.astype(np.uint64)
+    return np.stack([low - less, high - (low < less)], axis=1)
+
+
+def _sizes(unscaled: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """The fewest bytes that hold each integer."""
+    low, high = unscaled.view(np.int64).T
+    low, high = ((each ^ (high >> 63)).view(np.uint64) for each in (low, high))
+    found = np.ones(len(low), np.int32)
+    for bits in range(7, 64, 8):
+        found += (low >> np.uint64(bits) | high) != 0
+        found += high >> np.uint64(bits) != 0
     return found
 
 
-C1, C2 = np.uint64(0xCC9E2D51), np.uint64(0x1B873593)
-FIVE, ADDED = np.uint64(5), np.uint64(0xE6546B64)
-MIX1, MIX2 = np.uint64(0x85EBCA6B), np.uint64(0xC2B2AE35)
-LOW = np.uint64(0xFFFFFFFF)
-POSITIVE = np.uint64(0x7FFFFFFF)
-
+U = np.uint64
+C1, C2, FIVE, ADDED = U(0xCC9E2D51), U(0x1B873593), U(5), U(0xE6546B64)
+MIX1, MIX2, LOW, POSITIVE = U(0x85EBCA6B), U(0xC2B2AE35), U(0xFFFFFFFF), U(0x7FFFFFFF)
 HASHES = types.int32[::1]
 
 
 @kernel(types.uint64(types.uint64, types.uint64))
 def _left(number: np.uint64, by: np.uint64) -> np.uint64:
-    return ((number << by) | (number >> (np.uint64(32) - by))) & LOW
+    return ((number << by) | (number >> (U(32) - by))) & LOW
 
 
 @kernel(types.uint64(types.uint64))
 def _scrambled(word: np.uint64) -> np.uint64:
-    return (_left((word * C1) & LOW, np.uint64(15)) * C2) & LOW
+    return (_left((word * C1) & LOW, U(15)) * C2) & LOW
 
 
 @kernel(types.uint64(types.uint64, types.uint64))
 def _mixed(state: np.uint64, word: np.uint64) -> np.uint64:
-    return (_left(state ^ _scrambled(word), np.uint64(13)) * FIVE + ADDED) & LOW
+    return (_left(state ^ _scrambled(word), U(13)) * FIVE + ADDED) & LOW
 
 
-@kernel(types.int32(types.uint64, types.uint64))
-def _finished(state: np.uint64, length: np.uint64) -> np.int32:
-    """The hash without its sign."""
-    state ^= length
-    state = ((state ^ (state >> np.uint64(16))) * MIX1) & LOW
-    state = ((state ^ (state >> np.uint64(13))) * MIX2) & LOW
-    return np.int32((state ^ (state >> np.uint64(16))) & POSITIVE)
-
-
-@kernel(types.int32(BYTES, types.int64, types.int64))
-def _of_bytes(data: NDArray[np.uint8], begin: int, end: int) -> np.int32:
-    state, at = np.uint64(0), begin
-    while at + 4 <= end:
-        word = np.uint64(data[at]) | (np.uint64(data[at + 1]) << np.uint64(8))
-        word |= (np.uint64(data[at + 2]) << np.uint64(16)) | (np.uint64(data[at + 3]) << np.uint64(24))
-        state = _mixed(state, word)
-        at += 4
-    rest = np.uint64(0)
-    for place in range(end - 1, at - 1, -1):
-        rest = (rest << np.uint64(8)) | np.uint64(data[place])
-    if at < end:
-        state ^= _scrambled(rest)
-    return _finished(state, np.uint64(end - begin))
+@kernel(types.int32(types.uint64))
+def _finished(state: np.uint64) -> np.int32:
+    state = ((state ^ (state >> U(16))) * MIX1) & LOW
+    state = ((state ^ (state >> U(13))) * MIX2) & LOW
+    return np.int32((state ^ (state >> U(16))) & POSITIVE)
 
 
 @kernel(HASHES(LONGS))
 def of_longs(values: NDArray[np.int64]) -> NDArray[np.int32]:
+    """As `of_bytes` of 8 bytes each, little-endian."""
     found = np.empty(len(values), np.int32)
     for row in range(len(values)):
-        value = np.uint64(values[row])
-        state = _mixed(_mixed(np.uint64(0), value & LOW), value >> np.uint64(32))
-        found[row] = _finished(state, np.uint64(8))
+        value = U(values[row])
+        found[row] = _finished(_mixed(_mixed(U(0), value & LOW), value >> U(32)) ^ U(8))
     return found
 
 
-@kernel(HASHES(PLACES, BYTES))
-def of_bytes(begins: NDArray[np.int32], data: NDArray[np.uint8]) -> NDArray[np.int32]:
-    """begins: one more than there are values."""
-    found = np.empty(len(begins) - 1, np.int32)
+@kernel(HASHES(PLACES, PLACES, BYTES))
+def of_bytes(
+    begins: NDArray[np.int32], ends: NDArray[np.int32], data: NDArray[np.uint8]
+) -> NDArray[np.int32]:
+    """The hash of each value's bytes, without its sign."""
+    found = np.empty(len(begins), np.int32)
     for row in range(len(found)):
-        found[row] = _of_bytes(data, begins[row], begins[row + 1])
-    return found
-
-
-@kernel(HASHES(BYTES))
-def of_decimals(data: NDArray[np.uint8]) -> NDArray[np.int32]:
-    """data: the unscaled values, 16 bytes each, little-endian.
-
-    The hash covers the fewest bytes that hold a value, big-endian.
-    """
-    found = np.empty(len(data) // 16, np.int32)
-    shortest = np.empty(16, np.uint8)
-    for row in range(len(found)):
-        top = row * 16 + 15
-        sign = np.uint8(255) if data[top] >= 128 else np.uint8(0)
-        size = 16
-        while (
-            size > 1
-            and data[row * 16 + size - 1] == sign
-            and (data[row * 16 + size - 2] >= 128) == (sign == 255)
-        ):
-            size -= 1
-        for place in range(size):
-            shortest[place] = data[row * 16 + size - 1 - place]
-        found[row] = _of_bytes(shortest, 0, size)
+        state, at, end = U(0), U(begins[row]), U(ends[row])
+        size = end - at
+        while at + U(4) <= end:
+            word = U(data[at]) | U(data[at + U(1)]) << U(8)
+            state = _mixed(state, word | U(data[at + U(2)]) << U(16) | U(data[at + U(3)]) << U(24))
+            at += U(4)
+        rest, shift = U(0), U(0)
+        while at < end:
+            rest |= U(data[at]) << shift
+            at, shift = at + U(1), shift + U(8)
+        found[row] = _finished(state ^ _scrambled(rest) ^ size)  # a rest of zero changes nothing
     return found

@@ -48,7 +48,6 @@ class Items:
         return np.diff(self.begins)
 
     def with_values(self, values: pa.Array) -> pa.Array:
-        """The lists or maps with new values."""
         begins = pa.array(self.begins, pa.int32())
         if self.keys is None:
             kind = pa.list_(self.kind.value_field.with_type(values.type))
@@ -141,7 +140,6 @@ class Cells:
 
 
 def column(part: Part, cells: Cells, level: int = 0) -> Any:
-    """The column of a part of the program, for all records."""
     kind = arrow_type(part.type)
     match part:
         case Leaf():
@@ -197,7 +195,8 @@ def _leaf(part: Leaf, kind: Any, cells: Cells) -> Any:
 def _entries(part: Pairs, kind: Any, cells: Cells, offsets: NDArray[np.int32]) -> tuple[Any, Any]:
     """The entries of maps, and where each map begins. Of several with one key the last one is kept."""
     key, value = (column(each, cells, part.level) for each in (part.key, part.value))
-    repeated, all_kept = np.empty(offsets.size - 1, np.uint8), cells.every_entry and part.listed
+    repeated = np.empty(offsets.size - 1, np.uint8)
+    all_kept = cells.every_entry and part.listed
     if not all_kept and find_repeated(_digests(part.key, cells), offsets, repeated):
         keys, values, offsets = _last_of_each(key, offsets, np.flatnonzero(repeated))
         key, value = key.take(pa.array(keys)), value.take(pa.array(values))

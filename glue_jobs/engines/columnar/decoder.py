@@ -22,7 +22,7 @@ from calve.schema.wire import Wire
 from calve.schema.writers import PlainWriter, Writer
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, PLACES_OUT, kernel
-from glue_jobs.columns.texts import Bytes, Longs
+from glue_jobs.columns.texts import Longs
 from glue_jobs.engines.columnar.reader import PlainReader, Reader, Spans
 from glue_jobs.kafka.records import DELIVERED, Records
 
@@ -57,9 +57,6 @@ class Decoder:
     def decode(self, records: Records) -> Decoded:
         delivered = np.flatnonzero(records.refused == DELIVERED)
         found = self._value.read(Spans(records.buffer, records.value_at, records.value_size, delivered))
-        rejected = np.ones(len(records), np.bool_)
-        for each in found.foreign:
-            rejected[each] = False
         columns, good, numbers = found.columns, found.records, found.numbers
         if self._key is not None:
             keys, kept = self._key.of(good, records)
@@ -67,7 +64,9 @@ class Decoder:
             columns, good, numbers = columns.filter(mask), good[kept], numbers.filter(mask)
             for name in keys.column_names:
                 columns = columns.append_column(name, keys.column(name))
-        rejected[good] = False
+        rejected = np.ones(len(records), np.bool_)
+        for each in (*found.foreign, good):
+            rejected[each] = False
         names = set(columns.column_names)
         arrays = [
             columns.column(each.name) if each.name in names else pa.nulls(good.size, each.type)
@@ -88,15 +87,6 @@ class _Found:
     others: Counter[int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Good values of one writer."""
-
-    writer: int
-    records: Longs
-    batch: Any
-
-
 class _Part:
     """The values of records, or their keys. A writer's program is made when its first value arrives."""
 
@@ -111,20 +101,24 @@ class _Part:
     def read(self, spans: Spans) -> _Found:
         """The good values in record order."""
         foreign, others = list[Longs](), Counter[int]()
-        pieces = list[_Piece]()
+        found, tables, ids = [np.zeros(0, np.int64)], [], [pa.nulls(0, pa.int32())]
         for each in inflated(spans, self._decoding.wire):
-            whose = self._whose(each)
+            # The index of the writer of each value, or of the other table (counted after the writers); `NOBODY` if neither.
+            whose = np.zeros(each.records.size, np.int32) if self._plain else self._prefixes.find(each)
             for number in np.flatnonzero(np.bincount(whose + 1)[1:]).tolist():
                 theirs = each.records[whose == number]
                 place = number - len(self._decoding.writers)
-                if place < 0:
-                    read = self._reader(number).read(replace(each, records=theirs))
-                    pieces += [_Piece(number, records, batch) for records, batch in read]
-                else:
+                if place >= 0:
                     foreign.append(theirs)
                     others[self._places[place]] += theirs.size
-        records = np.concatenate([np.zeros(0, np.int64), *(each.records for each in pieces)])
-        columns, numbers = _together(pieces), self._numbers(pieces)
+                    continue
+                schema_id = pa.scalar(_number(self._decoding, self._decoding.writers[number]), pa.int32())
+                for records, batch in self._reader(number).read(replace(each, records=theirs)):
+                    found.append(records)
+                    tables.append(pa.Table.from_batches([batch]))
+                    ids.append(pa.repeat(schema_id, records.size))
+        records, numbers = np.concatenate(found), pa.concat_arrays(ids)
+        columns = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
         if np.any(records[1:] < records[:-1]):
             order = np.argsort(records)
             places = pa.array(order)
@@ -132,22 +126,15 @@ class _Part:
             columns = columns.combine_chunks().take(places)
         return _Found(columns, records, numbers, foreign, others)
 
-    def _whose(self, spans: Spans) -> Any:
-        """The index of the writer of each value, or of the other table (counted after the writers); -1 if neither."""
-        if self._plain:
-            return np.zeros(spans.records.size, np.int32)
-        found = self._prefixes.find(spans.data, spans.places, spans.sizes, spans.records)
-        return np.maximum(found, NOBODY)
-
     def _reader(self, number: int) -> Reader | PlainReader:
         if number not in self._readers:
-            self._readers[number] = _reader(self._decoding.writers[number], self._columns)
+            writer, made = self._decoding.writers[number], self._readers
+            if isinstance(writer, PlainWriter):
+                kinds = {each["name"]: each["type"] for each in self._columns["fields"]}
+                made[number] = PlainReader(writer.column, kinds[writer.column], text=writer.text)
+            else:
+                made[number] = Reader(program(require_avro(writer), self._columns), len(writer.prefix))
         return self._readers[number]
-
-    def _numbers(self, pieces: list[_Piece]) -> Any:
-        numbers = [_number(self._decoding, each) for each in self._decoding.writers]
-        made = [pa.repeat(pa.scalar(numbers[each.writer], pa.int32()), each.records.size) for each in pieces]
-        return pa.concat_arrays(made) if made else pa.nulls(0, pa.int32())
 
     def of(self, chosen: Longs, records: Records) -> tuple[Any, Any]:
         """The columns of the keys of chosen records, null without a key; and a mask of the records whose key is good."""
@@ -161,32 +148,6 @@ class _Part:
         return found.columns.take(pa.array(places, mask=places < 0)), kept
 
 
-def _together(pieces: list[_Piece]) -> Any:
-    """Concatenate, with the columns of all pieces."""
-    fields = {each.name: each for piece in pieces for each in piece.batch.schema}
-    schema = pa.schema(fields.values())
-    batches = [
-        each.batch if each.batch.schema.equals(schema) else _padded(each.batch, schema) for each in pieces
-    ]
-    return pa.Table.from_batches(batches, schema)
-
-
-def _padded(batch: Any, schema: Any) -> Any:
-    held = set(batch.schema.names)
-    arrays = [
-        batch.column(each.name) if each.name in held else pa.nulls(batch.num_rows, each.type)
-        for each in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _reader(writer: Writer, columns: Json) -> Reader | PlainReader:
-    if isinstance(writer, PlainWriter):
-        kinds = {each["name"]: each["type"] for each in columns["fields"]}
-        return PlainReader(writer.column, kinds[writer.column], text=writer.text)
-    return Reader(program(require_avro(writer), columns), len(writer.prefix))
-
-
 def _number(decoding: DecodePlan, writer: Writer) -> int | None:
     """The same as `glue_jobs.decode.decode.schema_id` for a good value of this writer."""
     if not decoding.wire.size:
@@ -196,7 +157,7 @@ def _number(decoding: DecodePlan, writer: Writer) -> int | None:
     return decoding.numbers.get(writer.id)
 
 
-NULL, NOBODY = -2, -1
+NOBODY = -1
 
 
 @kernel(types.void(BYTES, PLACES, PLACES, LONGS, BYTES, PLACES, PLACES_OUT))
@@ -205,7 +166,7 @@ def _find(data: Any, places: Any, sizes: Any, records: Any, prefixes: Any, ends:
     last = 0
     for number in range(records.size):
         at, size = places[records[number]], sizes[records[number]]
-        found[number] = NOBODY if size >= 0 else NULL
+        found[number] = NOBODY
         for turn in range(-1, ends.size):
             prefix = last if turn < 0 else turn
             if size < 0 or prefix >= ends.size:
@@ -229,12 +190,10 @@ class Prefixes:
         self._bytes = np.frombuffer(b"".join(prefixes), np.uint8)
         self._ends = np.cumsum([len(each) for each in prefixes], dtype=np.int32)
 
-    def find(
-        self, data: Bytes, places: NDArray[np.int32], sizes: NDArray[np.int32], records: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
-        """The index of the prefix of each record's value, `NOBODY` or `NULL`."""
-        found = np.empty(records.size, np.int32)
-        _find(data, places, sizes, records, self._bytes, self._ends, found)
+    def find(self, spans: Spans) -> NDArray[np.int32]:
+        """The index of the prefix of each value, or `NOBODY`, also for null."""
+        found = np.empty(spans.records.size, np.int32)
+        _find(spans.data, spans.places, spans.sizes, spans.records, self._bytes, self._ends, found)
         return found
 
 
@@ -247,7 +206,7 @@ def inflated(spans: Spans, wire: Wire) -> Iterator[Spans]:
     if wire.deflated is None:
         yield spans
         return
-    deflated = Prefixes([wire.deflated]).find(spans.data, spans.places, spans.sizes, spans.records) == 0
+    deflated = Prefixes([wire.deflated]).find(spans) == 0
     kept = [spans.records[~deflated]]
     values: dict[int, bytes] = {}
     size = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,7 +24,7 @@ from glue_jobs.iceberg.catalog import Table, catalog_errors
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import Staged, counts
 from glue_jobs.kafka.client import settings_of
-from glue_jobs.kafka.fetching import Range, planned
+from glue_jobs.kafka.fetching import planned
 from glue_jobs.process.workers import TaskError
 from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable, RowPlan, TablePlan
@@ -59,11 +59,7 @@ class ColumnarEngine:
 
     @classmethod
     def of(cls, table: OpenTable) -> ColumnarEngine:
-        """The engine for an open table.
-
-        Raises:
-            Suspended: `step_unusable`, as the steps.
-        """
+        """The engine for an open table. Raises Suspended: `step_unusable`, as the steps."""
         plan = _plan(table)
         try:
             layout = layout_of(table.main, plan.storage)
@@ -74,23 +70,32 @@ class ColumnarEngine:
     def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
         """As `Engine.stage`.
 
-        Raises:
-            CalveError: as `run_task`; the first error of several tasks. No files are left behind.
-            Unexpected: as `TaskError`.
+        Raises CalveError: as `run_task`; the first error of several tasks. No files are left behind. Unexpected: as
+        `TaskError`.
         """
         table, work = self.table, self._work(batch, stage_id)
         parts = planned(batch.start, batch.to, tasks_for(batch.size_bytes, table.services.cores))
-        if len(parts) > 1:
-            found = _spread(table.services.lake.spark.sparkContext, work, parts)
+        if len(parts) > 1:  # the work travels in the function, in memory: Spark would write data to a file
+            numbers = table.services.lake.spark.sparkContext.parallelize(range(len(parts)), len(parts))
+            found = numbers.map(lambda number: run_in_worker(work, parts[number], number)).collect()
         else:  # a Spark task would only add overhead
             with _here:
                 found = [run_task(work, part, "0") for part in parts]
-        done = [each for each in found if isinstance(each, TaskResult)]
         for trouble in (each for each in found if isinstance(each, TaskError)):
             sweep(table.main, work.location)
             raise trouble.error()
+        done = [each for each in found if isinstance(each, TaskResult)]
         counted = TaskCounts.together(each.counted for each in done)
-        return _staged(table, work, done, counted), counted.of_round()
+        written = [file for each in done for file in each.files]
+        rows, values = sum(each.rows for each in written), (counted.values or {}).items()
+        staged = Staged(
+            data_files(table.main, work.layout, written),
+            rows,
+            sum(each.size for each in written),
+            counts=counts(work.count_by, values, rows) if work.count_by else None,
+            cpu_s=sum(each.cpu_s for each in done),
+        )
+        return staged, counted.of_round()
 
     def _work(self, batch: Batch, stage_id: str) -> Work:
         table = self.table
@@ -128,40 +133,17 @@ def tasks_for(size_bytes: float, cores: int) -> int:
 
 
 def _plan(table: TablePlan) -> _Plan:
-    row_plan = table.row_plan
+    row_plan, spark = table.row_plan, table.services.lake.spark
     if (known := _plans.get(row_plan)) is not None:
         return known
     steps, found = None, tuple(reasons(table.decode_plan, row_plan.source))
     if row_plan.chain.steps:
         try:
-            steps = columnar_steps(
-                row_plan.chain, table.services.lake.spark, row_plan.source, row_plan.columns
-            )
+            steps = columnar_steps(row_plan.chain, spark, row_plan.source, row_plan.columns)
         except Unsupported as why:
             found = (*found, why.message)
-    _plans[row_plan] = plan = _Plan(Storage.of(table.services.lake.spark), steps, found)
+    _plans[row_plan] = plan = _Plan(Storage.of(spark), steps, found)
     return plan
-
-
-def _spread(
-    context: SparkContext, work: Work, parts: Sequence[tuple[Range, ...]]
-) -> list[TaskResult | TaskError]:
-    """Run each part in a Spark task. The work travels in the function, in memory: Spark would write data to a file."""
-    numbers = context.parallelize(range(len(parts)), len(parts))
-    return numbers.map(lambda number: run_in_worker(work, parts[number], number)).collect()
-
-
-def _staged(table: OpenTable, work: Work, done: Sequence[TaskResult], counted: TaskCounts) -> Staged:
-    written = [file for each in done for file in each.files]
-    rows = sum(each.rows for each in written)
-    values = (counted.values or {}).items()
-    return Staged(
-        data_files(table.main, work.layout, written),
-        rows,
-        sum(each.size for each in written),
-        counts=counts(work.count_by, values, rows) if work.count_by else None,
-        cpu_s=sum(each.cpu_s for each in done),
-    )
 
 
 def _compiled(number: int) -> int:
@@ -170,11 +152,7 @@ def _compiled(number: int) -> int:
 
 
 def layout_of(table: Table, storage: Storage) -> Layout:
-    """The layout of the table as loaded.
-
-    Raises:
-        Unsupported: the table needs a feature that this engine lacks.
-    """
+    """The layout of the table as loaded. Raises Unsupported: the table needs a feature that this engine lacks."""
     iceberg, java = table.jvm.org.apache.iceberg, table.java
     spec = json.loads(iceberg.PartitionSpecParser.toJson(java.spec()))
     order = json.loads(iceberg.SortOrderParser.toJson(java.sortOrder()))
@@ -182,11 +160,7 @@ def layout_of(table: Table, storage: Storage) -> Layout:
 
 
 def location_of(table: Table, name: str) -> str:
-    """The path prefix of a task's files, from the table's location provider.
-
-    Raises:
-        Suspended: `foreign_path`.
-    """
+    """The path prefix of a task's files, from the table's location provider. Raises Suspended: `foreign_path`."""
     require_own_paths(table)
     return str(table.java.locationProvider().newDataLocation(name))
 
@@ -222,10 +196,6 @@ def data_files(table: Table, wanted: Layout, written: Iterable[Written]) -> tupl
 
 
 def sweep(table: Table, location: str) -> None:
-    """Delete all files of the task attempts that begin with `location`.
-
-    Raises:
-        Retryable: the object store does not answer.
-    """
+    """Delete all files of the task attempts that begin with `location`. Raises Retryable: the object store does not answer."""
     with catalog_errors(f"table {table.name}"):
         table.java.io().deletePrefix(location)

@@ -51,20 +51,10 @@ class Storage:
         return cls(str(get(f"{catalog}.client.region")), endpoint, get(NAMES_KEY, None) == "true")
 
     def create(self, location: str) -> pa.NativeFile:
-        """Create an object and upload it in parts. It does not exist before it is closed.
-
-        Raises:
-            Retryable: the object store fails.
-        """
-        system, path = self._system(location)
-        with failures():
-            return system.open_output_stream(path)
-
-    def _system(self, location: str) -> tuple[fs.FileSystem, str]:
+        """Create an object and upload it in parts. It does not exist before it is closed. Raises: as `failures`."""
         scheme, _, path = location.partition("://")
-        if scheme == "file":
-            return fs.LocalFileSystem(), path
-        return _s3(self), path
+        with failures():
+            return (fs.LocalFileSystem() if scheme == "file" else _s3(self)).open_output_stream(path)
 
 
 @cache
@@ -85,7 +75,7 @@ def _s3(storage: Storage) -> fs.S3FileSystem:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Errors of the object store, without names of objects."""
+    """Turn errors of the object store into `Retryable`, without names of objects."""
     try:
         yield
     except OSError as error:
@@ -97,40 +87,26 @@ def failures() -> Iterator[None]:
 
 METRICS = "write.metadata.metrics."
 PARQUET = "write.parquet."
+BLOOM = f"{PARQUET}bloom-filter-enabled."
+TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
+FLOATS = ("float", "double")
 CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "brotli": "brotli", "uncompressed": "none"}
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionField:
-    """transform: None if the field is no longer used. kind: the type of its column."""
-
-    id: int
-    transform: Transform | None
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class SortField:
-    """A field of the sort order; kind: the type of its column."""
-
-    transform: Transform
-    kind: str
-    nulls_first: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """columns: Iceberg's struct type with field ids. unmeasured: ids of leaves whose values no statistic may show.
 
+    partition: id and transform of each field; None: it is no longer used. order: transforms, and whether nulls are first.
     batch_bytes: Arrow bytes that are gathered before they are sorted and written as a row group.
     delta: whether top-level columns may have delta encodings. Iceberg's vectorised readers support these only since 1.11.
     """
 
     columns: Json
     spec_id: int
-    partition: tuple[PartitionField, ...]
+    partition: tuple[tuple[int, Transform | None], ...]
     order_id: int
-    order: tuple[SortField, ...]
+    order: tuple[tuple[Transform, bool], ...]
     codec: str
     level: int | None
     batch_bytes: int
@@ -143,32 +119,28 @@ class Layout:
 
 
 def layout(columns: Json, spec: Json, order: Json, properties: Mapping[str, str], storage: Storage) -> Layout:
-    """columns, spec, order: in Iceberg's JSON.
-
-    Raises:
-        Unsupported: the table needs a feature that this engine lacks.
-    """
+    """columns, spec, order: in Iceberg's JSON. Raises Unsupported: the table needs a feature that this engine lacks."""
     if storage.names_key:
         raise Unsupported("the lake's bucket existed before, and each upload must name lake.kms_key")
     _require_supported(columns, properties)
-    sources = {each.id: (each.name, each.kind) for each in leaves(columns)}
+    sources = {each.id: each for each in leaves(columns)}
     file_bytes = int(properties.get("write.target-file-size-bytes", 512 << 20))
     row_group_bytes = int(properties.get(f"{PARQUET}row-group-size-bytes", 128 << 20))
     level = properties.get(f"{PARQUET}compression-level")
     return Layout(
         columns=columns,
         spec_id=spec["spec-id"],
-        partition=tuple(_partition_field(each, *sources[each["source-id"]]) for each in spec["fields"]),
+        partition=tuple(_partition_field(each, sources[each["source-id"]]) for each in spec["fields"]),
         order_id=order["order-id"],
-        order=tuple(_sort_field(each, *sources[each["source-id"]]) for each in order["fields"]),
-        codec=_codec(properties),
+        order=tuple(_sort_field(each, sources[each["source-id"]]) for each in order["fields"]),
+        codec=CODECS[_codec(properties)],
         level=int(level) if level else None,
         batch_bytes=min(row_group_bytes, file_bytes),
         file_bytes=file_bytes,
         page_bytes=int(properties.get(f"{PARQUET}page-size-bytes", 1 << 20)),
         dictionary_bytes=int(properties.get(f"{PARQUET}dict-size-bytes", 2 << 20)),
         delta=properties.get(f"{PARQUET}page-version") == "v2",
-        unmeasured=frozenset(each.id for each in leaves(columns) if not _measured(each.name, properties)),
+        unmeasured=frozenset(each.id for each in sources.values() if not _measured(each.name, properties)),
         storage=storage,
     )
 
@@ -177,10 +149,10 @@ def _require_supported(columns: Json, properties: Mapping[str, str]) -> None:
     file_format = properties.get("write.format.default", "parquet").lower()
     if file_format != "parquet":
         raise Unsupported(f"its files are {file_format}")
-    if any(
-        name.startswith(f"{PARQUET}bloom-filter-enabled.") and value == "true"
-        for name, value in properties.items()
-    ):
+    if _codec(properties) not in CODECS:
+        raise Unsupported(f"its files are compressed by {_codec(properties)}")
+    blooms = (value for name, value in properties.items() if name.startswith(BLOOM))
+    if "true" in blooms:
         raise Unsupported("its files have Bloom filters")
     if "encryption.key-id" in properties:
         raise Unsupported("its files are encrypted by Iceberg")
@@ -192,10 +164,7 @@ def _require_supported(columns: Json, properties: Mapping[str, str]) -> None:
 
 
 def _codec(properties: Mapping[str, str]) -> str:
-    name = properties.get(f"{PARQUET}compression-codec", "zstd").lower()
-    if name not in CODECS:
-        raise Unsupported(f"its files are compressed by {name}")
-    return CODECS[name]
+    return properties.get(f"{PARQUET}compression-codec", "zstd").lower()
 
 
 def _measured(name: str, properties: Mapping[str, str]) -> bool:
@@ -204,27 +173,28 @@ def _measured(name: str, properties: Mapping[str, str]) -> bool:
     return mode.lower() != "none" and properties.get(f"{PARQUET}stats-enabled.column.{name}") != "false"
 
 
-def _partition_field(field: dict[str, Any], column: str, kind: str) -> PartitionField:
-    transform = _transform(field["transform"], column)
-    if transform and transform.name == "identity" and kind in ("float", "double"):
-        raise Unsupported(f"it is partitioned by {column}, which is of the type {kind}")
-    return PartitionField(field["field-id"], transform, kind)
+def _partition_field(field: dict[str, Any], source: Leaf) -> tuple[int, Transform | None]:
+    transform = _transform(field, source)
+    if transform and transform.name == "identity" and source.kind in FLOATS:
+        raise Unsupported(f"it is partitioned by {source.name}, which is of the type {source.kind}")
+    return field["field-id"], transform
 
 
-def _sort_field(field: dict[str, Any], column: str, kind: str) -> SortField:
-    transform = _transform(field["transform"], column, descending=field["direction"] == "desc")
+def _sort_field(field: dict[str, Any], source: Leaf) -> tuple[Transform, bool]:
+    transform = _transform(field, source)
     if transform is None:
         raise Unsupported("its sort order has a field without a meaning")
-    return SortField(transform, kind, field["null-order"] == "nulls-first")
+    return transform, field["null-order"] == "nulls-first"
 
 
-def _transform(text: str, column: str, *, descending: bool = False) -> Transform | None:
-    name, _, argument = text.removesuffix("]").partition("[")
+def _transform(field: dict[str, Any], source: Leaf) -> Transform | None:
+    name, _, argument = field["transform"].removesuffix("]").partition("[")
     if name == "void":
         return None
-    if name not in ("identity", "year", "month", "day", "hour", "bucket", "truncate"):
-        raise Unsupported(f"it is laid out by {text} of {column}")
-    return Transform(column, name, int(argument) if argument else None, descending)  # type: ignore[arg-type]
+    if name not in TRANSFORMS:
+        raise Unsupported(f"it is laid out by {field['transform']} of {source.name}")
+    descending = field.get("direction") == "desc"
+    return Transform(source.name, name, int(argument) if argument else None, descending)
 
 
 FIELD_ID = b"PARQUET:field_id"
@@ -300,39 +270,31 @@ def _below(way: tuple[str, ...], field_id: int, kind: Json) -> Iterator[Leaf]:
             yield from _below((*way, Part.VALUE), kind["value-id"], kind["value"])
 
 
-def schema(columns: Json, held: pa.Schema) -> pa.Schema:
-    """A schema with field ids for all columns. A dictionary leaf in `held` stays a dictionary, unless it is a float."""
-    return pa.schema(_fields(columns["fields"], {each.name: each.type for each in held}))
+def schema(columns: Json) -> pa.Schema:
+    """The Arrow schema of a struct type, with Iceberg's field ids."""
+    return pa.schema(_fields(columns))
 
 
-def _fields(fields: list[Json], held: dict[str, pa.DataType]) -> list[pa.Field]:
+def _fields(struct: Json) -> list[pa.Field]:
     return [
-        _field(each["name"], each["type"], each["id"], held.get(each["name"]), required=each["required"])
-        for each in fields
+        _field(each["name"], each["type"], each["id"], required=each["required"]) for each in struct["fields"]
     ]
 
 
-def _field(name: str, kind: Json, field_id: int, held: pa.DataType | None, *, required: bool) -> pa.Field:
-    metadata = {FIELD_ID: str(field_id).encode()}
-    return pa.field(name, _type(kind, held), nullable=not required, metadata=metadata)
+def _field(name: str, kind: Json, field_id: int, *, required: bool) -> pa.Field:
+    return pa.field(name, _type(kind), nullable=not required, metadata={FIELD_ID: str(field_id).encode()})
 
 
-def _type(kind: Json, held: pa.DataType | None) -> pa.DataType:
-    held = held or pa.null()
+def _type(kind: Json) -> pa.DataType:
     if isinstance(kind, str):
-        value = leaf_type(kind)
-        kept = pa.types.is_dictionary(held) and not pa.types.is_floating(value)
-        return pa.dictionary(held.index_type, value) if kept else value
+        return leaf_type(kind)
     match kind["type"]:
         case "struct":
-            inner = {each.name: each.type for each in held} if pa.types.is_struct(held) else {}
-            return pa.struct(_fields(kind["fields"], inner))
+            return pa.struct(_fields(kind))
         case "list":
-            item = held.value_type if pa.types.is_list(held) else None
             required = kind["element-required"]
-            return pa.list_(_field("element", kind["element"], kind["element-id"], item, required=required))
-    key, value = (held.key_type, held.item_type) if pa.types.is_map(held) else (None, None)
+            return pa.list_(_field("element", kind["element"], kind["element-id"], required=required))
     return pa.map_(
-        _field("key", kind["key"], kind["key-id"], key, required=True),
-        _field("value", kind["value"], kind["value-id"], value, required=kind["value-required"]),
+        _field("key", kind["key"], kind["key-id"], required=True),
+        _field("value", kind["value"], kind["value-id"], required=kind["value-required"]),
     )

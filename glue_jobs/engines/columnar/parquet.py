@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise, starmap, takewhile
+from itertools import pairwise, takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 
 from calve.errors import Fatal
 from glue_jobs.engines.columnar.arranging import arranged
-from glue_jobs.engines.columnar.layouts import Layout, Leaf, failures, leaves, schema
+from glue_jobs.engines.columnar.layouts import FLOATS, Layout, Leaf, failures, leaves, schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +45,18 @@ class Files:
         self._layout = layout
         self._location = location
         self._leaves = leaves(layout.columns)
+        self._schema = schema(layout.columns)
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
-        self._schema: pa.Schema | None = None
-        self._encodings: Encodings | None = None
+        self._encodings: dict[str, str] | None = None
         self._file: _File | None = None
         self._written: list[Written] = []
         self._count = 0
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Write rows with columns of the table, in any order. Missing columns are null. A leaf may be a dictionary.
+        """Write rows with columns of the table, in any order. Missing columns are null.
 
-        Raises:
-            Retryable: the object store fails.
-            Fatal: a column is not in the table or has another type.
+        Raises Retryable: the object store fails. Fatal: a column is not in the table or has another type.
         """
         table = self._fitted(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows)
         if not table.num_rows:
@@ -70,11 +67,7 @@ class Files:
             self._flush()
 
     def close(self) -> list[Written]:
-        """The written files, once they are all in the object store.
-
-        Raises:
-            Retryable: the object store fails.
-        """
+        """The written files, once they are all in the object store. Raises Retryable: the object store fails."""
         self._flush()
         self._finish()
         return self._written
@@ -86,44 +79,35 @@ class Files:
             self._file.drop()
 
     def _fitted(self, rows: pa.Table) -> pa.Table:
-        """The rows with the field ids of the table.
-
-        A leaf is a dictionary if it was one in the first rows. If later rows differ, a new file without dictionaries begins.
-        """
-        columns = self._layout.columns
-        if self._schema is None:
-            self._schema = schema(columns, rows.schema)
         if unknown := set(rows.column_names) - set(self._schema.names):
             raise Fatal(f"the table has no column {', '.join(sorted(unknown))}")
-        try:
-            return _cast(rows, self._schema)
-        except pa.ArrowException:
-            self._flush()
-            self._finish()
-            self._schema, self._encodings = schema(columns, pa.schema([])), None
-        try:
-            return _cast(rows, self._schema)
-        except pa.ArrowException:
-            raise Fatal(_misfit(rows, self._schema)) from None
+        columns = []
+        for each in self._schema:
+            held = (
+                rows.column(each.name) if each.name in rows.column_names else pa.nulls(len(rows), each.type)
+            )
+            try:
+                columns.append(held if held.type.equals(each.type) else held.cast(each.type))
+            except pa.ArrowException:  # whose message would show a value
+                raise Fatal(f"column {each.name} is {held.type}, not {each.type}") from None
+        return pa.Table.from_arrays(columns, schema=self._schema)
 
     def _flush(self) -> None:
         if not self._pending:
             return
-        rows = pa.concat_tables(self._pending).unify_dictionaries()
+        rows = pa.concat_tables(self._pending)
         self._pending, self._pending_bytes = [], 0
-        layout = self._layout
-        encodings = self._encodings or encodings_of(
-            rows, self._leaves, delta=layout.delta, dictionary_bytes=layout.dictionary_bytes
-        )
-        self._encodings = encodings
-        if layout.partition or layout.order:
-            for partition, part in arranged(rows, layout):
-                self._append(part, encodings, partition)
+        if self._encodings is None:
+            found = ((each.path, encoding_of(each, rows, self._layout)) for each in self._leaves)
+            self._encodings = {path: encoding for path, encoding in found if encoding}
+        if self._layout.partition or self._layout.order:
+            for partition, part in arranged(rows, self._layout):
+                self._append(part, self._encodings, partition)
                 self._finish()
         else:
-            self._append(rows, encodings, None)
+            self._append(rows, self._encodings, None)
 
-    def _append(self, rows: pa.Table, encodings: Encodings, partition: str | None) -> None:
+    def _append(self, rows: pa.Table, encodings: dict[str, str], partition: str | None) -> None:
         if self._file is None:
             path = f"{self._location}-{self._count:05d}.parquet"
             self._file = _File(self._layout, path, rows.schema, encodings, self._leaves, partition)
@@ -138,36 +122,20 @@ class Files:
             self._file = None
 
 
-def _cast(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
-    columns = []
-    for each in wanted:
-        column = rows.column(each.name) if each.name in rows.column_names else pa.nulls(len(rows), each.type)
-        columns.append(column if column.type.equals(each.type) else column.cast(each.type))
-    return pa.Table.from_arrays(columns, schema=wanted)
-
-
-def _misfit(rows: pa.Table, wanted: pa.Schema) -> str:
-    """The columns with a wrong type. Arrow's own message would show a value."""
-    held = ((each.name, each.type, wanted.field(each.name).type) for each in rows.schema)
-    return "; ".join(f"column {name} is {kind}, not {of}" for name, kind, of in held if not kind.equals(of))
-
-
 class _File:
-    """A file in progress, written row group by row group."""
-
     def __init__(
         self,
         layout: Layout,
         path: str,
         fields: pa.Schema,
-        encodings: Encodings,
+        encodings: dict[str, str],
         parts: list[Leaf],
         partition: str | None,
     ) -> None:
         self._path = path
         self._partition = partition
         measured = [each for each in parts if each.id not in layout.unmeasured]
-        self._real = [each for each in measured if each.kind in ("float", "double") and not each.repeated]
+        self._real = [each for each in measured if each.kind in FLOATS and not each.repeated]
         self._nans = dict.fromkeys((each.id for each in self._real), 0)
         self._footers: list[pq.FileMetaData] = []
         self._sink = layout.storage.create(path)
@@ -176,8 +144,8 @@ class _File:
             fields,
             compression=layout.codec,
             compression_level=layout.level,
-            use_dictionary=encodings.dictionaries,
-            column_encoding=encodings.others,
+            use_dictionary=[path for path, each in encodings.items() if each == DICTIONARY],
+            column_encoding={path: each for path, each in encodings.items() if each != DICTIONARY},
             write_statistics=[each.path for each in measured],
             data_page_size=layout.page_bytes,
             data_page_version="2.0" if layout.delta else "1.0",
@@ -230,43 +198,37 @@ WHOLE = frozenset({"int", "long", "date", "timestamp", "timestamptz"})
 TEXTS = frozenset({"string", "binary"})
 
 
-@dataclass(frozen=True, slots=True)
-class Encodings:
-    """Paths of the columns with dictionaries, and the encodings of columns that are not plain.
+DICTIONARY = "RLE_DICTIONARY"
+
+
+def encoding_of(leaf: Leaf, rows: pa.Table, layout: Layout) -> str | None:
+    """The encoding of a column; None: plain.
 
     Columns in a struct, list or map may be delta-encoded: readers read them row by row and know every encoding.
     Other columns have a dictionary or are plain, unless the table uses Parquet's data pages of version 2.
     Iceberg's vectorised readers before 1.11 refuse delta encodings.
     """
-
-    dictionaries: list[str]
-    others: dict[str, str]
-
-
-def encodings_of(rows: pa.Table, leaves: Iterable[Leaf], *, delta: bool, dictionary_bytes: int) -> Encodings:
-    """delta: also for top-level columns."""
-    found = Encodings([], {})
-    for leaf in leaves:
-        free = delta or len(leaf.way) > 1
-        if free and leaf.kind in WHOLE and len(leaf.way) > 1:
-            found.others[leaf.path] = "DELTA_BINARY_PACKED"
-            continue
-        values = pa.chunked_array(leaf.values(rows))
-        if pa.types.is_dictionary(values.type) or _repeats(values, dictionary_bytes):
-            found.dictionaries.append(leaf.path)
-        elif free and leaf.kind in WHOLE:
-            found.others[leaf.path] = "DELTA_BINARY_PACKED"
-        elif free and leaf.kind in TEXTS and _alike(values):
-            found.others[leaf.path] = "DELTA_BYTE_ARRAY"
-    return found
+    nested = len(leaf.way) > 1
+    if nested and leaf.kind in WHOLE:
+        return "DELTA_BINARY_PACKED"
+    values = pa.chunked_array(leaf.values(rows))
+    if repeats(values, layout.dictionary_bytes):
+        return DICTIONARY
+    if layout.delta and leaf.kind in WHOLE:
+        return "DELTA_BINARY_PACKED"
+    delta = (layout.delta or nested) and leaf.kind in TEXTS and _alike(values)
+    return "DELTA_BYTE_ARRAY" if delta else None
 
 
-def _repeats(values: pa.ChunkedArray, dictionary_bytes: int) -> bool:
+def repeats(values: pa.ChunkedArray, dictionary_bytes: int) -> bool:
     """Whether values repeat often, and the distinct ones fit into a dictionary.
 
     The sample covers all rows, because neighbouring values are more often alike.
     """
-    held = _sample(values).drop_null()
+    step = 1 + len(values) // SAMPLE
+    # Chunk by chunk, because Arrow concatenates all chunks for one `take` over them.
+    sample = [each.take(pa.array(np.arange(0, len(each), step))) for each in values.chunks]
+    held = pa.chunked_array(sample, values.type).drop_null()
     count = len(held)
     different = pc.count_distinct(held).as_py()
     if different * 2 <= count:
@@ -276,19 +238,10 @@ def _repeats(values: pa.ChunkedArray, dictionary_bytes: int) -> bool:
     return bool(likely * 2 <= len(values) and likely * held.nbytes / count <= dictionary_bytes)
 
 
-def _sample(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Chunk by chunk, because Arrow concatenates all chunks for one `take` over them."""
-    step = 1 + len(values) // SAMPLE
-    taken = [each.take(pa.array(np.arange(0, len(each), step))) for each in values.chunks]
-    return pa.chunked_array(taken, values.type)
-
-
 def _alike(values: pa.ChunkedArray) -> bool:
     """Whether most of a text equals the start of the previous one."""
     first = values.slice(0, NEIGHBOURS).drop_null().cast(pa.binary())
     texts = pc.binary_slice(first, 0, NEIGHBOURS).to_pylist()
-    return sum(starmap(_shared, pairwise(texts))) * 2 > sum(map(len, texts))
-
-
-def _shared(one: bytes, other: bytes) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    pairs = (zip(*pair, strict=False) for pair in pairwise(texts))
+    shared = sum(len(list(takewhile(lambda both: both[0] == both[1], each))) for each in pairs)
+    return shared * 2 > sum(map(len, texts))

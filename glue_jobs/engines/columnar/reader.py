@@ -60,18 +60,18 @@ class Reader:
         begin, space = 0, self._space(spans.records.size)
         while begin < spans.records.size:
             verdicts, cells, full = self._run(spans, begin, space)
-            if verdicts.size:
-                begin += verdicts.size
-                self._per_record = np.maximum(1.0, cells.rows / verdicts.size)
-                good = spans.records[begin - verdicts.size : begin][verdicts != MALFORMED]
-                batch = self._batch(cells)
-                if (verdicts == DOUBTFUL).any():
-                    kept = self._kept(cells, verdicts[verdicts != MALFORMED] == DOUBTFUL)
-                    good, batch = good[kept], batch.filter(pa.array(kept))
-                yield good, batch
-                space = self._space(spans.records.size - begin)
-            else:
+            if not verdicts.size:
                 space[full] *= 2
+                continue
+            self._per_record = np.maximum(1.0, cells.rows / verdicts.size)
+            good = spans.records[begin : begin + verdicts.size][verdicts != MALFORMED]
+            batch = self._batch(cells)
+            if (verdicts == DOUBTFUL).any():
+                kept = self._kept(cells, verdicts[verdicts != MALFORMED] == DOUBTFUL)
+                good, batch = good[kept], batch.filter(pa.array(kept))
+            yield good, batch
+            begin += verdicts.size
+            space = self._space(spans.records.size - begin)
 
     def _batch(self, cells: Cells) -> Any:
         return pa.RecordBatch.from_struct_array(column(self._program.row, cells))
@@ -136,7 +136,6 @@ class PlainReader:
         self._column, self._kind, self._text = column, arrow_type(kind), text
 
     def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
-        """As `Reader.read`."""
         records = spans.records
         sizes = spans.sizes[records].astype(np.int64)
         marks = (sizes >= 0).view(np.uint8)

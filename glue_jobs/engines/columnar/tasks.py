@@ -134,9 +134,7 @@ class TaskCounts:
 
     @classmethod
     def together(cls, parts: Iterable[TaskCounts]) -> TaskCounts:
-        found, others = list(parts), Counter[int]()
-        for each in found:
-            others.update(each.counts.others)
+        found = list(parts)
 
         def known(name: str) -> list[Any]:
             return [value for each in found if (value := getattr(each.counts, name)) is not None]
@@ -147,7 +145,7 @@ class TaskCounts:
             newest=max(known("newest"), default=None),
             oldest=min(known("oldest"), default=None),
             reject_range=(min(ranges)[0], max(last for _, last in ranges)) if ranges else None,
-            others=dict(others),
+            others=dict(sum(map(Counter, known("others")), Counter[int]())),
             made=sum(made) if made else None,
         )
         ages = Ages.together(each.ages for each in found).thinned()
@@ -227,29 +225,29 @@ def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> TaskRes
     """As `run_task`, in a Spark worker, with the CPU seconds of its process."""
     context = TaskContext.get()
     done = run_task(work, ranges, f"{number}-{context.taskAttemptId() if context else 0}")
-    taken_s = cpu_since_last_s()
-    return replace(done, cpu_s=taken_s) if isinstance(done, TaskResult) else done
+    cpu_s = cpu_since_last_s()
+    return replace(done, cpu_s=cpu_s) if isinstance(done, TaskResult) else done
 
 
 def _chunks(work: Work, ranges: tuple[Range, ...], files: Files) -> Iterator[TaskCounts]:
     decoder = Decoder(work.decoding, work.columns)
+
+    def written(rows: pa.Table) -> Values | None:
+        files.write(rows)
+        return values_of(rows[work.count_by]) if work.count_by else {}
+
     for records in fetch(work.settings, work.topic, work.topic_id, ranges, CHUNK_BYTES):
         decoded = decoder.decode(records)
         yield TaskCounts.of_records(records, decoded.rejected, decoded.others)
         kafka = kafka_column(work.topic, records, decoded.good, decoded.schema_id)
         columns = decoded.columns.append_column(SYSTEM_COLUMN, kafka)
         if work.steps is None:
-            files.write(columns)
-            yield TaskCounts(values=_values(work, columns))
+            yield TaskCounts(values=written(columns))
             continue
         for made in work.steps.run(columns, work.keys):
-            files.write(made.rows)
+            values = written(made.rows)
             rejects = _rejects(records.offset[decoded.good[made.rejected]])
             counts = Counts(
                 left_out=made.left_out, made=made.made, failed=made.failed, cut=made.cut, **rejects
             )
-            yield TaskCounts(counts, values=_values(work, made.rows))
-
-
-def _values(work: Work, rows: pa.Table) -> Values | None:
-    return values_of(rows[work.count_by]) if work.count_by else {}
+            yield TaskCounts(counts, values=values)

@@ -7,69 +7,54 @@ It is refused beside a constant in AND or OR, twice in a comparison, and in func
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from calve.config.engine_choice import Unsupported
+from calve.schema.columns import decimal_digits
+from glue_jobs.columns.arrow_types import PRIMITIVES
+from glue_jobs.engines.columnar_steps import expressions as ex
 from glue_jobs.engines.columnar_steps.expressions import At, Call, Constant, Expression
 from glue_jobs.process.java import elements
 
-KINDS = {
-    "boolean": pa.bool_(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+MOMENT, BOOLEAN = PRIMITIVES["timestamptz"], PRIMITIVES["boolean"]
+KINDS = PRIMITIVES | {"integer": pa.int32(), "timestamp": MOMENT, "timestamp_ntz": PRIMITIVES["timestamp"]}
+"""By Spark's names."""
 MOST_DIGITS = 38
 INTEGER_DIGITS = {pa.int32(): 10, pa.int64(): 19}
-MOMENT, BOOLEAN = KINDS["timestamp"], pa.bool_()
+HELD_BY = {
+    pa.int32(): (pa.int64(), pa.float32(), pa.float64(), pa.string()),
+    pa.int64(): (pa.float32(), pa.float64(), pa.string()),
+    pa.float32(): (pa.float64(),),
+    pa.bool_(): (pa.string(),),
+    pa.date32(): (pa.string(),),
+}
 LIKE = re.compile(r"(%?)([^%_\\]*)(%?)", re.DOTALL)
-LIKE_IS = {("", ""): "equal", ("", "%"): "begins_with", ("%", ""): "ends_with", ("%", "%"): "contains"}
+LIKE_IS = {("", ""): ex.equal, ("", "%"): ex.begins_with, ("%", ""): ex.ends_with, ("%", "%"): ex.contains}
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """kind: the type of the values; None if the value is only passed on. fails: whether a row may fail."""
-
-    of: Expression
-    kind: pa.DataType | None
-    fails: bool = False
-
-
-Arguments = Sequence[Planned]
+Arguments = Sequence[Expression]
+Plan = Callable[[Arguments, Any], Expression | None]
+"""The arguments and Spark's expression -> the same here; None if it is not supported, or not for these arguments."""
 
 
 def kind_of(tree: Any) -> pa.DataType | None:
-    """The type of a resolved Spark expression."""
     name = str(tree.dataType().json()).strip('"')
-    digits = DECIMAL.fullmatch(name)
-    return pa.decimal128(int(digits[1]), int(digits[2])) if digits else KINDS.get(name)
+    digits = decimal_digits(name)
+    return pa.decimal128(*digits) if digits else KINDS.get(name)
 
 
-def planned_call(name: str, arguments: Arguments, tree: Any) -> Planned | None:
-    """A function by its Spark class name; None if it is not supported, or not for these arguments."""
-    if name in QUIET and not any(each.fails for each in arguments):
-        return QUIET[name](arguments, tree)
-    return STRICT[name](arguments, tree) if name in STRICT else None
-
-
-def _call(function: str, arguments: Arguments, kind: pa.DataType | None, *, fails: bool = False) -> Planned:
-    fails = fails or any(each.fails for each in arguments)
-    return Planned(Call(function, tuple(each.of for each in arguments), kind), kind, fails)
+def _call(
+    function: Callable[..., Any], arguments: Arguments, kind: pa.DataType | None, *, fails: bool = False
+) -> Call:
+    return Call(function, tuple(arguments), kind, fails or any(each.fails for each in arguments))
 
 
 def _alike(arguments: Arguments) -> bool:
@@ -77,18 +62,13 @@ def _alike(arguments: Arguments) -> bool:
     return first is not None and all(each.kind == first for each in arguments)
 
 
-Plan = Callable[[Arguments, Any], Planned | None]
-
-
 def _where(
-    accepts: Callable[[Arguments], bool], function: str, kind: pa.DataType | None, *, fails: bool = False
+    accepts: Callable[[Arguments], bool], function: Callable[..., Any], kind: pa.DataType | None = BOOLEAN
 ) -> Plan:
     """A function for arguments that are accepted. kind: of its result; None: that of the arguments."""
 
-    def planned(arguments: Arguments, _: Any) -> Planned | None:
-        if not accepts(arguments):
-            return None
-        return _call(function, arguments, kind or arguments[0].kind, fails=fails)
+    def planned(arguments: Arguments, _: Any) -> Expression | None:
+        return _call(function, arguments, kind or arguments[0].kind) if accepts(arguments) else None
 
     return planned
 
@@ -99,17 +79,17 @@ def _any(_: Arguments) -> bool:
 
 def _comparable(arguments: Arguments) -> bool:
     left, right = arguments
-    return _alike(arguments) and not (left.fails and left.of == right.of)
+    return _alike(arguments) and not (left.fails and left == right)
 
 
 def _connectable(arguments: Arguments) -> bool:
     fails = any(each.fails for each in arguments)
-    return not (fails and any(isinstance(each.of, Constant) for each in arguments))
+    return not (fails and any(isinstance(each, Constant) for each in arguments))
 
 
 def _listed(arguments: Arguments) -> bool:
     value, *others = arguments
-    constant = all(isinstance(each.of, Constant) for each in others)
+    constant = all(isinstance(each, Constant) for each in others)
     return constant and _alike(arguments) and not pa.types.is_floating(value.kind)
 
 
@@ -118,16 +98,14 @@ def _texts(arguments: Arguments) -> bool:
 
 
 def _patterned(arguments: Arguments) -> bool:
-    pattern = arguments[1].of
+    pattern = arguments[1]
     return _texts(arguments) and isinstance(pattern, Constant) and pattern.value is not None
 
 
-def _whole(arguments: Arguments) -> bool:
-    return arguments[0].kind in INTEGER_DIGITS
+def _summed(of_integers: Callable[..., Any], of_others: Callable[..., Any]) -> Plan:
+    """A sum, difference or product. of_others: for floats, and for decimals where every result fits."""
 
-
-def _summed(of_integers: str, of_others: str) -> Plan:
-    def planned(arguments: Arguments, tree: Any) -> Planned | None:
+    def planned(arguments: Arguments, tree: Any) -> Expression | None:
         kind = kind_of(tree)
         if kind is None:
             return None
@@ -139,43 +117,45 @@ def _summed(of_integers: str, of_others: str) -> Plan:
         if pa.types.is_floating(kind):
             return _call(of_others, arguments, kind)
         found = _attempted(of_integers, arguments, kind, tree) if kind in INTEGER_DIGITS else None
-        return found if found and _constants(found.of, of_integers) <= 1 else None
+        return found if found and _constants(found, of_integers) <= 1 else None
 
     return planned
 
 
-def _attempted(function: str, arguments: Arguments, kind: pa.DataType, tree: Any) -> Planned | None:
+def _attempted(
+    function: Callable[..., Any], arguments: Arguments, kind: pa.DataType, tree: Any
+) -> Expression | None:
     """A function that fails on overflow; in Spark's TRY mode the result is null instead."""
     match _mode(tree):
         case "ANSI":
             return _call(function, arguments, kind, fails=True)
         case "TRY" if not any(each.fails for each in arguments):
-            return Planned(Call(function, tuple(each.of for each in arguments), kind, tries=True), kind)
+            return Call(function, tuple(arguments), kind, tries=True)
     return None
 
 
-def _constants(of: Expression, function: str) -> int:
+def _constants(total: Expression, function: Callable[..., Any]) -> int:
     """The number of constants in a sum or product: Spark may combine them first."""
-    if isinstance(of, Call) and of.function == function:
-        return sum(_constants(each, function) for each in of.arguments)
-    return isinstance(of, Constant)
+    if isinstance(total, Call) and total.function is function:
+        return sum(_constants(each, function) for each in total.arguments)
+    return isinstance(total, Constant)
 
 
-def _has_room(function: str, arguments: Arguments, kind: pa.DataType) -> bool:
+def _has_room(function: Callable[..., Any], arguments: Arguments, kind: pa.DataType) -> bool:
     """Whether the type has room for every sum or product of these decimals."""
     one, other = (each.kind for each in arguments)
     if one is None or other is None or not all(pa.types.is_decimal(each) for each in (one, other)):
         return False
-    if function == "times":
+    if function is pc.multiply:
         digits, scale = one.precision + other.precision + 1, one.scale + other.scale
     else:
         scale = max(one.scale, other.scale)
         digits = max(one.precision - one.scale, other.precision - other.scale) + scale + 1
-    return bool(kind == pa.decimal128(digits, scale)) if digits <= MOST_DIGITS else False
+    return digits <= MOST_DIGITS and bool(kind == pa.decimal128(digits, scale))
 
 
-def _divided(function: str, *kinds: pa.DataType) -> Plan:
-    def planned(arguments: Arguments, tree: Any) -> Planned | None:
+def _divided(function: Callable[..., Any], *kinds: pa.DataType) -> Plan:
+    def planned(arguments: Arguments, tree: Any) -> Expression | None:
         known = _alike(arguments) and arguments[0].kind in kinds
         return _attempted(function, arguments, arguments[0].kind, tree) if known else None
 
@@ -186,87 +166,93 @@ def _mode(tree: Any) -> str:
     return str(tree.evalMode().toString())
 
 
-def _cast(arguments: Arguments, tree: Any) -> Planned | None:
-    [of], to = arguments, kind_of(tree)
-    if of.kind is None or to is None:
+def _cast(arguments: Arguments, tree: Any) -> Expression | None:
+    kind, to = arguments[0].kind, kind_of(tree)
+    if kind is None or to is None:
         return None
-    if of.kind == MOMENT and to == pa.date32():
-        return _call("day_of", arguments, to)
-    return _call("cast", arguments, to) if _holds(of.kind, to) else None
+    if kind == MOMENT and to == pa.date32():
+        return _call(ex.day_of, arguments, to)
+    return _call(ex.cast, arguments, to) if _holds(kind, to) else None
 
 
-def _holds(of: pa.DataType, to: pa.DataType) -> bool:
-    """Whether a type holds all values of another one: strings with one text per value, floats with the nearest value."""
-    if of in INTEGER_DIGITS:
-        if pa.types.is_decimal(to):
-            return bool(to.precision - to.scale >= INTEGER_DIGITS[of])
-        return bool(
-            pa.types.is_floating(to) or pa.types.is_string(to) or (of, to) == (pa.int32(), pa.int64())
-        )
-    if pa.types.is_decimal(of):
-        wide = pa.types.is_decimal(to) and to.scale >= of.scale
-        return bool(wide and to.precision - to.scale >= of.precision - of.scale)
-    return (of, to) == (pa.float32(), pa.float64()) or (to == pa.string() and of in (pa.bool_(), pa.date32()))
+def _holds(kind: pa.DataType, to: pa.DataType) -> bool:
+    """Whether `to` holds all values: strings with one text per value, floats with the nearest value."""
+    if pa.types.is_decimal(to):
+        whole = to.precision - to.scale
+        if pa.types.is_decimal(kind):
+            return bool(to.scale >= kind.scale and whole >= kind.precision - kind.scale)
+        return kind in INTEGER_DIGITS and bool(whole >= INTEGER_DIGITS[kind])
+    return to in HELD_BY.get(kind, ())
 
 
-def _chosen(arguments: Arguments, tree: Any) -> Planned | None:
+def _chosen(arguments: Arguments, tree: Any) -> Expression | None:
     kind = kind_of(tree)
-    otherwise = [] if len(arguments) % 2 else [Planned(Constant(None, kind), kind)]
-    parts = [*arguments, *otherwise]
+    parts = [*arguments, *([] if len(arguments) % 2 else [Constant(None, kind)])]
     if kind is None or any(each.kind != kind for each in (*parts[1::2], parts[-1])):
         return None
-    return _call("chosen", parts, kind)
+    return _call(ex.chosen, parts, kind)
 
 
-def _like(arguments: Arguments, tree: Any) -> Planned | None:
+def _like(arguments: Arguments, tree: Any) -> Expression | None:
     value, pattern = arguments
-    if not isinstance(pattern.of, Constant) or str(tree.escapeChar()) != "\\":
+    if not isinstance(pattern, Constant) or not _patterned(arguments) or str(tree.escapeChar()) != "\\":
         return None
-    found = LIKE.fullmatch(str(pattern.of.value))
-    if found is None or pattern.of.value is None:
+    found = LIKE.fullmatch(str(pattern.value))
+    if found is None:
         return None
-    plain = Planned(Constant(found[2], pa.string()), pa.string())
-    return _where(_patterned, LIKE_IS[found[1], found[3]], BOOLEAN)([value, plain], tree)
+    return _call(LIKE_IS[found[1], found[3]], [value, Constant(found[2], pa.string())], BOOLEAN)
 
 
-def _at_key(arguments: Arguments, tree: Any) -> Planned | None:
+def _at_key(arguments: Arguments, tree: Any) -> Expression | None:
     _, key = arguments
-    if not isinstance(key.of, Constant) or key.kind != pa.string() or key.of.value is None:
+    if not isinstance(key, Constant) or key.kind != pa.string() or key.value is None:
         return None
-    return _call("at_key", arguments, kind_of(tree))
+    return _call(ex.at_key, arguments, kind_of(tree))
 
 
-STRICT: Mapping[str, Plan] = {
-    "EqualTo": _where(_comparable, "equal", BOOLEAN),
-    "LessThan": _where(_comparable, "less", BOOLEAN),
-    "GreaterThan": _where(_comparable, "greater", BOOLEAN),
-    "LessThanOrEqual": _where(_comparable, "less_equal", BOOLEAN),
-    "GreaterThanOrEqual": _where(_comparable, "greater_equal", BOOLEAN),
-    "And": _where(_connectable, "and", BOOLEAN),
-    "Or": _where(_connectable, "or", BOOLEAN),
-    "Not": _where(_any, "not", BOOLEAN),
-    "Add": _summed("add", "plus"),
-    "Subtract": _summed("subtract", "minus"),
-    "Multiply": _summed("multiply", "times"),
-    "Divide": _divided("divide", pa.float64()),
-    "Remainder": _divided("remainder", pa.int32(), pa.int64()),
-    "IntegralDivide": _divided("quotient", pa.int64()),
+def _moment(micros: int) -> Plan:
+    """The timestamp of an integer in units of some microseconds."""
+
+    def planned(arguments: Arguments, _: Any) -> Expression | None:
+        if arguments[0].kind not in INTEGER_DIGITS:
+            return None
+        return _call(ex.multiply, [Constant(micros, pa.int64()), *arguments], MOMENT, fails=True)
+
+    return planned
+
+
+STRICT: dict[str, Plan] = {
+    "EqualTo": _where(_comparable, ex.equal),
+    "LessThan": _where(_comparable, ex.less),
+    "GreaterThan": _where(_comparable, lambda left, right: ex.less(right, left)),
+    "LessThanOrEqual": _where(_comparable, lambda left, right: pc.invert(ex.less(right, left))),
+    "GreaterThanOrEqual": _where(_comparable, lambda left, right: pc.invert(ex.less(left, right))),
+    "And": _where(_connectable, pc.and_kleene),
+    "Or": _where(_connectable, pc.or_kleene),
+    "Not": _where(_any, pc.invert),
+    "Add": _summed(ex.add, pc.add),
+    "Subtract": _summed(ex.subtract, pc.subtract),
+    "Multiply": _summed(ex.multiply, pc.multiply),
+    "Divide": _divided(ex.divide, pa.float64()),
+    "Remainder": _divided(ex.remainder, pa.int32(), pa.int64()),
+    "IntegralDivide": _divided(ex.quotient, pa.int64()),
     "Cast": _cast,
-    "SecondsToTimestamp": _where(_whole, "moment_of_seconds", MOMENT, fails=True),
-    "MillisToTimestamp": _where(_whole, "moment_of_millis", MOMENT, fails=True),
+    "SecondsToTimestamp": _moment(1_000_000),
+    "MillisToTimestamp": _moment(1_000),
 }
-QUIET: Mapping[str, Plan] = {
-    "IsNull": _where(_any, "is_null", BOOLEAN),
-    "IsNotNull": _where(_any, "is_not_null", BOOLEAN),
-    "EqualNullSafe": _where(_comparable, "equal_or_both_null", BOOLEAN),
-    "In": _where(_listed, "one_of", BOOLEAN),
-    "Coalesce": _where(_alike, "first_there", None),
+"""Functions by their Spark class names."""
+QUIET: dict[str, Plan] = {
+    "IsNull": _where(_any, pc.is_null),
+    "IsNotNull": _where(_any, pc.is_valid),
+    "EqualNullSafe": _where(_comparable, ex.equal_or_both_null),
+    "In": _where(_listed, ex.one_of),
+    "Coalesce": _where(_alike, pc.coalesce, None),
     "If": _chosen,
     "CaseWhen": _chosen,
-    "Concat": _where(_texts, "joined", pa.string()),
-    "StartsWith": _where(_patterned, "begins_with", BOOLEAN),
-    "EndsWith": _where(_patterned, "ends_with", BOOLEAN),
-    "Contains": _where(_patterned, "contains", BOOLEAN),
+    "Concat": _where(_texts, ex.joined, pa.string()),
+    "StartsWith": _where(_patterned, ex.begins_with),
+    "EndsWith": _where(_patterned, ex.ends_with),
+    "Contains": _where(_patterned, ex.contains),
     "Like": _like,
     "GetMapValue": _at_key,
 }
@@ -295,53 +281,49 @@ class Planning:
         self._replaceable = jvm.java.lang.Class.forName(
             "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
         )
-        self._shared: dict[str, Planned] = {}
+        self._shared: dict[str, Expression] = {}
 
     def of(self, column: Column | str) -> Expression:
-        """Plan an expression, or a column by name.
-
-        Raises:
-            Unsupported: the expression is not known to compute the same.
-        """
+        """Plan an expression, or a column by name. Raises Unsupported: it is not known to compute the same."""
         if isinstance(column, str):
             return At(spelled(self._frame, [column]))
-        return self._planned(self._tree(column._jc)).of
+        return self._planned(self._tree(column._jc))
 
-    def _planned(self, tree: Any) -> Planned:
+    def _planned(self, tree: Any) -> Expression:
         if self._replaceable.isInstance(tree):
             return self._planned(tree.replacement())
         if tree.foldable():
             return self._constant(tree)
+        found: Expression | None = None
         match str(tree.getClass().getSimpleName()):
             case "AttributeReference":
-                return self._at(tree, (str(tree.name()),))
+                found = At(spelled(self._frame, (str(tree.name()),)), kind_of(tree))
             case "Alias":
-                return self._planned(tree.child())
+                found = self._planned(tree.child())
             case "GetStructField":
-                return self._field(tree)
+                found = self._field(tree)
             case "With":
                 for each in elements(tree.defs()):
                     self._shared[each.id().toString()] = self._planned(each.child())
-                return self._planned(tree.child())
+                found = self._planned(tree.child())
             case "CommonExpressionRef":
-                return self._shared[tree.id().toString()]
+                found = self._shared[tree.id().toString()]
             case name:
-                found = planned_call(name, [self._planned(each) for each in elements(tree.children())], tree)
+                arguments = [self._planned(each) for each in elements(tree.children())]
+                plan = (STRICT if any(each.fails for each in arguments) else STRICT | QUIET).get(name)
+                found = plan(arguments, tree) if plan else None
         if found is None:
             raise self._refused(tree)
         return found
 
-    def _at(self, tree: Any, path: tuple[str, ...]) -> Planned:
-        return Planned(At(spelled(self._frame, path)), kind_of(tree))
-
-    def _field(self, tree: Any) -> Planned:
-        above = self._planned(tree.child()).of
+    def _field(self, tree: Any) -> At | None:
+        above = self._planned(tree.child())
         if not isinstance(above, At):
-            raise self._refused(tree)
-        return self._at(tree, (*above.path, str(tree.childSchema().fieldNames()[tree.ordinal()])))
+            return None
+        path = (*above.path, str(tree.childSchema().fieldNames()[tree.ordinal()]))
+        return At(spelled(self._frame, path), kind_of(tree))
 
-    def _constant(self, tree: Any) -> Planned:
-        """The value that Spark computes."""
+    def _constant(self, tree: Any) -> Constant:
         kind = kind_of(tree)
         try:
             value = tree.eval(None)
@@ -353,7 +335,7 @@ class Planning:
             value = Decimal(value.toString())
         elif value is not None and pa.types.is_string(kind):
             value = str(value.toString())
-        return Planned(Constant(value, kind), kind)
+        return Constant(value, kind)
 
     def _refused(self, tree: Any) -> Unsupported:
         return Unsupported(f"{self._place}: {tree.prettyName()} needs the row engine")

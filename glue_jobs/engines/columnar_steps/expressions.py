@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,9 +34,7 @@ class Rows:
 
     @staticmethod
     def of(batch: pa.Table | pa.RecordBatch) -> Rows:
-        arrays = {
-            name: _whole(column) for name, column in zip(batch.column_names, batch.columns, strict=True)
-        }
+        arrays = dict(zip(batch.column_names, map(_whole, batch.columns), strict=True))
         kafka = arrays.pop(SYSTEM_COLUMN)
         return Rows(arrays, kafka, np.arange(len(kafka)))
 
@@ -71,10 +69,11 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def as_mask(condition: pa.Array) -> Mask:
-    """True where a condition is true; null counts as false."""
-    found: Mask = condition.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 what null becomes
-    return found
+def as_mask(condition: pa.Array | pa.Scalar) -> Any:
+    """True where a condition is true; null counts as false. One value for all rows if it is a scalar."""
+    if isinstance(condition, pa.Scalar):
+        return np.bool_(condition.as_py())
+    return condition.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 what null becomes
 
 
 Longs = NDArray[np.int64]
@@ -121,32 +120,15 @@ def quotient(left: Longs, right: Longs, _: pa.DataType) -> Computed:
     return np.where(plain, -left, found), (right == 0) | ((right == -1) & (left == LEAST))
 
 
-def moment_of_seconds(numbers: Longs, kind: pa.DataType) -> Computed:
-    return multiply(np.full_like(numbers, 1_000_000), numbers, kind)
-
-
-def moment_of_millis(numbers: Longs, kind: pa.DataType) -> Computed:
-    return multiply(np.full_like(numbers, 1_000), numbers, kind)
-
-
 def _bounded(found: Longs, overflow: Mask, kind: pa.DataType) -> Computed:
     if pa.types.is_int32(kind):
         overflow = overflow | (found != found.astype(np.int32))
     return found, overflow
 
 
-FAILING: Mapping[str, Callable[..., Computed]] = {
-    "add": add,
-    "subtract": subtract,
-    "multiply": multiply,
-    "divide": divide,
-    "remainder": remainder,
-    "quotient": quotient,
-    "moment_of_seconds": moment_of_seconds,
-    "moment_of_millis": moment_of_millis,
-}
-RIGHT_FIRST = ("divide", "remainder", "quotient")
+RIGHT_FIRST = (divide, remainder, quotient)
 """Functions whose left operand Spark computes only if the right one is not null."""
+FAILING = frozenset({add, subtract, multiply, *RIGHT_FIRST})
 
 
 Datum = Any
@@ -224,37 +206,13 @@ def cast(value: pa.Array, kind: pa.DataType) -> pa.Array:
     return value.cast(kind, safe=not pa.types.is_floating(kind))
 
 
-FUNCTIONS: Mapping[str, Callable[..., Datum]] = {
-    "not": pc.invert,
-    "is_null": lambda value: pc.is_null(value),
-    "is_not_null": pc.is_valid,
-    "equal": equal,
-    "less": less,
-    "greater": lambda left, right: less(right, left),
-    "less_equal": lambda left, right: pc.invert(less(right, left)),
-    "greater_equal": lambda left, right: pc.invert(less(left, right)),
-    "equal_or_both_null": equal_or_both_null,
-    "one_of": one_of,
-    "chosen": chosen,
-    "first_there": pc.coalesce,
-    "plus": pc.add,
-    "minus": pc.subtract,
-    "times": pc.multiply,
-    "joined": joined,
-    "begins_with": begins_with,
-    "ends_with": ends_with,
-    "contains": contains,
-    "at_key": at_key,
-    "day_of": day_of,
-}
-"""`plus`, `minus` and `times` are for floats, and for decimals where every result fits."""
-
-
 @dataclass(frozen=True, slots=True)
 class At:
-    """The value at a path of structs."""
+    """The value at a path of structs. kind: None if the value is only passed on."""
 
     path: tuple[str, ...]
+    kind: pa.DataType | None = None
+    fails: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,18 +221,20 @@ class Constant:
 
     value: object
     kind: pa.DataType
+    fails: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`and`, `or`, `cast`, or a function of `FUNCTIONS` or `FAILING`. kind: the result type; None for any.
+    """function: one of this module or of `pyarrow.compute`. kind: of the result; None if it is only passed on.
 
-    tries: a failure gives null.
+    fails: whether a row may fail. tries: a failure of the function gives null.
     """
 
-    function: str
+    function: Callable[..., Any]
     arguments: tuple[Expression, ...]
     kind: pa.DataType | None
+    fails: bool = False
     tries: bool = False
 
 
@@ -292,32 +252,31 @@ class Values:
         return pa.repeat(self.values, length) if isinstance(self.values, pa.Scalar) else self.values
 
 
+SETTLED = {pc.and_kleene: False, pc.or_kleene: True}
+"""AND and OR, with the value of the left side that settles the result."""
+
+
 def evaluate(expression: Expression, rows: Rows) -> Values:
     match expression:
         case At(path):
             return Values(rows.at(path))
         case Constant(value, kind):
             return Values(pa.scalar(value, kind))
-        case Call(function, arguments, kind, tries):
-            found = [evaluate(each, rows) for each in arguments]
-    if function in ("and", "or"):
-        return _connected(function, *found)
-    if function in FAILING:
-        ordered = found[::-1] if function in RIGHT_FIRST else found
-        values, failed = _computed(function, found, kind, len(rows))
-        return Values(values, _either(_first_failure(ordered), None if tries else failed))
+    function, kind = expression.function, expression.kind
+    found = [evaluate(each, rows) for each in expression.arguments]
     plain = [each.values for each in found]
-    made = cast(plain[0], kind) if function == "cast" else FUNCTIONS[function](*plain)
-    return Values(made, _first_failure(found))
-
-
-def _connected(function: str, left: Values, right: Values) -> Values:
-    connect, settles = (pc.and_kleene, False) if function == "and" else (pc.or_kleene, True)
-    failed = left.failed
-    if right.failed is not None:
-        settled = _mask(pc.fill_null(pc.equal(left.values, settles), False))  # noqa: FBT003 what null becomes
-        failed = _either(failed, right.failed & ~settled)
-    return Values(connect(left.values, right.values), failed)
+    if function in FAILING:
+        values, failed = _computed(function, found, kind, len(rows))
+        ordered = found[::-1] if function in RIGHT_FIRST else found
+        return Values(values, either(_first_failure(ordered), None if expression.tries else failed))
+    if function in SETTLED:
+        left, right = found
+        failures = left.failed
+        if right.failed is not None:
+            settled = as_mask(pc.equal(left.values, SETTLED[function]))
+            failures = either(failures, right.failed & ~settled)
+        return Values(function(*plain), failures)
+    return Values(cast(plain[0], kind) if function is cast else function(*plain), _first_failure(found))
 
 
 def _first_failure(found: Sequence[Values]) -> Mask | None:
@@ -325,39 +284,26 @@ def _first_failure(found: Sequence[Values]) -> Mask | None:
     first, *others = found
     if not others or others[0].failed is None:
         return first.failed
-    return _either(first.failed, others[0].failed & _mask(pc.is_valid(first.values)))
+    return either(first.failed, others[0].failed & as_mask(pc.is_valid(first.values)))
 
 
 def _computed(
-    function: str, found: Sequence[Values], kind: pa.DataType, length: int
+    function: Callable[..., Computed], found: Sequence[Values], kind: pa.DataType, length: int
 ) -> tuple[pa.Array, Mask]:
     arrays = [each.array(length) for each in found]
-    there = np.logical_and.reduce([_mask(pc.is_valid(each)) for each in arrays])
-    values, failed = FAILING[function](*map(_numbers, arrays), kind)
+    there = np.logical_and.reduce([as_mask(pc.is_valid(each)) for each in arrays])
+    numbers = (each.cast(_computed_as(each.type)).fill_null(0).to_numpy() for each in arrays)
+    values, failed = function(*numbers, kind)
     failed = failed & there
-    numbers = np.where(there & ~failed, values, 0).astype(stored(_computed_as(kind)))
-    return pa.array(numbers, mask=~there | failed).cast(kind), failed
-
-
-def _numbers(array: pa.Array) -> NDArray[Any]:
-    found: NDArray[Any] = array.cast(_computed_as(array.type)).fill_null(0).to_numpy()
-    return found
+    made = np.where(there & ~failed, values, 0).astype(stored(_computed_as(kind)))
+    return pa.array(made, mask=~there | failed).cast(kind), failed
 
 
 def _computed_as(kind: pa.DataType) -> pa.DataType:
-    """The type in which numbers are computed."""
     return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 
 
-def _mask(condition: pa.Array | pa.Scalar) -> Mask | np.bool_:
-    """The mask of a condition that is never null."""
-    if isinstance(condition, pa.Scalar):
-        return np.bool_(condition.as_py())
-    found: Mask = condition.to_numpy(zero_copy_only=False)
-    return found
-
-
-def _either(one: Mask | None, other: Mask | None) -> Mask | None:
+def either(one: Mask | None, other: Mask | None) -> Mask | None:
     if one is None or other is None:
         return other if one is None else one
     return one | other

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from calve.config.steps import Rule
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, PLACES, PLACES_OUT, kernel
 from glue_jobs.engines.columnar.arranging import DAY_US, iso
 from glue_jobs.engines.columnar.cells import stored
+from glue_jobs.engines.columnar.parquet import repeats
 from glue_jobs.engines.columnar_steps.sha256 import DIGITS, state_of, write_digests
 
 STAR, AT, DOT, DASH = (np.uint8(ord(each)) for each in "*@.-")
@@ -123,10 +124,17 @@ class Tokens:
 
 
 def _hashed(values: pa.Array, key: Key) -> pa.Array:
-    """Each distinct value is hashed once."""
-    found = values.cast(pa.binary()).dictionary_encode()
-    begins, data = spans(found.dictionary)
-    head, count = np.frombuffer(f"{key.id}:".encode(), np.uint8), len(found.dictionary)
+    """Each distinct value is hashed once, if values repeat often (ADR 44)."""
+    values = values.cast(pa.binary())
+    if not repeats(pa.chunked_array([values]), values.nbytes):
+        return _digests(values, key)
+    found = values.dictionary_encode()
+    return _digests(found.dictionary, key).take(found.indices)
+
+
+def _digests(values: pa.Array, key: Key) -> pa.Array:
+    begins, data = spans(values)
+    head, count = np.frombuffer(f"{key.id}:".encode(), np.uint8), len(values)
     width = len(head) + DIGITS
     out = np.empty((count, width), np.uint8)
     out[:, : len(head)] = head
@@ -134,8 +142,8 @@ def _hashed(values: pa.Array, key: Key) -> pa.Array:
     order = np.argsort(np.diff(begins), kind="stable")
     write_digests(order, begins, data, inner, outer, width, out.reshape(-1))
     places = np.arange(count + 1, dtype=np.int32) * np.int32(width)
-    buffers = [None, pa.py_buffer(places), pa.py_buffer(out)]
-    return pa.Array.from_buffers(pa.string(), count, buffers).take(found.indices)
+    bits = pc.is_valid(values).buffers()[1] if values.null_count else None
+    return pa.Array.from_buffers(pa.string(), count, [bits, pa.py_buffer(places), pa.py_buffer(out)])
 
 
 Begins = NDArray[np.int32]
@@ -152,13 +160,14 @@ def spans(array: pa.Array) -> tuple[Begins, Bytes]:
 
 
 Longs = NDArray[np.int64]
-Valid = NDArray[np.bool_]
 MOST_DIGITS = 18
-"""The most digits of decimals that are generalised: their units are computed as longs."""
+"""The most digits of decimals that are generalised: they are computed as longs."""
 
 
-def masked(array: pa.Array, rule: Rule, tokens: Tokens) -> pa.Array:
+def masked(rule: Rule, array: pa.Array, tokens: Tokens) -> pa.Array:
     match rule.how:
+        case "null":
+            return pa.nulls(len(array), array.type)
         case "hash":
             return tokens.made_of(text(array))
         case "partial":
@@ -219,19 +228,16 @@ def _digits(array: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(sign, pc.ascii_rtrim(pc.ascii_rtrim(dotted, "0"), "."), "")
 
 
-def _written(array: pa.Array, write: Callable[[Begins, Bytes, Begins, Bytes], None], room: int) -> pa.Array:
-    """The texts that a kernel writes. room: bytes per value beside its own."""
+def _partial(array: pa.Array, stays: str | int | None) -> pa.Array:
     places, data = spans(array)
-    begins, out = np.zeros(len(array) + 1, np.int32), np.empty(len(array) * room + len(data), np.uint8)
-    write(places, data, begins, out)
+    stars = 0 if isinstance(stays, int) else 3
+    begins, out = np.zeros(len(array) + 1, np.int32), np.empty(len(array) * stars + len(data), np.uint8)
+    if isinstance(stays, int):
+        write_ends(places, data, stays, begins, out)
+    else:
+        write_domains(places, data, begins, out)
     bits = pc.is_valid(array).buffers()[1] if array.null_count else None
     return pa.Array.from_buffers(pa.string(), len(array), [bits, pa.py_buffer(begins), pa.py_buffer(out)])
-
-
-def _partial(array: pa.Array, stays: str | int | None) -> pa.Array:
-    if isinstance(stays, int):
-        return _written(array, lambda places, data, *to: write_ends(places, data, stays, *to), 0)
-    return _written(array, write_domains, 3)
 
 
 def _span(array: pa.Array, unit: str) -> pa.Array:
@@ -239,7 +245,7 @@ def _span(array: pa.Array, unit: str) -> pa.Array:
     is_date = pa.types.is_date(array.type)
     least, step = (FIRST_YEAR_DAY, "D") if is_date else (FIRST_YEAR_US, "us")
     numbers = _longs(array)
-    valid = _valid(array) & (numbers >= least)
+    valid = pc.is_valid(array).to_numpy(zero_copy_only=False) & (numbers >= least)
     moments = np.where(valid, numbers, 0).astype(f"datetime64[{step}]")
     first = moments.astype(f"datetime64[{unit[0].upper()}]").astype(moments.dtype).astype(np.int64)
     return pa.array(first.astype(stored(array.type)), mask=~valid).cast(array.type)
@@ -247,48 +253,20 @@ def _span(array: pa.Array, unit: str) -> pa.Array:
 
 def _band(array: pa.Array, width: int) -> pa.Array:
     """Round down to a multiple of `width`; null if the type has no such number."""
-    kind = array.type
+    kind, valid = array.type, pc.is_valid(array).to_numpy(zero_copy_only=False)
     if pa.types.is_floating(kind):
-        return _float_band(array, width)
-    if not pa.types.is_decimal(kind):
-        least = -(2 ** (kind.bit_width - 1))
-        band, fits = _long_band(_longs(array), width)
-        valid = _valid(array) & fits & (band >= least)
-        return pa.array(np.where(valid, band, 0).astype(stored(kind)), mask=~valid)
-    unit = 10**kind.scale
-    band, fits = _long_band(_units(array) // unit, width)
-    valid = _valid(array) & fits & (np.abs(band) < 10 ** (kind.precision - kind.scale))
-    return _decimals(np.where(valid, band, 0) * unit, valid, kind)
-
-
-def _long_band(whole: Longs, width: int) -> tuple[Longs, Valid]:
-    above = whole % width
-    fits = whole >= np.iinfo(np.int64).min + above
-    return np.where(fits, whole - np.where(fits, above, 0), 0), fits
-
-
-def _float_band(array: pa.Array, width: int) -> pa.Array:
-    value = array.fill_null(0).to_numpy()
-    steps = value.astype(np.float64) / float(width)
-    valid = _valid(array) & (np.abs(steps) < 2.0**63)
-    whole = np.floor(np.where(valid, steps, 0.0)).astype(np.int64)
-    with np.errstate(over="ignore"):
-        found = (whole.astype(np.float64) * float(width)).astype(value.dtype)
-    return pa.array(found, mask=~valid)
-
-
-def _units(array: pa.Array) -> Longs:
-    """Decimals of at most `MOST_DIGITS`, in units of their last digit."""
-    words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)]
-    return np.where(_valid(array), words, 0)
-
-
-def _decimals(units: Longs, valid: Valid, kind: pa.DataType) -> pa.Array:
-    words = np.stack([units, units >> 63], axis=1)
-    bits = pc.is_valid(pa.array(units, mask=~valid)).buffers()[1]
-    return pa.Array.from_buffers(kind, len(units), [bits, pa.py_buffer(words)])
-
-
-def _valid(array: pa.Array) -> Valid:
-    found: Valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
-    return found
+        value = array.fill_null(0).to_numpy()
+        steps = value.astype(np.float64) / float(width)
+        valid = valid & (np.abs(steps) < 2.0**63)
+        whole = np.floor(np.where(valid, steps, 0.0)).astype(np.int64)
+        with np.errstate(over="ignore"):
+            return pa.array((whole.astype(np.float64) * float(width)).astype(value.dtype), mask=~valid)
+    if pa.types.is_decimal(kind):
+        units = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)]
+        numbers, least = np.where(valid, units, 0) // 10**kind.scale, 1 - 10 ** (kind.precision - kind.scale)
+    else:
+        numbers, least = _longs(array), -(2 ** (kind.bit_width - 1))
+    above = numbers % width
+    valid = valid & (numbers >= least + above)
+    band = pa.array(np.where(valid, numbers - above, 0), mask=~valid)
+    return (band.cast(pa.decimal128(19, 0)) if pa.types.is_decimal(kind) else band).cast(kind)

@@ -7,6 +7,7 @@ same message. A step whose result could differ from Spark's is refused here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,35 +18,22 @@ from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Rule, Sql, 
 from calve.names import quote
 from calve.schema.columns import KAFKA, Json, struct
 from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.engines.columnar_steps.chain import (
-    Change,
-    Computation,
-    Condition,
-    Explosion,
-    Fields,
-    Flattening,
-    Inside,
-    Masking,
-    Operation,
-    Routing,
-    Steps,
-)
+from glue_jobs.engines.columnar_steps import chain as operations
+from glue_jobs.engines.columnar_steps.chain import Change, Operation, Steps
 from glue_jobs.engines.columnar_steps.expression_planning import Planning, spelled
-from glue_jobs.engines.columnar_steps.mask import MOST_DIGITS
+from glue_jobs.engines.columnar_steps.mask import MOST_DIGITS, masked
 from glue_jobs.transform.chain import Chain
-from glue_jobs.transform.flatten import exploded, exploded_column, leaves, leaves_of_items
+from glue_jobs.transform.flatten import exploded, exploded_column, leaves
 from glue_jobs.transform.mask import Path, inside, is_dropped, rules
 from glue_jobs.transform.query import Query, understand, understand_condition
-from glue_jobs.transform.row_columns import data
+from glue_jobs.transform.row_columns import record
 from glue_jobs.transform.types import spark_schema
 
 
 def columnar_steps(chain: Chain, spark: SparkSession, source: Json, columns: Json) -> Steps:
     """The steps for records that are decoded to `source`, and a table with the data columns `columns`.
 
-    Raises:
-        Suspended: `step_unusable`, as in the row engine.
-        Unsupported: the rows could differ from those of the row engine.
+    Raises Suspended: `step_unusable`, as in the row engine. Unsupported: the rows could differ from those of the row engine.
     """
     frame = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
     chain = chain.with_any_keys(spark)
@@ -63,8 +51,8 @@ def columnar_steps(chain: Chain, spark: SparkSession, source: Json, columns: Jso
                 raise Unsupported(f"{place} explodes a list of rows that come from another list")
             with chain.naming(number, step):
                 name = exploded_column(made, step)
-                explosion, items = Explosion(name), made.withColumn(name, F.explode_outer(quote(name)))
-                of_rows.append(Flattening(tuple(leaves_of_items(items, step, name))))
+                explosion, items = name, made.withColumn(name, F.explode_outer(quote(name)))
+                of_rows.append(partial(operations.flattened, leaves(items, step, items=name)))
                 made = exploded(made, step)
         frame = made
     return Steps(
@@ -80,55 +68,51 @@ def _operations(step: Step, frame: DataFrame, chain: Chain, place: str) -> list[
     """The operations of a step on the columns of a frame; place: its location in calve.yaml."""
     match step:
         case Route():
-            path = spelled(frame, step.column.split("."))
-            return [Routing(path, step.values, step.named, step.others)]
+            return [partial(operations.routed, spelled(frame, step.column.split(".")), step)]
         case Flatten():
-            return [Flattening(tuple(leaves(frame, step, chain.stay)))]
+            return [partial(operations.flattened, leaves(frame, step, chain.stay))]
         case Mask():
-            return [_masking(frame, step, chain.means.tags, place)]
+            columns = record(frame)
+            kept = _fields(columns, rules(step, chain.means.tags, columns), f"{place}: ")
+            changes = [(columns.names[number], change) for number, change in kept]
+            return [partial(operations.masked_rows, changes, step.key, step.headers)]
         case Filter():
             query = Query(understand_condition(frame, step.condition), {})
         case Sql():
             query = understand(frame, step.query)
     planning = Planning(frame, place)
-    found: list[Operation] = [] if query.condition is None else [Condition(planning.of(query.condition))]
+    found: list[Operation] = []
+    if query.condition is not None:
+        found.append(partial(operations.filtered, planning.of(query.condition)))
     if query.columns:
-        found.append(Computation(tuple((name, planning.of(each)) for name, each in query.columns.items())))
+        found.append(
+            partial(operations.computed, [(name, planning.of(each)) for name, each in query.columns.items()])
+        )
     return found
 
 
-def _masking(frame: DataFrame, step: Mask, tags: Mapping[str, tuple[str, ...]], place: str) -> Masking:
-    names = data(frame)
-    columns = StructType([each for each in frame.schema.fields if each.name in names])
-    found = rules(step, tags, columns)
-    kept = tuple(
-        (each.name, _change(each.dataType, inside(found, each.name), f"{place}: {each.name}"))
-        for each in columns.fields
+def _fields(kind: StructType, found: Mapping[Path, Rule], above: str) -> list[tuple[int, Change]]:
+    """The fields that are not dropped, by place, with the change of each."""
+    return [
+        (place, _change(each.dataType, inside(found, each.name), f"{above}{each.name}"))
+        for place, each in enumerate(kind.fields)
         if not is_dropped(each.dataType, inside(found, each.name))
-    )
-    return Masking(kept, step.key, step.headers)
+    ]
 
 
 def _change(kind: DataType, found: Mapping[Path, Rule], path: str) -> Change:
     """The change of a field that is not dropped, as in `glue_jobs.transform.mask`."""
-    if not found:
-        return None
     rule = found.get(())
-    if rule is not None and rule.how == "null":
-        return rule
+    if not found or (rule is not None and rule.how == "null"):
+        return partial(masked, rule) if rule else operations.unchanged
     match kind:
         case ArrayType():
-            return Inside(_change(kind.elementType, found, path))
+            return partial(operations.items_changed, _change(kind.elementType, found, path))
         case MapType():
-            return Inside(_change(kind.valueType, found, path))
+            return partial(operations.items_changed, _change(kind.valueType, found, path))
         case StructType():
-            return Fields(
-                tuple(
-                    (place, _change(each.dataType, inside(found, each.name), f"{path}.{each.name}"))
-                    for place, each in enumerate(kind.fields)
-                    if not is_dropped(each.dataType, inside(found, each.name))
-                )
-            )
+            return partial(operations.fields_changed, _fields(kind, found, f"{path}."))
         case DecimalType() if rule is not None and rule.how == "generalise" and kind.precision > MOST_DIGITS:
             raise Unsupported(f"{path} generalises decimals of more than {MOST_DIGITS} digits")
-    return rule
+    assert rule is not None  # noqa: S101 a path of `rules` leads to a field
+    return partial(masked, rule)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -97,7 +97,7 @@ def _by_columns(frame: DataFrame, chain: Chain, source: Json, columns: Json, key
     batch = frame.toArrow()
     offsets = batch[SYSTEM_COLUMN].combine_chunks().field("offset")
     planned = columnar_steps(chain, frame.sparkSession, source, columns)
-    carried: Steps = pickle.loads(pickle.dumps(planned))
+    carried: Steps = cloudpickle.loads(cloudpickle.dumps(planned))
     parts = list(carried.run(batch, keys))
     told, texts = _told(pa.concat_tables([each.rows for each in parts]))
     rejected = sorted(

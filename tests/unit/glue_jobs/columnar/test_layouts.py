@@ -9,7 +9,7 @@ import pytest
 
 from calve.config.engine_choice import Unsupported
 from calve.schema.columns import Transform, field, map_of, struct, with_ids
-from glue_jobs.engines.columnar.layouts import Layout, PartitionField, SortField, Storage, layout
+from glue_jobs.engines.columnar.layouts import Layout, Storage, layout
 
 COLUMNS = with_ids(
     struct(
@@ -71,18 +71,18 @@ def test_columns_without_metrics_are_unmeasured(properties: dict[str, str], unme
     assert made(properties).unmeasured == unmeasured
 
 
-def test_transforms_name_their_column_and_its_type() -> None:
+def test_transforms_name_their_column() -> None:
     fields = [partition("bucket[16]"), partition("void"), partition("identity")]
     order = [{"transform": "truncate[2]", "source-id": 4, "direction": "desc", "null-order": "nulls-last"}]
     found = made(spec=fields, order=order)
     assert (found.spec_id, found.order_id) == (3, 2)
     assert found.partition == (
-        PartitionField(1000, Transform("item.sku", "bucket", 16), "string"),
-        PartitionField(1000, None, "string"),
-        PartitionField(1000, Transform("item.sku"), "string"),
+        (1000, Transform("item.sku", "bucket", 16)),
+        (1000, None),
+        (1000, Transform("item.sku")),
     )
     sort = Transform("item.sku", "truncate", 2, descending=True)
-    assert found.order == (SortField(sort, "string", nulls_first=False),)
+    assert found.order == ((sort, False),)
 
 
 @pytest.mark.parametrize(

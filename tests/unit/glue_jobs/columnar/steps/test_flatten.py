@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glue_jobs.engines.columnar_steps.chain import MOST_BYTES, MOST_ROWS, Explosion
+from glue_jobs.engines.columnar_steps.chain import MOST_BYTES, MOST_ROWS, exploded
 from glue_jobs.engines.columnar_steps.expressions import Rows
 
 LISTS = st.lists(st.none() | st.lists(st.none() | st.integers(0, 9), max_size=4), max_size=12)
@@ -29,7 +29,7 @@ def records(lists: list[list[int | None] | None], texts: list[str]) -> Rows:
 @given(LISTS)
 def test_each_item_makes_a_row_and_no_items_make_one(lists: list[list[int | None] | None]) -> None:
     rows = records(lists, [str(n) for n in range(len(lists))])
-    parts = list(Explosion("n").run(rows))
+    parts = list(exploded("n", rows))
     found = [
         row
         for each in parts
@@ -40,13 +40,13 @@ def test_each_item_makes_a_row_and_no_items_make_one(lists: list[list[int | None
 
 
 def test_a_part_has_a_bounded_number_of_rows() -> None:
-    parts = list(Explosion("n").run(records([list(range(2 * MOST_ROWS + 1)), [1]], ["a", "b"])))
+    parts = list(exploded("n", records([list(range(2 * MOST_ROWS + 1)), [1]], ["a", "b"])))
     assert [len(each) for each in parts] == [MOST_ROWS, MOST_ROWS, 2]
 
 
 def test_a_part_has_a_bounded_number_of_bytes() -> None:
     text, items = "x" * (MOST_BYTES // 16), 40
-    parts = list(Explosion("n").run(records([[1], list(range(items)), None], ["a", text, "b"])))
+    parts = list(exploded("n", records([[1], list(range(items)), None], ["a", text, "b"])))
     assert sum(len(each) for each in parts) == items + 2
     assert max(each.columns["t"].nbytes for each in parts) <= MOST_BYTES + len(text)
     assert len(parts) <= items // 15 + 1

@@ -30,7 +30,7 @@ def tokens(*moments_us: int | None) -> Tokens:
 def shown(values: list[Any], kind: pa.DataType, rule: Rule) -> list[Any]:
     """The values masked, as an array that begins within a longer one."""
     array = pa.array([None, *values], kind).slice(1)
-    found: list[Any] = masked(array, rule, tokens()).to_pylist()
+    found: list[Any] = masked(rule, array, tokens()).to_pylist()
     return found
 
 
