@@ -22,7 +22,15 @@ from calve.requests.expired_history import ExpiredHistory, earlier
 from calve.requests.redrive import is_level
 from calve.table.position import NO_DEAD_LETTERS, Position
 from calve.table.protocol import Commit, may_publish, nearest_position, position_commit
-from calve.table.summary import EARLIER, POSITION_TAG, SETTINGS, carried_position, has_position, round_of
+from calve.table.summary import (
+    EARLIER,
+    POSITION_TAG,
+    REQUESTS,
+    SETTINGS,
+    carried_position,
+    has_position,
+    round_of,
+)
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, tasks_for
@@ -30,7 +38,7 @@ from glue_jobs.iceberg.rewriting import Group, planned, replacement, write_rest
 from glue_jobs.iceberg.staging import commit
 from glue_jobs.process import faults
 from glue_jobs.process.java import problem
-from glue_jobs.table.open_table import REQUESTS, OpenTable, Outcome
+from glue_jobs.table.open_table import OpenTable, Outcome
 from glue_jobs.table.opening import Opener
 
 MERGED_AT_ONCE = 32
@@ -96,9 +104,15 @@ class LoopMaintenance:
         if spare_s and self.unmerged >= MERGED_AT_ONCE:
             self.unmerged = 0
             self._merge(outcome.position, spare_s)
-        if self._is_time_to_expire():
-            self.unexpired, self.looked_at = 0, time.monotonic()
-            self._expire()
+        maintenance, now = self.opened.config.maintenance, time.monotonic()
+        many = max(maintenance.snapshots_at_most, maintenance.snapshots_at_least) // 2
+        if self.looked_at is None or now - self.looked_at >= LOOK_EVERY_S or self.unexpired >= many:
+            self.unexpired, self.looked_at = 0, now
+            dead_letters, announcer = self.opened.dead_letters.table, self.opener.announcer
+            if dead_letters is not None:
+                self._settle(dead_letters)
+            said = None if announcer.outbox is None else announcer.sent_to or 0
+            expire(self.opened.config, self.opened.main, dead_letters, said=said)
 
     def _settle(self, table: Table) -> None:
         wanted = settings(self.opened.config.maintenance.file_bytes)
@@ -150,7 +164,8 @@ class LoopMaintenance:
         for share in TIERS:
             found = list(self._groups(share))
             if chosen := affordable(found, budget):
-                return chosen, _files(found) - _files(chosen)
+                left = sum(len(each.tasks) for each in found) - sum(len(each.tasks) for each in chosen)
+                return chosen, left
         return [], 0
 
     def _groups(self, share: int) -> Iterator[Group]:
@@ -169,28 +184,6 @@ class LoopMaintenance:
             tasks = tuple(each for each in group.tasks if each.deletes().isEmpty())
             if len(tasks) > 1:
                 yield Group(tasks, sum(each.file().fileSizeInBytes() for each in tasks))
-
-    def _is_time_to_expire(self) -> bool:
-        if self.looked_at is None or time.monotonic() - self.looked_at >= LOOK_EVERY_S:
-            return True
-        maintenance = self.opened.config.maintenance
-        return self.unexpired >= max(maintenance.snapshots_at_most, maintenance.snapshots_at_least) // 2
-
-    def _expire(self) -> None:
-        opened, dead_letters = self.opened, self.opened.dead_letters.table
-        if dead_letters is not None:
-            self._settle(dead_letters)
-        announcer = self.opener.announcer
-        expire(
-            opened.config,
-            opened.main,
-            dead_letters,
-            said=None if announcer.outbox is None else announcer.sent_to or 0,
-        )
-
-
-def _files(of: Iterable[Group]) -> int:
-    return sum(len(each.tasks) for each in of)
 
 
 def affordable(found: Iterable[Group], budget: int) -> list[Group]:

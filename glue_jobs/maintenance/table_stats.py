@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from calve.config import job
@@ -30,7 +30,9 @@ def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Tab
 
     Raises Retryable: the catalog does not answer.
     """
-    for database in databases(settings, catalog):
+    # With `namespace: cluster_id`, all databases of the deployment may hold tables of the job.
+    per_cluster = settings.lake.namespace == "cluster_id"
+    for database in catalog.databases() if per_cluster else [settings.database()]:
         declared = {
             each.name: each for each in (*settings.tables, *_of_patterns(settings, catalog, database))
         }
@@ -38,11 +40,6 @@ def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Tab
             found = catalog.load(TableName(database, name))
             if found is not None and INITIALISED in found.properties:
                 yield table, found
-
-
-def databases(settings: job.Job, catalog: Lake) -> list[str]:
-    """The databases that may hold the job's tables; with `namespace: cluster_id`, all that the deployment has created."""
-    return catalog.databases() if settings.lake.namespace == "cluster_id" else [settings.database()]
 
 
 def _of_patterns(settings: job.Job, catalog: Lake, database: str) -> Iterable[job.Table]:
@@ -104,12 +101,8 @@ def _surplus(lake: Lake, table: Table, file_bytes: int) -> int:
 def _age(lake: Lake, now: float, table: Table, column: str) -> float | None:
     """The age of the oldest row, by Iceberg's file bounds or else by the column; None if no row has a value."""
     known = F.col("readable_metrics")[column]["lower_bound"]
-    oldest = _oldest(_files(lake, table), known)
-    if oldest is None:
-        oldest = _oldest(lake.rows(table.name), at(column))
-    return None if oldest is None else now - oldest
-
-
-def _oldest(rows: DataFrame, moment: Column) -> float | None:
-    found: float | None = rows.agg(F.min(moment).cast("timestamp").cast("double")).collect()[0][0]
-    return found
+    for rows, moment in ((_files(lake, table), known), (lake.rows(table.name), at(column))):
+        found = rows.agg(F.min(moment).cast("timestamp").cast("double")).collect()[0][0]
+        if found is not None:
+            return now - float(found)
+    return None

@@ -67,28 +67,22 @@ class Work:
         self.main.refresh()
         return bool(groups(self.lake, self.main, self.settings.maintenance.file_bytes, 1))
 
-    def run(self, kind: Kind, stop: Stop) -> Found:
+    def run(self, kind: Kind, stop: Stop, *, turn: bool = False) -> Found:
         """Do the due work of a kind and log it; returns its counts.
 
+        turn: do only a part that does not delay the table's rounds: one group of files that gives one file.
         Raises CalveError: the work is not possible, or not possible now.
         """
-        return self._done(kind, RUN_BYTES, GROUP_FILES, stop)
-
-    def turn(self, kind: Kind, stop: Stop) -> Found:
-        """Do a part that does not delay the table's rounds: one group of files that gives one file."""
-        return self._done(kind, self.settings.maintenance.file_bytes, 1, stop)
-
-    def _done(self, kind: Kind, budget_bytes: int, group_files: int, stop: Stop) -> Found:
         began = time.monotonic()
         match kind:
             case "compact" | "deletes":
-                found = self._compacted(kind, budget_bytes, group_files, stop)
+                found = self._compacted(kind, stop, turn=turn)
             case "manifests":
                 found = {"manifests": sum(rewrite_manifests(self.lake, each) for each in self._both())}
             case "orphans":
                 found = self._of_both(lambda each: sweep(self.lake, each, age_s=self.age_s))
             case "rows" | "dead_letters":
-                found = self._retained(kind, budget_bytes)
+                found = self._retained(kind)
             case "snapshots":
                 said = sent_to(self.main.ancestors()) or None  # None: nobody announces the snapshots
                 found = {"snapshots": expire(self.settings, self.main, self.dead_letters, said=said)}
@@ -106,9 +100,10 @@ class Work:
             found.update(work(each))
         return dict(found)
 
-    def _compacted(self, kind: Kind, budget_bytes: int, group_files: int, stop: Stop) -> Found:
-        bounds: dict[str, int] = {"budget_bytes": budget_bytes, "group_files": group_files}
+    def _compacted(self, kind: Kind, stop: Stop, *, turn: bool) -> Found:
         file_bytes = self.settings.maintenance.file_bytes
+        budget_bytes, group_files = (file_bytes, 1) if turn else (RUN_BYTES, GROUP_FILES)
+        bounds: dict[str, int] = {"budget_bytes": budget_bytes, "group_files": group_files}
         found = self._of_both(
             lambda each: compact(self.lake, each, file_bytes=file_bytes, stop=stop, **bounds)
         )
@@ -116,7 +111,7 @@ class Work:
             found["delete_files"] = rewrite_deletes(self.lake, CarriedCommit(self.main, self.main))
         return found
 
-    def _retained(self, kind: Kind, budget_bytes: int) -> Found:
+    def _retained(self, kind: Kind) -> Found:
         """Delete old rows, or old dead letters unless a redrive request waits."""
         rows, dead_letters_s = self.settings.maintenance.rows, self.settings.maintenance.dead_letters_s
         if kind == "rows" and rows:
@@ -129,7 +124,7 @@ class Work:
             return {"rows": 0}
         before = datetime.now(UTC) - timedelta(seconds=keep_s)
         upkept = CarriedCommit(table, self.main)
-        return retain(self.lake, upkept, kind, column, before, budget_bytes=budget_bytes)
+        return retain(self.lake, upkept, kind, column, before, budget_bytes=RUN_BYTES)
 
 
 ANSWER_S = 90.0
@@ -165,7 +160,7 @@ def take(table: OpenTable, spare_s: float) -> float:
     try:
         if kind in TURN_KINDS:
             work = Work(table.services.lake, table.config, table.main, table.dead_letters.table)
-            work.turn(kind, lambda: time.monotonic() - began > spare_s)
+            work.run(kind, lambda: time.monotonic() - began > spare_s, turn=True)
         table.main.set_properties({}, remove=[TURN])
         table.main.refresh()
     except (Fatal, Py4JNetworkError, ConnectionError):

@@ -65,11 +65,12 @@ def _note(table: OpenTable, emitted: Emitted) -> None:
 
 
 def _emit(table: OpenTable, settings: Emit, commit: Commit) -> None:
+    round_id = commit.summary[ROUND]
     with added_rows(table.services.lake, table.main, commit.id) as rows:
         if rows is not None:
             table.services.output.ensure_topic(settings)
-            _write(table, settings, _records(table, settings, rows, commit.summary[ROUND]))
-            facts = {"round": commit.summary[ROUND], "rows": ledger_of(commit.summary).rows_appended}
+            _write(table, settings, _records(table, settings, rows, round_id))
+            facts = {"round": round_id, "rows": ledger_of(commit.summary).rows_appended}
             event("rows.emitted", table=str(table.name), topic=settings.topic, **facts)
 
 
@@ -99,7 +100,12 @@ def _records(table: OpenTable, settings: Emit, rows: DataFrame, round_id: str) -
         known = {each["name"]: each for each in columns["fields"]}
         key = _encoded(registry, settings, struct(*(known[name] for name in settings.key)), "key")
     value = _encoded(registry, settings, columns, "value")
-    return rows.select(key.alias("key"), value.alias("value"), _headers(round_id).alias("headers"))
+    told = [(name, at(f"{SYSTEM_COLUMN}.{field}").cast("string")) for name, field in HEADERS.items()]
+    pairs = [*told, (ROUND_HEADER, F.lit(round_id))]
+    headers = F.array(
+        *(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in pairs)
+    )
+    return rows.select(key.alias("key"), value.alias("value"), headers.alias("headers"))
 
 
 def _encoded(registry: ConfluentRegistry, settings: Emit, columns: Json, part: PartName) -> Column:
@@ -114,11 +120,3 @@ def _encoded(registry: ConfluentRegistry, settings: Emit, columns: Json, part: P
         body = F.to_json(row).cast("binary")
     schema_id = registry.register(f"{settings.topic}-{part}", text, settings.format.upper())
     return F.concat(F.lit(bytearray(registry.wire.frame(schema_id))), body)
-
-
-def _headers(round_id: str) -> Column:
-    found = [(name, at(f"{SYSTEM_COLUMN}.{field}").cast("string")) for name, field in HEADERS.items()]
-    pairs = [*found, (ROUND_HEADER, F.lit(round_id))]
-    return F.array(
-        *(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in pairs)
-    )

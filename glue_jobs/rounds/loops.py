@@ -79,44 +79,37 @@ class Loops:
         self.stop.set()
 
 
-@dataclass(slots=True)
 class Openers:
     """Creates an opener for each table, at any time. `outbox` is None if the job announces nothing."""
 
-    job: Job
-    lake: Lake
-    cluster: Cluster
-    output: Cluster
-    outbox: Outbox | None = None
-    services: Services = field(init=False)
-    _database: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        job, spark = self.job, self.lake.spark
+    def __init__(
+        self, job: Job, lake: Lake, cluster: Cluster, output: Cluster, outbox: Outbox | None = None
+    ) -> None:
+        self._job, self._lake, self._outbox = job, lake, outbox
         per_cluster = job.lake.namespace == "cluster_id"
-        self._database = job.database(database_for_cluster(self.cluster.id) if per_cluster else None)
+        self._database = job.database(database_for_cluster(cluster.id) if per_cluster else None)
         registered = any(each.registered for each in (*job.tables, *job.patterns))
         self.services = Services(
-            self.lake,
-            self.cluster,
-            self.output,
+            lake,
+            cluster,
+            output,
             registry=open_registry(job.registry) if registered else None,
             writer=uuid.uuid4().hex,
-            cores=spark.sparkContext.defaultParallelism,
-            masking=MaskingKeys(spark, job.masking) if job.masking else None,
+            cores=lake.spark.sparkContext.defaultParallelism,
+            masking=MaskingKeys(lake.spark, job.masking) if job.masking else None,
         )
 
     def of(self, table: Table) -> Opener:
         name = TableName(self._database, table.name)
-        source = EventSource(self.job.name, self.job.job, name)
-        return Opener(table, name, self.services, Announcer(source, table.topic, self.outbox))
+        source = EventSource(self._job.name, self._job.job, name)
+        return Opener(table, name, self.services, Announcer(source, table.topic, self._outbox))
 
     def topic_of(self, table: str) -> str | None:
         """The topic that a table of the catalog was created for; None if there is no such table.
 
         Raises Retryable: the catalog does not answer.
         """
-        found = self.lake.load(TableName(self._database, table))
+        found = self._lake.load(TableName(self._database, table))
         return None if found is None else found.properties.get(TOPIC)
 
 
@@ -195,11 +188,5 @@ class Discovery:
         for each in not_kept:
             if each not in self._reported or now - self._reported[each] >= REPORT_EVERY_S:
                 self._reported[each] = now
-                event(
-                    "topic.refused",
-                    job=self.job.job,
-                    topic=each.topic,
-                    entry=each.entry,
-                    reason=each.reason,
-                    fix=each.fix,
-                )
+                facts = {"topic": each.topic, "entry": each.entry, "reason": each.reason, "fix": each.fix}
+                event("topic.refused", job=self.job.job, **facts)
