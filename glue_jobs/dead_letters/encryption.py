@@ -7,7 +7,7 @@ The ciphertext is bound to its column and its record's place. Elsewhere it does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import reduce
 
@@ -103,10 +103,16 @@ def as_records(lake: Lake, table: Table, request: Request, keys: Sequence[Key]) 
 
     Records that the source refused are refused again, because they are incomplete.
     """
-    found = rows_at(lake, table, table.head).where(F.col(REDRIVEN).isNull())
-    for wanted in _conditions(request):
-        found = found.where(wanted)
-    return records_of(found, keys)
+    wanted = F.col(REDRIVEN).isNull()
+    if request.reason is not None:
+        wanted &= F.col("reason") == request.reason
+    if request.schema_id is not None:
+        wanted &= F.col("schema_id") == request.schema_id
+    if request.since is not None:
+        wanted &= F.col("rejected_at") >= F.lit(datetime.fromisoformat(request.since))
+    if request.until is not None:
+        wanted &= F.col("rejected_at") < F.lit(datetime.fromisoformat(request.until))
+    return records_of(rows_at(lake, table, table.head).where(wanted), keys)
 
 
 def records_of(dead_letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
@@ -118,14 +124,3 @@ def records_of(dead_letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
         F.col("timestamp_type").alias("timestampType"),
         F.when(F.col("reason").isin(*UNDELIVERED), F.col("reason")).alias(REFUSED),
     )
-
-
-def _conditions(request: Request) -> Iterable[Column]:
-    if request.reason is not None:
-        yield F.col("reason") == request.reason
-    if request.schema_id is not None:
-        yield F.col("schema_id") == request.schema_id
-    if request.since is not None:
-        yield F.col("rejected_at") >= F.lit(datetime.fromisoformat(request.since))
-    if request.until is not None:
-        yield F.col("rejected_at") < F.lit(datetime.fromisoformat(request.until))

@@ -15,7 +15,6 @@ from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import LATER, REDRIVEN
-from calve.schema.evolution import column_at
 from calve.table.position import DeadLetterRound
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.rewriting import overwriting, unmoved, write_rest
@@ -44,25 +43,21 @@ class RedrivenMarks:
 
     def of(self, rounds: AbstractSet[str]) -> bool:
         """True if any dead letters are marked by one of these rounds."""
-        if not rounds or not self._known:
-            return False
-        return bool(self._rows().where(F.col(REDRIVEN).isin(*rounds)).limit(1).collect())
+        return bool(rounds and self._rows().where(F.col(REDRIVEN).isin(*rounds)).limit(1).collect())
 
     def counts(self) -> dict[str, int]:
         """Redrive -> the number of dead letters marked by it."""
-        if not self._known:
-            return {}
         marked = self._rows().where(F.col(REDRIVEN).isNotNull()).groupBy(REDRIVEN).count()
         return {row[REDRIVEN]: row["count"] for row in marked.collect()}
 
-    def without_rows(self, main: DataFrame) -> frozenset[str]:
+    def without_rows(self, marked: AbstractSet[str], main: DataFrame) -> AbstractSet[str]:
         """Redrives that a rollback of main removed: main holds none of their records. Otherwise it would hold all."""
-        if not (marked := self.counts()):
-            return frozenset()
+        if not marked:
+            return marked
         dead_letters = self._rows().where(F.col(REDRIVEN).isNotNull())
-        held = main.select(*(F.col(f"{SYSTEM_COLUMN}.{name}").alias(name) for name in WITHOUT_KEY))
+        held = record_of(main, WITHOUT_KEY)
         found = by_record(dead_letters, held, "left_semi", WITHOUT_KEY).select(REDRIVEN).distinct()
-        return frozenset(marked) - {row[REDRIVEN] for row in found.collect()}
+        return marked - {row[REDRIVEN] for row in found.collect()}
 
     def place(
         self, named: DeadLetterRound, marked: Staged, summary: dict[str, str], accept: Validator
@@ -76,11 +71,12 @@ class RedrivenMarks:
         if self._table.snapshot(named.snapshot) is None:
             raise Retryable(f"the marks of redrive {named.round} are gone from {self._table.name}")
         keys = self._rows(named.snapshot).where(F.col(REDRIVEN) == named.round).select(*DEAD_LETTER)
-        rows = self._rows()
-        touched = rows.join(keys, [*DEAD_LETTER], "left_semi")
-        self._rewrite(
-            touched, lambda kept: kept.join(keys, [*DEAD_LETTER], "left_anti"), marked, summary, accept
-        )
+        touched = self._rows().join(keys, [*DEAD_LETTER], "left_semi")
+
+        def left(rows: DataFrame) -> DataFrame:
+            return rows.join(keys, [*DEAD_LETTER], "left_anti")
+
+        self._rewrite(touched, left, marked, summary, accept)
 
     def withdraw(self, rounds: AbstractSet[str], summary: dict[str, str], accept: Validator) -> None:
         """Delete the dead letters of these rounds, and remove the marks of the redrives among them.
@@ -116,10 +112,6 @@ class RedrivenMarks:
         update = overwriting(self._lake, table, tasks, added, rest)
         commit(table, update, summary, unmoved(head, accept))
 
-    @property
-    def _known(self) -> bool:
-        return column_at(self._table.schema, REDRIVEN) is not None
-
     def _rows(self, snapshot: int | None = None) -> DataFrame:
         return rows_at(self._lake, self._table, snapshot or self._table.head)
 
@@ -131,10 +123,9 @@ def rows_at(lake: Lake, table: Table, snapshot: int | None) -> DataFrame:
     return found.select("*", F.col(FILE)).withColumns(lacking)
 
 
-def records_in(main: DataFrame, dead_letters: DataFrame) -> DataFrame:
-    """The dead letters' records that a table holds, matched by all columns of `RECORD`."""
-    rows = main.select(*(F.col(f"{SYSTEM_COLUMN}.{name}").alias(name) for name in RECORD))
-    return by_record(rows, dead_letters, "left_semi").distinct()
+def record_of(rows: DataFrame, names: Sequence[str] = RECORD) -> DataFrame:
+    """The columns by which a table's rows identify their records."""
+    return rows.select(*(F.col(SYSTEM_COLUMN)[name].alias(name) for name in names))
 
 
 def by_record(

@@ -6,13 +6,13 @@ Then this job, or after a crash the next one, publishes that round, once. `calve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from calve.config.spark_conf import CATALOG
 from calve.errors import LostRace, Retryable
 from calve.names import BRANCH_PREFIX, TableName
+from calve.requests.redrive import is_level
 from calve.schema.columns import DEAD_LETTERS, LATER
 from calve.schema.evolution import Change, column_at
 from calve.table.dead_letters import (
@@ -32,19 +32,15 @@ from calve.table.summary import BASE, INITIALISED, ROUND, published_dead_letters
 from glue_jobs.dead_letters.redriven import RedrivenMarks
 from glue_jobs.iceberg.catalog import Lake, Table, settings
 from glue_jobs.iceberg.exposure import OF_DEAD_LETTERS, cover, require_own_paths, without_bounds
-from glue_jobs.iceberg.staging import NOTHING, Ambiguous, Conflict, Staged, commit, publish
+from glue_jobs.iceberg.staging import NOTHING, Ambiguous, Conflict, Staged, Validator, commit, publish
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
 
 COVERED = without_bounds(DEAD_LETTERS, OF_DEAD_LETTERS)
 
 
-@dataclass(frozen=True, slots=True)
-class BranchState:
-    """The dead-letter table before main was read: the newest published round, and the branches."""
-
-    newest: str | None
-    branches: tuple[WaitingBranch, ...]
+BranchState = tuple[str | None, list[WaitingBranch]]
+"""The dead-letter table before main was read: the newest published round, and the branches."""
 
 
 class DeadLetterTable:
@@ -65,6 +61,13 @@ class DeadLetterTable:
         found = self._lake.load(self._name)
         self._absent = found is None
         return found
+
+    def level_with(self, main: Position) -> Table | None:
+        """As `table`. Raises Retryable: another writer is moving the dead letters."""
+        table = self.table
+        if table is not None and not is_level(main, table.ancestors()):
+            raise Retryable(f"table {table.name}: another writer is moving the dead letters")
+        return table
 
     def ensure(self) -> Table:
         """The dead-letter table, created if missing. Its first snapshot says that nothing was published yet."""
@@ -93,11 +96,7 @@ class DeadLetterTable:
     def look(self) -> BranchState | None:
         """The state of the table before main is read; None if it does not exist."""
         table = self.table
-        return (
-            None
-            if table is None
-            else BranchState(dead_letters_round(table.ancestors()), tuple(_branches(table)))
-        )
+        return None if table is None else (dead_letters_round(table.ancestors()), _branches(table))
 
     def stage_on_branch(self, staged: Staged, *, round_id: str, base: Position) -> DeadLetterRound:
         """Commit staged rejects to their own branch, invisible to readers."""
@@ -121,17 +120,19 @@ class DeadLetterTable:
             if table is None:
                 recover_dead_letters(main, published=False, branches=())
             return table is None
+        newest_before, branches = before
         newest = nearest_position(table.ancestors())
-        if before.newest != (newest.round if newest else None):
+        if newest_before != (newest.round if newest else None):
             return False
         if newest is None or was_rolled_back(main, newest):
-            self._undo_rollback(table, main, before.newest)
+            self._undo_rollback(table, main, newest_before)
             return False
         named = main.dead_letters
         published = named is not None and newest.round == named.round
-        plan = recover_dead_letters(
-            main, published=published, branches=(*before.branches, *_held(table, main))
-        )
+        # The snapshot of the named rejects outlives its branch until it expires.
+        if named and (held := table.snapshot(named.snapshot)):
+            branches.append(WaitingBranch(BRANCH_PREFIX + named.round, named.round, held.summary[BASE]))
+        plan = recover_dead_letters(main, published=published, branches=branches)
         if plan.publish:
             self.publish(main)
         for branch in plan.drop:
@@ -151,13 +152,15 @@ class DeadLetterTable:
         if files is None:
             raise Retryable(f"the dead letters of round {named.round} are gone from {table.name}")
         summary = published_dead_letters(main, named.round)
+
+        def follows(ancestors: Iterator[Commit]) -> bool:
+            return may_release(main, ancestors)
+
         try:
             if named.redriven:
-                self._marks(table).place(
-                    named, files, summary, lambda ancestors: may_release(main, ancestors)
-                )
+                self._marks(table).place(named, files, summary, follows)
             else:
-                publish(table, files, summary, lambda ancestors: may_release(main, ancestors))
+                publish(table, files, summary, follows)
         except (LostRace, Ambiguous) as error:
             table.refresh()
             if dead_letters_round(table.ancestors()) != named.round:
@@ -183,16 +186,16 @@ class DeadLetterTable:
         """
         left = leftover_dead_letters(main, table.ancestors()) or self._search(table, main, newest)
         summary = published_dead_letters(main, left.back_to) | left.summary
+        marks, rounds = self._marks(table), sorted(left.rounds)
 
         def unchanged(ancestors: Iterator[Commit]) -> bool:
             return dead_letters_round(ancestors) == newest
 
-        marks = self._marks(table)
         try:
             if marks.of(left.rounds):
                 marks.withdraw(left.rounds, summary, unchanged)
-            elif left.rounds:
-                self._delete_rounds(table, left, summary, unchanged)
+            elif rounds:
+                self._delete_rounds(table, rounds, summary, unchanged)
             else:
                 publish(table, NOTHING, summary, unchanged)
         except (LostRace, Ambiguous) as error:
@@ -200,36 +203,30 @@ class DeadLetterTable:
         faults.point("dead_letters.withdrawn", self._main.table)
 
     def _delete_rounds(
-        self,
-        table: Table,
-        left: Leftover,
-        summary: dict[str, str],
-        unchanged: Callable[[Iterator[Commit]], bool],
+        self, table: Table, rounds: list[str], summary: dict[str, str], unchanged: Validator
     ) -> None:
         """Delete by file, because every round has its own files. If another engine's compaction mixed them, delete rows first."""
-        rounds = self._lake.jvm.java.util.ArrayList(sorted(left.rounds))
         condition = getattr(self._lake.jvm.org.apache.iceberg.expressions.Expressions, "in")("round", rounds)
         try:
             commit(table, table.java.newDelete().deleteFromRowFilter(condition), summary, unchanged)
         except Conflict:
             require_own_paths(table)
-            listed = ", ".join(f"'{each}'" for each in sorted(left.rounds))
+            listed = ", ".join(f"'{each}'" for each in rounds)
             self._lake.spark.sql(f"DELETE FROM {table.name.quoted(CATALOG)} WHERE round IN ({listed})")  # noqa: S608
             faults.point("dead_letters.deleted", self._main.table)
             table.refresh()
             publish(table, NOTHING, summary, unchanged)
 
     def _search(self, table: Table, main: Position, newest: str | None) -> Leftover:
-        rows = self._lake.rows(table.name)
+        rows, marks = self._lake.rows(table.name), self._marks(table)
+        marked = marks.counts()
         stored = {row["round"]: row["count"] for row in rows.groupBy("round").count().collect()}
         beyond = {row["round"] for row in rows.where(_beyond(main)).select("round").distinct().collect()}
-        marks = self._marks(table)
-        main_rows = self._lake.rows(self._main)
         return leftover_by_offsets(
             main,
             newest=newest,
-            beyond=beyond | marks.without_rows(main_rows),
-            stored=stored | marks.counts(),
+            beyond=beyond | marks.without_rows(marked.keys(), self._lake.rows(self._main)),
+            stored=stored | marked,
             since=rounds_since(main, table.ancestors()),
         )
 
@@ -243,15 +240,6 @@ def _branches(table: Table) -> list[WaitingBranch]:
         for name, snapshot_id in table.refs().items()
         if name.startswith(BRANCH_PREFIX) and (found := table.snapshot(snapshot_id))
     ]
-
-
-def _held(table: Table, main: Position) -> list[WaitingBranch]:
-    """The rejects that main names, if their snapshot exists: it outlives its branch until it expires."""
-    named = main.dead_letters
-    found = table.snapshot(named.snapshot) if named else None
-    if named is None or found is None:
-        return []
-    return [WaitingBranch(BRANCH_PREFIX + named.round, named.round, found.summary[BASE])]
 
 
 def _added_files(table: Table, snapshot_id: int) -> Staged | None:

@@ -172,11 +172,8 @@ class Table:
             self._commit(update)
 
     def _type(self, kind: Json) -> Any:
-        schema = {
-            "type": "struct",
-            "schema-id": 0,
-            "fields": [{"id": 1, "name": "x", "required": False, "type": kind}],
-        }
+        field = {"id": 1, "name": "x", "required": False, "type": kind}
+        schema = {"type": "struct", "schema-id": 0, "fields": [field]}
         wrapped = self.jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(with_ids(schema)))
         return wrapped.findType("x")
 
@@ -267,11 +264,13 @@ class Lake:
     def databases(self) -> list[str]:
         """The databases created by the owner's jobs."""
         with catalog_errors("the catalog"):
-            found = [
-                (each.level(0), self._catalog.loadNamespaceMetadata(each))
-                for each in self._catalog.listNamespaces()
-            ]
-            return sorted(name for name, properties in found if properties.get(OWNER_TAG) == self.owner)
+            found = self._catalog
+            own = (
+                each.level(0)
+                for each in found.listNamespaces()
+                if found.loadNamespaceMetadata(each).get(OWNER_TAG) == self.owner
+            )
+            return sorted(own)
 
     def tables(self, database: str) -> list[str]:
         with catalog_errors(f"database {database}"):
@@ -328,29 +327,24 @@ def commit_of(jvm: Any, snapshot: Any) -> Commit:
 def partition_spec(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:
     builder = iceberg.PartitionSpec.builderFor(schema)
     for each in transforms:
-        method = getattr(builder, each.name)
-        builder = method(each.column) if each.argument is None else method(each.column, each.argument)
+        builder = getattr(builder, each.name)(*_arguments(each))
     return builder.build()
 
 
 def ordered(iceberg: Any, builder: Any, transforms: tuple[Transform, ...]) -> Any:
     """Add fields to a sort order's builder or to a table's update. Nulls are placed as Iceberg does by default."""
-    nulls = iceberg.NullOrder
+    first, last = iceberg.NullOrder.NULLS_FIRST, iceberg.NullOrder.NULLS_LAST
     for each in transforms:
         by = term(iceberg.expressions.Expressions, each)
-        builder = (
-            builder.desc(by, nulls.NULLS_LAST) if each.descending else builder.asc(by, nulls.NULLS_FIRST)
-        )
+        sort, nulls = (builder.desc, last) if each.descending else (builder.asc, first)
+        builder = sort(by, nulls)
     return builder
 
 
 def term(expressions: Any, each: Transform) -> Any:
-    match each.name:
-        case "identity":
-            return expressions.ref(each.column)
-        case "bucket":
-            return expressions.bucket(each.column, each.argument)
-        case "truncate":
-            return expressions.truncate(each.column, each.argument)
-        case name:
-            return getattr(expressions, name)(each.column)
+    name = "ref" if each.name == "identity" else each.name
+    return getattr(expressions, name)(*_arguments(each))
+
+
+def _arguments(each: Transform) -> tuple[Any, ...]:
+    return (each.column,) if each.argument is None else (each.column, each.argument)

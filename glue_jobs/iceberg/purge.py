@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
@@ -28,7 +28,6 @@ from calve.config.maintenance import ORPHANS_NOTE
 from calve.config.publishing import EXPORTS
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
-from calve.names import TableName
 from glue_jobs.columns.expressions import at, kind_at
 from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
 from glue_jobs.iceberg.rewriting import CarriedCommit
@@ -121,15 +120,10 @@ def _current(table: Table) -> str:
 
 def _is_later(table: Table, file: str) -> bool:
     """True for metadata that may become current: a commit follows the newest one, and its number is greater."""
-    number = _number(file)
-    newest = _number(_current(table))
-    return number is not None and (newest is None or number > newest)
-
-
-def _number(file: str) -> int | None:
-    """The number of a metadata file; -1 if it has none; None for other files."""
-    found = METADATA.fullmatch(file)
-    return None if found is None else int(found[1] or -1)
+    found, newest = METADATA.fullmatch(file), METADATA.fullmatch(_current(table))
+    if found is None or newest is None:
+        return found is not None
+    return int(found[1] or -1) > int(newest[1] or -1)
 
 
 MANIFEST = "/manifest.json"
@@ -153,9 +147,16 @@ class Delivery:
 
 def deliveries(lake: Lake, table: Table) -> list[Delivery]:
     warehouse = lake.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
-    manifests = (each for each in listed(table, f"{warehouse}/{EXPORTS}") if each.endswith(MANIFEST))
-    found = (_delivery(path, read_json(table.java.io(), path), table.name) for path in manifests)
-    return [each for each in found if each is not None]
+    found: list[Delivery] = []
+    for path in listed(table, f"{warehouse}/{EXPORTS}"):
+        if not path.endswith(MANIFEST):
+            continue
+        manifest = read_json(table.java.io(), path)
+        export, window = manifest["export"], manifest["window"]
+        if (export["database"], export["table"]) == (table.name.database, table.name.table):
+            start, end = (datetime.fromisoformat(window[key]) for key in ("from", "to"))
+            found.append(Delivery(path, export["time_column"], start, end))
+    return found
 
 
 def holding(found: Sequence[Delivery], rows: DataFrame) -> list[Delivery]:
@@ -165,9 +166,11 @@ def holding(found: Sequence[Delivery], rows: DataFrame) -> list[Delivery]:
     unknown = [each for each, kind in judged if type(kind) not in MARGIN]
     if not asked:
         return unknown
-    windows = (
-        F.max(_within(each, margin)).alias(f"calve:window{n}") for n, (each, margin) in enumerate(asked)
-    )
+    windows = []
+    for n, (each, margin) in enumerate(asked):
+        moment = at(each.time_column).cast("timestamp")
+        within = (moment >= F.lit(each.start - margin)) & (moment < F.lit(each.end + margin))
+        windows.append(F.max(within).alias(f"calve:window{n}"))
     [held] = rows.agg(*windows).collect()
     return unknown + [each for n, (each, _) in enumerate(asked) if held[n]]
 
@@ -178,19 +181,6 @@ def remove(table: Table, manifests: Iterable[str]) -> None:
         folder = manifest.removesuffix(MANIFEST) + "/"
         delete(table, [each for each in listed(table, folder) if each != manifest])
         delete(table, [manifest])
-
-
-def _within(delivery: Delivery, margin: timedelta) -> Column:
-    moment = at(delivery.time_column).cast("timestamp")
-    return (moment >= F.lit(delivery.start - margin)) & (moment < F.lit(delivery.end + margin))
-
-
-def _delivery(path: str, manifest: Any, name: TableName) -> Delivery | None:
-    export, window = manifest["export"], manifest["window"]
-    if (export["database"], export["table"]) != (name.database, name.table):
-        return None
-    start, end = (datetime.fromisoformat(window[key]) for key in ("from", "to"))
-    return Delivery(path, export["time_column"], start, end)
 
 
 ORPHAN_AGE_S = 3 * 86_400.0
@@ -215,7 +205,9 @@ def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = ORPHAN_AGE_S) -> 
     delete(table, gone)
     faults.point("orphans.deleted", table.name.table)
     left = sorted(found - noted)[:MOST_ORPHANS]
-    _note(table, left)
+    note = json.dumps({"at": int(time.time()), "files": left})
+    with catalog_errors(f"table {table.name}, orphans"):
+        write_text(table.java.io(), _note_of(table), note)
     faults.point("orphans.noted", table.name.table)
     return {"found": len(left), "deleted": len(gone)}
 
@@ -244,9 +236,3 @@ def _noted(table: Table) -> dict[str, Any]:
     io, place = table.java.io(), _note_of(table)
     with catalog_errors(f"table {table.name}, orphans"):
         return dict(read_json(io, place)) if io.newInputFile(place).exists() else {}
-
-
-def _note(table: Table, files: Sequence[str]) -> None:
-    said = json.dumps({"at": int(time.time()), "files": list(files)})
-    with catalog_errors(f"table {table.name}, orphans"):
-        write_text(table.java.io(), _note_of(table), said)

@@ -35,15 +35,11 @@ HELD = 1_000
 """The number of values in a task's sketch."""
 
 
-def count_values(rows: DataFrame, column: str) -> tuple[DataFrame, Callable[[int], dict[str, Any]]]:
-    """The rows with a counter, and a function from the number of written rows to the counts."""
-    observation = Observation()
-    text = F.col(quote(column)).cast("string")
+def _with_top_values(rows: DataFrame, column: str) -> tuple[DataFrame, Observation]:
+    observation, text = Observation(), F.col(quote(column)).cast("string")
     told = F.when(F.length(text) <= LONGEST, text)
     top = F.call_function("approx_top_k", told, F.lit(MOST_VALUES + 2), F.lit(HELD))
-    return rows.observe(observation, top.alias("top")), lambda count: counts(
-        column, observation.get["top"] if count else (), count
-    )
+    return rows.observe(observation, top.alias("top")), observation
 
 
 def counts(column: str, top: Iterable[Any], rows: int) -> dict[str, Any]:
@@ -66,7 +62,7 @@ class Staged:
     """Files that no snapshot contains yet. They may be committed again until a commit is known to have succeeded.
 
     `deletes`: position deletes of rows that the data files or tombstones replace.
-    `counts`: the result of `count_values`, if the table counts a column. `cpu_s`: CPU seconds of tasks that Spark does not
+    `counts`: the result of `counts`, if the table counts a column. `cpu_s`: CPU seconds of tasks that Spark does not
     report.
     """
 
@@ -114,10 +110,10 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by:
         Suspended: `foreign_path`: other people could read the files' location.
     """
     require_own_paths(table)
-    iceberg = lake.jvm.org.apache.iceberg.spark
-    cache, coordinator = _singleton(lake, iceberg, "SparkTableCache"), iceberg.FileRewriteCoordinator.get()
+    coordinator = lake.jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
+    cache = _singleton(lake, "SparkTableCache")
     cache.add(stage_id, table.java)
-    rows, counted = count_values(rows, count_by) if count_by else (rows, None)
+    rows, observed = _with_top_values(rows, count_by) if count_by else (rows, None)
     try:
         (
             rows.write.format("iceberg")
@@ -131,8 +127,10 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by:
         coordinator.clearRewrite(table.java, stage_id)
         cache.remove(stage_id)
     count = sum(f.recordCount() for f in files)
-    counts = counted(count) if counted else None
-    return Staged(files, count, sum(f.fileSizeInBytes() for f in files), counts=counts)
+    size_bytes, told = sum(f.fileSizeInBytes() for f in files), None
+    if count_by and observed:
+        told = counts(count_by, observed.get["top"] if count else (), count)
+    return Staged(files, count, size_bytes, counts=told)
 
 
 @contextmanager
@@ -176,9 +174,8 @@ def rows_of(
     if not tasks:
         yield None
         return
-    group, iceberg = uuid.uuid4().hex, lake.jvm.org.apache.iceberg.spark
-    cache = _singleton(lake, iceberg, "SparkTableCache")
-    sets = _singleton(lake, iceberg, "ScanTaskSetManager")
+    group, cache = uuid.uuid4().hex, _singleton(lake, "SparkTableCache")
+    sets = _singleton(lake, "ScanTaskSetManager")
     cache.add(group, table.java)
     sets.stageTasks(table.java, group, tasks)
     try:
@@ -247,15 +244,14 @@ def commit(
         if guard.error is not None:
             raise guard.error from None
         if guard.refused:
-            raise LostRace(
-                f"table {table.name}: another writer published first, or main was rolled back"
-            ) from None
+            why = "another writer published first, or main was rolled back"
+            raise LostRace(f"table {table.name}: {why}") from None
         if java_class(error).endswith(".ValidationException"):
             raise Conflict(f"table {table.name}: {java_message(error)}") from None
         raise Ambiguous(f"table {table.name}: {java_class(error)}: {java_message(error)}") from None
     except (
         IllegalArgumentException
-    ):  # PySpark's own class for Java's, raised by Iceberg before it writes anything
+    ):  # PySpark's class for Java's: Iceberg raises it before it writes anything
         raise Conflict(f"table {table.name}: the snapshot that rows are deleted from has expired") from None
     with catalog_errors(
         f"table {table.name}"
@@ -291,7 +287,7 @@ class _Guard:
         implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
 
 
-def _singleton(lake: Lake, package: Any, name: str) -> Any:
+def _singleton(lake: Lake, name: str) -> Any:
     """Call `SparkTableCache.get()` by reflection: the overload `get(String)` hides it from py4j."""
     gateway: Any = lake.spark.sparkContext._gateway
     loader = lake.jvm.java.lang.Thread.currentThread().getContextClassLoader()

@@ -39,12 +39,8 @@ class Operation(ABC, Generic[R, A]):
         self.changed = False
 
     def pending(self) -> R | None:
-        """The request that waits. Raises ValueError: it cannot be read."""
+        """The request that waits. Raises ValueError: it cannot be read. Raises Retryable: it cannot be run now."""
         return self.kind.pending(self.table.main.properties)
-
-    def refuse(self, request: R) -> str | None:
-        """Why the request cannot be run, as its answer; None: it can. Raises Retryable: not now."""
-        return None
 
     @abstractmethod
     def run(self, request: R) -> A: ...
@@ -70,9 +66,6 @@ def handle(operation: Operation[R, A]) -> bool:
         operation.answer(operation.refused(None, NOT_UNDERSTOOD))
         return False
     if request is None:
-        return False
-    if why := operation.refuse(request):
-        operation.answer(operation.refused(request, why))
         return False
     operation.meter = CostMeter(operation.table.services.lake)
     try:

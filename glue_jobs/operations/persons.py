@@ -51,21 +51,17 @@ class Person:
 
     def rows(self, frame: DataFrame, how: How = GONE) -> DataFrame:
         """As `Select`, of a frame that has the columns of the conditions."""
-        met = self._is_met(frame)
-        return self._with_wanted(frame).where(met if how == GONE else ~met).select(*_columns(frame))
+        named = (
+            F.array_contains(F.col(quote(f"{TEXTS}:{n}")), at(each.column).cast("string"))
+            for n, each in enumerate(self.where)
+        )
+        met = F.coalesce(reduce(Column.__and__, named), false())
+        return self._where(frame, met if how == GONE else ~met)
 
     def records(self, records: DataFrame) -> DataFrame:
         """Records that contain the values in their bytes. A short value must equal the key."""
         named = (self._is_named(n, each.value.encode()) for n, each in enumerate(self.where))
-        met = reduce(Column.__and__, named)
-        return self._with_wanted(records).where(met).select(*_columns(records))
-
-    def _is_met(self, frame: DataFrame) -> Column:
-        met = (
-            F.array_contains(F.col(quote(f"{TEXTS}:{n}")), at(each.column).cast("string"))
-            for n, each in enumerate(self.where)
-        )
-        return F.coalesce(reduce(Column.__and__, met), false())
+        return self._where(records, reduce(Column.__and__, named))
 
     def _is_named(self, n: int, value: bytes) -> Column:
         wanted = F.col(quote(f"{BYTES}:{n}"))
@@ -77,8 +73,9 @@ class Person:
         )
         return _contains(F.col("key"), wanted) | _contains(F.col("value"), wanted) | in_headers
 
-    def _with_wanted(self, frame: DataFrame) -> DataFrame:
-        return frame.crossJoin(F.broadcast(self._wanted))
+    def _where(self, frame: DataFrame, met: Column) -> DataFrame:
+        columns = [F.col(quote(name)) for name in frame.columns]
+        return frame.crossJoin(F.broadcast(self._wanted)).where(met).select(*columns)
 
     @cached_property
     def _wanted(self) -> DataFrame:
@@ -125,28 +122,19 @@ def dead_letters_of(
 
     A dead letter matches by its bytes, or by the row that it would be.
     """
-    chosen = records_of(
-        rows_at(table.services.lake, dead_letters, dead_letters.head), table.services.masking_keys
-    )
+    lake, keys = table.services.lake, table.services.masking_keys
+    chosen = records_of(rows_at(lake, dead_letters, dead_letters.head), keys)
     table = table.learn(*unknown_ids(chosen, table.decode_plan)) or table
-    found, made = person.records(chosen).select(DEAD_LETTER), _as_rows(table, chosen)
+    found = person.records(chosen).select(DEAD_LETTER)
+    decoded = decode(chosen, table.decode_plan, os.urandom(8), table.mode)
+    made = table.row_plan.records(decoded, DEAD_LETTER)
+    made = table.row_plan.all_rows(made) if table.row_plan.chain.explodes else made
     if all(kind_at(made.schema, each.column) is not None for each in person.where):
         found = found.unionByName(person.rows(made).select(DEAD_LETTER))
     places = found.select(*(F.col(DEAD_LETTER)[name].alias(name) for name in PLACE)).distinct()
-    unopened = chosen.where(F.col(UNDECRYPTED)).count() if table.services.masking_keys else 0
+    unopened = chosen.where(F.col(UNDECRYPTED)).count() if keys else 0
     return sorted(tuple(row) for row in places.collect()), unopened
-
-
-def _as_rows(table: OpenTable, dead_letters: DataFrame) -> DataFrame:
-    """The records decoded and processed by the table's current plan, with `DEAD_LETTER`; null if unreadable."""
-    decoded = decode(dead_letters, table.decode_plan, os.urandom(8), table.mode)
-    made = table.row_plan.records(decoded, DEAD_LETTER)
-    return table.row_plan.all_rows(made) if table.row_plan.chain.explodes else made
 
 
 def _contains(data: Column, wanted: Column) -> Column:
     return F.coalesce(F.contains(data, wanted), false())
-
-
-def _columns(frame: DataFrame) -> list[Column]:
-    return [F.col(quote(name)) for name in frame.columns]

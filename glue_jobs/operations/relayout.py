@@ -14,6 +14,7 @@ from calve.requests.requests import Entry, outdated
 from calve.rounds.column_rules import layout_problems
 from calve.schema.columns import Transform
 from glue_jobs.iceberg.catalog import Table, catalog_errors, ordered, term
+from glue_jobs.iceberg.layout import partition_of, transform_of
 from glue_jobs.operations.operation import now
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, problem
@@ -55,22 +56,12 @@ def relayout(opened: OpenTable, memory: TableMemory) -> None:
 
 
 def layout_of(table: Table) -> Layout:
-    schema, java = table.java.schema(), table.java
-    spec = [_transform(schema, each) for each in elements(java.spec().fields())]
+    schema = table.java.schema()
     order = [
-        _transform(schema, each, descending=str(each.direction().toString()) == "DESC")
-        for each in elements(java.sortOrder().fields())
+        replace(transform_of(schema, each), descending=str(each.direction().toString()) == "DESC")
+        for each in elements(table.java.sortOrder().fields())
     ]
-    return tuple(each for each in spec if each), tuple(each for each in order if each)
-
-
-def _transform(schema: Any, field: Any, *, descending: bool = False) -> Transform | None:
-    """None for a field that is no longer used."""
-    column = str(schema.findColumnName(field.sourceId()))
-    name, _, argument = str(field.transform().toString()).removesuffix("]").partition("[")
-    if name == "void":
-        return None
-    return Transform(column, name, int(argument) if argument else None, descending)  # type: ignore[arg-type]
+    return partition_of(table), tuple(order)
 
 
 def _words(transforms: tuple[Transform, ...]) -> str:
