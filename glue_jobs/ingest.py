@@ -70,7 +70,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
     spark = spark_session(job)
     require_avro_guard(spark)
     said = LakeObject(spark, place(job.lake.warehouse, job.name, job.job))
-    with Reporter(job, said) as reporter, ExitStack() as opened:
+    with Reporter(job, said).running() as reporter, ExitStack() as opened:
         require_packages()
         # Spark provides packages that the host lacks (`glue_jobs.process.packages`): import their users after its
         # start.

@@ -79,13 +79,13 @@ class Maintaining:
         Raises CalveError: the work is not possible, or not possible now.
         """
         dead_letters = self._lake.load(main.name.dead_letters)
-        work = Work(self._lake, table, main, dead_letters)
+        work = Work(table, main, dead_letters)
         if work.is_forgetting:
             event("maintenance.skipped", **work.who, why="a person is being forgotten")
             return
         found = {
             each.kind: each.why
-            for each in due(figures(self._lake, main, dead_letters, table.maintenance), table.maintenance)
+            for each in due(figures(main, dead_letters, table.maintenance), table.maintenance)
         }
         wanted = {self._only: found.get(self._only, "requested")} if self._only else found
         for kind, why in wanted.items():

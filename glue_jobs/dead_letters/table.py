@@ -6,14 +6,17 @@ Then this job, or after a crash the next one, publishes that round, once. `calve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from calve.config.spark_conf import CATALOG
 from calve.errors import LostRace, Retryable
 from calve.names import BRANCH_PREFIX, TableName
 from calve.requests.redrive import is_level
-from calve.schema.columns import DEAD_LETTERS, LATER
+from calve.schema.columns import DEAD_LETTERS, LATER, REDRIVEN
 from calve.schema.evolution import Change, column_at
 from calve.table.dead_letters import (
     Leftover,
@@ -29,10 +32,20 @@ from calve.table.dead_letters import (
 from calve.table.position import NO_DEAD_LETTERS, DeadLetterRound, Position
 from calve.table.protocol import Commit, nearest_position
 from calve.table.summary import BASE, INITIALISED, ROUND, published_dead_letters, root
-from glue_jobs.dead_letters.redriven import RedrivenMarks
+from glue_jobs.dead_letters.records import PLACE, WITHOUT_KEY, by_record, record_of, rows_at
 from glue_jobs.iceberg.catalog import Lake, Table, settings
 from glue_jobs.iceberg.exposure import OF_DEAD_LETTERS, cover, require_own_paths, without_bounds
-from glue_jobs.iceberg.staging import NOTHING, Ambiguous, Conflict, Staged, Validator, commit, publish
+from glue_jobs.iceberg.rewriting import overwriting, unmoved, write_rest
+from glue_jobs.iceberg.staging import (
+    FILE,
+    NOTHING,
+    Ambiguous,
+    Conflict,
+    Staged,
+    Validator,
+    commit,
+    publish,
+)
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
 
@@ -81,7 +94,6 @@ class DeadLetterTable:
         return created
 
     def _evolve(self, table: Table) -> None:
-        """Add the columns that earlier releases did not have."""
         missing = [
             Change("add", (), each["name"], each["type"], each["doc"])
             for each in DEAD_LETTERS["fields"]
@@ -158,7 +170,7 @@ class DeadLetterTable:
 
         try:
             if named.redriven:
-                self._marks(table).place(named, files, summary, follows)
+                self._place_marks(table, named, files, summary, follows)
             else:
                 publish(table, files, summary, follows)
         except (LostRace, Ambiguous) as error:
@@ -186,14 +198,15 @@ class DeadLetterTable:
         """
         left = leftover_dead_letters(main, table.ancestors()) or self._search(table, main, newest)
         summary = published_dead_letters(main, left.back_to) | left.summary
-        marks, rounds = self._marks(table), sorted(left.rounds)
+        rounds = sorted(left.rounds)
+        marked = F.col(REDRIVEN).isin(*rounds)
 
         def unchanged(ancestors: Iterator[Commit]) -> bool:
             return dead_letters_round(ancestors) == newest
 
         try:
-            if marks.of(left.rounds):
-                marks.withdraw(left.rounds, summary, unchanged)
+            if rounds and rows_at(table, table.head).where(marked).limit(1).collect():
+                self._withdraw(table, rounds, summary, unchanged)
             elif rounds:
                 self._delete_rounds(table, rounds, summary, unchanged)
             else:
@@ -206,7 +219,7 @@ class DeadLetterTable:
         self, table: Table, rounds: list[str], summary: dict[str, str], unchanged: Validator
     ) -> None:
         """Delete by file, because every round has its own files. If another engine's compaction mixed them, delete rows first."""
-        condition = getattr(self._lake.jvm.org.apache.iceberg.expressions.Expressions, "in")("round", rounds)
+        condition = getattr(table.iceberg.expressions.Expressions, "in")("round", rounds)
         try:
             commit(table, table.java.newDelete().deleteFromRowFilter(condition), summary, unchanged)
         except Conflict:
@@ -217,21 +230,66 @@ class DeadLetterTable:
             table.refresh()
             publish(table, NOTHING, summary, unchanged)
 
+    def _place_marks(
+        self, table: Table, named: DeadLetterRound, marked: Staged, summary: dict[str, str], accept: Validator
+    ) -> None:
+        """Replace the dead letters of a redrive by the marked ones on its branch. Raises Retryable: its snapshot is gone."""
+        if table.snapshot(named.snapshot) is None:
+            raise Retryable(f"the marks of redrive {named.round} are gone from {table.name}")
+        keys = rows_at(table, named.snapshot).where(F.col(REDRIVEN) == named.round).select(*PLACE)
+        touched = rows_at(table, table.head).join(keys, [*PLACE], "left_semi")
+
+        def left(rows: DataFrame) -> DataFrame:
+            return rows.join(keys, [*PLACE], "left_anti")
+
+        self._rewrite(table, touched, left, marked, summary, accept)
+
+    def _withdraw(self, table: Table, rounds: list[str], summary: dict[str, str], accept: Validator) -> None:
+        """Delete the dead letters of these rounds, and remove the marks of the redrives among them."""
+        of_rounds, marked = F.col("round").isin(*rounds), F.col(REDRIVEN).isin(*rounds)
+        touched = rows_at(table, table.head).where(of_rounds | marked)
+
+        def left(rows: DataFrame) -> DataFrame:
+            return rows.where(~of_rounds).withColumn(REDRIVEN, F.when(~marked, F.col(REDRIVEN)))
+
+        self._rewrite(table, touched, left, NOTHING, summary, accept)
+
+    def _rewrite(
+        self,
+        table: Table,
+        touched: DataFrame,
+        left: Callable[[DataFrame], DataFrame],
+        added: Staged,
+        summary: dict[str, str],
+        accept: Validator,
+    ) -> None:
+        """Replace whole files: position deletes need their own writer, and not every reader supports equality deletes."""
+        head = table.head
+        paths = {row[FILE] for row in touched.select(FILE).distinct().collect()}
+        files = elements(table.java.newScan().useSnapshot(head).planFiles())
+        tasks = [each for each in files if str(each.file().location()) in paths]
+        rest = write_rest(table, tasks, lambda rows: left(rows).select(*table.columns).coalesce(1), gone=None)
+        faults.point("dead_letters.rewritten", self._main.table)
+        commit(table, overwriting(table, tasks, added, rest), summary, unmoved(head, accept))
+
     def _search(self, table: Table, main: Position, newest: str | None) -> Leftover:
-        rows, marks = self._lake.rows(table.name), self._marks(table)
-        marked = marks.counts()
+        rows = rows_at(table, table.head)
         stored = {row["round"]: row["count"] for row in rows.groupBy("round").count().collect()}
         beyond = {row["round"] for row in rows.where(_beyond(main)).select("round").distinct().collect()}
+        marked = rows.where(F.col(REDRIVEN).isNotNull())
+        redrives = {row[REDRIVEN]: row["count"] for row in marked.groupBy(REDRIVEN).count().collect()}
+        if redrives:
+            # A rollback of main removed a redrive if main holds none of its records. Otherwise it would hold all.
+            main_rows = self._lake.spark.table(self._main.quoted(CATALOG))
+            held = by_record(marked, record_of(main_rows, WITHOUT_KEY), "left_semi", WITHOUT_KEY)
+            beyond |= redrives.keys() - {row[0] for row in held.select(REDRIVEN).distinct().collect()}
         return leftover_by_offsets(
             main,
             newest=newest,
-            beyond=beyond | marks.without_rows(marked.keys(), self._lake.rows(self._main)),
-            stored=stored | marked,
+            beyond=beyond,
+            stored=stored | redrives,
             since=rounds_since(main, table.ancestors()),
         )
-
-    def _marks(self, table: Table) -> RedrivenMarks:
-        return RedrivenMarks(self._lake, table, self._main.table)
 
 
 def _branches(table: Table) -> list[WaitingBranch]:

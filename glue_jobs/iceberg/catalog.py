@@ -49,11 +49,12 @@ def settings(file_bytes: int) -> dict[str, str]:
 class Table:
     """An Iceberg table, as of the last `refresh`. Methods raise Retryable if catalog or object store do not answer."""
 
-    def __init__(self, jvm: Any, java: Any, name: TableName, glue: GlueColumns) -> None:
-        self.jvm = jvm
+    def __init__(self, lake: Lake, java: Any, name: TableName) -> None:
+        self.lake = lake
+        self.jvm = lake.jvm
+        self.iceberg = lake.jvm.org.apache.iceberg
         self.java = java
         self.name = name
-        self._glue = glue
 
     def refresh(self) -> None:
         with catalog_errors(f"table {self.name}"):
@@ -61,7 +62,24 @@ class Table:
 
     @property
     def schema(self) -> Json:
-        return json.loads(self.jvm.org.apache.iceberg.SchemaParser.toJson(self.java.schema()))
+        return json.loads(self.iceberg.SchemaParser.toJson(self.java.schema()))
+
+    @property
+    def columns(self) -> list[str]:
+        return [each["name"] for each in self.schema["fields"]]
+
+    @property
+    def rows(self) -> DataFrame:
+        """The rows of the newest snapshot."""
+        return self.lake.spark.table(self.name.quoted(CATALOG))
+
+    def rows_at(self, snapshot_id: int | None) -> DataFrame:
+        found = self.lake.spark.read.option("versionAsOf", str(snapshot_id))
+        return found.table(self.name.quoted(CATALOG))
+
+    @property
+    def actions(self) -> Any:
+        return self.iceberg.spark.actions.SparkActions.get(self.lake.spark._jsparkSession)
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -99,7 +117,7 @@ class Table:
 
     def committed(self) -> None:
         """Call after every commit: Iceberg has rewritten Glue's column list."""
-        self._glue.level(self.java, self.name)
+        self.lake.glue_columns.level(self.java, self.name)
 
     def _commit(self, update: Any) -> None:
         update.commit()
@@ -123,7 +141,7 @@ class Table:
         with catalog_errors(f"table {self.name}"):
             operations = self.java.operations()
             base = operations.current()
-            update = self.jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+            update = self.iceberg.TableMetadata.buildFrom(base)
             update = update.setBranchSnapshot(snapshot_id, "main").setProperties(dict(values))
             operations.commit(base, update.removeProperties({*remove}).build())
             self.java.refresh()
@@ -151,8 +169,7 @@ class Table:
 
     def drop_branch(self, name: str) -> None:
         with catalog_errors(f"table {self.name}"):
-            if name in self.refs():
-                self._commit(self.java.manageSnapshots().removeBranch(name))
+            self._commit(self.java.manageSnapshots().removeBranch(name))
 
     def evolve(self, changes: list[Change]) -> None:
         """Change columns in one commit. Columns that another writer added meanwhile stay unchanged."""
@@ -174,7 +191,7 @@ class Table:
     def _type(self, kind: Json) -> Any:
         field = {"id": 1, "name": "x", "required": False, "type": kind}
         schema = {"type": "struct", "schema-id": 0, "fields": [field]}
-        wrapped = self.jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(with_ids(schema)))
+        wrapped = self.iceberg.SchemaParser.fromJson(json.dumps(with_ids(schema)))
         return wrapped.findType("x")
 
 
@@ -188,7 +205,7 @@ class Lake:
         self.spark = spark
         self.owner = owner
         self.jvm = Packages(spark._jvm)
-        self._glue = GlueColumns(spark)
+        self.glue_columns = GlueColumns(spark)
 
     @cached_property
     def _catalog(self) -> Any:
@@ -209,7 +226,7 @@ class Lake:
     def load(self, name: TableName) -> Table | None:
         with catalog_errors(f"table {name}"):
             try:
-                return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
+                return Table(self, self._catalog.loadTable(self._identifier(name)), name)
             except Py4JJavaError as error:
                 if java_class(error).endswith(("NoSuchTableException", "NoSuchNamespaceException")):
                     return None
@@ -255,14 +272,9 @@ class Lake:
             except Py4JJavaError as error:
                 if not java_class(error).endswith("AlreadyExistsException"):
                     raise
-            return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
-
-    def rows(self, name: TableName) -> DataFrame:
-        """The rows of a table's newest snapshot."""
-        return self.spark.table(name.quoted(CATALOG))
+            return Table(self, self._catalog.loadTable(self._identifier(name)), name)
 
     def databases(self) -> list[str]:
-        """The databases created by the owner's jobs."""
         with catalog_errors("the catalog"):
             found = self._catalog
             own = (

@@ -66,7 +66,6 @@ def transform_of(schema: Any, field: Any) -> Transform:
 
 
 def _column(field: Transform) -> Column:
-    """The value of a partition or sort field, computed by Iceberg's functions."""
     column = quote_path(field.column)
     if field.name == "identity":
         return F.expr(column)

@@ -29,7 +29,7 @@ from calve.config.publishing import EXPORTS
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from glue_jobs.columns.expressions import at, kind_at
-from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
+from glue_jobs.iceberg.catalog import Table, catalog_errors
 from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, java_cause, read_json, strings, write_text
@@ -37,9 +37,9 @@ from glue_jobs.process.java import elements, java_cause, read_json, strings, wri
 METADATA = re.compile(r"(?:.*/)?(?:(\d+)-)?[^/]*\.metadata\.json")
 
 
-def files_of(lake: Lake, table: Table) -> set[str]:
+def files_of(table: Table) -> set[str]:
     """The paths of all files below a table's location, and of files elsewhere that its metadata names."""
-    return {*_below(table), *_reached(lake, table), *_earlier_metadata(table)}
+    return {*_below(table), *_reached(table), *_earlier_metadata(table)}
 
 
 def rewritten_by_others(table: Table, since_ms: int) -> bool:
@@ -71,9 +71,8 @@ def expire(table: Table) -> None:
         table.refresh()
 
 
-def unreachable(lake: Lake, table: Table, files: Iterable[str]) -> list[str]:
-    """The files that neither the table's metadata nor a commit in progress can reach."""
-    reached = _reached(lake, table)
+def unreachable(table: Table, files: Iterable[str]) -> list[str]:
+    reached = _reached(table)
     return [each for each in files if each not in reached and not _is_later(table, each)]
 
 
@@ -102,7 +101,7 @@ def _earlier_metadata(table: Table) -> set[str]:
     return {str(each.file()) for each in elements(table.java.operations().current().previousFiles())}
 
 
-def _reached(lake: Lake, table: Table) -> set[str]:
+def _reached(table: Table) -> set[str]:
     """The current metadata file, and all files that it names for every snapshot."""
     io, found = table.java.io(), {_current(table)}
     for snapshot in elements(table.java.snapshots()):
@@ -110,7 +109,7 @@ def _reached(lake: Lake, table: Table) -> set[str]:
         found |= {str(each.path()) for each in elements(snapshot.allManifests(io))}
     for each in (*elements(table.java.statisticsFiles()), *elements(table.java.partitionStatisticsFiles())):
         found.add(str(each.path()))
-    rows = lake.spark.table(f"{table.name.quoted(CATALOG)}.all_files").select("file_path").distinct()
+    rows = table.lake.spark.table(f"{table.name.quoted(CATALOG)}.all_files").select("file_path").distinct()
     return found | {row["file_path"] for row in rows.collect()}
 
 
@@ -145,8 +144,8 @@ class Delivery:
     end: datetime
 
 
-def deliveries(lake: Lake, table: Table) -> list[Delivery]:
-    warehouse = lake.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
+def deliveries(table: Table) -> list[Delivery]:
+    warehouse = table.lake.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
     found: list[Delivery] = []
     for path in listed(table, f"{warehouse}/{EXPORTS}"):
         if not path.endswith(MANIFEST):
@@ -188,7 +187,7 @@ MOST_ORPHANS = 100_000
 """The most files that a run notes and the next run deletes."""
 
 
-def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = ORPHAN_AGE_S) -> dict[str, int]:
+def sweep(upkept: CarriedCommit, *, age_s: float = ORPHAN_AGE_S) -> dict[str, int]:
     """Delete the files that the last run found and nothing names. Note the others for the next run.
 
     Returns the number of unnamed files `found` that the next run may delete, and of those `deleted`.
@@ -197,7 +196,7 @@ def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = ORPHAN_AGE_S) -> 
     """
     table = upkept.table
     upkept.refresh()  # the action takes files newer than its metadata for orphans
-    noted, found = set(_noted(table).get("files", ())), _orphans(lake, table, age_s)
+    noted, found = set(_noted(table).get("files", ())), _orphans(table, age_s)
     gone = sorted(noted & found)
     upkept.refresh()
     if upkept.is_forgetting:
@@ -217,13 +216,12 @@ def looked_at(table: Table) -> float | None:
     return _noted(table).get("at")
 
 
-def _orphans(lake: Lake, table: Table, age_s: float) -> set[str]:
-    actions = lake.jvm.org.apache.iceberg.spark.actions.SparkActions.get(lake.spark._jsparkSession)
-    action = actions.deleteOrphanFiles(table.java).usePrefixListing(True)  # noqa: FBT003 Java knows no names
+def _orphans(table: Table, age_s: float) -> set[str]:
+    action = table.actions.deleteOrphanFiles(table.java).usePrefixListing(True)  # noqa: FBT003 Java knows no names
     action = action.olderThan(int((time.time() - age_s) * 1000))
     with catalog_errors(f"table {table.name}, orphans"):
         # Iceberg passes each file to a delete function. This one only collects the paths.
-        result = action.deleteWith(lake.jvm.java.util.stream.Stream.builder()).execute()
+        result = action.deleteWith(table.jvm.java.util.stream.Stream.builder()).execute()
     return {str(each) for each in elements(result.orphanFileLocations())} - {_note_of(table)}
 
 

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.names import quote
 from calve.table.protocol import Commit
-from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors, commit_of
+from glue_jobs.iceberg.catalog import Table, catalog_errors, commit_of
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.process.java import elements, java_class, java_message
 
@@ -100,18 +100,16 @@ class Conflict(Retryable):
     """Iceberg refused the commit: files it requires are gone, or others delete from them. Nothing was committed."""
 
 
-def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by: str | None = None) -> Staged:
+def stage(table: Table, rows: DataFrame, stage_id: str, *, count_by: str | None = None) -> Staged:
     """Write `rows`, already clustered by the caller, as data files of `table`; main does not change.
 
     count_by: a column whose values are counted while Spark writes.
-
-    Raises:
-        Retryable: the object store failed; nothing is committed, files already written are orphans.
-        Suspended: `foreign_path`: other people could read the files' location.
+    Raises Retryable: the object store failed; nothing is committed, files already written are orphans.
+    Raises Suspended: `foreign_path`: other people could read the files' location.
     """
     require_own_paths(table)
-    coordinator = lake.jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
-    cache = _singleton(lake, "SparkTableCache")
+    coordinator = table.iceberg.spark.FileRewriteCoordinator.get()
+    cache = _singleton(table, "SparkTableCache")
     cache.add(stage_id, table.java)
     rows, observed = _with_top_values(rows, count_by) if count_by else (rows, None)
     try:
@@ -134,7 +132,7 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by:
 
 
 @contextmanager
-def added_rows(lake: Lake, table: Table, snapshot_id: int) -> Iterator[DataFrame | None]:
+def added_rows(table: Table, snapshot_id: int) -> Iterator[DataFrame | None]:
     """The rows of the data files that a snapshot added, including rows deleted since; None if it added none.
 
     Read them inside the block. Raises Suspended: `snapshot_lost`: it has expired.
@@ -142,15 +140,15 @@ def added_rows(lake: Lake, table: Table, snapshot_id: int) -> Iterator[DataFrame
     snapshot = table.java.snapshot(snapshot_id)
     if snapshot is None:
         raise Suspended("snapshot_lost", f"snapshot {snapshot_id} of table {table.name} has expired")
-    with rows_of(lake, table, whole(lake, table, elements(snapshot.addedDataFiles(table.java.io())))) as rows:
+    with rows_of(table, whole(table, elements(snapshot.addedDataFiles(table.java.io())))) as rows:
         yield rows
 
 
-def whole(lake: Lake, table: Table, files: Iterable[Any]) -> list[Any]:
+def whole(table: Table, files: Iterable[Any]) -> list[Any]:
     """Scan tasks that read all rows of data files, including rows deleted by position."""
-    iceberg = lake.jvm.org.apache.iceberg
+    iceberg = table.iceberg
     schema = iceberg.SchemaParser.toJson(table.java.schema())
-    gateway: Any = lake.spark.sparkContext._gateway
+    gateway: Any = table.lake.spark.sparkContext._gateway
     none = gateway.new_array(iceberg.DeleteFile, 0)
     every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
     specs = table.java.specs()
@@ -164,7 +162,7 @@ def whole(lake: Lake, table: Table, files: Iterable[Any]) -> list[Any]:
 
 @contextmanager
 def rows_of(
-    lake: Lake, table: Table, scan_tasks: Iterable[Any], *, split_bytes: int | None = None
+    table: Table, scan_tasks: Iterable[Any], *, split_bytes: int | None = None
 ) -> Iterator[DataFrame | None]:
     """The rows of Iceberg scan tasks, to be read inside the block; None if there are no tasks.
 
@@ -174,12 +172,12 @@ def rows_of(
     if not tasks:
         yield None
         return
-    group, cache = uuid.uuid4().hex, _singleton(lake, "SparkTableCache")
-    sets = _singleton(lake, "ScanTaskSetManager")
+    group, cache = uuid.uuid4().hex, _singleton(table, "SparkTableCache")
+    sets = _singleton(table, "ScanTaskSetManager")
     cache.add(group, table.java)
     sets.stageTasks(table.java, group, tasks)
     try:
-        reader = lake.spark.read.format("iceberg").option("scan-task-set-id", group)
+        reader = table.lake.spark.read.format("iceberg").option("scan-task-set-id", group)
         if split_bytes is not None:
             reader = reader.option("split-size", split_bytes).option("file-open-cost", 0)
         yield reader.load(group)
@@ -204,10 +202,9 @@ def publish(
 ) -> int:
     """Add the staged files in one snapshot, if `validator` accepts the ancestry of each head that is tried; returns its id.
 
-    Raises:
-        LostRace: the validator refused; nothing was committed.
-        Ambiguous: the answer was lost; the commit may have been applied, or may still be.
-        Conflict: a file with rows to delete was rewritten meanwhile, or another writer deletes from it.
+    Raises LostRace: the validator refused; nothing was committed.
+    Raises Ambiguous: the answer was lost; the commit may have been applied, or may still be.
+    Raises Conflict: a file with rows to delete was rewritten meanwhile, or another writer deletes from it.
     """
     if staged.deletes is not None:
         return commit(table, _replacing(table, staged, staged.deletes), summary, validator)
@@ -287,10 +284,10 @@ class _Guard:
         implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
 
 
-def _singleton(lake: Lake, name: str) -> Any:
+def _singleton(table: Table, name: str) -> Any:
     """Call `SparkTableCache.get()` by reflection: the overload `get(String)` hides it from py4j."""
-    gateway: Any = lake.spark.sparkContext._gateway
-    loader = lake.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    gateway: Any = table.lake.spark.sparkContext._gateway
+    loader = table.jvm.java.lang.Thread.currentThread().getContextClassLoader()
     kind = gateway.jvm.java.lang.Class.forName(f"org.apache.iceberg.spark.{name}", True, loader)  # noqa: FBT003
     none = gateway.new_array(gateway.jvm.java.lang.Class, 0)
     arguments = gateway.new_array(gateway.jvm.java.lang.Object, 0)

@@ -126,7 +126,7 @@ class LoopMaintenance:
         main.refresh()
         if main.total("data-files") < MERGED_AT_ONCE or len(base.offsets) != 1:
             return  # if the topic was made again, only files tell its incarnations apart
-        began, meter = time.monotonic(), CostMeter(opened.services.lake)
+        began, meter = time.monotonic(), CostMeter(main.lake)
         chosen, left = self._chosen(int(spare_s * self.rate))
         if not chosen:
             return
@@ -134,14 +134,14 @@ class LoopMaintenance:
         if stood is None or not may_publish([stood], base):
             return
 
-        lake, head, cores = opened.services.lake, main.java.currentSnapshot(), opened.services.cores
+        head, cores = main.java.currentSnapshot(), opened.services.cores
         tasks = [task for group in chosen for task in group.tasks]
         size = sum(group.size_bytes for group in chosen)
         laid_out = partial(clustered, table=main, tasks=tasks_for(size, cores, cores))
-        staged = write_rest(lake, main, tasks, laid_out)
+        staged = write_rest(main, tasks, laid_out)
         faults.point("merge.staged", opened.config.name)
         cost = meter.of_work(main, staged, read=len(tasks)) | opened.carried()
-        summary, update = carried_position(stood.summary, cost), replacement(lake, main, head, tasks, staged)
+        summary, update = carried_position(stood.summary, cost), replacement(main, head, tasks, staged)
         snapshot = commit(main, update, summary, lambda ancestors: may_publish(ancestors, base))
         faults.point("merge.committed", opened.config.name)
         self.unexpired += 1
@@ -180,7 +180,7 @@ class LoopMaintenance:
             "max-file-group-size-bytes": str(size),
             "min-input-files": str(MERGED_AT_ONCE),
         }
-        for group in planned(self.opened.services.lake, self.opened.main, options):
+        for group in planned(self.opened.main, options):
             tasks = tuple(each for each in group.tasks if each.deletes().isEmpty())
             if len(tasks) > 1:
                 yield Group(tasks, sum(each.file().fileSizeInBytes() for each in tasks))

@@ -55,7 +55,7 @@ def _of_patterns(settings: job.Job, catalog: Lake, database: str) -> Iterable[jo
     return (each for each in made if topics.get(each.name) == each.topic)
 
 
-def figures(lake: Lake, table: Table, dead_letters: Table | None, maintenance: Maintenance) -> Figures:
+def figures(table: Table, dead_letters: Table | None, maintenance: Maintenance) -> Figures:
     """The statistics of main as of its last refresh, and of its dead letters.
 
     Raises Retryable: the object store does not answer.
@@ -70,7 +70,7 @@ def figures(lake: Lake, table: Table, dead_letters: Table | None, maintenance: M
     timed, aging = maintenance.rows, maintenance.dead_letters_s is not None
     return Figures(
         data_files=data_files,
-        surplus_files=_surplus(lake, table, maintenance.file_bytes) if data_files >= SURPLUS_FILES else 0,
+        surplus_files=_surplus(table, maintenance.file_bytes) if data_files >= SURPLUS_FILES else 0,
         delete_files=delete_files,
         rows=rows,
         deleted_rows=deleted,
@@ -78,19 +78,19 @@ def figures(lake: Lake, table: Table, dead_letters: Table | None, maintenance: M
         manifest_bytes=sum(manifests),
         snapshots=len(taken),
         oldest_snapshot_s=now - min(taken),
-        oldest_row_s=_age(lake, now, table, timed.column) if timed else None,
-        oldest_dead_letter_s=_age(lake, now, dead_letters, REJECTED_AT) if dead_letters and aging else None,
+        oldest_row_s=_age(now, table, timed.column) if timed else None,
+        oldest_dead_letter_s=_age(now, dead_letters, REJECTED_AT) if dead_letters and aging else None,
         orphans_s=now - (looked_at(table) or min(taken)),
     )
 
 
-def _files(lake: Lake, table: Table) -> DataFrame:
-    return lake.spark.table(f"{table.name.quoted(CATALOG)}.data_files")
+def _files(table: Table) -> DataFrame:
+    return table.lake.spark.table(f"{table.name.quoted(CATALOG)}.data_files")
 
 
-def _surplus(lake: Lake, table: Table, file_bytes: int) -> int:
+def _surplus(table: Table, file_bytes: int) -> int:
     """How many files fewer there would be if each partition's small ones were merged (`calve.config.maintenance.surplus`)."""
-    files = _files(lake, table)
+    files = _files(table)
     small = files.where(F.col("file_size_in_bytes") < SMALL * file_bytes)
     place = [name for name in ("spec_id", "partition") if name in files.columns]
     merged = F.ceil(F.sum("file_size_in_bytes") / file_bytes)
@@ -98,10 +98,10 @@ def _surplus(lake: Lake, table: Table, file_bytes: int) -> int:
     return int(spare.agg(F.coalesce(F.sum("spare"), F.lit(0))).collect()[0][0])
 
 
-def _age(lake: Lake, now: float, table: Table, column: str) -> float | None:
+def _age(now: float, table: Table, column: str) -> float | None:
     """The age of the oldest row, by Iceberg's file bounds or else by the column; None if no row has a value."""
     known = F.col("readable_metrics")[column]["lower_bound"]
-    for rows, moment in ((_files(lake, table), known), (lake.rows(table.name), at(column))):
+    for rows, moment in ((_files(table), known), (table.rows, at(column))):
         found = rows.agg(F.min(moment).cast("timestamp").cast("double")).collect()[0][0]
         if found is not None:
             return now - float(found)

@@ -47,7 +47,6 @@ class Backfill(Operation[Request, Entry]):
         table.event("backfill.completed", request=answer.id, result=answer.told, problem=answer.problem)
 
     def run(self, request: Request) -> Entry:
-        """Replace the rows; the answer says what was done."""
         self.request = request
         with errors_of_source(self.table.config):
             result = self._run()
@@ -96,8 +95,8 @@ class Backfill(Operation[Request, Entry]):
 
     def _require_same(self, staged: Staged, old: DataFrame) -> None:
         """Require the same records as before: the ledgers of the original rounds account for them."""
-        lake, main = self.table.services.lake, self.table.main
-        with rows_of(lake, main, whole(lake, main, staged.files)) as rows:
+        main = self.table.main
+        with rows_of(main, whole(main, staged.files)) as rows:
             if rows is None:
                 came, went = 0, old.count()
             else:

@@ -47,7 +47,7 @@ from calve.table.summary import (
     root,
 )
 from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, at
-from glue_jobs.dead_letters.redriven import DEAD_LETTER
+from glue_jobs.dead_letters.records import PLACE
 from glue_jobs.iceberg import purge
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.layout import clustered, tasks_for
@@ -80,7 +80,7 @@ FIGURES = ("rows", "files", "removed", "exports", "unopened", "problem")
 Place = tuple[Any, ...]
 OF_ROWS = "partition int, offset long, timestamp_us long"
 OF_DEAD_LETTERS = "cluster_id string, topic_id string, partition int, offset long"
-"""The columns that identify a record: in a row, and in a dead letter (`glue_jobs.dead_letters.redriven.DEAD_LETTER`)."""
+"""The columns that identify a record: in a row, and in a dead letter (`glue_jobs.dead_letters.records.PLACE`)."""
 Said = Callable[[Staged], tuple[Mapping[str, str], Validator]]
 """The summary of the next commit, given its new files; and whether the commit is allowed on the table's current head."""
 
@@ -166,7 +166,7 @@ class Forget(Operation[Request, Entry]):
         if dead is not None:
             of_dead_letters = places_of((TopicKey(*each[:2]), *each[2:]) for each in dead.places)
             found = found.with_letters(dead.count, of_dead_letters)
-        stored = purge.deliveries(opened.services.lake, opened.main)
+        stored = purge.deliveries(opened.main)
         if not opened.mode.replaces_rows:
             stored = purge.holding(stored, rows.rows) if rows.places else []
         found = found.with_exports(each.manifest for each in stored)
@@ -246,8 +246,8 @@ class Gone:
         self, opened: OpenTable, table: Table, select: Select, identified_by: Mapping[str, Column]
     ) -> None:
         self._opened, self._table, self._select, self._head = opened, table, select, table.head
-        self._lake, self._name = opened.services.lake, opened.config.name
-        every = self._lake.rows(table.name).select("*", F.col(FILE))
+        self._name = opened.config.name
+        every = table.rows.select("*", F.col(FILE))
         self.rows = select(every, GONE)
         place = F.struct(*(column.alias(name) for name, column in identified_by.items()))
         counted = self.rows.groupBy(F.col(FILE).alias("file"), place.alias("place"))
@@ -263,7 +263,7 @@ class Gone:
         tasks = list(elements(self._table.java.newScan().planFiles()))
         paths = {*of_rows}
         deleted_from = [each.file() for each in tasks if not each.deletes().isEmpty()]
-        with rows_of(self._lake, self._table, whole(self._lake, self._table, deleted_from)) as rows:
+        with rows_of(self._table, whole(self._table, deleted_from)) as rows:
             if rows is not None:
                 # In format 3, rows read this way have no file column.
                 named = rows.select("*", F.input_file_name().alias(FILE))
@@ -276,11 +276,11 @@ class Gone:
         `require_alone` refuses if another job may be writing files that its own later commit needs.
         Raises LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
         """
-        lake, table, name = self._lake, self._table, self._name
+        table, name = self._table, self._name
         if self.tasks:
             self._replace(said)
         require_alone()
-        files = purge.files_of(lake, table)
+        files = purge.files_of(table)
         summary, accept = said(NOTHING)
         here = unmoved(table.head, accept)
         # Entries for removed files have bounds, which are values of rows. So their manifests are written without them.
@@ -294,7 +294,7 @@ class Gone:
         faults.point("forget.tagged", name)
         purge.expire(table)
         faults.point("forget.expired", name)
-        left_behind = purge.unreachable(lake, table, files)
+        left_behind = purge.unreachable(table, files)
         purge.delete(table, left_behind)
         faults.point("forget.swept", name)
         return len(left_behind)
@@ -302,17 +302,15 @@ class Gone:
     def _replace(self, said: Said) -> None:
         table, cores = self._table, self._opened.services.cores
         tasks = tasks_for(sum(each.file().fileSizeInBytes() for each in self.tasks), cores, cores)
-        columns = [each["name"] for each in table.schema["fields"]]
         left = write_rest(
-            self._lake,
             table,
             self.tasks,
-            lambda rows: clustered(self._select(rows, KEPT).select(*columns), table, tasks),
+            lambda rows: clustered(self._select(rows, KEPT).select(*table.columns), table, tasks),
             gone=None,
         )
         faults.point("forget.staged", self._name)
         summary, accept = said(left)
-        update = overwriting(self._lake, table, self.tasks, left)
+        update = overwriting(table, self.tasks, left)
         commit(table, update, summary, unmoved(self._head, accept))
         faults.point("forget.committed", self._name)
 
@@ -331,7 +329,7 @@ def _gone_rows(opened: OpenTable, person: Person) -> Gone:
 
 
 def _gone_dead_letters(opened: OpenTable, dead_letters: Table, places: Sequence[Place]) -> Gone:
-    identified_by = {name: F.col(name) for name in DEAD_LETTER}
+    identified_by = {name: F.col(name) for name in PLACE}
     return Gone(opened, dead_letters, _at(opened, places, OF_DEAD_LETTERS, identified_by), identified_by)
 
 

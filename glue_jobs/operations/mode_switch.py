@@ -25,7 +25,7 @@ from calve.table.protocol import ancestry_is_cut, check_ledger
 from calve.table.summary import REDRIVE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, keys_of
 from glue_jobs.columns.helpers import TOMBSTONE
-from glue_jobs.dead_letters.encryption import DEAD_LETTER, UNDECRYPTED, as_records
+from glue_jobs.dead_letters.records import DEAD_LETTER, UNDECRYPTED, as_records
 from glue_jobs.decode.decode import decode
 from glue_jobs.engines.batch import PLACE
 from glue_jobs.iceberg.staging import NOTHING, Staged
@@ -48,9 +48,8 @@ def fresh(table: OpenTable, base: Position) -> Position:
 def switch(table: OpenTable, base: Position) -> bool:
     """Commit the mode change that calve.yaml requires, if any; True if main has changed.
 
-    Raises:
-        Suspended: `mode_changed`: the change is not possible; `key_unusable`: some rows have no key.
-        LostRace, Retryable: as a round.
+    Raises Suspended: `mode_changed`: the change is not possible; `key_unusable`: some rows have no key.
+    Raises LostRace, Retryable: as a round.
     """
     wanted = table.mode.note(table.main.schema)
     match change_of(str(table.name), table.config.name, base.mode, wanted):
@@ -95,7 +94,6 @@ class _Fold:
         table.dead_letters.publish(position, marked)
 
     def _require_whole(self) -> None:
-        """Refuse if data is missing that decides which rows are current."""
         ancestors = tuple(self.table.main.ancestors())
         ledgers = (ledger_of(each.summary) for each in ancestors)
         skipped = sum(each.skipped.get(TOMBSTONES, 0) for each in ledgers)
@@ -134,8 +132,8 @@ class _Fold:
         dead_letters = table.dead_letters.level_with(self.base) if self.upsert.deletes else None
         if dead_letters is None:
             return None
-        lake, keys = table.services.lake, table.services.masking_keys
-        chosen = as_records(lake, dead_letters, Request("", "", reason=TOMBSTONES), keys)
+        keys = table.services.masking_keys
+        chosen = as_records(dead_letters, Request("", "", reason=TOMBSTONES), keys)
         chosen = chosen.where(self._beyond(F.col("partition"), F.col("offset")))
         if unopened := chosen.where(F.col(UNDECRYPTED)).count():
             raise self._unable(

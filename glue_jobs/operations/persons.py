@@ -22,9 +22,7 @@ from calve.names import quote
 from calve.requests.forget import Condition, Request, bound_to, seal_key
 from glue_jobs.columns.expressions import at, false, kind_at
 from glue_jobs.columns.tokens import frame_of
-from glue_jobs.dead_letters.encryption import DEAD_LETTER, UNDECRYPTED, records_of
-from glue_jobs.dead_letters.redriven import DEAD_LETTER as PLACE
-from glue_jobs.dead_letters.redriven import rows_at
+from glue_jobs.dead_letters.records import DEAD_LETTER, PLACE, UNDECRYPTED, records_of, rows_at
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.table.counts import unknown_ids
@@ -95,24 +93,23 @@ def person_of(table: OpenTable, request: Request) -> Person:
 
     Raises CalveError: the secret lacks the key, or the values cannot be decrypted.
     """
-    where = request.where if request.sealed is None else _opened(table, request, request.sealed)
-    return Person(table.services.lake, where, table.services.masking_keys)
-
-
-def _opened(table: OpenTable, request: Request, key_id: str) -> tuple[Condition, ...]:
-    key = next((each for each in table.services.masking_keys if each.id == key_id), None)
+    keys, where = table.services.masking_keys, request.where
+    if request.sealed is None:
+        return Person(table.services.lake, where, keys)
+    key = next((each for each in keys if each.id == request.sealed), None)
     if key is None:
-        raise CalveError(f"the secret lacks the masking key {key_id}, which encrypts the request")
+        raise CalveError(f"the secret lacks the masking key {request.sealed}, which encrypts the request")
     sealed = [
         [n, seal_key(key, request.id), base64.b64decode(each.value), bound_to(request.id, n)]
-        for n, each in enumerate(request.where)
+        for n, each in enumerate(where)
     ]
     frame = frame_of(table.services.lake.spark, "n int, round_key binary, data binary, bound binary", sealed)
     clear = F.try_aes_decrypt("data", "round_key", F.lit("GCM"), F.lit("DEFAULT"), "bound").cast("string")
     found = {row["n"]: row["clear"] for row in frame.select("n", clear.alias("clear")).collect()}
     if None in found.values():
         raise CalveError("the values of the request cannot be decrypted")
-    return tuple(Condition(each.column, found[n]) for n, each in enumerate(request.where))
+    opened = tuple(Condition(each.column, found[n]) for n, each in enumerate(where))
+    return Person(table.services.lake, opened, keys)
 
 
 def dead_letters_of(
@@ -122,8 +119,8 @@ def dead_letters_of(
 
     A dead letter matches by its bytes, or by the row that it would be.
     """
-    lake, keys = table.services.lake, table.services.masking_keys
-    chosen = records_of(rows_at(lake, dead_letters, dead_letters.head), keys)
+    keys = table.services.masking_keys
+    chosen = records_of(rows_at(dead_letters, dead_letters.head), keys)
     table = table.learn(*unknown_ids(chosen, table.decode_plan)) or table
     found = person.records(chosen).select(DEAD_LETTER)
     decoded = decode(chosen, table.decode_plan, os.urandom(8), table.mode)

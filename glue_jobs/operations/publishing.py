@@ -30,11 +30,9 @@ def publish_round(
     """Commit the same files until the result is known; returns the snapshot id.
 
     After a lost answer, look for the round in main's history.
-
-    Raises:
-        LostRace: main is at another round than `base`.
-        Retryable: the catalog does not answer, files with deleted rows have changed, or others expired the proof of
-            the position.
+    Raises LostRace: main is at another round than `base`.
+    Raises Retryable: the catalog does not answer, files with deleted rows have changed, or others expired the proof of the
+    position.
     """
     for _ in range(COMMIT_ATTEMPTS):
         try:
@@ -115,9 +113,8 @@ def require_allowed(batch: Batch, counts: Counts, staged: Staged) -> None:
 def require_same(topic: TopicState, counts: Counts, again: int) -> None:
     """Compare the number of rejects of both reads.
 
-    Raises:
-        Retryable: the topic was compacted in between.
-        Suspended: `rejects_differ`.
+    Raises Retryable: the topic was compacted in between.
+    Raises Suspended: `rejects_differ`.
     """
     if topic.compacted and again < counts.rejects:
         raise Retryable(f"topic {topic.name} was compacted while its rejects were read again")

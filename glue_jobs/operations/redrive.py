@@ -23,8 +23,14 @@ from calve.table.protocol import check_ledger
 from calve.table.summary import COUNTS, REDRIVE, REDRIVE_RESULT
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.helpers import FILTERED, OTHER, REJECT, SIZE
-from glue_jobs.dead_letters.encryption import DEAD_LETTER, UNDECRYPTED, as_records
-from glue_jobs.dead_letters.redriven import RECORD, by_record, record_of
+from glue_jobs.dead_letters.records import (
+    DEAD_LETTER,
+    RECORD,
+    UNDECRYPTED,
+    as_records,
+    by_record,
+    record_of,
+)
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.layout import tasks_for
@@ -82,8 +88,7 @@ class Redrive(Operation[Request, Result]):
         """Select dead letters, look up unknown schema ids, and count the result for each dead letter."""
         if self.dead_letters is None:
             return {}
-        services = self.table.services
-        self.chosen = as_records(services.lake, self.dead_letters, self.request, services.masking_keys)
+        self.chosen = as_records(self.dead_letters, self.request, self.table.services.masking_keys)
         if not self.chosen.limit(1).collect():
             return {}
         self.table = self.table.learn(*unknown_ids(self.chosen, self.table.decode_plan)) or self.table
@@ -172,8 +177,7 @@ class Redrive(Operation[Request, Result]):
 def stage_marks(table: OpenTable, dead_letters: Table, chosen: DataFrame, round_id: str) -> Staged:
     """Write redriven dead letters (`DEAD_LETTER` of each) with the mark of their round."""
     kept = chosen.select(f"{DEAD_LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
-    columns = [each["name"] for each in dead_letters.schema["fields"]]
-    return stage(table.services.lake, dead_letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
+    return stage(dead_letters, kept.select(*dead_letters.columns).coalesce(1), f"{round_id}-letters")
 
 
 PRESENT = "calve:present"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
@@ -69,13 +68,21 @@ def _words(transforms: tuple[Transform, ...]) -> str:
 
 
 def _change(main: Table, held: Layout, wanted: Layout, entry: Entry) -> None:
-    iceberg = main.jvm.org.apache.iceberg
+    expressions = main.iceberg.expressions.Expressions
     with catalog_errors(f"table {main.name}"):
         transaction = main.java.newTransaction()
         try:
-            _change_spec(iceberg, transaction, held[0], wanted[0])
+            update = transaction.updateSpec()
+            gone = [each for each in held[0] if each not in wanted[0]]
+            new = [each for each in wanted[0] if each not in held[0]]
+            for each in gone:
+                update = update.removeField(term(expressions, each))
+            for each in new:
+                update = update.addField(term(expressions, each))
+            if gone or new:
+                update.commit()
             if held[1] != wanted[1]:
-                ordered(iceberg, transaction.replaceSortOrder(), wanted[1]).commit()
+                ordered(main.iceberg, transaction.replaceSortOrder(), wanted[1]).commit()
         except (Py4JJavaError, IllegalArgumentException) as error:
             raise CalveError(f"Iceberg refuses the layout: {problem(error)}") from None
         properties = transaction.updateProperties()
@@ -89,17 +96,3 @@ def _change(main: Table, held: Layout, wanted: Layout, entry: Entry) -> None:
         except IllegalArgumentException:
             raise Retryable(f"table {main.name}: another writer changes its layout, too") from None
         main.committed()
-
-
-def _change_spec(
-    iceberg: Any, transaction: Any, held: tuple[Transform, ...], wanted: tuple[Transform, ...]
-) -> None:
-    update = transaction.updateSpec()
-    for each in held:
-        if each not in wanted:
-            update = update.removeField(term(iceberg.expressions.Expressions, each))
-    for each in wanted:
-        if each not in held:
-            update = update.addField(term(iceberg.expressions.Expressions, each))
-    if set(held) != set(wanted):
-        update.commit()

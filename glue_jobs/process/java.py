@@ -75,7 +75,6 @@ def java_message(error: Py4JJavaError) -> str:
 
 
 def java_cause(error: Py4JJavaError) -> str:
-    """Class and message of the Java exception, and of its innermost cause."""
     chain = _chain(error)
     found, cause = _described(chain[0]), _described(chain[-1])
     return found if cause in found else f"{found}; caused by {cause}"
@@ -112,7 +111,6 @@ def _message(exception: Any) -> str:
 
 
 def read_json(io: Any, path: str) -> Any:
-    """The content of a JSON file, read with a table's or catalog's file IO."""
     with closing(io.newInputFile(path).newStream()) as stream:
         return json.loads(bytes(stream.readAllBytes()))
 

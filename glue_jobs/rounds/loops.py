@@ -52,9 +52,8 @@ class Loops:
     def wait(self) -> dict[str, State]:
         """Wait until all loops are over, including loops that start meanwhile; returns the state of each table.
 
-        Raises:
-            Fatal: the job cannot continue, for instance because credentials were refused. All loops are stopped.
-            Retryable: other work failed. The tables are as far as they got without it.
+        Raises Fatal: the job cannot continue, for instance because credentials were refused. All loops are stopped.
+        Raises Retryable: other work failed. The tables are as far as they got without it.
         """
         for thread in self._threads:  # the list may grow during the loop
             thread.join()
@@ -167,7 +166,12 @@ class Discovery:
         self._kept |= {each.name: each.topic for each in new}
         if new:
             event("topics.matched", job=self.job.job, tables=list(map(str, kept)), count=len(self._kept))
-        self._report(found.not_kept)
+        now = time.monotonic()
+        for each in found.not_kept:
+            if each not in self._reported or now - self._reported[each] >= REPORT_EVERY_S:
+                self._reported[each] = now
+                facts = {"topic": each.topic, "entry": each.entry, "reason": each.reason, "fix": each.fix}
+                event("topic.refused", job=self.job.job, **facts)
 
     def _start(self, pattern: Table, tables: Iterable[Table]) -> Start:
         """Where new topics start.
@@ -182,11 +186,3 @@ class Discovery:
         )
         self._begun.add(pattern.name)
         return Start() if begun else pattern.start
-
-    def _report(self, not_kept: Iterable[NotKept]) -> None:
-        now = time.monotonic()
-        for each in not_kept:
-            if each not in self._reported or now - self._reported[each] >= REPORT_EVERY_S:
-                self._reported[each] = now
-                facts = {"topic": each.topic, "entry": each.entry, "reason": each.reason, "fix": each.fix}
-                event("topic.refused", job=self.job.job, **facts)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Event, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from py4j.protocol import Py4JError
@@ -35,10 +36,7 @@ class LakeObject:
     """One object. A failed read or write is tried again the next time."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        limits = {
-            "http-client.apache.socket-timeout-ms": str(READ_TIMEOUT_MS),
-            "s3.retry.num-retries": "0",
-        }
+        limits = {"http-client.apache.socket-timeout-ms": str(READ_TIMEOUT_MS), "s3.retry.num-retries": "0"}
         properties, jvm = catalog_settings(spark) | limits, cast("Any", spark._jvm)
         self._io = jvm.org.apache.iceberg.CatalogUtil.loadFileIO(
             properties["io-impl"], properties, spark.sparkContext._jsc.hadoopConfiguration()
@@ -75,25 +73,25 @@ class Reporter:
     _said: dict[str, ReportedTable] | None = None
     _written: bool = True
     _over: Event = field(default_factory=Event)
-    _thread: Thread | None = None
 
-    def __enter__(self) -> Self:
-        self._thread = Thread(target=self._report, name="status", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
-        if isinstance(error, CalveError):
-            self._run = replace(self._run, reason=error.message, fix=error.fix)
-        elif error:
-            self._run = replace(self._run, reason=f"unexpected: {type(error).__name__}")
-        self._run = replace(self._run, ended=_now())
-        self._write(self._tables())
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        thread = Thread(target=self._report, name="status", daemon=True)
+        thread.start()
+        why: dict[str, Any] = {}
+        try:
+            yield self
+        except CalveError as error:
+            why = {"reason": error.message, "fix": error.fix}
+            raise
+        except BaseException as error:
+            why = {"reason": f"unexpected: {type(error).__name__}"}
+            raise
+        finally:
+            self._over.set()
+            thread.join()
+            self._run = replace(self._run, ended=_now(), **why)
+            self._write(self._tables())
 
     def _report(self) -> None:
         written_at = 0.0

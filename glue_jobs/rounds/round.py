@@ -70,10 +70,9 @@ class Round:
     def run(self) -> Outcome:
         """Run the steps in the order of `faults.STEPS` until one returns the outcome.
 
-        Raises:
-            Suspended: the table must not be written until a person has checked it.
-            LostRace: another writer published, or main was rolled back, since this round began.
-            Retryable: a system did not answer.
+        Raises Suspended: the table must not be written until a person has checked it.
+        Raises LostRace: another writer published, or main was rolled back, since this round began.
+        Raises Retryable: a system did not answer.
         """
         table = self._passed("prepare", self.prepare, self.opener)
         at = self._passed("recover", self.recover, table)
@@ -304,7 +303,6 @@ class Round:
             judged.written.plan.at.table.dead_letters.publish(committed.outcome.position, judged.rejects)
 
     def emit(self, committed: Committed) -> Outcome:
-        """Write the newly committed rows to the output topic."""
         emit(committed.judged.written.plan.at.table, committed.outcome.position)
         return committed.outcome
 

@@ -39,7 +39,6 @@ class Planned:
 
     @property
     def more(self) -> bool:
-        """The topic has offsets beyond this round."""
         return self.batch.to != self.topic.end
 
     @property

@@ -152,7 +152,6 @@ def count_by_partition(records: DataFrame) -> Offsets:
 
 
 def observe_rejects(decoded: DataFrame) -> tuple[DataFrame, Observation]:
-    """Count rejects by reason while Spark reads them."""
     return _observe(decoded, {reason: F.count_if(F.col(REJECT) == reason) for reason in REASONS})
 
 

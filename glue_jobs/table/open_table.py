@@ -160,16 +160,15 @@ class OpenTable(TablePlan):
     @property
     def rows(self) -> DataFrame:
         """The rows of the newest snapshot. If another round commits before they are used, this one is refused."""
-        return self.services.lake.rows(self.name)
+        return self.main.rows
 
     def stage(self, rows: DataFrame, tasks: int, stage_id: str) -> Staged:
         """Write rows in the table's layout as data files that no snapshot contains, in at most `tasks` tasks."""
         laid_out = clustered(rows, self.main, tasks)
-        return stage(self.services.lake, self.main, laid_out, stage_id, count_by=self.config.count_by)
+        return stage(self.main, laid_out, stage_id, count_by=self.config.count_by)
 
     def stage_deletes(self, keys: DataFrame, columns: Sequence[str], stage_id: str) -> Deletes | None:
-        """As `glue_jobs.iceberg.position_deletes.stage_deletes`."""
-        return stage_deletes(self.services.lake, self.main, keys, columns, stage_id)
+        return stage_deletes(self.main, keys, columns, stage_id)
 
     @property
     def made_for(self) -> TopicKey | None:
@@ -207,22 +206,22 @@ def position_of(
     tagged = main.refs().get(POSITION_TAG)
     if tagged is None or not ancestry_is_cut(ancestors):
         return locate(ancestors, tagged=None, greatest_offsets=None), None
-    greatest = _greatest_offsets(main, dead_letters, services.lake)
+    greatest = _greatest_offsets(main, dead_letters)
     found = locate(ancestors, tagged=main.snapshot(tagged), greatest_offsets=greatest)
     return _anchor(main, found, services.writer), None
 
 
-def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, lake: Lake) -> dict[TopicKey, Offsets]:
+def _greatest_offsets(main: Table, dead_letters: DeadLetterTable) -> dict[TopicKey, Offsets]:
     """The greatest offset held, by topic and partition. Rows of main are counted for the topic of the tagged position."""
     held: dict[TopicKey, Offsets] = {}
     tagged = main.snapshot(main.refs()[POSITION_TAG])
     position = nearest_position([tagged]) if tagged else None
-    rows = lake.rows(main.name).groupBy(PARTITION).agg(F.max(OFFSET)).collect()
+    rows = main.rows.groupBy(PARTITION).agg(F.max(OFFSET)).collect()
     for key in position.offsets if position else ():
         held[key] = {row[0]: row[1] for row in rows}
     table = dead_letters.table
     if table is not None:
-        grouped = lake.rows(table.name).groupBy("cluster_id", "topic_id", "partition")
+        grouped = table.rows.groupBy("cluster_id", "topic_id", "partition")
         for row in grouped.agg(F.max("offset")).collect():
             key = TopicKey(row[0], row[1])
             held.setdefault(key, {})[row[2]] = max(row[3], held.get(key, {}).get(row[2], -1))

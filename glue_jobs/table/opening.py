@@ -71,12 +71,11 @@ class Opener:
     def open(self) -> OpenTable:
         """Load the table, or create it from the registered schemas. Add the columns of newer versions.
 
-        Raises:
-            Retryable: the topic does not exist, a subject is not registered yet, or a system does not answer.
-            Suspended: `not_ours`: calve did not create the table. `foreign_path`: its files would lie elsewhere. `other_topic`: a
-                pattern's table belongs to another topic. `schema_unsupported`: no column can hold the schema. `key_unusable`,
-                `measure_unusable`: the key or measures of its mode do not fit. `mode_changed`: the table was created as an
-                aggregate table and the mode is another, or the reverse.
+        Raises Retryable: the topic does not exist, a subject is not registered yet, or a system does not answer.
+        Raises Suspended: `not_ours`: calve did not create the table. `foreign_path`: its files would lie elsewhere.
+        `other_topic`: a pattern's table belongs to another topic. `schema_unsupported`: no column can hold the schema.
+        `key_unusable`, `measure_unusable`: the key or measures of its mode do not fit. `mode_changed`: the table was created as
+        an aggregate table and the mode is another, or the reverse.
         """
         self.lookups.renew()
         versions = self.schemas.versions()
@@ -262,7 +261,6 @@ class Opener:
         return chain_of(self.config, means, self.schemas.key_column)
 
     def _made(self, chain: Chain, source: Json) -> Json:
-        """The data columns of rows made from records that are decoded to `source`."""
         return chain.columns(self.services.lake.spark, source) if chain.steps else source
 
     def _evolve(
