@@ -42,8 +42,7 @@ A reader that polls, or a catalog that syncs every minute, still finds the 100 m
 
 def settings(file_bytes: int) -> dict[str, str]:
     """The properties of a new table. An older table gets them once, and again if calve.yaml changes."""
-    given = PROPERTIES | {"write.target-file-size-bytes": str(file_bytes)}
-    return given | {SETTINGS: f"1/{file_bytes}"}
+    return PROPERTIES | {"write.target-file-size-bytes": str(file_bytes), SETTINGS: f"1/{file_bytes}"}
 
 
 class Table:

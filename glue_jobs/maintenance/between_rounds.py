@@ -11,11 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from py4j.protocol import Py4JNetworkError
-
 from calve.config import job
 from calve.config.maintenance import snapshots_to_keep
-from calve.errors import Fatal
 from calve.log import event
 from calve.outputs.emitting import Emitted, left
 from calve.requests.expired_history import ExpiredHistory, earlier
@@ -37,7 +34,7 @@ from glue_jobs.iceberg.layout import clustered, tasks_for
 from glue_jobs.iceberg.rewriting import Group, planned, replacement, write_rest
 from glue_jobs.iceberg.staging import commit
 from glue_jobs.process import faults
-from glue_jobs.process.java import problem
+from glue_jobs.process.java import ENDING, problem
 from glue_jobs.table.open_table import OpenTable, Outcome
 from glue_jobs.table.opening import Opener
 
@@ -86,7 +83,7 @@ class LoopMaintenance:
         try:
             self._turn(outcome, AT_END_S if wait_s is None else wait_s)
             self._failed = False
-        except (Fatal, Py4JNetworkError, ConnectionError):
+        except ENDING:
             raise
         except Exception as error:  # noqa: BLE001 failed maintenance must not stop the table
             if not self._failed:

@@ -13,11 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from py4j.protocol import Py4JNetworkError
-
 from calve.config import job
 from calve.config.maintenance import TURN_KINDS, Kind
-from calve.errors import Fatal
 from calve.log import event
 from calve.outputs.announcement import sent_to
 from calve.schema.columns import REJECTED_AT
@@ -28,7 +25,7 @@ from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.maintenance.between_rounds import expire
 from glue_jobs.maintenance.compaction import GROUP_FILES, compact, groups, rewrite_deletes, rewrite_manifests
 from glue_jobs.maintenance.retention import retain
-from glue_jobs.process.java import problem
+from glue_jobs.process.java import ENDING, problem
 from glue_jobs.table.open_table import OpenTable
 
 RUN_BYTES = 16_000_000_000
@@ -151,7 +148,7 @@ def take(table: OpenTable, spare_s: float) -> float:
             work.run(kind, lambda: time.monotonic() - began > spare_s, turn=True)
         table.main.set_properties({}, remove=[TURN])
         table.main.refresh()
-    except (Fatal, Py4JNetworkError, ConnectionError):
+    except ENDING:
         raise
     except Exception as error:  # noqa: BLE001 failed maintenance must not stop the table
         table.event("maintenance.failed", kind=kind, why=problem(error))

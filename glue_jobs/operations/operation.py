@@ -7,19 +7,17 @@ from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 from typing import ClassVar, Generic, TypeVar
 
-from py4j.protocol import Py4JNetworkError
-
-from calve.errors import Fatal, LostRace
+from calve.errors import LostRace
 from calve.requests.requests import NOT_UNDERSTOOD, WaitingRequest
 from calve.table.position import Position
 from glue_jobs.iceberg.commit_cost import CostMeter
-from glue_jobs.process.java import problem
+from glue_jobs.process.java import ENDING, problem
 from glue_jobs.table.open_table import OpenTable
 
 R = TypeVar("R", bound=WaitingRequest)
 A = TypeVar("A")
 
-RAISED: tuple[type[Exception], ...] = (LostRace, Fatal, Py4JNetworkError, ConnectionError)
+RAISED: tuple[type[Exception], ...] = (LostRace, *ENDING)
 
 
 class Operation(ABC, Generic[R, A]):

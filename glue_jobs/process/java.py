@@ -13,11 +13,11 @@ from contextlib import closing
 from typing import Any
 
 from py4j.java_gateway import JavaPackage
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from calve.config.spark_conf import CATALOG
-from calve.errors import CalveError
+from calve.errors import CalveError, Fatal
 
 
 class Packages:
@@ -54,6 +54,8 @@ def catalog_settings(spark: SparkSession) -> dict[str, str]:
     return {key.removeprefix(prefix): value for key, value in every if key.startswith(prefix)}
 
 
+ENDING = (Fatal, Py4JNetworkError, ConnectionError)
+"""Errors after which the job as a whole cannot go on."""
 TELLING = ("org.apache.iceberg.", "org.apache.kafka.", "software.amazon.awssdk.", "java.io.", "java.net.")
 """Packages of exceptions about systems. Messages of others, including Spark's, may quote a value."""
 SPARK = "org.apache.spark."

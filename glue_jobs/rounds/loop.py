@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
+from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.log import event
 from calve.outputs.job_status import TableState
 from calve.rounds.scheduling import FAILED_AFTER, LONGEST_BACKOFF_S, MISSED, Schedule, Timed, backoff_s
@@ -23,7 +23,7 @@ from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL, INITIALISED, STA
 from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.maintenance.tasks import take
 from glue_jobs.process import faults
-from glue_jobs.process.java import java_class, java_message
+from glue_jobs.process.java import ENDING, java_class, java_message
 from glue_jobs.rounds.round import Round
 from glue_jobs.table.open_table import Outcome, TableMemory
 from glue_jobs.table.opening import Opener
@@ -135,7 +135,7 @@ class TableLoop:
             return self._lost_race(error)
         except Retryable as error:
             return self._retry(error)
-        except (Fatal, Py4JNetworkError, ConnectionError):  # the job as a whole cannot go on
+        except ENDING:
             raise
         except Exception as error:  # noqa: BLE001 one table's error must not end the others
             self._enter("failed", type(error).__name__, CalveError(first_line(error)))

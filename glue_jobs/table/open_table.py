@@ -203,19 +203,17 @@ def position_of(
         ancestors.append(commit)
         if found := nearest_position([commit]):
             return found, commit.sequence
-    tagged = main.refs().get(POSITION_TAG)
-    if tagged is None or not ancestry_is_cut(ancestors):
-        return locate(ancestors, tagged=None, greatest_offsets=None), None
-    greatest = _greatest_offsets(main, dead_letters)
-    found = locate(ancestors, tagged=main.snapshot(tagged), greatest_offsets=greatest)
+    tag = main.refs().get(POSITION_TAG)
+    tagged = main.snapshot(tag) if tag is not None and ancestry_is_cut(ancestors) else None
+    greatest = _greatest_offsets(main, dead_letters, tagged) if tagged else None
+    found = locate(ancestors, tagged=tagged, greatest_offsets=greatest)
     return _anchor(main, found, services.writer), None
 
 
-def _greatest_offsets(main: Table, dead_letters: DeadLetterTable) -> dict[TopicKey, Offsets]:
+def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, tagged: Commit) -> dict[TopicKey, Offsets]:
     """The greatest offset held, by topic and partition. Rows of main are counted for the topic of the tagged position."""
     held: dict[TopicKey, Offsets] = {}
-    tagged = main.snapshot(main.refs()[POSITION_TAG])
-    position = nearest_position([tagged]) if tagged else None
+    position = nearest_position([tagged])
     rows = main.rows.groupBy(PARTITION).agg(F.max(OFFSET)).collect()
     for key in position.offsets if position else ():
         held[key] = {row[0]: row[1] for row in rows}
