@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from calve.config.engine_choice import of_settings
-from calve.config.job import Job
+from calve.config.job import Job, Table
 from calve.log import event
 from calve.names import TableName
 from calve.outputs.job_status import place
@@ -92,16 +92,14 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
         tables = [str(each.name) for each in named]
         event("job.started", job=job.job, writer=openers.services.writer, tables=tables)
 
-        def keep(opener: Opener) -> TableName:
-            loops.start(TableLoop(opener, stop, drain))
-            return opener.name
-
         for opener in named:
-            keep(opener)
+            loops.start(TableLoop(opener, stop, drain))
         if job.patterns:
-            found = Discovery(
-                job, cluster.names, openers.topic_of, lambda table: keep(openers.of(table)), stop, drain
-            )
+
+            def keep(table: Table) -> TableName:
+                return loops.start(TableLoop(openers.of(table), stop, drain))
+
+            found = Discovery(job, cluster.names, openers.topic_of, keep, stop, drain)
             loops.run(found.run, "the topics of patterns", name="discovery")
         return loops.wait()
 

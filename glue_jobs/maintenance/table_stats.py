@@ -26,10 +26,7 @@ from glue_jobs.process.java import elements
 
 
 def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Table]]:
-    """Tables of calve.yaml that calve has created, including those of patterns.
-
-    Raises Retryable: the catalog does not answer.
-    """
+    """Tables of calve.yaml that calve has created, including those of patterns. Raises Retryable: the catalog does not answer."""
     # With `namespace: cluster_id`, all databases of the deployment may hold tables of the job.
     per_cluster = settings.lake.namespace == "cluster_id"
     for database in catalog.databases() if per_cluster else [settings.database()]:

@@ -14,7 +14,7 @@ from calve.requests.backfill import Range, Request, done_before, range_of, remad
 from calve.requests.forget import position_after
 from calve.requests.requests import Entry, outdated
 from calve.table.position import Ledger
-from calve.table.protocol import TopicState, bytes_per_record, check_ledger, recheck
+from calve.table.protocol import bytes_per_record, check_ledger, recheck
 from calve.table.summary import BACKFILL, REMADE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
 from glue_jobs.engines.batch import PLACE, Batch, errors_of_source
@@ -56,7 +56,11 @@ class Backfill(Operation[Request, Entry]):
         if done := done_before(self.table.main.ancestors(), self.request.id):
             return _result(ledger_of(done.summary))
         table, topic = self.table, self.table.services.cluster.state(self.table.config.topic)
-        self._require_possible(topic)
+        if table.mode.key:
+            kind = kind_of(self.base.mode)
+            raise CalveError(f"rows of a table of {kind} depend on each other: rewind it instead")
+        if self.base.of(topic.key) is None or len(self.base.offsets) > 1:
+            raise CalveError("the topic was made again, and rows do not say of which topic they are")
         ends = (
             each.offsets if each.at == "offsets" else table.services.cluster.first_offsets(topic, each)
             for each in (self.request.start, self.request.to)
@@ -85,13 +89,6 @@ class Backfill(Operation[Request, Entry]):
             if not self.changed:
                 discard(table.main, staged)
             raise
-
-    def _require_possible(self, topic: TopicState) -> None:
-        if self.table.mode.key:
-            kind = kind_of(self.base.mode)
-            raise CalveError(f"rows of a table of {kind} depend on each other: rewind it instead")
-        if self.base.of(topic.key) is None or len(self.base.offsets) > 1:
-            raise CalveError("the topic was made again, and rows do not say of which topic they are")
 
     def _require_same(self, staged: Staged, old: DataFrame) -> None:
         """Require the same records as before: the ledgers of the original rounds account for them."""

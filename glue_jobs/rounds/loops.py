@@ -39,9 +39,11 @@ class Loops:
     _threads: list[threading.Thread] = field(default_factory=list)
     _errors: list[CalveError] = field(default_factory=list)
 
-    def start(self, loop: TableLoop) -> None:
+    def start(self, loop: TableLoop) -> TableName:
+        name = loop.opener.name
         self.tables.append(loop)
-        self.run(loop.run, f"table {loop.opener.name}", name=loop.opener.name.table)
+        self.run(loop.run, f"table {name}", name=name.table)
+        return name
 
     def run(self, work: Callable[[], object], what: str, *, name: str) -> None:
         """Run other work beside the loops. Errors name it by `what`."""
