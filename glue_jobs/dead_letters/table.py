@@ -7,7 +7,6 @@ Then this job, or after a crash the next one, publishes that round, once. `calve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -160,8 +159,9 @@ class DeadLetterTable:
         table, named = self.table, main.dead_letters
         if table is None or named is None:
             raise Retryable(f"table {self._name} is gone")
-        files = _added_files(table, named.snapshot) or staged
-        if files is None:
+        if (snapshot := table.java.snapshot(named.snapshot)) is not None:
+            staged = Staged.of(elements(snapshot.addedDataFiles(table.java.io())))
+        if staged is None:
             raise Retryable(f"the dead letters of round {named.round} are gone from {table.name}")
         summary = published_dead_letters(main, named.round)
 
@@ -170,9 +170,9 @@ class DeadLetterTable:
 
         try:
             if named.redriven:
-                self._place_marks(table, named, files, summary, follows)
+                self._place_marks(table, named, staged, summary, follows)
             else:
-                publish(table, files, summary, follows)
+                publish(table, staged, summary, follows)
         except (LostRace, Ambiguous) as error:
             table.refresh()
             if dead_letters_round(table.ancestors()) != named.round:
@@ -298,14 +298,6 @@ def _branches(table: Table) -> list[WaitingBranch]:
         for name, snapshot_id in table.refs().items()
         if name.startswith(BRANCH_PREFIX) and (found := table.snapshot(snapshot_id))
     ]
-
-
-def _added_files(table: Table, snapshot_id: int) -> Staged | None:
-    snapshot: Any = table.java.snapshot(snapshot_id)
-    if snapshot is None:
-        return None
-    files = tuple(elements(snapshot.addedDataFiles(table.java.io())))
-    return Staged(files, sum(f.recordCount() for f in files), sum(f.fileSizeInBytes() for f in files))
 
 
 def _beyond(main: Position) -> str:

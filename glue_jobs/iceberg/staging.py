@@ -11,8 +11,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
@@ -73,6 +73,12 @@ class Staged:
     counts: Mapping[str, Any] | None = None
     cpu_s: float = 0.0
 
+    @classmethod
+    def of(cls, files: Iterable[Any]) -> Self:
+        found = tuple(files)
+        rows, size_bytes = sum(f.recordCount() for f in found), sum(f.fileSizeInBytes() for f in found)
+        return cls(found, rows, size_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
@@ -120,15 +126,14 @@ def stage(table: Table, rows: DataFrame, stage_id: str, *, count_by: str | None 
             .mode("append")
             .save(stage_id)
         )
-        files = tuple(elements(coordinator.fetchNewFiles(table.java, stage_id)))
+        staged = Staged.of(elements(coordinator.fetchNewFiles(table.java, stage_id)))
     finally:
         coordinator.clearRewrite(table.java, stage_id)
         cache.remove(stage_id)
-    count = sum(f.recordCount() for f in files)
-    size_bytes, told = sum(f.fileSizeInBytes() for f in files), None
     if count_by and observed:
-        told = counts(count_by, observed.get["top"] if count else (), count)
-    return Staged(files, count, size_bytes, counts=told)
+        top = observed.get["top"] if staged.rows else ()
+        staged = replace(staged, counts=counts(count_by, top, staged.rows))
+    return staged
 
 
 @contextmanager
