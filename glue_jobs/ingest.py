@@ -12,37 +12,27 @@ The job ignores Glue's own arguments and refuses all others. SIGTERM, Ctrl-C and
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 import threading
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from calve.config.engine_choice import of_settings
-from calve.config.job import Job
-from calve.errors import CalveError, ConfigError
+from calve.config.job import Job, Table
 from calve.log import event
 from calve.names import TableName
 from calve.outputs.job_status import place
 from glue_jobs.engines import choice
 from glue_jobs.iceberg.catalog import Lake
-from glue_jobs.outputs.outbox import EventBus, Outbox
-from glue_jobs.process import faults
+from glue_jobs.outputs.outbox import Outbox, send
 from glue_jobs.process.packages import brought, ship
-from glue_jobs.process.session import (
-    flag,
-    job_of,
-    job_parser,
-    parsed,
-    require_avro_guard,
-    spark_session,
-)
-from glue_jobs.rounds.reporting import HandOver, LakeObject, Reporter
+from glue_jobs.process.session import flag, job_parser, read, require_avro_guard, run_script, spark_session
+from glue_jobs.rounds.reporting import LakeObject, Reporter, watch
 
 if TYPE_CHECKING:
     from glue_jobs.kafka.cluster import Cluster
@@ -55,25 +45,21 @@ FLUSH_S = 5.0
 
 def main(arguments: list[str]) -> int:
     """Run the job. Exit code 0; 1 if a table is suspended or failed; 2 if the settings are invalid."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    try:
-        job, options = _read(arguments)
-        if fault := os.environ.get("CALVE_FAULT"):
-            faults.arm(fault)
-        spark = spark_session(job)
-        if options.packages:
-            ship(spark.sparkContext, options.packages)
-        handover = _watched(job, options, spark, stop)
-        signal.signal(signal.SIGINT, lambda *_: stop.set())  # PySpark takes it when the session is made
-        states = run(job, drain=options.drain, stop=stop, announce=options.announce)
-    except CalveError as error:
-        event("job.failed", reason=error.message, fix=error.fix)
-        return 2 if isinstance(error, ConfigError) else 1
-    event("job.ended", job=job.job, states=states)
-    if handover and handover.asked.is_set():
-        return 0  # the next generation takes care of the tables; this one must not be started again
-    return 1 if {"suspended", "failed"} & set(states.values()) else 0
+    return run_script(lambda: _read(arguments), _work)
+
+
+def _work(
+    job: Job, options: argparse.Namespace, spark: SparkSession, stop: threading.Event
+) -> tuple[dict[str, str], bool]:
+    if options.packages:
+        ship(spark.sparkContext, options.packages)
+    asked = threading.Event()
+    if options.control and options.generation:
+        asked = watch(spark, job.job, options.control, options.generation, stop)
+    states = run(job, drain=options.drain, stop=stop, announce=options.announce)
+    stopped = not {"suspended", "failed"}.isdisjoint(states.values())
+    # After a hand-over the next generation takes care of the tables; this one must not be started again.
+    return {**states}, stopped and not asked.is_set()
 
 
 def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False) -> dict[str, State]:
@@ -84,7 +70,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
     spark = spark_session(job)
     require_avro_guard(spark)
     said = LakeObject(spark, place(job.lake.warehouse, job.name, job.job))
-    with Reporter(job, said) as reporter, ExitStack() as opened:
+    with Reporter(job, said).running() as reporter, ExitStack() as opened:
         require_packages()
         # Spark provides packages that the host lacks (`glue_jobs.process.packages`): import their users after its
         # start.
@@ -96,7 +82,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
         cluster = output = opened.enter_context(closing(Cluster(job.kafka)))
         if job.kafka.emit_secret:
             output = opened.enter_context(closing(Cluster(job.kafka.output)))
-        outbox = Outbox(job.job, EventBus(job.lake.region)) if announce else None
+        outbox = Outbox(job.job, partial(send, job.lake.region)) if announce else None
         if outbox:
             opened.callback(outbox.close, FLUSH_S)
         openers = Openers(job, Lake(spark, job.name), cluster, output, outbox)
@@ -106,16 +92,14 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
         tables = [str(each.name) for each in named]
         event("job.started", job=job.job, writer=openers.services.writer, tables=tables)
 
-        def keep(opener: Opener) -> TableName:
-            loops.start(TableLoop(opener, stop, drain))
-            return opener.name
-
         for opener in named:
-            keep(opener)
+            loops.start(TableLoop(opener, stop, drain))
         if job.patterns:
-            found = Discovery(
-                job, cluster.names, openers.topic_of, lambda table: keep(openers.of(table)), stop, drain
-            )
+
+            def keep(table: Table) -> TableName:
+                return loops.start(TableLoop(openers.of(table), stop, drain))
+
+            found = Discovery(job, cluster.names, openers.topic_of, keep, stop, drain)
             loops.run(found.run, "the topics of patterns", name="discovery")
         return loops.wait()
 
@@ -136,16 +120,6 @@ def openers_of(job: Job, lake: Lake, cluster: Cluster) -> list[Opener]:
     return list(map(Openers(job, lake, cluster, cluster).of, job.tables))
 
 
-def _watched(
-    job: Job, options: argparse.Namespace, spark: SparkSession, stop: threading.Event
-) -> HandOver | None:
-    if not options.control or not options.generation:
-        return None
-    handover = HandOver(job.job, options.generation, options.control, stop)
-    handover.watch(spark)
-    return handover
-
-
 def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
     parser = job_parser("ingest", __doc__)
     flag(parser, "--drain", "stop at the topics' ends as they are at start")
@@ -154,8 +128,7 @@ def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
     parser.add_argument("--packages", type=Path, help="an archive of Python packages")
     parser.add_argument("--control", help="S3 URI of the object that names the generation to run")
     parser.add_argument("--generation", help="which generation this run is of")
-    options = parsed(parser, arguments)
-    job = job_of(options)
+    job, options = read(parser, arguments)
     servers = options.bootstrap_servers or job.kafka.bootstrap_servers
     return replace(job, kafka=replace(job.kafka, bootstrap_servers=servers)), options
 

@@ -8,24 +8,22 @@ Each run has limits, and the next run continues. SIGTERM and Ctrl-C end the job 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 import threading
 import time
 from typing import get_args
 
+from pyspark.sql import SparkSession
+
 from calve.config import job
 from calve.config.job import Job
 from calve.config.maintenance import TURN_KINDS, Kind, due
-from calve.errors import CalveError, ConfigError
 from calve.log import event
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.maintenance.table_stats import figures, tables_of
 from glue_jobs.maintenance.tasks import Work, asked
-from glue_jobs.process import faults
 from glue_jobs.process.java import problem
-from glue_jobs.process.session import flag, job_of, job_parser, parsed, spark_session
+from glue_jobs.process.session import flag, job_parser, read, run_script
 
 RUN_S = 3_000.0
 """A run ends before the next one is due. Unfinished work stays due."""
@@ -35,22 +33,15 @@ TURNS = 30
 
 def main(arguments: list[str]) -> int:
     """Run the maintenance. Exit code 0; 1 if it failed for a table; 2 if the settings are invalid."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    try:
-        settings, options = _read(arguments)
-        if fault := os.environ.get("CALVE_FAULT"):
-            faults.arm(fault)
-        spark = spark_session(settings)
-        signal.signal(signal.SIGINT, lambda *_: stop.set())  # PySpark takes it when the session is made
-        lake = Lake(spark, settings.name)
-        run = Maintaining(lake, stop, dry=options.dry_run, only=options.only)
-        failed = run.all(settings)
-    except CalveError as error:
-        event("job.failed", reason=error.message, fix=error.fix)
-        return 2 if isinstance(error, ConfigError) else 1
-    event("job.ended", job=settings.job, states=dict.fromkeys(failed, "failed"))
-    return 1 if failed else 0
+    return run_script(lambda: _read(arguments), _work)
+
+
+def _work(
+    settings: Job, options: argparse.Namespace, spark: SparkSession, stop: threading.Event
+) -> tuple[dict[str, str], bool]:
+    lake = Lake(spark, settings.name)
+    failed = Maintaining(lake, stop, dry=options.dry_run, only=options.only).all(settings)
+    return dict.fromkeys(failed, "failed"), bool(failed)
 
 
 class Maintaining:
@@ -88,13 +79,13 @@ class Maintaining:
         Raises CalveError: the work is not possible, or not possible now.
         """
         dead_letters = self._lake.load(main.name.dead_letters)
-        work = Work(self._lake, table, main, dead_letters)
+        work = Work(table, main, dead_letters)
         if work.is_forgetting:
             event("maintenance.skipped", **work.who, why="a person is being forgotten")
             return
         found = {
             each.kind: each.why
-            for each in due(figures(self._lake, main, dead_letters, table.maintenance), table.maintenance)
+            for each in due(figures(main, dead_letters, table.maintenance), table.maintenance)
         }
         wanted = {self._only: found.get(self._only, "requested")} if self._only else found
         for kind, why in wanted.items():
@@ -120,8 +111,7 @@ def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
     parser = job_parser("maintain", __doc__)
     flag(parser, "--dry-run", "report what is due, and change nothing")
     parser.add_argument("--only", choices=get_args(Kind), help="do only this kind, due or not")
-    options = parsed(parser, arguments)
-    return job_of(options), options
+    return read(parser, arguments)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,8 @@ COMPLETE_UNTIL, COMPLETE_ROUND = "calve.complete-until", "calve.complete-round"
 REDRIVE_RESULT, PAUSED, HISTORY = "calve.redrive-result", "calve.paused", "calve.history."
 FORGET_FOUND, FORGOTTEN, FORGET_LEFT = "calve.forget-found", "calve.forgotten", "calve.forget-left"
 TURN, HOLD, RETAINED = "calve.turn", "calve.hold", "calve.retained"
+REQUESTS = frozenset({REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN})
+"""Properties for which a loop ends its wait, and for which no snapshot expires."""
 FIELDS, TOTALS, EMITTED, SETTINGS = "calve.fields", "calve.totals", "calve.emitted", "calve.settings"
 POSITION_TAG = "calve_position"
 """The tag that keeps the snapshot of the position when others expire snapshots."""

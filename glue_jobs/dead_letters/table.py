@@ -7,13 +7,15 @@ Then this job, or after a crash the next one, publishes that round, once. `calve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from calve.config.spark_conf import CATALOG
 from calve.errors import LostRace, Retryable
 from calve.names import BRANCH_PREFIX, TableName
-from calve.schema.columns import DEAD_LETTERS, LATER
+from calve.requests.redrive import is_level
+from calve.schema.columns import DEAD_LETTERS, LATER, REDRIVEN
 from calve.schema.evolution import Change, column_at
 from calve.table.dead_letters import (
     Leftover,
@@ -29,22 +31,28 @@ from calve.table.dead_letters import (
 from calve.table.position import NO_DEAD_LETTERS, DeadLetterRound, Position
 from calve.table.protocol import Commit, nearest_position
 from calve.table.summary import BASE, INITIALISED, ROUND, published_dead_letters, root
-from glue_jobs.dead_letters.redriven import RedrivenMarks
+from glue_jobs.dead_letters.records import PLACE, WITHOUT_KEY, by_record, record_of, rows_at
 from glue_jobs.iceberg.catalog import Lake, Table, settings
 from glue_jobs.iceberg.exposure import OF_DEAD_LETTERS, cover, require_own_paths, without_bounds
-from glue_jobs.iceberg.staging import NOTHING, Ambiguous, Conflict, Staged, commit, publish
+from glue_jobs.iceberg.rewriting import overwriting, unmoved, write_rest
+from glue_jobs.iceberg.staging import (
+    FILE,
+    NOTHING,
+    Ambiguous,
+    Conflict,
+    Staged,
+    Validator,
+    commit,
+    publish,
+)
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
 
 COVERED = without_bounds(DEAD_LETTERS, OF_DEAD_LETTERS)
 
 
-@dataclass(frozen=True, slots=True)
-class BranchState:
-    """The dead-letter table before main was read: the newest published round, and the branches."""
-
-    newest: str | None
-    branches: tuple[WaitingBranch, ...]
+BranchState = tuple[str | None, list[WaitingBranch]]
+"""The dead-letter table before main was read: the newest published round, and the branches."""
 
 
 class DeadLetterTable:
@@ -66,6 +74,13 @@ class DeadLetterTable:
         self._absent = found is None
         return found
 
+    def level_with(self, main: Position) -> Table | None:
+        """As `table`. Raises Retryable: another writer is moving the dead letters."""
+        table = self.table
+        if table is not None and not is_level(main, table.ancestors()):
+            raise Retryable(f"table {table.name}: another writer is moving the dead letters")
+        return table
+
     def ensure(self) -> Table:
         """The dead-letter table, created if missing. Its first snapshot says that nothing was published yet."""
         if (table := self.table) is not None:
@@ -78,7 +93,6 @@ class DeadLetterTable:
         return created
 
     def _evolve(self, table: Table) -> None:
-        """Add the columns that earlier releases did not have."""
         missing = [
             Change("add", (), each["name"], each["type"], each["doc"])
             for each in DEAD_LETTERS["fields"]
@@ -93,11 +107,7 @@ class DeadLetterTable:
     def look(self) -> BranchState | None:
         """The state of the table before main is read; None if it does not exist."""
         table = self.table
-        return (
-            None
-            if table is None
-            else BranchState(dead_letters_round(table.ancestors()), tuple(_branches(table)))
-        )
+        return None if table is None else (dead_letters_round(table.ancestors()), _branches(table))
 
     def stage_on_branch(self, staged: Staged, *, round_id: str, base: Position) -> DeadLetterRound:
         """Commit staged rejects to their own branch, invisible to readers."""
@@ -121,17 +131,19 @@ class DeadLetterTable:
             if table is None:
                 recover_dead_letters(main, published=False, branches=())
             return table is None
+        newest_before, branches = before
         newest = nearest_position(table.ancestors())
-        if before.newest != (newest.round if newest else None):
+        if newest_before != (newest.round if newest else None):
             return False
         if newest is None or was_rolled_back(main, newest):
-            self._undo_rollback(table, main, before.newest)
+            self._undo_rollback(table, main, newest_before)
             return False
         named = main.dead_letters
         published = named is not None and newest.round == named.round
-        plan = recover_dead_letters(
-            main, published=published, branches=(*before.branches, *_held(table, main))
-        )
+        # The snapshot of the named rejects outlives its branch until it expires.
+        if named and (held := table.snapshot(named.snapshot)):
+            branches.append(WaitingBranch(BRANCH_PREFIX + named.round, named.round, held.summary[BASE]))
+        plan = recover_dead_letters(main, published=published, branches=branches)
         if plan.publish:
             self.publish(main)
         for branch in plan.drop:
@@ -147,17 +159,20 @@ class DeadLetterTable:
         table, named = self.table, main.dead_letters
         if table is None or named is None:
             raise Retryable(f"table {self._name} is gone")
-        files = _added_files(table, named.snapshot) or staged
-        if files is None:
+        if (snapshot := table.java.snapshot(named.snapshot)) is not None:
+            staged = Staged.of(elements(snapshot.addedDataFiles(table.java.io())))
+        if staged is None:
             raise Retryable(f"the dead letters of round {named.round} are gone from {table.name}")
         summary = published_dead_letters(main, named.round)
+
+        def follows(ancestors: Iterator[Commit]) -> bool:
+            return may_release(main, ancestors)
+
         try:
             if named.redriven:
-                self._marks(table).place(
-                    named, files, summary, lambda ancestors: may_release(main, ancestors)
-                )
+                self._place_marks(table, named, staged, summary, follows)
             else:
-                publish(table, files, summary, lambda ancestors: may_release(main, ancestors))
+                publish(table, staged, summary, follows)
         except (LostRace, Ambiguous) as error:
             table.refresh()
             if dead_letters_round(table.ancestors()) != named.round:
@@ -183,16 +198,17 @@ class DeadLetterTable:
         """
         left = leftover_dead_letters(main, table.ancestors()) or self._search(table, main, newest)
         summary = published_dead_letters(main, left.back_to) | left.summary
+        rounds = sorted(left.rounds)
+        marked = F.col(REDRIVEN).isin(*rounds)
 
         def unchanged(ancestors: Iterator[Commit]) -> bool:
             return dead_letters_round(ancestors) == newest
 
-        marks = self._marks(table)
         try:
-            if marks.of(left.rounds):
-                marks.withdraw(left.rounds, summary, unchanged)
-            elif left.rounds:
-                self._delete_rounds(table, left, summary, unchanged)
+            if rounds and rows_at(table, table.head).where(marked).limit(1).collect():
+                self._withdraw(table, rounds, summary, unchanged)
+            elif rounds:
+                self._delete_rounds(table, rounds, summary, unchanged)
             else:
                 publish(table, NOTHING, summary, unchanged)
         except (LostRace, Ambiguous) as error:
@@ -200,41 +216,80 @@ class DeadLetterTable:
         faults.point("dead_letters.withdrawn", self._main.table)
 
     def _delete_rounds(
-        self,
-        table: Table,
-        left: Leftover,
-        summary: dict[str, str],
-        unchanged: Callable[[Iterator[Commit]], bool],
+        self, table: Table, rounds: list[str], summary: dict[str, str], unchanged: Validator
     ) -> None:
         """Delete by file, because every round has its own files. If another engine's compaction mixed them, delete rows first."""
-        rounds = self._lake.jvm.java.util.ArrayList(sorted(left.rounds))
-        condition = getattr(self._lake.jvm.org.apache.iceberg.expressions.Expressions, "in")("round", rounds)
+        condition = getattr(table.iceberg.expressions.Expressions, "in")("round", rounds)
         try:
             commit(table, table.java.newDelete().deleteFromRowFilter(condition), summary, unchanged)
         except Conflict:
             require_own_paths(table)
-            listed = ", ".join(f"'{each}'" for each in sorted(left.rounds))
+            listed = ", ".join(f"'{each}'" for each in rounds)
             self._lake.spark.sql(f"DELETE FROM {table.name.quoted(CATALOG)} WHERE round IN ({listed})")  # noqa: S608
             faults.point("dead_letters.deleted", self._main.table)
             table.refresh()
             publish(table, NOTHING, summary, unchanged)
 
+    def _place_marks(
+        self, table: Table, named: DeadLetterRound, marked: Staged, summary: dict[str, str], accept: Validator
+    ) -> None:
+        """Replace the dead letters of a redrive by the marked ones on its branch. Raises Retryable: its snapshot is gone."""
+        if table.snapshot(named.snapshot) is None:
+            raise Retryable(f"the marks of redrive {named.round} are gone from {table.name}")
+        keys = rows_at(table, named.snapshot).where(F.col(REDRIVEN) == named.round).select(*PLACE)
+        touched = rows_at(table, table.head).join(keys, [*PLACE], "left_semi")
+
+        def left(rows: DataFrame) -> DataFrame:
+            return rows.join(keys, [*PLACE], "left_anti")
+
+        self._rewrite(table, touched, left, marked, summary, accept)
+
+    def _withdraw(self, table: Table, rounds: list[str], summary: dict[str, str], accept: Validator) -> None:
+        """Delete the dead letters of these rounds, and remove the marks of the redrives among them."""
+        of_rounds, marked = F.col("round").isin(*rounds), F.col(REDRIVEN).isin(*rounds)
+        touched = rows_at(table, table.head).where(of_rounds | marked)
+
+        def left(rows: DataFrame) -> DataFrame:
+            return rows.where(~of_rounds).withColumn(REDRIVEN, F.when(~marked, F.col(REDRIVEN)))
+
+        self._rewrite(table, touched, left, NOTHING, summary, accept)
+
+    def _rewrite(
+        self,
+        table: Table,
+        touched: DataFrame,
+        left: Callable[[DataFrame], DataFrame],
+        added: Staged,
+        summary: dict[str, str],
+        accept: Validator,
+    ) -> None:
+        """Replace whole files: position deletes need their own writer, and not every reader supports equality deletes."""
+        head = table.head
+        paths = {row[FILE] for row in touched.select(FILE).distinct().collect()}
+        files = elements(table.java.newScan().useSnapshot(head).planFiles())
+        tasks = [each for each in files if str(each.file().location()) in paths]
+        rest = write_rest(table, tasks, lambda rows: left(rows).select(*table.columns).coalesce(1), gone=None)
+        faults.point("dead_letters.rewritten", self._main.table)
+        commit(table, overwriting(table, tasks, added, rest), summary, unmoved(head, accept))
+
     def _search(self, table: Table, main: Position, newest: str | None) -> Leftover:
-        rows = self._lake.rows(table.name)
+        rows = rows_at(table, table.head)
         stored = {row["round"]: row["count"] for row in rows.groupBy("round").count().collect()}
         beyond = {row["round"] for row in rows.where(_beyond(main)).select("round").distinct().collect()}
-        marks = self._marks(table)
-        main_rows = self._lake.rows(self._main)
+        marked = rows.where(F.col(REDRIVEN).isNotNull())
+        redrives = {row[REDRIVEN]: row["count"] for row in marked.groupBy(REDRIVEN).count().collect()}
+        if redrives:
+            # A rollback of main removed a redrive if main holds none of its records. Otherwise it would hold all.
+            main_rows = self._lake.spark.table(self._main.quoted(CATALOG))
+            held = by_record(marked, record_of(main_rows, WITHOUT_KEY), "left_semi", WITHOUT_KEY)
+            beyond |= redrives.keys() - {row[0] for row in held.select(REDRIVEN).distinct().collect()}
         return leftover_by_offsets(
             main,
             newest=newest,
-            beyond=beyond | marks.without_rows(main_rows),
-            stored=stored | marks.counts(),
+            beyond=beyond,
+            stored=stored | redrives,
             since=rounds_since(main, table.ancestors()),
         )
-
-    def _marks(self, table: Table) -> RedrivenMarks:
-        return RedrivenMarks(self._lake, table, self._main.table)
 
 
 def _branches(table: Table) -> list[WaitingBranch]:
@@ -243,23 +298,6 @@ def _branches(table: Table) -> list[WaitingBranch]:
         for name, snapshot_id in table.refs().items()
         if name.startswith(BRANCH_PREFIX) and (found := table.snapshot(snapshot_id))
     ]
-
-
-def _held(table: Table, main: Position) -> list[WaitingBranch]:
-    """The rejects that main names, if their snapshot exists: it outlives its branch until it expires."""
-    named = main.dead_letters
-    found = table.snapshot(named.snapshot) if named else None
-    if named is None or found is None:
-        return []
-    return [WaitingBranch(BRANCH_PREFIX + named.round, named.round, found.summary[BASE])]
-
-
-def _added_files(table: Table, snapshot_id: int) -> Staged | None:
-    snapshot: Any = table.java.snapshot(snapshot_id)
-    if snapshot is None:
-        return None
-    files = tuple(elements(snapshot.addedDataFiles(table.java.io())))
-    return Staged(files, sum(f.recordCount() for f in files), sum(f.fileSizeInBytes() for f in files))
 
 
 def _beyond(main: Position) -> str:

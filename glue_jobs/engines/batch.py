@@ -19,7 +19,7 @@ from calve.rounds.dead_letter_policy import Rejects
 from calve.table.position import Offsets, TopicKey
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, key_names
 from glue_jobs.columns.helpers import RECEIVED, REJECT
-from glue_jobs.dead_letters.encryption import encrypted
+from glue_jobs.dead_letters.records import encrypted
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.layout import tasks_for
 from glue_jobs.iceberg.staging import Staged, stage
@@ -96,7 +96,7 @@ class Batch:
             refused = encrypted(refused, newest(self.table.services.masking_keys, time.time_ns() // 1_000))
         dead_letters = self.table.dead_letters.ensure()
         before = self.table.worker_s.value
-        staged = stage(self.table.services.lake, dead_letters, refused.coalesce(1), f"{round_id}-letters")
+        staged = stage(dead_letters, refused.coalesce(1), f"{round_id}-letters")
         return replace(staged, cpu_s=self.table.worker_s.value - before), counted_reasons(observation)
 
     def count_rejects(self, counts: Counts) -> Rejects:

@@ -41,18 +41,18 @@ A reader that polls, or a catalog that syncs every minute, still finds the 100 m
 
 def settings(file_bytes: int) -> dict[str, str]:
     """The properties of a new table. An older table gets them once, and again if calve.yaml changes."""
-    given = PROPERTIES | {"write.target-file-size-bytes": str(file_bytes)}
-    return given | {SETTINGS: f"1/{file_bytes}"}
+    return PROPERTIES | {"write.target-file-size-bytes": str(file_bytes), SETTINGS: f"1/{file_bytes}"}
 
 
 class Table:
     """An Iceberg table, as of the last `refresh`. Methods raise Retryable if catalog or object store do not answer."""
 
-    def __init__(self, jvm: Any, java: Any, name: TableName, glue: GlueColumns) -> None:
-        self.jvm = jvm
+    def __init__(self, lake: Lake, java: Any, name: TableName) -> None:
+        self.lake = lake
+        self.jvm = lake.jvm
+        self.iceberg = lake.jvm.org.apache.iceberg
         self.java = java
         self.name = name
-        self._glue = glue
 
     def refresh(self) -> None:
         with catalog_errors(f"table {self.name}"):
@@ -60,7 +60,24 @@ class Table:
 
     @property
     def schema(self) -> Json:
-        return json.loads(self.jvm.org.apache.iceberg.SchemaParser.toJson(self.java.schema()))
+        return json.loads(self.iceberg.SchemaParser.toJson(self.java.schema()))
+
+    @property
+    def columns(self) -> list[str]:
+        return [each["name"] for each in self.schema["fields"]]
+
+    @property
+    def rows(self) -> DataFrame:
+        """The rows of the newest snapshot."""
+        return self.lake.spark.table(self.name.quoted(CATALOG))
+
+    def rows_at(self, snapshot_id: int | None) -> DataFrame:
+        found = self.lake.spark.read.option("versionAsOf", str(snapshot_id))
+        return found.table(self.name.quoted(CATALOG))
+
+    @property
+    def actions(self) -> Any:
+        return self.iceberg.spark.actions.SparkActions.get(self.lake.spark._jsparkSession)
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -100,7 +117,7 @@ class Table:
 
     def committed(self) -> None:
         """Call after every commit: Iceberg has rewritten Glue's column list."""
-        self._glue.level(self.java, self.name)
+        self.lake.glue_columns.level(self.java, self.name)
 
     def _commit(self, update: Any) -> None:
         update.commit()
@@ -124,7 +141,7 @@ class Table:
         with catalog_errors(f"table {self.name}"):
             operations = self.java.operations()
             base = operations.current()
-            update = self.jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+            update = self.iceberg.TableMetadata.buildFrom(base)
             update = update.setBranchSnapshot(snapshot_id, "main").setProperties(dict(values))
             operations.commit(base, update.removeProperties({*remove}).build())
             self.java.refresh()
@@ -152,8 +169,7 @@ class Table:
 
     def drop_branch(self, name: str) -> None:
         with catalog_errors(f"table {self.name}"):
-            if name in self.refs():
-                self._commit(self.java.manageSnapshots().removeBranch(name))
+            self._commit(self.java.manageSnapshots().removeBranch(name))
 
     def evolve(self, changes: list[Change]) -> None:
         """Change columns in one commit. Columns that another writer added meanwhile stay unchanged."""
@@ -173,12 +189,9 @@ class Table:
             self._commit(update)
 
     def _type(self, kind: Json) -> Any:
-        schema = {
-            "type": "struct",
-            "schema-id": 0,
-            "fields": [{"id": 1, "name": "x", "required": False, "type": kind}],
-        }
-        wrapped = self.jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(with_ids(schema)))
+        field = {"id": 1, "name": "x", "required": False, "type": kind}
+        schema = {"type": "struct", "schema-id": 0, "fields": [field]}
+        wrapped = self.iceberg.SchemaParser.fromJson(json.dumps(with_ids(schema)))
         return wrapped.findType("x")
 
 
@@ -192,7 +205,7 @@ class Lake:
         self.spark = spark
         self.owner = owner
         self.jvm = Packages(spark._jvm)
-        self._glue = GlueColumns(spark)
+        self.glue_columns = GlueColumns(spark)
 
     @cached_property
     def _catalog(self) -> Any:
@@ -213,7 +226,7 @@ class Lake:
     def load(self, name: TableName) -> Table | None:
         with catalog_errors(f"table {name}"):
             try:
-                return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
+                return Table(self, self._catalog.loadTable(self._identifier(name)), name)
             except Py4JJavaError as error:
                 if java_class(error).endswith(("NoSuchTableException", "NoSuchNamespaceException")):
                     return None
@@ -259,20 +272,17 @@ class Lake:
             except Py4JJavaError as error:
                 if not java_class(error).endswith("AlreadyExistsException"):
                     raise
-            return Table(self.jvm, self._catalog.loadTable(self._identifier(name)), name, self._glue)
-
-    def rows(self, name: TableName) -> DataFrame:
-        """The rows of a table's newest snapshot."""
-        return self.spark.table(name.quoted(CATALOG))
+            return Table(self, self._catalog.loadTable(self._identifier(name)), name)
 
     def databases(self) -> list[str]:
-        """The databases created by the owner's jobs."""
         with catalog_errors("the catalog"):
-            found = [
-                (each.level(0), self._catalog.loadNamespaceMetadata(each))
-                for each in self._catalog.listNamespaces()
-            ]
-            return sorted(name for name, properties in found if properties.get(OWNER_TAG) == self.owner)
+            found = self._catalog
+            own = (
+                each.level(0)
+                for each in found.listNamespaces()
+                if found.loadNamespaceMetadata(each).get(OWNER_TAG) == self.owner
+            )
+            return sorted(own)
 
     def tables(self, database: str) -> list[str]:
         with catalog_errors(f"database {database}"):
@@ -329,29 +339,24 @@ def commit_of(jvm: Any, snapshot: Any) -> Commit:
 def partition_spec(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:
     builder = iceberg.PartitionSpec.builderFor(schema)
     for each in transforms:
-        method = getattr(builder, each.name)
-        builder = method(each.column) if each.argument is None else method(each.column, each.argument)
+        builder = getattr(builder, each.name)(*_arguments(each))
     return builder.build()
 
 
 def ordered(iceberg: Any, builder: Any, transforms: tuple[Transform, ...]) -> Any:
     """Add fields to a sort order's builder or to a table's update. Nulls are placed as Iceberg does by default."""
-    nulls = iceberg.NullOrder
+    first, last = iceberg.NullOrder.NULLS_FIRST, iceberg.NullOrder.NULLS_LAST
     for each in transforms:
         by = term(iceberg.expressions.Expressions, each)
-        builder = (
-            builder.desc(by, nulls.NULLS_LAST) if each.descending else builder.asc(by, nulls.NULLS_FIRST)
-        )
+        sort, nulls = (builder.desc, last) if each.descending else (builder.asc, first)
+        builder = sort(by, nulls)
     return builder
 
 
 def term(expressions: Any, each: Transform) -> Any:
-    match each.name:
-        case "identity":
-            return expressions.ref(each.column)
-        case "bucket":
-            return expressions.bucket(each.column, each.argument)
-        case "truncate":
-            return expressions.truncate(each.column, each.argument)
-        case name:
-            return getattr(expressions, name)(each.column)
+    name = "ref" if each.name == "identity" else each.name
+    return getattr(expressions, name)(*_arguments(each))
+
+
+def _arguments(each: Transform) -> tuple[Any, ...]:
+    return (each.column,) if each.argument is None else (each.column, each.argument)

@@ -83,7 +83,6 @@ class GlueColumns:
 
 
 def _input(model: Any, found: Any, columns: Any) -> Any:
-    """The entry unchanged, except for these columns."""
     descriptor = found.storageDescriptor().toBuilder().columns(columns).build()
     builder = model.TableInput.builder().name(found.name()).storageDescriptor(descriptor)
     for part in ("description", "owner", "retention", "tableType", "parameters"):

@@ -6,7 +6,6 @@ Iceberg's range distribution makes Spark sample its input. That reads Kafka twic
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -14,13 +13,13 @@ from pyspark.sql import functions as F
 
 from calve.config.spark_conf import CATALOG
 from calve.names import quote_path
+from calve.schema.columns import Transform
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.process.java import elements
 
 BYTES_PER_TASK = 32_000_000
 SMALL_BYTES = 4_000_000
 FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
-PARAMETRIC = re.compile(r"(bucket|truncate)\[(\d+)\]")
 
 
 def tasks_for(size_bytes: float, cores: int, partitions: int) -> int:
@@ -32,7 +31,7 @@ def tasks_for(size_bytes: float, cores: int, partitions: int) -> int:
 
 def clustered(rows: DataFrame, table: Table, tasks: int) -> DataFrame:
     """The same rows in at most `tasks` tasks, each sorted by the table's partitions and sort order, if it has them."""
-    partition = _partition_columns(table)
+    partition = [_column(each) for each in partition_of(table)]
     order = partition + sort_columns(table)
     if not order:
         return rows.coalesce(tasks)
@@ -40,16 +39,11 @@ def clustered(rows: DataFrame, table: Table, tasks: int) -> DataFrame:
     return spread.sortWithinPartitions(*order)
 
 
-def _partition_columns(table: Table) -> list[Column]:
-    spec, schema = table.java.spec(), table.java.schema()
-    return [_column(schema, f) for f in elements(spec.fields()) if str(f.transform().toString()) != "void"]
-
-
 def sort_columns(table: Table) -> list[Column]:
     order, schema = table.java.sortOrder(), table.java.schema()
     found = []
     for each in elements(order.fields()):
-        column = _column(schema, each)
+        column = _column(transform_of(schema, each))
         nulls_first = str(each.nullOrder().toString()) == "NULLS FIRST"
         if str(each.direction().toString()) == "ASC":
             found.append(column.asc_nulls_first() if nulls_first else column.asc_nulls_last())
@@ -58,13 +52,22 @@ def sort_columns(table: Table) -> list[Column]:
     return found
 
 
-def _column(schema: Any, field: Any) -> Column:
-    """The value of a partition or sort field, computed by Iceberg's functions."""
-    path = str(schema.findColumnName(field.sourceId()))
-    column = quote_path(path)
-    transform = str(field.transform().toString())
-    if transform == "identity":
+def partition_of(table: Table) -> tuple[Transform, ...]:
+    """The partition fields that new files have. Iceberg keeps a removed field of format 1 as `void`."""
+    fields = elements(table.java.spec().fields())
+    used = (each for each in fields if str(each.transform().toString()) != "void")
+    return tuple(transform_of(table.java.schema(), each) for each in used)
+
+
+def transform_of(schema: Any, field: Any) -> Transform:
+    """The transform of a partition or sort field, in ascending order."""
+    name, _, argument = str(field.transform().toString()).removesuffix("]").partition("[")
+    return Transform(str(schema.findColumnName(field.sourceId())), name, int(argument) if argument else None)  # type: ignore[arg-type]
+
+
+def _column(field: Transform) -> Column:
+    column = quote_path(field.column)
+    if field.name == "identity":
         return F.expr(column)
-    if match := PARAMETRIC.fullmatch(transform):
-        return F.expr(f"{CATALOG}.system.{match[1]}({match[2]}, {column})")
-    return F.expr(f"{CATALOG}.system.{FUNCTIONS[transform]}({column})")
+    arguments = column if field.argument is None else f"{field.argument}, {column}"
+    return F.expr(f"{CATALOG}.system.{FUNCTIONS.get(field.name, field.name)}({arguments})")

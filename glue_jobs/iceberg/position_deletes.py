@@ -9,7 +9,8 @@ is its contract.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F
 from calve.config.spark_conf import COPIES
 from calve.errors import Suspended
 from calve.names import quote, quote_path
-from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import Deletes
 from glue_jobs.process.java import elements, strings
@@ -35,32 +36,26 @@ FOR_COPIES = {
 """Properties of a copy. It must not clean up: the metadata files it knows belong to the table."""
 
 
-def stage_deletes(
-    lake: Lake, table: Table, keys: DataFrame, columns: Sequence[str], stage_id: str
-) -> Deletes | None:
+def stage_deletes(table: Table, keys: DataFrame, columns: Sequence[str], stage_id: str) -> Deletes | None:
     """Write deletes for main's rows whose `columns` match one of the `keys`, as of its last refresh; None if there are none.
 
     `keys` has one column for each of `columns`, in their order. Keys are unique and not null.
     Raises Suspended: `ledger_imbalance`: Spark's count differs from the rows that the files delete.
     """
     head = table.java.currentSnapshot()
-    if head is None or strings(lake.jvm, head.summary()).get("total-data-files") == "0":
+    if head is None or strings(table.jvm, head.summary()).get("total-data-files") == "0":
         return None
-    copies = _Copies(lake)
-    copy = copies.make(table, stage_id)
-    try:
+    with _copy_of(table, stage_id) as copy:
         name = ".".join(quote(part) for part in (COPIES, NAMESPACE, stage_id))
         held = [F.col(f"{quote(stage_id)}.{quote_path(path)}") for path in columns]
         pairs = zip(held, keys.columns, strict=True)
         same = reduce(Column.__and__, (column == F.col(quote(key)) for column, key in pairs))
         keys.mergeInto(name, same).whenMatched().delete().merge()
         copy.refresh()
-        return _harvested(lake, table, copy, int(head.snapshotId()))
-    finally:
-        copies.forget(copy, stage_id)
+        return _harvested(table, copy, int(head.snapshotId()))
 
 
-def _harvested(lake: Lake, table: Table, copy: Any, base: int) -> Deletes | None:
+def _harvested(table: Table, copy: Any, base: int) -> Deletes | None:
     """The delete files that the copy's newest snapshot added to the table's snapshot `base`."""
     snapshot, io = copy.currentSnapshot(), table.java.io()
     if int(snapshot.snapshotId()) == base:
@@ -69,63 +64,58 @@ def _harvested(lake: Lake, table: Table, copy: Any, base: int) -> Deletes | None
         tuple(elements(each)) for each in (snapshot.addedDeleteFiles(io), snapshot.removedDeleteFiles(io))
     )
     rows = sum(each.recordCount() for each in files) - sum(each.recordCount() for each in replaced)
-    counted = int(strings(lake.jvm, snapshot.summary()).get(DELETED, "0"))
+    counted = int(strings(table.jvm, snapshot.summary()).get(DELETED, "0"))
     if rows != counted:
         text = f"{rows} rows are deleted by the round's files, {counted} were counted where they were read"
         raise Suspended("ledger_imbalance", f"the round does not balance and was not published: {text}")
-    util = lake.jvm.org.apache.iceberg.util.ContentFileUtil
+    util = table.iceberg.util.ContentFileUtil
     touched = tuple(str(util.referencedDataFileLocation(each)) for each in files)
     return Deletes(base, files, replaced, touched, rows) if files else None
 
 
-class _Copies:
-    """Copies of tables in the in-memory catalog, named by stage id."""
+_PREPARING = threading.Lock()
 
-    _lock = threading.Lock()
 
-    def __init__(self, lake: Lake) -> None:
-        self._iceberg = lake.jvm.org.apache.iceberg
-        self._lake = lake
-        manager = lake.spark._jsparkSession.sessionState().catalogManager()
-        self._catalog = manager.catalog(COPIES).icebergCatalog()
+@contextmanager
+def _copy_of(table: Table, name: str) -> Iterator[Any]:
+    """A separate table with the metadata of `table` and the properties `FOR_COPIES`, in the in-memory catalog.
 
-    def make(self, table: Table, name: str) -> Any:
-        """A separate table with the metadata of `table` and the properties `FOR_COPIES`."""
-        require_own_paths(table)
-        with self._lock:
-            self._prepare(table)
-        builder = self._iceberg.TableMetadata.buildFrom(table.java.operations().current())
-        metadata = builder.setProperties(FOR_COPIES).discardChanges().build()
-        file = table.java.io().newOutputFile(f"{table.java.location()}/metadata/{name}.metadata.json")
-        self._iceberg.TableMetadataParser.write(metadata, file)
-        return self._catalog.registerTable(self._identifier(name), file.location())
-
-    def forget(self, copy: Any, name: str) -> None:
-        """Drop the copy and delete its metadata. After a crash its files are orphans."""
-        base = f"{copy.location()}/metadata/{name}.metadata.json"
+    Then it is dropped, and its metadata deleted. After a crash its files are orphans.
+    """
+    require_own_paths(table)
+    iceberg, io = table.iceberg, table.java.io()
+    catalog = table.lake.spark._jsparkSession.sessionState().catalogManager().catalog(COPIES).icebergCatalog()
+    with _PREPARING:
+        _prepare(table, catalog)
+    builder = iceberg.TableMetadata.buildFrom(table.java.operations().current())
+    metadata = builder.setProperties(FOR_COPIES).discardChanges().build()
+    base = f"{table.java.location()}/metadata/{name}.metadata.json"
+    iceberg.TableMetadataParser.write(metadata, io.newOutputFile(base))
+    identifier = iceberg.catalog.TableIdentifier.of(table.lake.strings(NAMESPACE, name))
+    copy = catalog.registerTable(identifier, base)
+    try:
+        yield copy
+    finally:
         snapshot, io = copy.currentSnapshot(), copy.io()
         last = str(copy.operations().current().metadataFileLocation())
-        self._catalog.dropTable(self._identifier(name), False)  # noqa: FBT003 do not purge
+        catalog.dropTable(identifier, False)  # noqa: FBT003 do not purge
         for path in {base, last}:
             io.deleteFile(path)
-        if last == base:
-            return
-        for each in elements(snapshot.allManifests(io)):
-            if int(each.snapshotId()) == int(snapshot.snapshotId()):
-                io.deleteFile(each.path())
-        io.deleteFile(snapshot.manifestListLocation())
+        if last != base:
+            for each in elements(snapshot.allManifests(io)):
+                if int(each.snapshotId()) == int(snapshot.snapshotId()):
+                    io.deleteFile(each.path())
+            io.deleteFile(snapshot.manifestListLocation())
 
-    def _prepare(self, table: Table) -> None:
-        """Give the catalog a FileIO like the table's, by reflection, because it has no setting for one."""
-        namespace = self._iceberg.catalog.Namespace.of(self._lake.strings(NAMESPACE))
-        if self._catalog.namespaceExists(namespace):
-            return
-        io, configuration = table.java.io(), self._lake.spark._jsc.hadoopConfiguration()
-        like = self._iceberg.CatalogUtil.loadFileIO(io.getClass().getName(), io.properties(), configuration)
-        field = self._catalog.getClass().getDeclaredField("io")
-        field.setAccessible(True)
-        field.set(self._catalog, like)
-        self._catalog.createNamespace(namespace)
 
-    def _identifier(self, name: str) -> Any:
-        return self._iceberg.catalog.TableIdentifier.of(self._lake.strings(NAMESPACE, name))
+def _prepare(table: Table, catalog: Any) -> None:
+    """Give the catalog a FileIO like the table's, by reflection, because it has no setting for one."""
+    namespace = table.iceberg.catalog.Namespace.of(table.lake.strings(NAMESPACE))
+    if catalog.namespaceExists(namespace):
+        return
+    io, load = table.java.io(), table.iceberg.CatalogUtil.loadFileIO
+    like = load(io.getClass().getName(), io.properties(), table.lake.spark._jsc.hadoopConfiguration())
+    field = catalog.getClass().getDeclaredField("io")
+    field.setAccessible(True)
+    field.set(catalog, like)
+    catalog.createNamespace(namespace)

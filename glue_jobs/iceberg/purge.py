@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
@@ -28,9 +28,8 @@ from calve.config.maintenance import ORPHANS_NOTE
 from calve.config.publishing import EXPORTS
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
-from calve.names import TableName
 from glue_jobs.columns.expressions import at, kind_at
-from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
+from glue_jobs.iceberg.catalog import Table, catalog_errors
 from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, java_cause, read_json, strings, write_text
@@ -38,9 +37,9 @@ from glue_jobs.process.java import elements, java_cause, read_json, strings, wri
 METADATA = re.compile(r"(?:.*/)?(?:(\d+)-)?[^/]*\.metadata\.json")
 
 
-def files_of(lake: Lake, table: Table) -> set[str]:
+def files_of(table: Table) -> set[str]:
     """The paths of all files below a table's location, and of files elsewhere that its metadata names."""
-    return {*_below(table), *_reached(lake, table), *_earlier_metadata(table)}
+    return {*_below(table), *_reached(table), *_earlier_metadata(table)}
 
 
 def rewritten_by_others(table: Table, since_ms: int) -> bool:
@@ -72,9 +71,8 @@ def expire(table: Table) -> None:
         table.refresh()
 
 
-def unreachable(lake: Lake, table: Table, files: Iterable[str]) -> list[str]:
-    """The files that neither the table's metadata nor a commit in progress can reach."""
-    reached = _reached(lake, table)
+def unreachable(table: Table, files: Iterable[str]) -> list[str]:
+    reached = _reached(table)
     return [each for each in files if each not in reached and not _is_later(table, each)]
 
 
@@ -103,7 +101,7 @@ def _earlier_metadata(table: Table) -> set[str]:
     return {str(each.file()) for each in elements(table.java.operations().current().previousFiles())}
 
 
-def _reached(lake: Lake, table: Table) -> set[str]:
+def _reached(table: Table) -> set[str]:
     """The current metadata file, and all files that it names for every snapshot."""
     io, found = table.java.io(), {_current(table)}
     for snapshot in elements(table.java.snapshots()):
@@ -111,7 +109,7 @@ def _reached(lake: Lake, table: Table) -> set[str]:
         found |= {str(each.path()) for each in elements(snapshot.allManifests(io))}
     for each in (*elements(table.java.statisticsFiles()), *elements(table.java.partitionStatisticsFiles())):
         found.add(str(each.path()))
-    rows = lake.spark.table(f"{table.name.quoted(CATALOG)}.all_files").select("file_path").distinct()
+    rows = table.lake.spark.table(f"{table.name.quoted(CATALOG)}.all_files").select("file_path").distinct()
     return found | {row["file_path"] for row in rows.collect()}
 
 
@@ -121,15 +119,10 @@ def _current(table: Table) -> str:
 
 def _is_later(table: Table, file: str) -> bool:
     """True for metadata that may become current: a commit follows the newest one, and its number is greater."""
-    number = _number(file)
-    newest = _number(_current(table))
-    return number is not None and (newest is None or number > newest)
-
-
-def _number(file: str) -> int | None:
-    """The number of a metadata file; -1 if it has none; None for other files."""
-    found = METADATA.fullmatch(file)
-    return None if found is None else int(found[1] or -1)
+    found, newest = METADATA.fullmatch(file), METADATA.fullmatch(_current(table))
+    if found is None or newest is None:
+        return found is not None
+    return int(found[1] or -1) > int(newest[1] or -1)
 
 
 MANIFEST = "/manifest.json"
@@ -151,11 +144,18 @@ class Delivery:
     end: datetime
 
 
-def deliveries(lake: Lake, table: Table) -> list[Delivery]:
-    warehouse = lake.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
-    manifests = (each for each in listed(table, f"{warehouse}/{EXPORTS}") if each.endswith(MANIFEST))
-    found = (_delivery(path, read_json(table.java.io(), path), table.name) for path in manifests)
-    return [each for each in found if each is not None]
+def deliveries(table: Table) -> list[Delivery]:
+    warehouse = table.lake.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
+    found: list[Delivery] = []
+    for path in listed(table, f"{warehouse}/{EXPORTS}"):
+        if not path.endswith(MANIFEST):
+            continue
+        manifest = read_json(table.java.io(), path)
+        export, window = manifest["export"], manifest["window"]
+        if (export["database"], export["table"]) == (table.name.database, table.name.table):
+            start, end = (datetime.fromisoformat(window[key]) for key in ("from", "to"))
+            found.append(Delivery(path, export["time_column"], start, end))
+    return found
 
 
 def holding(found: Sequence[Delivery], rows: DataFrame) -> list[Delivery]:
@@ -165,9 +165,11 @@ def holding(found: Sequence[Delivery], rows: DataFrame) -> list[Delivery]:
     unknown = [each for each, kind in judged if type(kind) not in MARGIN]
     if not asked:
         return unknown
-    windows = (
-        F.max(_within(each, margin)).alias(f"calve:window{n}") for n, (each, margin) in enumerate(asked)
-    )
+    windows = []
+    for n, (each, margin) in enumerate(asked):
+        moment = at(each.time_column).cast("timestamp")
+        within = (moment >= F.lit(each.start - margin)) & (moment < F.lit(each.end + margin))
+        windows.append(F.max(within).alias(f"calve:window{n}"))
     [held] = rows.agg(*windows).collect()
     return unknown + [each for n, (each, _) in enumerate(asked) if held[n]]
 
@@ -180,25 +182,12 @@ def remove(table: Table, manifests: Iterable[str]) -> None:
         delete(table, [manifest])
 
 
-def _within(delivery: Delivery, margin: timedelta) -> Column:
-    moment = at(delivery.time_column).cast("timestamp")
-    return (moment >= F.lit(delivery.start - margin)) & (moment < F.lit(delivery.end + margin))
-
-
-def _delivery(path: str, manifest: Any, name: TableName) -> Delivery | None:
-    export, window = manifest["export"], manifest["window"]
-    if (export["database"], export["table"]) != (name.database, name.table):
-        return None
-    start, end = (datetime.fromisoformat(window[key]) for key in ("from", "to"))
-    return Delivery(path, export["time_column"], start, end)
-
-
 ORPHAN_AGE_S = 3 * 86_400.0
 MOST_ORPHANS = 100_000
 """The most files that a run notes and the next run deletes."""
 
 
-def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = ORPHAN_AGE_S) -> dict[str, int]:
+def sweep(upkept: CarriedCommit, *, age_s: float = ORPHAN_AGE_S) -> dict[str, int]:
     """Delete the files that the last run found and nothing names. Note the others for the next run.
 
     Returns the number of unnamed files `found` that the next run may delete, and of those `deleted`.
@@ -207,7 +196,7 @@ def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = ORPHAN_AGE_S) -> 
     """
     table = upkept.table
     upkept.refresh()  # the action takes files newer than its metadata for orphans
-    noted, found = set(_noted(table).get("files", ())), _orphans(lake, table, age_s)
+    noted, found = set(_noted(table).get("files", ())), _orphans(table, age_s)
     gone = sorted(noted & found)
     upkept.refresh()
     if upkept.is_forgetting:
@@ -215,7 +204,9 @@ def sweep(lake: Lake, upkept: CarriedCommit, *, age_s: float = ORPHAN_AGE_S) -> 
     delete(table, gone)
     faults.point("orphans.deleted", table.name.table)
     left = sorted(found - noted)[:MOST_ORPHANS]
-    _note(table, left)
+    note = json.dumps({"at": int(time.time()), "files": left})
+    with catalog_errors(f"table {table.name}, orphans"):
+        write_text(table.java.io(), _note_of(table), note)
     faults.point("orphans.noted", table.name.table)
     return {"found": len(left), "deleted": len(gone)}
 
@@ -225,13 +216,12 @@ def looked_at(table: Table) -> float | None:
     return _noted(table).get("at")
 
 
-def _orphans(lake: Lake, table: Table, age_s: float) -> set[str]:
-    actions = lake.jvm.org.apache.iceberg.spark.actions.SparkActions.get(lake.spark._jsparkSession)
-    action = actions.deleteOrphanFiles(table.java).usePrefixListing(True)  # noqa: FBT003 Java knows no names
+def _orphans(table: Table, age_s: float) -> set[str]:
+    action = table.actions.deleteOrphanFiles(table.java).usePrefixListing(True)  # noqa: FBT003 Java knows no names
     action = action.olderThan(int((time.time() - age_s) * 1000))
     with catalog_errors(f"table {table.name}, orphans"):
         # Iceberg passes each file to a delete function. This one only collects the paths.
-        result = action.deleteWith(lake.jvm.java.util.stream.Stream.builder()).execute()
+        result = action.deleteWith(table.jvm.java.util.stream.Stream.builder()).execute()
     return {str(each) for each in elements(result.orphanFileLocations())} - {_note_of(table)}
 
 
@@ -244,9 +234,3 @@ def _noted(table: Table) -> dict[str, Any]:
     io, place = table.java.io(), _note_of(table)
     with catalog_errors(f"table {table.name}, orphans"):
         return dict(read_json(io, place)) if io.newInputFile(place).exists() else {}
-
-
-def _note(table: Table, files: Sequence[str]) -> None:
-    said = json.dumps({"at": int(time.time()), "files": list(files)})
-    with catalog_errors(f"table {table.name}, orphans"):
-        write_text(table.java.io(), _note_of(table), said)

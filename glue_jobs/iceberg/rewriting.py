@@ -28,8 +28,18 @@ from calve.table.summary import (
     carried_position,
     round_of,
 )
-from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.iceberg.staging import NOTHING, Ambiguous, Staged, Validator, commit, discard, rows_of, stage
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.iceberg.staging import (
+    NOTHING,
+    Ambiguous,
+    Conflict,
+    Staged,
+    Validator,
+    commit,
+    discard,
+    rows_of,
+    stage,
+)
 from glue_jobs.process.java import elements
 
 OPEN_BYTES = 256_000
@@ -61,9 +71,9 @@ class Group:
         return Group(tuple(chosen), size)
 
 
-def planned(lake: Lake, table: Table, options: Mapping[str, str]) -> Iterator[Group]:
+def planned(table: Table, options: Mapping[str, str]) -> Iterator[Group]:
     """The groups that Iceberg's planner makes at the table's head, by its bin-pack options."""
-    planner = lake.jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table.java)
+    planner = table.iceberg.actions.BinPackRewriteFilePlanner(table.java)
     planner.init(dict(options))
     for each in elements(planner.plan().groups()):
         yield Group(
@@ -75,7 +85,6 @@ def planned(lake: Lake, table: Table, options: Mapping[str, str]) -> Iterator[Gr
 
 
 def write_rest(
-    lake: Lake,
     table: Table,
     tasks: Sequence[Any],
     rest: Callable[[DataFrame], DataFrame],
@@ -86,13 +95,11 @@ def write_rest(
     """Write what `rest` keeps of the rows of scan tasks, laid out: all but `gone` rows (None: unknown).
 
     split_bytes: as in `rows_of`.
-
-    Raises:
-        Retryable: the object store failed.
-        Suspended: `ledger_imbalance`: the number of rows would change; nothing is left behind.
+    Raises Retryable: the object store failed.
+    Raises Suspended: `ledger_imbalance`: the number of rows would change; nothing is left behind.
     """
-    with rows_of(lake, table, tasks, split_bytes=split_bytes) as rows:
-        staged = NOTHING if rows is None else stage(lake, table, rest(rows), uuid.uuid4().hex)
+    with rows_of(table, tasks, split_bytes=split_bytes) as rows:
+        staged = NOTHING if rows is None else stage(table, rest(rows), uuid.uuid4().hex)
     if gone is None:
         return staged
     expected = sum(int(each.file().recordCount()) for each in tasks) - gone
@@ -104,10 +111,10 @@ def write_rest(
     return staged
 
 
-def replacement(lake: Lake, table: Table, head: Any, tasks: Iterable[Any], staged: Staged) -> Any:
+def replacement(table: Table, head: Any, tasks: Iterable[Any], staged: Staged) -> Any:
     """An Iceberg update that replaces the files of the scan tasks, as of `head`, by staged files with the same rows."""
     update = table.java.newRewrite().validateFromSnapshot(int(head.snapshotId()))
-    for files in _sets_of(lake, tasks):
+    for files in _sets_of(table, tasks):
         for each in elements(files):
             update = update.deleteFile(each)
     for each in staged.files:
@@ -115,17 +122,17 @@ def replacement(lake: Lake, table: Table, head: Any, tasks: Iterable[Any], stage
     return update.dataSequenceNumber(int(head.sequenceNumber()))
 
 
-def overwriting(lake: Lake, table: Table, tasks: Iterable[Any], *staged: Staged) -> Any:
+def overwriting(table: Table, tasks: Iterable[Any], *staged: Staged) -> Any:
     """An Iceberg update that replaces the files of the scan tasks by staged files with other rows."""
-    update = table.java.newOverwrite().deleteFiles(*_sets_of(lake, tasks))
+    update = table.java.newOverwrite().deleteFiles(*_sets_of(table, tasks))
     for each in chain.from_iterable(made.files for made in staged):
         update = update.addFile(each)
     return update
 
 
-def _sets_of(lake: Lake, tasks: Iterable[Any]) -> tuple[Any, Any]:
+def _sets_of(table: Table, tasks: Iterable[Any]) -> tuple[Any, Any]:
     """The data files of scan tasks, and the delete files that apply to only one of them."""
-    util, tasks = lake.jvm.org.apache.iceberg.util, list(tasks)
+    util, tasks = table.iceberg.util, list(tasks)
     deletes = (each for task in tasks for each in elements(task.deletes()))
     scoped = [each for each in deletes if util.ContentFileUtil.isFileScoped(each)]
     return util.DataFileSet.of([task.file() for task in tasks]), util.DeleteFileSet.of(scoped)
@@ -186,35 +193,36 @@ class CarriedCommit:
         kind: Kind,
         update: Callable[[], Any],
         cost: Mapping[str, Any],
+        *staged: Staged,
         said: Callable[[Commit], Mapping[str, str]] = lambda _: {},
-    ) -> None:
+    ) -> bool:
         """Commit `update`, which is built again for each attempt. cost: the cost of the work.
 
+        False: others have changed the files. Nothing was committed, and the new files, `staged`, are deleted.
         said: more summary entries, given the commit with the table's position.
-
-        Raises:
-            Conflict: the files have changed; nothing was committed.
-            Retryable: the history has no position, a forget request runs, or the commit's result is unknown.
+        Raises Retryable: the history has no position, a forget request runs, or the commit's result is unknown.
         """
         work = uuid.uuid4().hex
         failure = ""
         for _ in range(ATTEMPTS):
             self.refresh()
             if any(each.summary.get(WORK) == work for each in self.table.ancestors()):
-                return
+                return True
             stood = position_commit(self.table.ancestors())
             if stood is None or self.is_forgetting:
                 why = "a person is being forgotten" if stood else "its history has no position"
                 raise Retryable(f"table {self.table.name}: {why}")
-            summary = (
-                carried_position(stood.summary, cost) | {MAINTENANCE: kind, WORK: work} | dict(said(stood))
-            )
+            summary = carried_position(stood.summary, cost) | {MAINTENANCE: kind, WORK: work, **said(stood)}
             try:
                 commit(self.table, update(), summary, self._unmoved(summary[ROUND]))
+            except Conflict:
+                for each in staged:
+                    discard(self.table, each)
+                return False
             except (LostRace, Ambiguous) as error:
                 failure = error.message
             else:
-                return
+                return True
         raise Retryable(failure)
 
     def _unmoved(self, round_id: str) -> Validator:

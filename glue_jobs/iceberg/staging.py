@@ -11,8 +11,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.names import quote
 from calve.table.protocol import Commit
-from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors, commit_of
+from glue_jobs.iceberg.catalog import Table, catalog_errors, commit_of
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.process.java import elements, java_class, java_message
 
@@ -35,15 +35,11 @@ HELD = 1_000
 """The number of values in a task's sketch."""
 
 
-def count_values(rows: DataFrame, column: str) -> tuple[DataFrame, Callable[[int], dict[str, Any]]]:
-    """The rows with a counter, and a function from the number of written rows to the counts."""
-    observation = Observation()
-    text = F.col(quote(column)).cast("string")
+def _with_top_values(rows: DataFrame, column: str) -> tuple[DataFrame, Observation]:
+    observation, text = Observation(), F.col(quote(column)).cast("string")
     told = F.when(F.length(text) <= LONGEST, text)
     top = F.call_function("approx_top_k", told, F.lit(MOST_VALUES + 2), F.lit(HELD))
-    return rows.observe(observation, top.alias("top")), lambda count: counts(
-        column, observation.get["top"] if count else (), count
-    )
+    return rows.observe(observation, top.alias("top")), observation
 
 
 def counts(column: str, top: Iterable[Any], rows: int) -> dict[str, Any]:
@@ -66,7 +62,7 @@ class Staged:
     """Files that no snapshot contains yet. They may be committed again until a commit is known to have succeeded.
 
     `deletes`: position deletes of rows that the data files or tombstones replace.
-    `counts`: the result of `count_values`, if the table counts a column. `cpu_s`: CPU seconds of tasks that Spark does not
+    `counts`: the result of `counts`, if the table counts a column. `cpu_s`: CPU seconds of tasks that Spark does not
     report.
     """
 
@@ -76,6 +72,12 @@ class Staged:
     deletes: Deletes | None = None
     counts: Mapping[str, Any] | None = None
     cpu_s: float = 0.0
+
+    @classmethod
+    def of(cls, files: Iterable[Any]) -> Self:
+        found = tuple(files)
+        rows, size_bytes = sum(f.recordCount() for f in found), sum(f.fileSizeInBytes() for f in found)
+        return cls(found, rows, size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +106,18 @@ class Conflict(Retryable):
     """Iceberg refused the commit: files it requires are gone, or others delete from them. Nothing was committed."""
 
 
-def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by: str | None = None) -> Staged:
+def stage(table: Table, rows: DataFrame, stage_id: str, *, count_by: str | None = None) -> Staged:
     """Write `rows`, already clustered by the caller, as data files of `table`; main does not change.
 
     count_by: a column whose values are counted while Spark writes.
-
-    Raises:
-        Retryable: the object store failed; nothing is committed, files already written are orphans.
-        Suspended: `foreign_path`: other people could read the files' location.
+    Raises Retryable: the object store failed; nothing is committed, files already written are orphans.
+    Raises Suspended: `foreign_path`: other people could read the files' location.
     """
     require_own_paths(table)
-    iceberg = lake.jvm.org.apache.iceberg.spark
-    cache, coordinator = _singleton(lake, iceberg, "SparkTableCache"), iceberg.FileRewriteCoordinator.get()
+    coordinator = table.iceberg.spark.FileRewriteCoordinator.get()
+    cache = _singleton(table, "SparkTableCache")
     cache.add(stage_id, table.java)
-    rows, counted = count_values(rows, count_by) if count_by else (rows, None)
+    rows, observed = _with_top_values(rows, count_by) if count_by else (rows, None)
     try:
         (
             rows.write.format("iceberg")
@@ -126,17 +126,18 @@ def stage(lake: Lake, table: Table, rows: DataFrame, stage_id: str, *, count_by:
             .mode("append")
             .save(stage_id)
         )
-        files = tuple(elements(coordinator.fetchNewFiles(table.java, stage_id)))
+        staged = Staged.of(elements(coordinator.fetchNewFiles(table.java, stage_id)))
     finally:
         coordinator.clearRewrite(table.java, stage_id)
         cache.remove(stage_id)
-    count = sum(f.recordCount() for f in files)
-    counts = counted(count) if counted else None
-    return Staged(files, count, sum(f.fileSizeInBytes() for f in files), counts=counts)
+    if count_by and observed:
+        top = observed.get["top"] if staged.rows else ()
+        staged = replace(staged, counts=counts(count_by, top, staged.rows))
+    return staged
 
 
 @contextmanager
-def added_rows(lake: Lake, table: Table, snapshot_id: int) -> Iterator[DataFrame | None]:
+def added_rows(table: Table, snapshot_id: int) -> Iterator[DataFrame | None]:
     """The rows of the data files that a snapshot added, including rows deleted since; None if it added none.
 
     Read them inside the block. Raises Suspended: `snapshot_lost`: it has expired.
@@ -144,15 +145,15 @@ def added_rows(lake: Lake, table: Table, snapshot_id: int) -> Iterator[DataFrame
     snapshot = table.java.snapshot(snapshot_id)
     if snapshot is None:
         raise Suspended("snapshot_lost", f"snapshot {snapshot_id} of table {table.name} has expired")
-    with rows_of(lake, table, whole(lake, table, elements(snapshot.addedDataFiles(table.java.io())))) as rows:
+    with rows_of(table, whole(table, elements(snapshot.addedDataFiles(table.java.io())))) as rows:
         yield rows
 
 
-def whole(lake: Lake, table: Table, files: Iterable[Any]) -> list[Any]:
+def whole(table: Table, files: Iterable[Any]) -> list[Any]:
     """Scan tasks that read all rows of data files, including rows deleted by position."""
-    iceberg = lake.jvm.org.apache.iceberg
+    iceberg = table.iceberg
     schema = iceberg.SchemaParser.toJson(table.java.schema())
-    gateway: Any = lake.spark.sparkContext._gateway
+    gateway: Any = table.lake.spark.sparkContext._gateway
     none = gateway.new_array(iceberg.DeleteFile, 0)
     every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
     specs = table.java.specs()
@@ -166,7 +167,7 @@ def whole(lake: Lake, table: Table, files: Iterable[Any]) -> list[Any]:
 
 @contextmanager
 def rows_of(
-    lake: Lake, table: Table, scan_tasks: Iterable[Any], *, split_bytes: int | None = None
+    table: Table, scan_tasks: Iterable[Any], *, split_bytes: int | None = None
 ) -> Iterator[DataFrame | None]:
     """The rows of Iceberg scan tasks, to be read inside the block; None if there are no tasks.
 
@@ -176,13 +177,12 @@ def rows_of(
     if not tasks:
         yield None
         return
-    group, iceberg = uuid.uuid4().hex, lake.jvm.org.apache.iceberg.spark
-    cache = _singleton(lake, iceberg, "SparkTableCache")
-    sets = _singleton(lake, iceberg, "ScanTaskSetManager")
+    group, cache = uuid.uuid4().hex, _singleton(table, "SparkTableCache")
+    sets = _singleton(table, "ScanTaskSetManager")
     cache.add(group, table.java)
     sets.stageTasks(table.java, group, tasks)
     try:
-        reader = lake.spark.read.format("iceberg").option("scan-task-set-id", group)
+        reader = table.lake.spark.read.format("iceberg").option("scan-task-set-id", group)
         if split_bytes is not None:
             reader = reader.option("split-size", split_bytes).option("file-open-cost", 0)
         yield reader.load(group)
@@ -207,10 +207,9 @@ def publish(
 ) -> int:
     """Add the staged files in one snapshot, if `validator` accepts the ancestry of each head that is tried; returns its id.
 
-    Raises:
-        LostRace: the validator refused; nothing was committed.
-        Ambiguous: the answer was lost; the commit may have been applied, or may still be.
-        Conflict: a file with rows to delete was rewritten meanwhile, or another writer deletes from it.
+    Raises LostRace: the validator refused; nothing was committed.
+    Raises Ambiguous: the answer was lost; the commit may have been applied, or may still be.
+    Raises Conflict: a file with rows to delete was rewritten meanwhile, or another writer deletes from it.
     """
     if staged.deletes is not None:
         return commit(table, _replacing(table, staged, staged.deletes), summary, validator)
@@ -247,15 +246,14 @@ def commit(
         if guard.error is not None:
             raise guard.error from None
         if guard.refused:
-            raise LostRace(
-                f"table {table.name}: another writer published first, or main was rolled back"
-            ) from None
+            why = "another writer published first, or main was rolled back"
+            raise LostRace(f"table {table.name}: {why}") from None
         if java_class(error).endswith(".ValidationException"):
             raise Conflict(f"table {table.name}: {java_message(error)}") from None
         raise Ambiguous(f"table {table.name}: {java_class(error)}: {java_message(error)}") from None
     except (
         IllegalArgumentException
-    ):  # PySpark's own class for Java's, raised by Iceberg before it writes anything
+    ):  # PySpark's class for Java's: Iceberg raises it before it writes anything
         raise Conflict(f"table {table.name}: the snapshot that rows are deleted from has expired") from None
     with catalog_errors(
         f"table {table.name}"
@@ -291,10 +289,10 @@ class _Guard:
         implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
 
 
-def _singleton(lake: Lake, package: Any, name: str) -> Any:
+def _singleton(table: Table, name: str) -> Any:
     """Call `SparkTableCache.get()` by reflection: the overload `get(String)` hides it from py4j."""
-    gateway: Any = lake.spark.sparkContext._gateway
-    loader = lake.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    gateway: Any = table.lake.spark.sparkContext._gateway
+    loader = table.jvm.java.lang.Thread.currentThread().getContextClassLoader()
     kind = gateway.jvm.java.lang.Class.forName(f"org.apache.iceberg.spark.{name}", True, loader)  # noqa: FBT003
     none = gateway.new_array(gateway.jvm.java.lang.Class, 0)
     arguments = gateway.new_array(gateway.jvm.java.lang.Object, 0)

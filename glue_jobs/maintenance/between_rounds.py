@@ -11,26 +11,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from py4j.protocol import Py4JNetworkError
-
 from calve.config import job
 from calve.config.maintenance import snapshots_to_keep
-from calve.errors import Fatal
 from calve.log import event
 from calve.outputs.emitting import Emitted, left
 from calve.requests.expired_history import ExpiredHistory, earlier
 from calve.requests.redrive import is_level
 from calve.table.position import NO_DEAD_LETTERS, Position
 from calve.table.protocol import Commit, may_publish, nearest_position, position_commit
-from calve.table.summary import EARLIER, POSITION_TAG, SETTINGS, carried_position, has_position, round_of
+from calve.table.summary import (
+    EARLIER,
+    POSITION_TAG,
+    REQUESTS,
+    SETTINGS,
+    carried_position,
+    has_position,
+    round_of,
+)
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, tasks_for
 from glue_jobs.iceberg.rewriting import Group, planned, replacement, write_rest
 from glue_jobs.iceberg.staging import commit
 from glue_jobs.process import faults
-from glue_jobs.process.java import problem
-from glue_jobs.table.open_table import REQUESTS, OpenTable, Outcome
+from glue_jobs.process.java import ENDING, problem
+from glue_jobs.table.open_table import OpenTable, Outcome
 from glue_jobs.table.opening import Opener
 
 MERGED_AT_ONCE = 32
@@ -78,7 +83,7 @@ class LoopMaintenance:
         try:
             self._turn(outcome, AT_END_S if wait_s is None else wait_s)
             self._failed = False
-        except (Fatal, Py4JNetworkError, ConnectionError):
+        except ENDING:
             raise
         except Exception as error:  # noqa: BLE001 failed maintenance must not stop the table
             if not self._failed:
@@ -96,9 +101,15 @@ class LoopMaintenance:
         if spare_s and self.unmerged >= MERGED_AT_ONCE:
             self.unmerged = 0
             self._merge(outcome.position, spare_s)
-        if self._is_time_to_expire():
-            self.unexpired, self.looked_at = 0, time.monotonic()
-            self._expire()
+        maintenance, now = self.opened.config.maintenance, time.monotonic()
+        many = max(maintenance.snapshots_at_most, maintenance.snapshots_at_least) // 2
+        if self.looked_at is None or now - self.looked_at >= LOOK_EVERY_S or self.unexpired >= many:
+            self.unexpired, self.looked_at = 0, now
+            dead_letters, announcer = self.opened.dead_letters.table, self.opener.announcer
+            if dead_letters is not None:
+                self._settle(dead_letters)
+            said = None if announcer.outbox is None else announcer.sent_to or 0
+            expire(self.opened.config, self.opened.main, dead_letters, said=said)
 
     def _settle(self, table: Table) -> None:
         wanted = settings(self.opened.config.maintenance.file_bytes)
@@ -112,7 +123,7 @@ class LoopMaintenance:
         main.refresh()
         if main.total("data-files") < MERGED_AT_ONCE or len(base.offsets) != 1:
             return  # if the topic was made again, only files tell its incarnations apart
-        began, meter = time.monotonic(), CostMeter(opened.services.lake)
+        began, meter = time.monotonic(), CostMeter(main.lake)
         chosen, left = self._chosen(int(spare_s * self.rate))
         if not chosen:
             return
@@ -120,14 +131,14 @@ class LoopMaintenance:
         if stood is None or not may_publish([stood], base):
             return
 
-        lake, head, cores = opened.services.lake, main.java.currentSnapshot(), opened.services.cores
+        head, cores = main.java.currentSnapshot(), opened.services.cores
         tasks = [task for group in chosen for task in group.tasks]
         size = sum(group.size_bytes for group in chosen)
         laid_out = partial(clustered, table=main, tasks=tasks_for(size, cores, cores))
-        staged = write_rest(lake, main, tasks, laid_out)
+        staged = write_rest(main, tasks, laid_out)
         faults.point("merge.staged", opened.config.name)
         cost = meter.of_work(main, staged, read=len(tasks)) | opened.carried()
-        summary, update = carried_position(stood.summary, cost), replacement(lake, main, head, tasks, staged)
+        summary, update = carried_position(stood.summary, cost), replacement(main, head, tasks, staged)
         snapshot = commit(main, update, summary, lambda ancestors: may_publish(ancestors, base))
         faults.point("merge.committed", opened.config.name)
         self.unexpired += 1
@@ -150,7 +161,8 @@ class LoopMaintenance:
         for share in TIERS:
             found = list(self._groups(share))
             if chosen := affordable(found, budget):
-                return chosen, _files(found) - _files(chosen)
+                left = sum(len(each.tasks) for each in found) - sum(len(each.tasks) for each in chosen)
+                return chosen, left
         return [], 0
 
     def _groups(self, share: int) -> Iterator[Group]:
@@ -165,32 +177,10 @@ class LoopMaintenance:
             "max-file-group-size-bytes": str(size),
             "min-input-files": str(MERGED_AT_ONCE),
         }
-        for group in planned(self.opened.services.lake, self.opened.main, options):
+        for group in planned(self.opened.main, options):
             tasks = tuple(each for each in group.tasks if each.deletes().isEmpty())
             if len(tasks) > 1:
                 yield Group(tasks, sum(each.file().fileSizeInBytes() for each in tasks))
-
-    def _is_time_to_expire(self) -> bool:
-        if self.looked_at is None or time.monotonic() - self.looked_at >= LOOK_EVERY_S:
-            return True
-        maintenance = self.opened.config.maintenance
-        return self.unexpired >= max(maintenance.snapshots_at_most, maintenance.snapshots_at_least) // 2
-
-    def _expire(self) -> None:
-        opened, dead_letters = self.opened, self.opened.dead_letters.table
-        if dead_letters is not None:
-            self._settle(dead_letters)
-        announcer = self.opener.announcer
-        expire(
-            opened.config,
-            opened.main,
-            dead_letters,
-            said=None if announcer.outbox is None else announcer.sent_to or 0,
-        )
-
-
-def _files(of: Iterable[Group]) -> int:
-    return sum(len(each.tasks) for each in of)
 
 
 def affordable(found: Iterable[Group], budget: int) -> list[Group]:

@@ -19,7 +19,7 @@ from calve.config.maintenance import HOLD_S, MANIFEST_BYTES
 from calve.errors import Retryable
 from calve.table.protocol import nearest_position
 from calve.table.summary import HOLD, MAINTENANCE, has_position
-from glue_jobs.iceberg.catalog import Lake, Table, catalog_errors
+from glue_jobs.iceberg.catalog import Table, catalog_errors
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, sort_columns
 from glue_jobs.iceberg.rewriting import (
@@ -31,7 +31,6 @@ from glue_jobs.iceberg.rewriting import (
     replacement,
     write_rest,
 )
-from glue_jobs.iceberg.staging import Conflict, discard
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class
 
@@ -45,7 +44,6 @@ OPTIONS = {"delete-ratio-threshold": "0.1", "delete-file-threshold": "5"}
 
 
 def compact(
-    lake: Lake,
     upkept: CarriedCommit,
     *,
     file_bytes: int,
@@ -61,19 +59,19 @@ def compact(
     while done["conflicts"] < CONFLICTS:
         upkept.refresh()
         until, head = time.monotonic() + PLAN_S, upkept.table.java.currentSnapshot()
-        chosen = groups(lake, upkept.table, file_bytes, group_files)
+        chosen = groups(upkept.table, file_bytes, group_files)
         if not chosen:
             break
         for group in chosen:
             if stop() or (done["bytes"] and done["bytes"] + group.size_bytes > budget_bytes):
                 return done
-            done.update(_rewrite(lake, upkept, head, group))
+            done.update(_rewrite(upkept, head, group))
             if time.monotonic() > until or done["conflicts"] >= CONFLICTS:
                 break
     return done
 
 
-def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_FILES) -> list[Group]:
+def groups(table: Table, file_bytes: int, group_files: int = GROUP_FILES) -> list[Group]:
     """The groups worth rewriting, as of the last refresh, most files first.
 
     None if the table has records of a topic that was made again: only their files tell its incarnations apart.
@@ -83,31 +81,24 @@ def groups(lake: Lake, table: Table, file_bytes: int, group_files: int = GROUP_F
         return []
     sizes = {"target-file-size-bytes": file_bytes, "max-file-group-size-bytes": group_files * file_bytes}
     options = OPTIONS | {name: str(size) for name, size in sizes.items()}
-    return sorted(planned(lake, table, options), key=lambda each: -len(each.tasks))
+    return sorted(planned(table, options), key=lambda each: -len(each.tasks))
 
 
-def _rewrite(lake: Lake, upkept: CarriedCommit, head: Any, group: Group) -> dict[str, int]:
+def _rewrite(upkept: CarriedCommit, head: Any, group: Group) -> dict[str, int]:
     """`head`: the snapshot at which the group was planned. Deletes from its files since then are a conflict."""
-    table, meter = upkept.table, CostMeter(lake)
+    table, meter = upkept.table, CostMeter(upkept.table.lake)
     staged = write_rest(
-        lake, table, group.tasks, lambda rows: _laid_out(rows, table, group), split_bytes=group.split_bytes
+        table, group.tasks, lambda rows: _laid_out(rows, table, group), split_bytes=group.split_bytes
     )
     faults.point("compact.staged", table.name.table)
-    try:
-        upkept.commit(
-            "compact",
-            lambda: replacement(lake, table, head, group.tasks, staged),
-            meter.of_work(table, staged, read=len(group.tasks)),
-        )
-    except Conflict:
-        discard(table, staged)
+    cost = meter.of_work(table, staged, read=len(group.tasks))
+    if not upkept.commit("compact", lambda: replacement(table, head, group.tasks, staged), cost, staged):
         return {"conflicts": 1}
     faults.point("compact.committed", table.name.table)
     return {"files": len(group.tasks), "into": len(staged.files), "bytes": group.size_bytes}
 
 
 def _laid_out(rows: DataFrame, table: Table, group: Group) -> DataFrame:
-    """The rows in about one task per new file, in the table's order."""
     if any(int(each.file().specId()) != int(table.java.spec().specId()) for each in group.tasks):
         return clustered(rows, table, group.outputs)
     order = sort_columns(table)
@@ -120,25 +111,23 @@ def _laid_out(rows: DataFrame, table: Table, group: Group) -> DataFrame:
 REFUSED = (".ValidationException", ".CommitFailedException")
 
 
-def rewrite_manifests(lake: Lake, upkept: CarriedCommit) -> int:
+def rewrite_manifests(upkept: CarriedCommit) -> dict[str, int]:
     """Merge small manifests of data files; returns their number. It never blocks a round: Iceberg appends beside it.
 
     Raises Retryable: as `CarriedCommit.commit`.
     """
     upkept.refresh()
-    table, meter = upkept.table, CostMeter(lake)
+    table, meter = upkept.table, CostMeter(upkept.table.lake)
     small = [each for each in data_manifests(table) if int(each.length()) < MANIFEST_BYTES // 2]
     if len(small) < 2:
-        return 0
-    try:
-        upkept.commit("manifests", lambda: merging_manifests(table, small), meter.of_work(table))
-    except Conflict:
-        return 0
-    faults.point("metadata.committed", table.name.table)
-    return len(small)
+        return {"manifests": 0}
+    done = upkept.commit("manifests", lambda: merging_manifests(table, small), meter.of_work(table))
+    if done:
+        faults.point("metadata.committed", table.name.table)
+    return {"manifests": len(small) if done else 0}
 
 
-def rewrite_deletes(lake: Lake, upkept: CarriedCommit) -> int:
+def rewrite_deletes(upkept: CarriedCommit) -> int:
     """Merge position deletes of format 2, and drop those of removed files, by Iceberg's action; returns the number of files.
 
     In format 3 each data file has at most one delete vector, and compaction handles it. The action takes no validator.
@@ -149,14 +138,13 @@ def rewrite_deletes(lake: Lake, upkept: CarriedCommit) -> int:
     current = table.java.operations().current()
     if int(current.formatVersion()) > 2 or not table.total("delete-files"):
         return 0
-    meter = CostMeter(lake)
+    meter = CostMeter(table.lake)
     table.set_properties({HOLD: str(time.time() + HOLD_S)})
     try:
         upkept.refresh()
         if upkept.is_forgetting:
             raise Retryable(f"table {table.name}: a person is being forgotten")
-        actions = lake.jvm.org.apache.iceberg.spark.actions.SparkActions.get(lake.spark._jsparkSession)
-        action = actions.rewritePositionDeletes(table.java).snapshotProperty(MAINTENANCE, "deletes")
+        action = table.actions.rewritePositionDeletes(table.java).snapshotProperty(MAINTENANCE, "deletes")
         with catalog_errors(f"table {table.name}, deletes"):
             try:
                 gone = int(action.execute().rewrittenDeleteFilesCount())

@@ -11,39 +11,36 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from calve.config.maintenance import Kind, after, retained
-from calve.config.spark_conf import CATALOG
 from calve.rounds.column_rules import require_age
 from calve.table.protocol import Commit
 from calve.table.summary import RETAINED
 from glue_jobs.columns.expressions import at, kind_at
-from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import BYTES_PER_TASK, clustered
 from glue_jobs.iceberg.rewriting import CarriedCommit, overwriting, write_rest
-from glue_jobs.iceberg.staging import FILE, Conflict, Staged, discard
+from glue_jobs.iceberg.staging import FILE, Staged
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements
 
 
 def retain(
-    lake: Lake, upkept: CarriedCommit, kind: Kind, column: str, before: datetime, *, budget_bytes: int
+    upkept: CarriedCommit, kind: Kind, column: str, before: datetime, *, budget_bytes: int
 ) -> dict[str, int]:
     """Delete the rows whose `column` is before a time, in one commit. Files beyond the budget wait.
 
     Returns the number of deleted `rows` and of their `files`; `conflicts`: 1 if others changed these files; nothing was done.
-
-    Raises:
-        Suspended: the column is not a time.
-        Retryable: as `CarriedCommit.commit`.
+    Raises Suspended: the column is not a time.
+    Raises Retryable: as `CarriedCommit.commit`.
     """
     upkept.refresh()
-    table, meter = upkept.table, CostMeter(lake)
+    table, meter = upkept.table, CostMeter(upkept.table.lake)
     _note(upkept)
     nothing = {"rows": 0, "files": 0, "conflicts": 0}
     if table.head is None:
         return nothing
     start = table.java.currentSnapshot()
-    every = lake.spark.read.option("versionAsOf", table.head).table(table.name.quoted(CATALOG))
+    every = table.rows_at(table.head)
     require_age(str(table.name), column, table.schema)
     is_old = _is_old(every, column, before)
     counted = every.select("*", FILE).where(is_old).groupBy(FILE).count().collect()
@@ -52,11 +49,11 @@ def retain(
     if not tasks:
         return nothing
     rows = sum(held[str(each.file().location())] for each in tasks)
-    left = _rest(lake, table, tasks, held, is_old)
+    left = _rest(table, tasks, held, is_old)
     faults.point("retention.staged", table.name.table)
 
     def update() -> Any:
-        made = overwriting(lake, table, tasks, left)
+        made = overwriting(table, tasks, left)
         return made.validateFromSnapshot(start.snapshotId()).validateNoConflictingDeletes()
 
     def also(stood: Commit) -> dict[str, str]:
@@ -64,10 +61,8 @@ def retain(
         micros = int(before.timestamp()) * 1_000_000 + before.microsecond
         return {RETAINED: after(known, column, micros, rows, stood.summary).to_json()}
 
-    try:
-        upkept.commit(kind, update, meter.of_work(table, left, read=len(tasks), all_read=True), also)
-    except Conflict:
-        discard(table, left)
+    cost = meter.of_work(table, left, read=len(tasks), all_read=True)
+    if not upkept.commit(kind, update, cost, left, said=also):
         return nothing | {"conflicts": 1}
     faults.point("retention.committed", table.name.table)
     _note(upkept)
@@ -96,12 +91,11 @@ def _within(held: Mapping[str, int], tasks: Iterable[Any], budget_bytes: int) ->
     return found
 
 
-def _rest(lake: Lake, table: Table, tasks: list[Any], held: Mapping[str, int], is_old: Column) -> Staged:
+def _rest(table: Table, tasks: list[Any], held: Mapping[str, int], is_old: Column) -> Staged:
     mixed = [each for each in tasks if held[str(each.file().location())] < each.file().recordCount()]
     size = sum(int(each.file().fileSizeInBytes()) for each in mixed)
     is_kept = F.coalesce(~is_old, F.lit(True))  # noqa: FBT003
     return write_rest(
-        lake,
         table,
         mixed,
         lambda rows: clustered(rows.where(is_kept), table, -(-size // BYTES_PER_TASK)),

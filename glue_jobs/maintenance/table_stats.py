@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from calve.config import job
@@ -26,11 +26,10 @@ from glue_jobs.process.java import elements
 
 
 def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Table]]:
-    """Tables of calve.yaml that calve has created, including those of patterns.
-
-    Raises Retryable: the catalog does not answer.
-    """
-    for database in databases(settings, catalog):
+    """Tables of calve.yaml that calve has created, including those of patterns. Raises Retryable: the catalog does not answer."""
+    # With `namespace: cluster_id`, all databases of the deployment may hold tables of the job.
+    per_cluster = settings.lake.namespace == "cluster_id"
+    for database in catalog.databases() if per_cluster else [settings.database()]:
         declared = {
             each.name: each for each in (*settings.tables, *_of_patterns(settings, catalog, database))
         }
@@ -38,11 +37,6 @@ def tables_of(settings: job.Job, catalog: Lake) -> Iterator[tuple[job.Table, Tab
             found = catalog.load(TableName(database, name))
             if found is not None and INITIALISED in found.properties:
                 yield table, found
-
-
-def databases(settings: job.Job, catalog: Lake) -> list[str]:
-    """The databases that may hold the job's tables; with `namespace: cluster_id`, all that the deployment has created."""
-    return catalog.databases() if settings.lake.namespace == "cluster_id" else [settings.database()]
 
 
 def _of_patterns(settings: job.Job, catalog: Lake, database: str) -> Iterable[job.Table]:
@@ -58,7 +52,7 @@ def _of_patterns(settings: job.Job, catalog: Lake, database: str) -> Iterable[jo
     return (each for each in made if topics.get(each.name) == each.topic)
 
 
-def figures(lake: Lake, table: Table, dead_letters: Table | None, maintenance: Maintenance) -> Figures:
+def figures(table: Table, dead_letters: Table | None, maintenance: Maintenance) -> Figures:
     """The statistics of main as of its last refresh, and of its dead letters.
 
     Raises Retryable: the object store does not answer.
@@ -73,7 +67,7 @@ def figures(lake: Lake, table: Table, dead_letters: Table | None, maintenance: M
     timed, aging = maintenance.rows, maintenance.dead_letters_s is not None
     return Figures(
         data_files=data_files,
-        surplus_files=_surplus(lake, table, maintenance.file_bytes) if data_files >= SURPLUS_FILES else 0,
+        surplus_files=_surplus(table, maintenance.file_bytes) if data_files >= SURPLUS_FILES else 0,
         delete_files=delete_files,
         rows=rows,
         deleted_rows=deleted,
@@ -81,19 +75,19 @@ def figures(lake: Lake, table: Table, dead_letters: Table | None, maintenance: M
         manifest_bytes=sum(manifests),
         snapshots=len(taken),
         oldest_snapshot_s=now - min(taken),
-        oldest_row_s=_age(lake, now, table, timed.column) if timed else None,
-        oldest_dead_letter_s=_age(lake, now, dead_letters, REJECTED_AT) if dead_letters and aging else None,
+        oldest_row_s=_age(now, table, timed.column) if timed else None,
+        oldest_dead_letter_s=_age(now, dead_letters, REJECTED_AT) if dead_letters and aging else None,
         orphans_s=now - (looked_at(table) or min(taken)),
     )
 
 
-def _files(lake: Lake, table: Table) -> DataFrame:
-    return lake.spark.table(f"{table.name.quoted(CATALOG)}.data_files")
+def _files(table: Table) -> DataFrame:
+    return table.lake.spark.table(f"{table.name.quoted(CATALOG)}.data_files")
 
 
-def _surplus(lake: Lake, table: Table, file_bytes: int) -> int:
+def _surplus(table: Table, file_bytes: int) -> int:
     """How many files fewer there would be if each partition's small ones were merged (`calve.config.maintenance.surplus`)."""
-    files = _files(lake, table)
+    files = _files(table)
     small = files.where(F.col("file_size_in_bytes") < SMALL * file_bytes)
     place = [name for name in ("spec_id", "partition") if name in files.columns]
     merged = F.ceil(F.sum("file_size_in_bytes") / file_bytes)
@@ -101,15 +95,11 @@ def _surplus(lake: Lake, table: Table, file_bytes: int) -> int:
     return int(spare.agg(F.coalesce(F.sum("spare"), F.lit(0))).collect()[0][0])
 
 
-def _age(lake: Lake, now: float, table: Table, column: str) -> float | None:
+def _age(now: float, table: Table, column: str) -> float | None:
     """The age of the oldest row, by Iceberg's file bounds or else by the column; None if no row has a value."""
     known = F.col("readable_metrics")[column]["lower_bound"]
-    oldest = _oldest(_files(lake, table), known)
-    if oldest is None:
-        oldest = _oldest(lake.rows(table.name), at(column))
-    return None if oldest is None else now - oldest
-
-
-def _oldest(rows: DataFrame, moment: Column) -> float | None:
-    found: float | None = rows.agg(F.min(moment).cast("timestamp").cast("double")).collect()[0][0]
-    return found
+    for rows, moment in ((_files(table), known), (table.rows, at(column))):
+        found = rows.agg(F.min(moment).cast("timestamp").cast("double")).collect()[0][0]
+        if found is not None:
+            return now - float(found)
+    return None

@@ -13,28 +13,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from py4j.protocol import Py4JNetworkError
-
 from calve.config import job
 from calve.config.maintenance import TURN_KINDS, Kind
-from calve.errors import Fatal
 from calve.log import event
 from calve.outputs.announcement import sent_to
 from calve.schema.columns import REJECTED_AT
 from calve.table.summary import REDRIVE, TURN
-from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.purge import ORPHAN_AGE_S, sweep
 from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.maintenance.between_rounds import expire
-from glue_jobs.maintenance.compaction import (
-    GROUP_FILES,
-    compact,
-    groups,
-    rewrite_deletes,
-    rewrite_manifests,
-)
+from glue_jobs.maintenance.compaction import GROUP_FILES, compact, groups, rewrite_deletes, rewrite_manifests
 from glue_jobs.maintenance.retention import retain
-from glue_jobs.process.java import problem
+from glue_jobs.process.java import ENDING, problem
 from glue_jobs.table.open_table import OpenTable
 
 RUN_BYTES = 16_000_000_000
@@ -48,7 +39,6 @@ Stop = Callable[[], bool]
 class Work:
     """The work for one table. `settings`: from calve.yaml. age_s: see `glue_jobs.iceberg.purge`."""
 
-    lake: Lake
     settings: job.Table
     main: Table
     dead_letters: Table | None
@@ -65,30 +55,24 @@ class Work:
     def has_left(self) -> bool:
         """Whether a turn would find files to rewrite. Raises Retryable: the object store does not answer."""
         self.main.refresh()
-        return bool(groups(self.lake, self.main, self.settings.maintenance.file_bytes, 1))
+        return bool(groups(self.main, self.settings.maintenance.file_bytes, 1))
 
-    def run(self, kind: Kind, stop: Stop) -> Found:
+    def run(self, kind: Kind, stop: Stop, *, turn: bool = False) -> Found:
         """Do the due work of a kind and log it; returns its counts.
 
+        turn: do only a part that does not delay the table's rounds: one group of files that gives one file.
         Raises CalveError: the work is not possible, or not possible now.
         """
-        return self._done(kind, RUN_BYTES, GROUP_FILES, stop)
-
-    def turn(self, kind: Kind, stop: Stop) -> Found:
-        """Do a part that does not delay the table's rounds: one group of files that gives one file."""
-        return self._done(kind, self.settings.maintenance.file_bytes, 1, stop)
-
-    def _done(self, kind: Kind, budget_bytes: int, group_files: int, stop: Stop) -> Found:
         began = time.monotonic()
         match kind:
             case "compact" | "deletes":
-                found = self._compacted(kind, budget_bytes, group_files, stop)
+                found = self._compacted(kind, stop, turn=turn)
             case "manifests":
-                found = {"manifests": sum(rewrite_manifests(self.lake, each) for each in self._both())}
+                found = self._of_both(rewrite_manifests)
             case "orphans":
-                found = self._of_both(lambda each: sweep(self.lake, each, age_s=self.age_s))
+                found = self._of_both(lambda each: sweep(each, age_s=self.age_s))
             case "rows" | "dead_letters":
-                found = self._retained(kind, budget_bytes)
+                found = self._retained(kind)
             case "snapshots":
                 said = sent_to(self.main.ancestors()) or None  # None: nobody announces the snapshots
                 found = {"snapshots": expire(self.settings, self.main, self.dead_letters, said=said)}
@@ -96,27 +80,23 @@ class Work:
         event("maintenance.done", **self.who, kind=kind, done=found, ms=took_ms)
         return found
 
-    def _both(self) -> list[CarriedCommit]:
-        tables = [self.main, *([self.dead_letters] if self.dead_letters else [])]
-        return [CarriedCommit(each, self.main) for each in tables]
-
     def _of_both(self, work: Callable[[CarriedCommit], Mapping[str, int]]) -> Found:
         found: Counter[str] = Counter()
-        for each in self._both():
-            found.update(work(each))
+        for each in (self.main, self.dead_letters):
+            if each is not None:
+                found.update(work(CarriedCommit(each, self.main)))
         return dict(found)
 
-    def _compacted(self, kind: Kind, budget_bytes: int, group_files: int, stop: Stop) -> Found:
-        bounds: dict[str, int] = {"budget_bytes": budget_bytes, "group_files": group_files}
+    def _compacted(self, kind: Kind, stop: Stop, *, turn: bool) -> Found:
         file_bytes = self.settings.maintenance.file_bytes
-        found = self._of_both(
-            lambda each: compact(self.lake, each, file_bytes=file_bytes, stop=stop, **bounds)
-        )
+        budget_bytes, group_files = (file_bytes, 1) if turn else (RUN_BYTES, GROUP_FILES)
+        bounds: dict[str, int] = {"budget_bytes": budget_bytes, "group_files": group_files}
+        found = self._of_both(lambda each: compact(each, file_bytes=file_bytes, stop=stop, **bounds))
         if kind == "deletes":
-            found["delete_files"] = rewrite_deletes(self.lake, CarriedCommit(self.main, self.main))
+            found["delete_files"] = rewrite_deletes(CarriedCommit(self.main, self.main))
         return found
 
-    def _retained(self, kind: Kind, budget_bytes: int) -> Found:
+    def _retained(self, kind: Kind) -> Found:
         """Delete old rows, or old dead letters unless a redrive request waits."""
         rows, dead_letters_s = self.settings.maintenance.rows, self.settings.maintenance.dead_letters_s
         if kind == "rows" and rows:
@@ -129,7 +109,7 @@ class Work:
             return {"rows": 0}
         before = datetime.now(UTC) - timedelta(seconds=keep_s)
         upkept = CarriedCommit(table, self.main)
-        return retain(self.lake, upkept, kind, column, before, budget_bytes=budget_bytes)
+        return retain(upkept, kind, column, before, budget_bytes=RUN_BYTES)
 
 
 ANSWER_S = 90.0
@@ -164,11 +144,11 @@ def take(table: OpenTable, spare_s: float) -> float:
     began = time.monotonic()
     try:
         if kind in TURN_KINDS:
-            work = Work(table.services.lake, table.config, table.main, table.dead_letters.table)
-            work.turn(kind, lambda: time.monotonic() - began > spare_s)
+            work = Work(table.config, table.main, table.dead_letters.table)
+            work.run(kind, lambda: time.monotonic() - began > spare_s, turn=True)
         table.main.set_properties({}, remove=[TURN])
         table.main.refresh()
-    except (Fatal, Py4JNetworkError, ConnectionError):
+    except ENDING:
         raise
     except Exception as error:  # noqa: BLE001 failed maintenance must not stop the table
         table.event("maintenance.failed", kind=kind, why=problem(error))

@@ -8,14 +8,13 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 
-from calve.config.job import Start
 from calve.errors import CalveError
 from calve.modes.switch import kind_of
 from calve.requests.backfill import Range, Request, done_before, range_of, remade_json
 from calve.requests.forget import position_after
 from calve.requests.requests import Entry, outdated
-from calve.table.position import Ledger, Offsets
-from calve.table.protocol import TopicState, bytes_per_record, check_ledger, recheck
+from calve.table.position import Ledger
+from calve.table.protocol import bytes_per_record, check_ledger, recheck
 from calve.table.summary import BACKFILL, REMADE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
 from glue_jobs.engines.batch import PLACE, Batch, errors_of_source
@@ -24,7 +23,6 @@ from glue_jobs.modes.staging import engine_of, stage_batch
 from glue_jobs.operations.operation import Operation, now
 from glue_jobs.operations.publishing import publish_work
 from glue_jobs.process import faults
-from glue_jobs.table.open_table import OpenTable
 
 USUAL_BYTES = 500.0
 """The assumed size of a record, if the table's history says nothing about it."""
@@ -49,7 +47,6 @@ class Backfill(Operation[Request, Entry]):
         table.event("backfill.completed", request=answer.id, result=answer.told, problem=answer.problem)
 
     def run(self, request: Request) -> Entry:
-        """Replace the rows; the answer says what was done."""
         self.request = request
         with errors_of_source(self.table.config):
             result = self._run()
@@ -59,8 +56,15 @@ class Backfill(Operation[Request, Entry]):
         if done := done_before(self.table.main.ancestors(), self.request.id):
             return _result(ledger_of(done.summary))
         table, topic = self.table, self.table.services.cluster.state(self.table.config.topic)
-        self._require_possible(topic)
-        ends = (_offsets(table, topic, each) for each in (self.request.start, self.request.to))
+        if table.mode.key:
+            kind = kind_of(self.base.mode)
+            raise CalveError(f"rows of a table of {kind} depend on each other: rewind it instead")
+        if self.base.of(topic.key) is None or len(self.base.offsets) > 1:
+            raise CalveError("the topic was made again, and rows do not say of which topic they are")
+        ends = (
+            each.offsets if each.at == "offsets" else table.services.cluster.first_offsets(topic, each)
+            for each in (self.request.start, self.request.to)
+        )
         held = self.base.of(topic.key) or {}
         chosen = range_of(*ends, held=held, log_start=topic.log_start)
         start, to = ({p: each[end] for p, each in chosen.items()} for end in (0, 1))
@@ -69,7 +73,12 @@ class Backfill(Operation[Request, Entry]):
         batch = Batch(table, start, to, topic.key, size)
         staged, _, _ = stage_batch(engine, batch, uuid.uuid4().hex)
         try:
-            old = _within(table.rows, chosen).distinct().persist()
+            inside = (
+                (at(PARTITION) == partition) & (at(OFFSET) >= first) & (at(OFFSET) < end)
+                for partition, (first, end) in chosen.items()
+            )
+            rows = table.rows.where(reduce(Column.__or__, inside))
+            old = keys_of(rows, PLACE).distinct().persist()
             try:
                 self._require_same(staged, old)
                 recheck(topic, table.services.cluster.state(topic.name), start)
@@ -81,19 +90,10 @@ class Backfill(Operation[Request, Entry]):
                 discard(table.main, staged)
             raise
 
-    def _require_possible(self, topic: TopicState) -> None:
-        if self.table.mode.key:
-            kind = kind_of(self.base.mode)
-            raise CalveError(f"rows of a table of {kind} depend on each other: rewind it instead")
-        if self.base.of(topic.key) is None or len(self.base.offsets) > 1:
-            raise CalveError("the topic was made again, and rows do not say of which topic they are")
-
     def _require_same(self, staged: Staged, old: DataFrame) -> None:
         """Require the same records as before: the ledgers of the original rounds account for them."""
-        table = self.table
-        with rows_of(
-            table.services.lake, table.main, whole(table.services.lake, table.main, staged.files)
-        ) as rows:
+        main = self.table.main
+        with rows_of(main, whole(main, staged.files)) as rows:
             if rows is None:
                 came, went = 0, old.count()
             else:
@@ -128,16 +128,3 @@ class Backfill(Operation[Request, Entry]):
 
 def _result(ledger: Ledger) -> str:
     return f"{ledger.rows_deleted} rows replaced by {ledger.rows_appended}"
-
-
-def _offsets(table: OpenTable, topic: TopicState, end: Start) -> Offsets:
-    """The offsets of one end of the range; for a timestamp, those of all partitions."""
-    return end.offsets if end.at == "offsets" else table.services.cluster.first_offsets(topic, end)
-
-
-def _within(rows: DataFrame, chosen: Range) -> DataFrame:
-    inside = [
-        (at(PARTITION) == partition) & (at(OFFSET) >= start) & (at(OFFSET) < to)
-        for partition, (start, to) in chosen.items()
-    ]
-    return keys_of(rows.where(reduce(Column.__or__, inside)), PLACE)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from calve.config.maintenance import is_held
@@ -34,7 +34,7 @@ from calve.requests.forget import (
 )
 from calve.requests.redrive import is_level
 from calve.table.position import NO_DEAD_LETTERS, Ledger, TopicKey
-from calve.table.protocol import may_publish, nearest_position
+from calve.table.protocol import Commit, may_publish, nearest_position
 from calve.table.summary import (
     FORGET,
     FORGET_FOUND,
@@ -47,7 +47,7 @@ from calve.table.summary import (
     root,
 )
 from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, at
-from glue_jobs.dead_letters.redriven import DEAD_LETTER
+from glue_jobs.dead_letters.records import PLACE
 from glue_jobs.iceberg import purge
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.layout import clustered, tasks_for
@@ -80,7 +80,7 @@ FIGURES = ("rows", "files", "removed", "exports", "unopened", "problem")
 Place = tuple[Any, ...]
 OF_ROWS = "partition int, offset long, timestamp_us long"
 OF_DEAD_LETTERS = "cluster_id string, topic_id string, partition int, offset long"
-"""The columns that identify a record: in a row, and in a dead letter (`glue_jobs.dead_letters.redriven.DEAD_LETTER`)."""
+"""The columns that identify a record: in a row, and in a dead letter (`glue_jobs.dead_letters.records.PLACE`)."""
 Said = Callable[[Staged], tuple[Mapping[str, str], Validator]]
 """The summary of the next commit, given its new files; and whether the commit is allowed on the table's current head."""
 
@@ -115,7 +115,7 @@ class Forget(Operation[Request, Entry]):
 
     def run(self, request: Request) -> Entry:
         self.request = request
-        opened, dead_letters = self.table, self.table.dead_letters.table
+        opened, dead_letters = self.table, self.table.dead_letters.level_with(self.base)
         self._require_possible(dead_letters)
         person = person_of(opened, self.request)
         emit(opened, self.base)
@@ -133,7 +133,7 @@ class Forget(Operation[Request, Entry]):
         return Entry(**(asdict(found) | done | {"exports": len(found.exports)}))
 
     def _require_possible(self, dead_letters: Table | None) -> None:
-        """Refuse impossible requests with an answer. Retry later if another writer is moving the dead letters."""
+        """Refuse impossible requests with an answer."""
         opened = self.table
         if why := opened.mode.cannot_forget:
             raise CalveError(why)
@@ -153,8 +153,6 @@ class Forget(Operation[Request, Entry]):
                     f"another engine has compacted {table.name} within the last hour, and this job would delete its "
                     "next files. Stop that engine, and request again an hour later"
                 )
-        if dead_letters is not None and not is_level(self.base, dead_letters.ancestors()):
-            raise Retryable(f"table {dead_letters.name}: another writer is moving the dead letters")
 
     def _noted(self, rows: Gone, dead: Gone | None) -> Found:
         """Store what this and earlier tries found, before anything is removed."""
@@ -168,7 +166,7 @@ class Forget(Operation[Request, Entry]):
         if dead is not None:
             of_dead_letters = places_of((TopicKey(*each[:2]), *each[2:]) for each in dead.places)
             found = found.with_letters(dead.count, of_dead_letters)
-        stored = purge.deliveries(opened.services.lake, opened.main)
+        stored = purge.deliveries(opened.main)
         if not opened.mode.replaces_rows:
             stored = purge.holding(stored, rows.rows) if rows.places else []
         found = found.with_exports(each.manifest for each in stored)
@@ -186,9 +184,8 @@ class Forget(Operation[Request, Entry]):
             table.refresh()
             current = nearest_position(table.ancestors())
             mine = current is not None and current.writer == self.table.services.writer
-            raise (Retryable if mine or may_publish(table.ancestors(), self.base) else LostRace)(
-                error.message
-            ) from None
+            kind = Retryable if mine or may_publish(table.ancestors(), self.base) else LostRace
+            raise kind(error.message) from None
 
     def _next(self, staged: Staged) -> tuple[dict[str, str], Validator]:
         """The summary of the next commit on main. It moves no offset. It is not a round, so nothing in its files is emitted."""
@@ -214,10 +211,12 @@ class Forget(Operation[Request, Entry]):
         dead = _gone_dead_letters(opened, table, places)
         named = self.base.dead_letters.round if self.base.dead_letters else NO_DEAD_LETTERS
         summary = published_dead_letters(self.base, named) | {FORGET: self.request.id}
+
+        def level(ancestors: Iterator[Commit]) -> bool:
+            return is_level(self.base, ancestors)
+
         try:
-            return dead.purge(
-                lambda _: (summary, lambda ancestors: is_level(self.base, ancestors)), self._require_alone
-            )
+            return dead.purge(lambda _: (summary, level), self._require_alone)
         except (LostRace, Conflict, Ambiguous) as error:
             raise Retryable(error.message) from None
 
@@ -247,8 +246,8 @@ class Gone:
         self, opened: OpenTable, table: Table, select: Select, identified_by: Mapping[str, Column]
     ) -> None:
         self._opened, self._table, self._select, self._head = opened, table, select, table.head
-        self._lake, self._name = opened.services.lake, opened.config.name
-        every = self._lake.rows(table.name).select("*", F.col(FILE))
+        self._name = opened.config.name
+        every = table.rows.select("*", F.col(FILE))
         self.rows = select(every, GONE)
         place = F.struct(*(column.alias(name) for name, column in identified_by.items()))
         counted = self.rows.groupBy(F.col(FILE).alias("file"), place.alias("place"))
@@ -264,7 +263,7 @@ class Gone:
         tasks = list(elements(self._table.java.newScan().planFiles()))
         paths = {*of_rows}
         deleted_from = [each.file() for each in tasks if not each.deletes().isEmpty()]
-        with rows_of(self._lake, self._table, whole(self._lake, self._table, deleted_from)) as rows:
+        with rows_of(self._table, whole(self._table, deleted_from)) as rows:
             if rows is not None:
                 # In format 3, rows read this way have no file column.
                 named = rows.select("*", F.input_file_name().alias(FILE))
@@ -277,19 +276,25 @@ class Gone:
         `require_alone` refuses if another job may be writing files that its own later commit needs.
         Raises LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
         """
-        lake, table, name = self._lake, self._table, self._name
+        table, name = self._table, self._name
         if self.tasks:
             self._replace(said)
         require_alone()
-        files = purge.files_of(lake, table)
-        _fence(table, *said(NOTHING))
+        files = purge.files_of(table)
+        summary, accept = said(NOTHING)
+        here = unmoved(table.head, accept)
+        # Entries for removed files have bounds, which are values of rows. So their manifests are written without them.
+        if stale := [each for each in data_manifests(table) if each.hasDeletedFiles()]:
+            commit(table, merging_manifests(table, stale), summary, here)
+        else:
+            publish(table, NOTHING, summary, here)
         faults.point("forget.fenced", name)
         if POSITION_TAG in table.refs() and table.head is not None:
             table.set_tag(POSITION_TAG, table.head)
         faults.point("forget.tagged", name)
         purge.expire(table)
         faults.point("forget.expired", name)
-        left_behind = purge.unreachable(lake, table, files)
+        left_behind = purge.unreachable(table, files)
         purge.delete(table, left_behind)
         faults.point("forget.swept", name)
         return len(left_behind)
@@ -297,30 +302,17 @@ class Gone:
     def _replace(self, said: Said) -> None:
         table, cores = self._table, self._opened.services.cores
         tasks = tasks_for(sum(each.file().fileSizeInBytes() for each in self.tasks), cores, cores)
-        columns = [each["name"] for each in table.schema["fields"]]
-
-        def rest(rows: DataFrame) -> DataFrame:
-            return clustered(self._select(rows, KEPT).select(*columns), table, tasks)
-
-        left = write_rest(self._lake, table, self.tasks, rest, gone=None)
+        left = write_rest(
+            table,
+            self.tasks,
+            lambda rows: clustered(self._select(rows, KEPT).select(*table.columns), table, tasks),
+            gone=None,
+        )
         faults.point("forget.staged", self._name)
         summary, accept = said(left)
-        update = overwriting(self._lake, table, self.tasks, left)
+        update = overwriting(table, self.tasks, left)
         commit(table, update, summary, unmoved(self._head, accept))
         faults.point("forget.committed", self._name)
-
-
-def _fence(table: Table, summary: Mapping[str, str], accept: Validator) -> None:
-    """Commit again with manifests that have no entries for removed files: their bounds are values of rows.
-
-    Raises LostRace, Conflict, Ambiguous: as `glue_jobs.iceberg.staging.commit`.
-    """
-    here = unmoved(table.head, accept)
-    stale = [each for each in data_manifests(table) if each.hasDeletedFiles()]
-    if stale:
-        commit(table, merging_manifests(table, stale), summary, here)
-    else:
-        publish(table, NOTHING, summary, here)
 
 
 def _gone_rows(opened: OpenTable, person: Person) -> Gone:
@@ -337,7 +329,7 @@ def _gone_rows(opened: OpenTable, person: Person) -> Gone:
 
 
 def _gone_dead_letters(opened: OpenTable, dead_letters: Table, places: Sequence[Place]) -> Gone:
-    identified_by = {name: F.col(name) for name in DEAD_LETTER}
+    identified_by = {name: F.col(name) for name in PLACE}
     return Gone(opened, dead_letters, _at(opened, places, OF_DEAD_LETTERS, identified_by), identified_by)
 
 

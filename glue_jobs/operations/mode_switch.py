@@ -15,18 +15,19 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from calve.errors import Retryable, Suspended
+from calve.errors import Suspended
 from calve.modes.mode import Mode
 from calve.modes.switch import folded_to, kind_of, opened
 from calve.modes.switch import switch as change_of
-from calve.requests.redrive import Request, is_level, position_after
+from calve.requests.redrive import Request, position_after
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import ancestry_is_cut, check_ledger
 from calve.table.summary import REDRIVE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, keys_of
 from glue_jobs.columns.helpers import TOMBSTONE
-from glue_jobs.dead_letters.encryption import DEAD_LETTER, UNDECRYPTED, as_records
+from glue_jobs.dead_letters.records import DEAD_LETTER, UNDECRYPTED, as_records
 from glue_jobs.decode.decode import decode
+from glue_jobs.engines.batch import PLACE
 from glue_jobs.iceberg.staging import NOTHING, Staged
 from glue_jobs.modes.upsert import newest_of_each_key, without_overtaken
 from glue_jobs.operations.publishing import publish_work
@@ -34,7 +35,6 @@ from glue_jobs.operations.redrive import stage_marks
 from glue_jobs.process import faults
 from glue_jobs.table.open_table import OpenTable
 
-PLACE = (PARTITION, OFFSET)
 TOMBSTONES = "null_value"
 """The reject reason of an append table for records that are tombstones in an upsert table."""
 UNKNOWN = "nobody knows which rows they delete"
@@ -48,9 +48,8 @@ def fresh(table: OpenTable, base: Position) -> Position:
 def switch(table: OpenTable, base: Position) -> bool:
     """Commit the mode change that calve.yaml requires, if any; True if main has changed.
 
-    Raises:
-        Suspended: `mode_changed`: the change is not possible; `key_unusable`: some rows have no key.
-        LostRace, Retryable: as a round.
+    Raises Suspended: `mode_changed`: the change is not possible; `key_unusable`: some rows have no key.
+    Raises LostRace, Retryable: as a round.
     """
     wanted = table.mode.note(table.main.schema)
     match change_of(str(table.name), table.config.name, base.mode, wanted):
@@ -95,7 +94,6 @@ class _Fold:
         table.dead_letters.publish(position, marked)
 
     def _require_whole(self) -> None:
-        """Refuse if data is missing that decides which rows are current."""
         ancestors = tuple(self.table.main.ancestors())
         ledgers = (ledger_of(each.summary) for each in ancestors)
         skipped = sum(each.skipped.get(TOMBSTONES, 0) for each in ledgers)
@@ -130,14 +128,12 @@ class _Fold:
 
         Those with an unreadable key stay dead letters.
         """
-        table, dead_letters = self.table, self.table.dead_letters.table
-        if dead_letters is None or not self.upsert.deletes:
+        table = self.table
+        dead_letters = table.dead_letters.level_with(self.base) if self.upsert.deletes else None
+        if dead_letters is None:
             return None
-        if not is_level(self.base, dead_letters.ancestors()):
-            raise Retryable(f"table {dead_letters.name}: another writer is moving the dead letters")
-        chosen = as_records(
-            table.services.lake, dead_letters, Request("", "", reason=TOMBSTONES), table.services.masking_keys
-        )
+        keys = table.services.masking_keys
+        chosen = as_records(dead_letters, Request("", "", reason=TOMBSTONES), keys)
         chosen = chosen.where(self._beyond(F.col("partition"), F.col("offset")))
         if unopened := chosen.where(F.col(UNDECRYPTED)).count():
             raise self._unable(
@@ -176,10 +172,8 @@ class _Fold:
         """True for places appended since the last fold; for all places if the table was never folded."""
         found = folded_to(self.base.mode)
         to: Offsets = next(iter(found.values()), {})
-        folded = false()
-        for each, end in to.items():
-            folded = folded | ((partition == each) & (offset < end))
-        return ~folded
+        folded = ((partition == each) & (offset < end) for each, end in to.items())
+        return ~reduce(Column.__or__, folded, false())
 
 
 def _after(table: OpenTable, base: Position, mode: str | None) -> Position:
@@ -191,9 +185,5 @@ def _commit(table: OpenTable, base: Position, position: Position, staged: Staged
     entries = {REDRIVE: position.round} if ledger.selected else {}
     publish_work(table, base, position, staged, ledger, entries=entries)
     faults.point("switch.committed", table.config.name)
-    table.event(
-        "table.switched",
-        mode=kind_of(position.mode),
-        rows_deleted=ledger.rows_deleted,
-        tombstones=ledger.redriven,
-    )
+    mode, deleted = kind_of(position.mode), ledger.rows_deleted
+    table.event("table.switched", mode=mode, rows_deleted=deleted, tombstones=ledger.redriven)

@@ -7,19 +7,17 @@ from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 from typing import ClassVar, Generic, TypeVar
 
-from py4j.protocol import Py4JNetworkError
-
-from calve.errors import Fatal, LostRace
+from calve.errors import LostRace
 from calve.requests.requests import NOT_UNDERSTOOD, WaitingRequest
 from calve.table.position import Position
 from glue_jobs.iceberg.commit_cost import CostMeter
-from glue_jobs.process.java import problem
+from glue_jobs.process.java import ENDING, problem
 from glue_jobs.table.open_table import OpenTable
 
 R = TypeVar("R", bound=WaitingRequest)
 A = TypeVar("A")
 
-RAISED: tuple[type[Exception], ...] = (LostRace, Fatal, Py4JNetworkError, ConnectionError)
+RAISED: tuple[type[Exception], ...] = (LostRace, *ENDING)
 
 
 class Operation(ABC, Generic[R, A]):
@@ -39,12 +37,8 @@ class Operation(ABC, Generic[R, A]):
         self.changed = False
 
     def pending(self) -> R | None:
-        """The request that waits. Raises ValueError: it cannot be read."""
+        """The request that waits. Raises ValueError: it cannot be read. Raises Retryable: it cannot be run now."""
         return self.kind.pending(self.table.main.properties)
-
-    def refuse(self, request: R) -> str | None:
-        """Why the request cannot be run, as its answer; None: it can. Raises Retryable: not now."""
-        return None
 
     @abstractmethod
     def run(self, request: R) -> A: ...
@@ -70,9 +64,6 @@ def handle(operation: Operation[R, A]) -> bool:
         operation.answer(operation.refused(None, NOT_UNDERSTOOD))
         return False
     if request is None:
-        return False
-    if why := operation.refuse(request):
-        operation.answer(operation.refused(request, why))
         return False
     operation.meter = CostMeter(operation.table.services.lake)
     try:

@@ -22,9 +22,7 @@ from calve.names import quote
 from calve.requests.forget import Condition, Request, bound_to, seal_key
 from glue_jobs.columns.expressions import at, false, kind_at
 from glue_jobs.columns.tokens import frame_of
-from glue_jobs.dead_letters.encryption import DEAD_LETTER, UNDECRYPTED, records_of
-from glue_jobs.dead_letters.redriven import DEAD_LETTER as PLACE
-from glue_jobs.dead_letters.redriven import rows_at
+from glue_jobs.dead_letters.records import DEAD_LETTER, PLACE, UNDECRYPTED, records_of, rows_at
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.table.counts import unknown_ids
@@ -51,21 +49,17 @@ class Person:
 
     def rows(self, frame: DataFrame, how: How = GONE) -> DataFrame:
         """As `Select`, of a frame that has the columns of the conditions."""
-        met = self._is_met(frame)
-        return self._with_wanted(frame).where(met if how == GONE else ~met).select(*_columns(frame))
+        named = (
+            F.array_contains(F.col(quote(f"{TEXTS}:{n}")), at(each.column).cast("string"))
+            for n, each in enumerate(self.where)
+        )
+        met = F.coalesce(reduce(Column.__and__, named), false())
+        return self._where(frame, met if how == GONE else ~met)
 
     def records(self, records: DataFrame) -> DataFrame:
         """Records that contain the values in their bytes. A short value must equal the key."""
         named = (self._is_named(n, each.value.encode()) for n, each in enumerate(self.where))
-        met = reduce(Column.__and__, named)
-        return self._with_wanted(records).where(met).select(*_columns(records))
-
-    def _is_met(self, frame: DataFrame) -> Column:
-        met = (
-            F.array_contains(F.col(quote(f"{TEXTS}:{n}")), at(each.column).cast("string"))
-            for n, each in enumerate(self.where)
-        )
-        return F.coalesce(reduce(Column.__and__, met), false())
+        return self._where(records, reduce(Column.__and__, named))
 
     def _is_named(self, n: int, value: bytes) -> Column:
         wanted = F.col(quote(f"{BYTES}:{n}"))
@@ -77,8 +71,9 @@ class Person:
         )
         return _contains(F.col("key"), wanted) | _contains(F.col("value"), wanted) | in_headers
 
-    def _with_wanted(self, frame: DataFrame) -> DataFrame:
-        return frame.crossJoin(F.broadcast(self._wanted))
+    def _where(self, frame: DataFrame, met: Column) -> DataFrame:
+        columns = [F.col(quote(name)) for name in frame.columns]
+        return frame.crossJoin(F.broadcast(self._wanted)).where(met).select(*columns)
 
     @cached_property
     def _wanted(self) -> DataFrame:
@@ -98,24 +93,23 @@ def person_of(table: OpenTable, request: Request) -> Person:
 
     Raises CalveError: the secret lacks the key, or the values cannot be decrypted.
     """
-    where = request.where if request.sealed is None else _opened(table, request, request.sealed)
-    return Person(table.services.lake, where, table.services.masking_keys)
-
-
-def _opened(table: OpenTable, request: Request, key_id: str) -> tuple[Condition, ...]:
-    key = next((each for each in table.services.masking_keys if each.id == key_id), None)
+    keys, where = table.services.masking_keys, request.where
+    if request.sealed is None:
+        return Person(table.services.lake, where, keys)
+    key = next((each for each in keys if each.id == request.sealed), None)
     if key is None:
-        raise CalveError(f"the secret lacks the masking key {key_id}, which encrypts the request")
+        raise CalveError(f"the secret lacks the masking key {request.sealed}, which encrypts the request")
     sealed = [
         [n, seal_key(key, request.id), base64.b64decode(each.value), bound_to(request.id, n)]
-        for n, each in enumerate(request.where)
+        for n, each in enumerate(where)
     ]
     frame = frame_of(table.services.lake.spark, "n int, round_key binary, data binary, bound binary", sealed)
     clear = F.try_aes_decrypt("data", "round_key", F.lit("GCM"), F.lit("DEFAULT"), "bound").cast("string")
     found = {row["n"]: row["clear"] for row in frame.select("n", clear.alias("clear")).collect()}
     if None in found.values():
         raise CalveError("the values of the request cannot be decrypted")
-    return tuple(Condition(each.column, found[n]) for n, each in enumerate(request.where))
+    opened = tuple(Condition(each.column, found[n]) for n, each in enumerate(where))
+    return Person(table.services.lake, opened, keys)
 
 
 def dead_letters_of(
@@ -125,28 +119,19 @@ def dead_letters_of(
 
     A dead letter matches by its bytes, or by the row that it would be.
     """
-    chosen = records_of(
-        rows_at(table.services.lake, dead_letters, dead_letters.head), table.services.masking_keys
-    )
+    keys = table.services.masking_keys
+    chosen = records_of(rows_at(dead_letters, dead_letters.head), keys)
     table = table.learn(*unknown_ids(chosen, table.decode_plan)) or table
-    found, made = person.records(chosen).select(DEAD_LETTER), _as_rows(table, chosen)
+    found = person.records(chosen).select(DEAD_LETTER)
+    decoded = decode(chosen, table.decode_plan, os.urandom(8), table.mode)
+    made = table.row_plan.records(decoded, DEAD_LETTER)
+    made = table.row_plan.all_rows(made) if table.row_plan.chain.explodes else made
     if all(kind_at(made.schema, each.column) is not None for each in person.where):
         found = found.unionByName(person.rows(made).select(DEAD_LETTER))
     places = found.select(*(F.col(DEAD_LETTER)[name].alias(name) for name in PLACE)).distinct()
-    unopened = chosen.where(F.col(UNDECRYPTED)).count() if table.services.masking_keys else 0
+    unopened = chosen.where(F.col(UNDECRYPTED)).count() if keys else 0
     return sorted(tuple(row) for row in places.collect()), unopened
-
-
-def _as_rows(table: OpenTable, dead_letters: DataFrame) -> DataFrame:
-    """The records decoded and processed by the table's current plan, with `DEAD_LETTER`; null if unreadable."""
-    decoded = decode(dead_letters, table.decode_plan, os.urandom(8), table.mode)
-    made = table.row_plan.records(decoded, DEAD_LETTER)
-    return table.row_plan.all_rows(made) if table.row_plan.chain.explodes else made
 
 
 def _contains(data: Column, wanted: Column) -> Column:
     return F.coalesce(F.contains(data, wanted), false())
-
-
-def _columns(frame: DataFrame) -> list[Column]:
-    return [F.col(quote(name)) for name in frame.columns]

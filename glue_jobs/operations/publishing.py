@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import takewhile
+from types import MappingProxyType
 from typing import Any
 
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.requests.expired_history import ExpiredHistory
 from calve.rounds.dead_letter_policy import RejectCounts, check_rejects
 from calve.table.position import Ledger, Position, TopicKey
-from calve.table.protocol import (
-    Commit,
-    TopicState,
-    ancestry_is_cut,
-    contains_round,
-    may_publish,
-    nearest_position,
-)
+from calve.table.protocol import TopicState, ancestry_is_cut, contains_round, may_publish, nearest_position
 from calve.table.summary import encode
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.catalog import Table
@@ -26,6 +21,7 @@ from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable
 
 COMMIT_ATTEMPTS = 3
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 def publish_round(
@@ -34,18 +30,17 @@ def publish_round(
     """Commit the same files until the result is known; returns the snapshot id.
 
     After a lost answer, look for the round in main's history.
-
-    Raises:
-        LostRace: main is at another round than `base`.
-        Retryable: the catalog does not answer, files with deleted rows have changed, or others expired the proof of
-            the position.
+    Raises LostRace: main is at another round than `base`.
+    Raises Retryable: the catalog does not answer, files with deleted rows have changed, or others expired the proof of the
+    position.
     """
     for _ in range(COMMIT_ATTEMPTS):
         try:
             return publish(main, staged, summary, lambda ancestors: may_publish(ancestors, base))
         except (Ambiguous, Conflict, LostRace) as error:
             main.refresh()
-            mine = next((c.id for c in _since(main, base) if contains_round([c], round_id)), None)
+            since = takewhile(lambda each: each.id != base.snapshot, main.ancestors())
+            mine = next((each.id for each in since if contains_round([each], round_id)), None)
             if mine is not None:
                 return mine
             if not isinstance(error, Ambiguous):
@@ -62,25 +57,24 @@ def publish_work(
     ledger: Ledger,
     *,
     topic: TopicKey | None = None,
-    metrics: Mapping[str, Any] | None = None,
-    entries: Mapping[str, str] | None = None,
+    metrics: Mapping[str, Any] = EMPTY,
+    entries: Mapping[str, str] = EMPTY,
 ) -> int:
     """As `publish_round`, for a commit that reads no offsets: the time of completeness stays.
 
     topic: of the rows; None: the newest of `base`. entries: further entries of the summary.
     """
-    if metrics is not None:
-        metrics = {**metrics, "files": len(staged.files), "file_bytes": staged.size_bytes}
+    measured = dict(metrics or {})
+    if measured:
+        measured |= {"files": len(staged.files), "file_bytes": staged.size_bytes}
     summary = encode(
         position=position,
         topic=topic or next(reversed(base.offsets)),
         start={},
         ledger=ledger,
-        metrics={**(metrics or {}), **table.carried()},
+        metrics=measured | table.carried(),
     )
-    return publish_round(
-        table.main, staged, summary | dict(entries or {}), base=base, round_id=position.round
-    )
+    return publish_round(table.main, staged, summary | dict(entries), base=base, round_id=position.round)
 
 
 def _refused(main: Table, base: Position, error: CalveError) -> CalveError:
@@ -91,14 +85,6 @@ def _refused(main: Table, base: Position, error: CalveError) -> CalveError:
     if nearest_position(ancestors) is None and ancestry_is_cut(ancestors):
         return Retryable(f"table {main.name}: its history was expired while the round was under way")
     return LostRace(f"table {main.name}: another writer published first, or main was rolled back")
-
-
-def _since(main: Table, base: Position) -> Iterator[Commit]:
-    """Main's snapshots down to the one this round started from."""
-    for commit in main.ancestors():
-        if commit.id == base.snapshot:
-            return
-        yield commit
 
 
 def require_allowed(batch: Batch, counts: Counts, staged: Staged) -> None:
@@ -116,7 +102,7 @@ def require_allowed(batch: Batch, counts: Counts, staged: Staged) -> None:
             now=time.time(),
             read=RejectCounts(counts.own, counts.rejects),
             found=lambda: batch.count_rejects(counts),
-            misfit=table.misfit,
+            misfit=lambda name: table.schemas.misfit(table.columns, name),
             expired=known.spent if known else (),
         )
     except Suspended:
@@ -127,9 +113,8 @@ def require_allowed(batch: Batch, counts: Counts, staged: Staged) -> None:
 def require_same(topic: TopicState, counts: Counts, again: int) -> None:
     """Compare the number of rejects of both reads.
 
-    Raises:
-        Retryable: the topic was compacted in between.
-        Suspended: `rejects_differ`.
+    Raises Retryable: the topic was compacted in between.
+    Raises Suspended: `rejects_differ`.
     """
     if topic.compacted and again < counts.rejects:
         raise Retryable(f"topic {topic.name} was compacted while its rejects were read again")

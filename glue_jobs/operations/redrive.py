@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from calve.errors import Retryable, Suspended
+from calve.errors import CalveError, Retryable, Suspended
 from calve.names import SYSTEM_COLUMN
-from calve.requests.redrive import Request, Result, done_before, is_level, position_after
+from calve.requests.redrive import Request, Result, done_before, position_after
 from calve.schema.columns import REDRIVEN
-from calve.table.position import Ledger, Position, TopicKey
+from calve.table.position import Ledger, TopicKey
 from calve.table.protocol import check_ledger
 from calve.table.summary import COUNTS, REDRIVE, REDRIVE_RESULT
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.helpers import FILTERED, OTHER, REJECT, SIZE
-from glue_jobs.dead_letters.encryption import DEAD_LETTER, UNDECRYPTED, as_records
-from glue_jobs.dead_letters.redriven import RECORD, by_record, records_in
+from glue_jobs.dead_letters.records import (
+    DEAD_LETTER,
+    RECORD,
+    UNDECRYPTED,
+    as_records,
+    by_record,
+    record_of,
+)
 from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.layout import tasks_for
@@ -43,17 +49,11 @@ class Redrive(Operation[Request, Result]):
 
     kind = Request
 
-    def __init__(self, table: OpenTable, base: Position) -> None:
-        super().__init__(table, base)
-        self.mark = os.urandom(8)
-
-    def refuse(self, request: Request) -> str | None:
-        if why := self.table.mode.cannot_redrive:
-            return why
-        self.dead_letters = self.table.dead_letters.table
-        if self.dead_letters is not None and not is_level(self.base, self.dead_letters.ancestors()):
-            raise Retryable(f"table {self.dead_letters.name}: another writer is moving the dead letters")
-        return None
+    def pending(self) -> Request | None:
+        request = super().pending()
+        if request is not None and self.table.mode.cannot_redrive is None:
+            self.dead_letters = self.table.dead_letters.level_with(self.base)
+        return request
 
     def refused(self, request: Request | None, why: str) -> Result:
         return Result(request.id if request else "", now(), problem=why)
@@ -71,29 +71,26 @@ class Redrive(Operation[Request, Result]):
 
         Commits of an earlier try of the same request count: their dead letters are marked and not selected again.
         """
+        if why := self.table.mode.cannot_redrive:
+            raise CalveError(why)
         self.request = request
+        self.mark = os.urandom(8)
         done = done_before(self.table.main.ancestors(), request.id)
         shares = self._shares()
-        for share in shares:
-            if share.fresh or share.present:
-                self._bring_back(share)
-        refused: Counter[str] = Counter()
-        for share in shares:
-            refused.update(dict(share.refused))
-        redriven = done.redriven + sum(each.fresh for each in shares)
-        present = done.present + sum(each.present for each in shares)
-        selected = redriven + present + refused.total()
-        return Result(request.id, now(), selected, redriven, present, dict(refused))
+        for topic, (ledger, size_bytes) in shares.items():
+            if ledger.redriven or ledger.present:
+                self._bring_back(topic, ledger, size_bytes)
+        total = reduce(Ledger.plus, (ledger for ledger, _ in shares.values()), done)
+        selected = total.redriven + total.present + sum(total.refused.values())
+        return Result(request.id, now(), selected, total.redriven, total.present, total.refused)
 
-    def _shares(self) -> list[Share]:
+    def _shares(self) -> Shares:
         """Select dead letters, look up unknown schema ids, and count the result for each dead letter."""
         if self.dead_letters is None:
-            return []
-        self.chosen = as_records(
-            self.table.services.lake, self.dead_letters, self.request, self.table.services.masking_keys
-        )
+            return {}
+        self.chosen = as_records(self.dead_letters, self.request, self.table.services.masking_keys)
         if not self.chosen.limit(1).collect():
-            return []
+            return {}
         self.table = self.table.learn(*unknown_ids(self.chosen, self.table.decode_plan)) or self.table
         self.held = self._held()
         return counted(self._judged())
@@ -105,9 +102,9 @@ class Redrive(Operation[Request, Result]):
         """
         good = self._records().where(F.col(REJECT).isNull())
         if (fresh := without_held(self.table, rows(good))) is not None:
-            found = by_record(_places(good), _places(fresh), "left_anti")
+            found = by_record(record_of(good), record_of(fresh), "left_anti")
         else:
-            found = records_in(self.table.rows, _places(good))
+            found = by_record(record_of(self.table.rows), record_of(good), "left_semi").distinct()
         return found if found.limit(1).collect() else None
 
     def _records(self) -> DataFrame:
@@ -135,22 +132,21 @@ class Redrive(Operation[Request, Result]):
         joined = records.join(held, same, "left").withColumn(PRESENT, F.col("held:offset").isNotNull())
         return joined.drop(*held.columns)
 
-    def _bring_back(self, share: Share) -> None:
+    def _bring_back(self, topic: TopicKey, ledger: Ledger, size_bytes: int) -> None:
         table, round_id = self.table, uuid.uuid4().hex
         dead_letters = table.dead_letters.ensure()
-        letter, topic = F.col(DEAD_LETTER), share.topic
+        letter = F.col(DEAD_LETTER)
         mine = (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
         good = self._judged().where(F.col(REJECT).isNull() & mine)
-        staged = self._stage_rows(good.where(~F.col(PRESENT)), share, round_id)
+        staged = self._stage_rows(good.where(~F.col(PRESENT)), size_bytes, round_id)
         faults.point("redrive.staged", table.config.name)
         marked = stage_marks(table, dead_letters, good, round_id)
         faults.point("redrive.marked", table.config.name)
-        ledger = share.ledger
         if table.row_plan.chain.explodes:
             ledger = replace(ledger, rows_appended=staged.rows)
-        if (staged.rows, marked.rows) != (ledger.rows_appended, share.fresh + share.present):
+        if (staged.rows, marked.rows) != (ledger.rows_appended, ledger.redriven + ledger.present):
             discard(table.main, staged)
-            raise Retryable(f"{staged.rows} rows and {marked.rows} marks were written for {share}")
+            raise Retryable(f"{staged.rows} rows and {marked.rows} marks were written for {ledger}")
         held = table.dead_letters.stage_on_branch(marked, round_id=round_id, base=self.base)
         faults.point("redrive.held", table.config.name)
         check_ledger(ledger, staged_rows=staged.rows)
@@ -159,23 +155,17 @@ class Redrive(Operation[Request, Result]):
         metrics = self.meter.of_round(table.main, table.mode, staged, marked, had_dead_letters=True)
         if staged.counts:
             metrics[COUNTS] = staged.counts
+        entries = {REDRIVE: self.request.id}
         snapshot = publish_work(
-            table,
-            self.base,
-            position,
-            staged,
-            ledger,
-            topic=share.topic,
-            metrics=metrics,
-            entries={REDRIVE: self.request.id},
+            table, self.base, position, staged, ledger, topic=topic, metrics=metrics, entries=entries
         )
         faults.point("redrive.committed", table.config.name)
         table.dead_letters.publish(position, marked)
         self.base = replace(position, snapshot=snapshot)
 
-    def _stage_rows(self, good: DataFrame, share: Share, round_id: str) -> Staged:
+    def _stage_rows(self, good: DataFrame, size_bytes: int, round_id: str) -> Staged:
         table = self.table
-        tasks = tasks_for(share.size_bytes, table.services.cores, table.services.cores)
+        tasks = tasks_for(size_bytes, table.services.cores, table.services.cores)
         made, several = table.row_plan.rows(good.drop(DEAD_LETTER, PRESENT))
         staged = table.stage(made, tasks, round_id)
         if several and with_counted_rows(Counts(), several).failed:
@@ -184,58 +174,35 @@ class Redrive(Operation[Request, Result]):
         return staged
 
 
-def _places(records: DataFrame) -> DataFrame:
-    """The columns by which a table row identifies its record."""
-    return records.select(*(F.col(SYSTEM_COLUMN)[name].alias(name) for name in RECORD))
-
-
 def stage_marks(table: OpenTable, dead_letters: Table, chosen: DataFrame, round_id: str) -> Staged:
     """Write redriven dead letters (`DEAD_LETTER` of each) with the mark of their round."""
     kept = chosen.select(f"{DEAD_LETTER}.*").withColumn(REDRIVEN, F.lit(round_id))
-    columns = [each["name"] for each in dead_letters.schema["fields"]]
-    return stage(table.services.lake, dead_letters, kept.select(*columns).coalesce(1), f"{round_id}-letters")
+    return stage(dead_letters, kept.select(*dead_letters.columns).coalesce(1), f"{round_id}-letters")
 
 
 PRESENT = "calve:present"
 """A column beside those of a record: whether main has the dead letter's record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The selected dead letters of one incarnation of the topic, counted."""
-
-    topic: TopicKey
-    fresh: int = 0
-    present: int = 0
-    size_bytes: int = 0
-    refused: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def ledger(self) -> Ledger:
-        refused = dict(self.refused)
-        return Ledger(
-            selected=self.fresh + self.present + sum(refused.values()),
-            redriven=self.fresh,
-            present=self.present,
-            refused=refused,
-            rows_appended=self.fresh,
-        )
+Shares = dict[TopicKey, tuple[Ledger, int]]
+"""By incarnation of the topic: the counts of the selected dead letters, and the bytes of the new rows' records."""
 
 
-def counted(judged: DataFrame) -> list[Share]:
+def counted(judged: DataFrame) -> Shares:
     """The shares of records with `DEAD_LETTER`, `REJECT`, `PRESENT` and `SIZE`."""
     letter = F.col(DEAD_LETTER)
     keys = (letter["cluster_id"].alias("cluster"), letter["topic_id"].alias("topic"), REJECT, PRESENT)
     sums = judged.groupBy(*keys).agg(F.count(F.lit(1)).alias("letters"), F.sum(SIZE).alias("size"))
-    shares: dict[TopicKey, Share] = {}
+    shares: Shares = {}
     for row in sums.collect():
-        topic, dead_letters = TopicKey(row["cluster"], row["topic"]), row["letters"]
-        share = shares.get(topic, Share(topic))
+        topic, found, size_bytes = TopicKey(row["cluster"], row["topic"]), row["letters"], 0
         if row[REJECT] is not None:  # once for dead letters with a row in main, and once for others
-            refused = Counter(dict(share.refused)) + Counter({row[REJECT]: dead_letters})
-            shares[topic] = replace(share, refused=tuple(sorted(refused.items())))
+            fate = Ledger(selected=found, refused={row[REJECT]: found})
         elif row[PRESENT]:
-            shares[topic] = replace(share, present=dead_letters)
+            fate = Ledger(selected=found, present=found)
         else:
-            shares[topic] = replace(share, fresh=dead_letters, size_bytes=int(row["size"] or 0))
-    return list(shares.values())
+            fate = Ledger(selected=found, redriven=found, rows_appended=found)
+            size_bytes = int(row["size"] or 0)
+        ledger, size_before = shares.get(topic, (Ledger(), 0))
+        shares[topic] = ledger.plus(fate), size_before + size_bytes
+    return shares

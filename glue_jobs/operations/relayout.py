@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
@@ -14,6 +13,7 @@ from calve.requests.requests import Entry, outdated
 from calve.rounds.column_rules import layout_problems
 from calve.schema.columns import Transform
 from glue_jobs.iceberg.catalog import Table, catalog_errors, ordered, term
+from glue_jobs.iceberg.layout import partition_of, transform_of
 from glue_jobs.operations.operation import now
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, problem
@@ -55,22 +55,12 @@ def relayout(opened: OpenTable, memory: TableMemory) -> None:
 
 
 def layout_of(table: Table) -> Layout:
-    schema, java = table.java.schema(), table.java
-    spec = [_transform(schema, each) for each in elements(java.spec().fields())]
+    schema = table.java.schema()
     order = [
-        _transform(schema, each, descending=str(each.direction().toString()) == "DESC")
-        for each in elements(java.sortOrder().fields())
+        replace(transform_of(schema, each), descending=str(each.direction().toString()) == "DESC")
+        for each in elements(table.java.sortOrder().fields())
     ]
-    return tuple(each for each in spec if each), tuple(each for each in order if each)
-
-
-def _transform(schema: Any, field: Any, *, descending: bool = False) -> Transform | None:
-    """None for a field that is no longer used."""
-    column = str(schema.findColumnName(field.sourceId()))
-    name, _, argument = str(field.transform().toString()).removesuffix("]").partition("[")
-    if name == "void":
-        return None
-    return Transform(column, name, int(argument) if argument else None, descending)  # type: ignore[arg-type]
+    return partition_of(table), tuple(order)
 
 
 def _words(transforms: tuple[Transform, ...]) -> str:
@@ -78,13 +68,21 @@ def _words(transforms: tuple[Transform, ...]) -> str:
 
 
 def _change(main: Table, held: Layout, wanted: Layout, entry: Entry) -> None:
-    iceberg = main.jvm.org.apache.iceberg
+    expressions = main.iceberg.expressions.Expressions
     with catalog_errors(f"table {main.name}"):
         transaction = main.java.newTransaction()
         try:
-            _change_spec(iceberg, transaction, held[0], wanted[0])
+            update = transaction.updateSpec()
+            gone = [each for each in held[0] if each not in wanted[0]]
+            new = [each for each in wanted[0] if each not in held[0]]
+            for each in gone:
+                update = update.removeField(term(expressions, each))
+            for each in new:
+                update = update.addField(term(expressions, each))
+            if gone or new:
+                update.commit()
             if held[1] != wanted[1]:
-                ordered(iceberg, transaction.replaceSortOrder(), wanted[1]).commit()
+                ordered(main.iceberg, transaction.replaceSortOrder(), wanted[1]).commit()
         except (Py4JJavaError, IllegalArgumentException) as error:
             raise CalveError(f"Iceberg refuses the layout: {problem(error)}") from None
         properties = transaction.updateProperties()
@@ -98,17 +96,3 @@ def _change(main: Table, held: Layout, wanted: Layout, entry: Entry) -> None:
         except IllegalArgumentException:
             raise Retryable(f"table {main.name}: another writer changes its layout, too") from None
         main.committed()
-
-
-def _change_spec(
-    iceberg: Any, transaction: Any, held: tuple[Transform, ...], wanted: tuple[Transform, ...]
-) -> None:
-    update = transaction.updateSpec()
-    for each in held:
-        if each not in wanted:
-            update = update.removeField(term(iceberg.expressions.Expressions, each))
-    for each in wanted:
-        if each not in held:
-            update = update.addField(term(iceberg.expressions.Expressions, each))
-    if set(held) != set(wanted):
-        update.commit()

@@ -23,7 +23,6 @@ from calve.rounds.column_rules import require_emit_key
 from calve.schema.columns import Json, struct
 from calve.schema.evolution import data_columns
 from calve.table.position import Position
-from calve.table.protocol import Commit
 from calve.table.summary import EMITTED, ROUND, ledger_of
 from glue_jobs.columns.expressions import at
 from glue_jobs.iceberg.staging import added_rows
@@ -38,10 +37,8 @@ def emit(table: OpenTable, base: Position) -> None:
     """Emit all commits not emitted yet, oldest first, if the table has an output topic.
 
     The first time, emission starts with the commits after `base`, the table's position.
-
-    Raises:
-        Retryable: Kafka or the registry does not answer. The next round emits these commits again, as a whole.
-        Suspended: `emit_unusable`, `schema_refused`, `snapshot_lost`, `topic_forbidden`.
+    Raises Retryable: Kafka or the registry does not answer. The next round emits these commits again, as a whole.
+    Raises Suspended: `emit_unusable`, `schema_refused`, `snapshot_lost`, `topic_forbidden`.
     """
     settings = table.config.emit
     if settings is None:
@@ -52,7 +49,13 @@ def emit(table: OpenTable, base: Position) -> None:
         return
     waiting = left(table.main.ancestors(), emitted)
     for commit in waiting:
-        _emit(table, settings, commit)
+        round_id = commit.summary[ROUND]
+        with added_rows(table.main, commit.id) as rows:
+            if rows is not None:
+                table.services.output.ensure_topic(settings)
+                _write(table, settings, _records(table, settings, rows, round_id))
+                facts = {"round": round_id, "rows": ledger_of(commit.summary).rows_appended}
+                event("rows.emitted", table=str(table.name), topic=settings.topic, **facts)
         faults.point("emit.written", table.config.name)
     if waiting or emitted.round != base.round:
         _note(table, Emitted.at(base))
@@ -62,15 +65,6 @@ def _note(table: OpenTable, emitted: Emitted) -> None:
     table.main.set_properties({EMITTED: emitted.to_json()})
     faults.point("emit.noted", table.config.name)
     table.main.refresh()
-
-
-def _emit(table: OpenTable, settings: Emit, commit: Commit) -> None:
-    with added_rows(table.services.lake, table.main, commit.id) as rows:
-        if rows is not None:
-            table.services.output.ensure_topic(settings)
-            _write(table, settings, _records(table, settings, rows, commit.summary[ROUND]))
-            facts = {"round": commit.summary[ROUND], "rows": ledger_of(commit.summary).rows_appended}
-            event("rows.emitted", table=str(table.name), topic=settings.topic, **facts)
 
 
 def _write(table: OpenTable, settings: Emit, records: DataFrame) -> None:
@@ -99,7 +93,12 @@ def _records(table: OpenTable, settings: Emit, rows: DataFrame, round_id: str) -
         known = {each["name"]: each for each in columns["fields"]}
         key = _encoded(registry, settings, struct(*(known[name] for name in settings.key)), "key")
     value = _encoded(registry, settings, columns, "value")
-    return rows.select(key.alias("key"), value.alias("value"), _headers(round_id).alias("headers"))
+    told = [(name, at(f"{SYSTEM_COLUMN}.{field}").cast("string")) for name, field in HEADERS.items()]
+    pairs = [*told, (ROUND_HEADER, F.lit(round_id))]
+    headers = F.array(
+        *(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in pairs)
+    )
+    return rows.select(key.alias("key"), value.alias("value"), headers.alias("headers"))
 
 
 def _encoded(registry: ConfluentRegistry, settings: Emit, columns: Json, part: PartName) -> Column:
@@ -114,11 +113,3 @@ def _encoded(registry: ConfluentRegistry, settings: Emit, columns: Json, part: P
         body = F.to_json(row).cast("binary")
     schema_id = registry.register(f"{settings.topic}-{part}", text, settings.format.upper())
     return F.concat(F.lit(bytearray(registry.wire.frame(schema_id))), body)
-
-
-def _headers(round_id: str) -> Column:
-    found = [(name, at(f"{SYSTEM_COLUMN}.{field}").cast("string")) for name, field in HEADERS.items()]
-    pairs = [*found, (ROUND_HEADER, F.lit(round_id))]
-    return F.array(
-        *(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in pairs)
-    )

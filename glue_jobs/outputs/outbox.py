@@ -10,7 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import cache
+from typing import Any
 
 from calve.errors import Retryable
 from calve.log import event
@@ -22,43 +23,33 @@ MAX_BYTES = 200_000
 """The limit of one request. EventBridge takes 256 KB."""
 
 
-class EventBus:
-    """EventBridge's default bus, used only to send announcements.
+def send(region: str, batch: Sequence[Announcement]) -> list[Announcement]:
+    """Send what fits into one request (`first_batch`) to EventBridge's default bus; returns the announcements not taken.
 
-    boto3 finds credentials, endpoint and proxy as every AWS client does.
+    Raises Retryable: as far as is known, none was taken.
     """
+    from botocore.exceptions import BotoCoreError, ClientError
 
-    def __init__(self, region: str) -> None:
-        self._region = region
-        self._client: Any = None
+    try:
+        answer = _client(region).put_events(Entries=[each.entry() for each in batch])
+    except ClientError as error:
+        raise Retryable(f"EventBridge in {region}: {error.response['Error']['Code']}") from None
+    except BotoCoreError as error:
+        raise Retryable(f"EventBridge in {region}: {type(error).__name__}") from None
+    if not answer["FailedEntryCount"]:
+        return []
+    return [each for each, said in zip(batch, answer["Entries"], strict=True) if said.get("ErrorCode")]
 
-    def send(self, batch: Sequence[Announcement]) -> list[Announcement]:
-        """Send what fits into one request (`first_batch`); returns the announcements not taken.
 
-        Raises Retryable: as far as is known, none was taken.
-        """
-        from botocore.exceptions import BotoCoreError, ClientError
+@cache
+def _client(region: str) -> Any:
+    """boto3 finds credentials, endpoint and proxy as every AWS client does."""
+    import boto3
+    from botocore.config import Config
 
-        try:
-            answer = self._opened().put_events(Entries=[each.entry() for each in batch])
-        except ClientError as error:
-            raise Retryable(f"EventBridge in {self._region}: {error.response['Error']['Code']}") from None
-        except BotoCoreError as error:
-            raise Retryable(f"EventBridge in {self._region}: {type(error).__name__}") from None
-        if not answer["FailedEntryCount"]:
-            return []
-        return [each for each, said in zip(batch, answer["Entries"], strict=True) if said.get("ErrorCode")]
-
-    def _opened(self) -> Any:
-        import boto3
-        from botocore.config import Config
-
-        if self._client is None:
-            limits = Config(
-                connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 2}
-            )
-            self._client = boto3.client("events", region_name=self._region, config=limits)
-        return self._client
+    retries = {"mode": "standard", "total_max_attempts": 2}
+    limits = Config(connect_timeout=5, read_timeout=10, retries=retries)
+    return boto3.client("events", region_name=region, config=limits)
 
 
 def first_batch(waiting: Iterable[Announcement]) -> list[Announcement]:
@@ -66,32 +57,25 @@ def first_batch(waiting: Iterable[Announcement]) -> list[Announcement]:
     found: list[Announcement] = []
     size = 0
     for each in waiting:
-        size += _size(each)
+        size += sum(len(text.encode()) for text in each.entry().values())
         if found and (size > MAX_BYTES or len(found) == MAX_ENTRIES):
             break
         found.append(each)
     return found
 
 
-def _size(announcement: Announcement) -> int:
-    return sum(len(text.encode()) for text in announcement.entry().values())
-
-
 MOST_WAITING = 1_000
-
-
-class Bus(Protocol):
-    """`EventBus` or a stand-in."""
-
-    def send(self, batch: Sequence[Announcement]) -> list[Announcement]: ...
 
 
 @dataclass(slots=True)
 class Outbox:
-    """Sends in order, each announcement at least once while the process lives. `job`: the source of the events."""
+    """Sends in order, each announcement at least once while the process lives. `job`: the source of the events.
+
+    send: as `send`, for a region.
+    """
 
     job: str
-    bus: Bus
+    send: Callable[[Sequence[Announcement]], list[Announcement]]
     _waiting: deque[tuple[Announcement, Callable[[], None]]] = field(default_factory=deque)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _ends_at: float | None = None
@@ -117,16 +101,14 @@ class Outbox:
             self._ends_at = time.monotonic() + within_s
             self._changed.notify()
         self._thread.join(within_s)
-        with self._changed:
-            left = len(self._waiting)
-        if left:
+        if left := len(self._waiting):
             event("announcement.pending", job=self.job, waiting=left)
 
     def _run(self) -> None:
         failures = 0
         while batch := self._next():
             try:
-                refused = self.bus.send(batch)
+                refused = self.send(batch)
                 why = f"{len(refused)} of {len(batch)} were not taken" if refused else None
             except Retryable as error:
                 refused, why = batch, error.message
@@ -157,9 +139,8 @@ class Outbox:
     def _waited(self, failures: int, why: str) -> bool:
         """Wait before the next try; False if the job has ended and its time limit is over."""
         wait_s = backoff_s(failures)
-        with self._changed:
-            waiting = len(self._waiting)
-        event("announcement.failed", job=self.job, why=why, waiting=waiting, failures=failures, wait_s=wait_s)
+        facts = {"why": why, "waiting": len(self._waiting), "failures": failures, "wait_s": wait_s}
+        event("announcement.failed", job=self.job, **facts)
         with self._changed:
             if self._ends_at is None:
                 self._changed.wait_for(lambda: self._ends_at is not None, wait_s)

@@ -77,7 +77,15 @@ def arm(setting: str) -> None:
 
     Raises ConfigError: there is no such point.
     """
-    waiting = [_fault(each) for each in setting.split(",")]
+    waiting: list[_Fault] = []
+    for text in setting.split(","):
+        place, _, table = text.partition("@")
+        name, _, count = place.partition(":")
+        if name not in POINTS:
+            raise ConfigError(
+                f"CALVE_FAULT: {name} is no fault point", fix=f"name one of {', '.join(POINTS)}"
+            )
+        waiting.append(_Fault(name, int(count or 1), table or None))
     lock = threading.Lock()
 
     def pass_by(name: str, table: str) -> None:
@@ -95,11 +103,3 @@ def arm(setting: str) -> None:
 
     for fault in waiting:
         handlers[fault.point] = lambda table, name=fault.point: pass_by(name, table)  # type: ignore[misc]
-
-
-def _fault(text: str) -> _Fault:
-    place, _, table = text.partition("@")
-    name, _, count = place.partition(":")
-    if name not in POINTS:
-        raise ConfigError(f"CALVE_FAULT: {name} is no fault point", fix=f"name one of {', '.join(POINTS)}")
-    return _Fault(name, int(count or 1), table or None)

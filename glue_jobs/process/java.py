@@ -13,11 +13,11 @@ from contextlib import closing
 from typing import Any
 
 from py4j.java_gateway import JavaPackage
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from calve.config.spark_conf import CATALOG
-from calve.errors import CalveError
+from calve.errors import CalveError, Fatal
 
 
 class Packages:
@@ -54,6 +54,8 @@ def catalog_settings(spark: SparkSession) -> dict[str, str]:
     return {key.removeprefix(prefix): value for key, value in every if key.startswith(prefix)}
 
 
+ENDING = (Fatal, Py4JNetworkError, ConnectionError)
+"""Errors after which the job as a whole cannot go on."""
 TELLING = ("org.apache.iceberg.", "org.apache.kafka.", "software.amazon.awssdk.", "java.io.", "java.net.")
 """Packages of exceptions about systems. Messages of others, including Spark's, may quote a value."""
 SPARK = "org.apache.spark."
@@ -75,7 +77,6 @@ def java_message(error: Py4JJavaError) -> str:
 
 
 def java_cause(error: Py4JJavaError) -> str:
-    """Class and message of the Java exception, and of its innermost cause."""
     chain = _chain(error)
     found, cause = _described(chain[0]), _described(chain[-1])
     return found if cause in found else f"{found}; caused by {cause}"
@@ -112,7 +113,6 @@ def _message(exception: Any) -> str:
 
 
 def read_json(io: Any, path: str) -> Any:
-    """The content of a JSON file, read with a table's or catalog's file IO."""
     with closing(io.newInputFile(path).newStream()) as stream:
         return json.loads(bytes(stream.readAllBytes()))
 

@@ -1,4 +1,4 @@
-"""The start of the job scripts: settings, Spark session, and a check that hostile bytes cannot harm the JVMs.
+"""The start and end of the job scripts: settings, Spark session, and a check that hostile bytes cannot harm the JVMs.
 
 Values known only at deployment are separate arguments and override the settings.
 """
@@ -6,7 +6,11 @@ Values known only at deployment are separate arguments and override the settings
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import signal
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -19,12 +23,39 @@ from pyspark.sql.avro.functions import from_avro
 
 from calve.config.job import Job
 from calve.config.spark_conf import AVRO_LIMITS, ITEMS_LIMIT, java_options, spark_conf
-from calve.errors import ConfigError, Fatal
+from calve.errors import CalveError, ConfigError, Fatal
+from calve.log import event
 from calve.schema.wire import zigzag
+from glue_jobs.process import faults
 from glue_jobs.process.java import java_class
 
 VALUE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark loggers that print values of records when an expression fails, even if the error is handled."""
+
+
+Work = Callable[[Job, argparse.Namespace, SparkSession, threading.Event], tuple[dict[str, str], bool]]
+"""A script's work, until it is done or the event is set: the states of tables, and whether the run has failed."""
+
+
+def run_script(read: Callable[[], tuple[Job, argparse.Namespace]], work: Work) -> int:
+    """Do the work of a script by its arguments. Exit code 0; 1 if it failed; 2 if the settings are invalid.
+
+    SIGTERM and Ctrl-C ask it to stop.
+    """
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        job, options = read()
+        if fault := os.environ.get("CALVE_FAULT"):
+            faults.arm(fault)
+        spark = spark_session(job)
+        signal.signal(signal.SIGINT, lambda *_: stop.set())  # PySpark takes it when the session is made
+        states, failed = work(job, options, spark, stop)
+    except CalveError as error:
+        event("job.failed", reason=error.message, fix=error.fix)
+        return 2 if isinstance(error, ConfigError) else 1
+    event("job.ended", job=job.job, states=states)
+    return int(failed)
 
 
 def spark_session(job: Job) -> SparkSession:
@@ -97,18 +128,6 @@ def job_parser(name: str, told: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """The script's arguments. Glue's own are ignored. Raises ConfigError: there are unknown ones."""
-    options, left = parser.parse_known_args(words)
-    named = (each.partition("=")[0] for each in left if each.startswith("--"))
-    if others := sorted({each for each in named if not GLUES_OWN.fullmatch(each)}):
-        raise ConfigError(
-            f"the job does not take {', '.join(others)}",
-            fix="start the job as it is deployed, without arguments: by the function NAME-start",
-        )
-    return options
-
-
 def flag(parser: argparse.ArgumentParser, name: str, told: str) -> None:
     """Add a true/false argument: Glue has no argument without a value."""
     parser.add_argument(
@@ -116,8 +135,18 @@ def flag(parser: argparse.ArgumentParser, name: str, told: str) -> None:
     )
 
 
-def job_of(options: argparse.Namespace) -> Job:
-    """The settings, overridden by the other arguments. Raises ConfigError: they are invalid."""
+def read(parser: argparse.ArgumentParser, words: list[str]) -> tuple[Job, argparse.Namespace]:
+    """The settings, overridden by the other arguments, and all arguments. Glue's own are ignored.
+
+    Raises ConfigError: an argument is unknown, or the settings are invalid.
+    """
+    options, left = parser.parse_known_args(words)
+    named = (each.partition("=")[0] for each in left if each.startswith("--"))
+    if others := sorted({each for each in named if not GLUES_OWN.fullmatch(each)}):
+        raise ConfigError(
+            f"the job does not take {', '.join(others)}",
+            fix="start the job as it is deployed, without arguments: by the function NAME-start",
+        )
     try:
         job = Job.from_json(options.settings or options.settings_file.read_text())
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -131,4 +160,4 @@ def job_of(options: argparse.Namespace) -> Job:
         region=options.region or job.lake.region,
         kms_key=options.kms_key or job.lake.kms_key,
     )
-    return replace(job, lake=lake)
+    return replace(job, lake=lake), options

@@ -57,7 +57,6 @@ class TaskError:
 
     @classmethod
     def in_text(cls, text: str) -> TaskError | None:
-        """The worker's error inside the text of Spark's error."""
         at = text.find(MARK)
         if at < 0:
             return None

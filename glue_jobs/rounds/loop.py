@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from calve.errors import CalveError, Fatal, LostRace, Retryable, Suspended
+from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.log import event
 from calve.outputs.job_status import TableState
 from calve.rounds.scheduling import FAILED_AFTER, LONGEST_BACKOFF_S, MISSED, Schedule, Timed, backoff_s
 from calve.table.position import Offsets
 from calve.table.protocol import position_commit
-from calve.table.summary import INITIALISED, STATE, decode
+from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL, INITIALISED, STATE, decode
 from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.maintenance.tasks import take
 from glue_jobs.process import faults
-from glue_jobs.process.java import java_class, java_message
+from glue_jobs.process.java import ENDING, java_class, java_message
 from glue_jobs.rounds.round import Round
 from glue_jobs.table.open_table import Outcome, TableMemory
 from glue_jobs.table.opening import Opener
@@ -45,21 +45,17 @@ class FreshnessTarget:
         If the records were too old, log it: at once if the cause is new, then every few minutes while it lasts.
         """
         records, found = outcome.ledger.consumed, schedule
+        took_s = (outcome.metrics.get("round_ms", 0) + outcome.commit_ms) / 1000
         if records:
-            found = schedule.after(Timed(records, _seconds(outcome)), outcome.commit_ms / 1000)
+            found = schedule.after(Timed(records, took_s), outcome.commit_ms / 1000)
         if not outcome.more:
             found = found.level(looked_at, records)
-        self._report(schedule, outcome, looked_at, who)
-        return found
-
-    def _report(self, schedule: Schedule, outcome: Outcome, looked_at: float, who: dict[str, str]) -> None:
         cause, now = outcome.metrics.get(MISSED), time.monotonic()
         if outcome.snapshot is None or (cause == self.reported and now - self.reported_at < REPORT_EVERY_S):
-            return
+            return found
         self.reported, self.reported_at = cause, now
         if cause is None:
-            return
-        took_s = _seconds(outcome)
+            return found
         since_s = looked_at - schedule.level_at if schedule.level_at else 0.0
         event(
             "freshness.missed",
@@ -68,14 +64,10 @@ class FreshnessTarget:
             target_s=schedule.target_s,
             **{name: outcome.metrics[name] for name in FIGURES},
             commit_ms=outcome.commit_ms,
-            records=outcome.ledger.consumed,
+            records=records,
             busy=round(took_s / max(took_s, since_s, 0.001), 2),
         )
-
-
-def _seconds(outcome: Outcome) -> float:
-    round_ms: int = outcome.metrics.get("round_ms", 0)
-    return (round_ms + outcome.commit_ms) / 1000
+        return found
 
 
 State = Literal["pending", "running", "paused", "suspended", "failed"]
@@ -143,7 +135,7 @@ class TableLoop:
             return self._lost_race(error)
         except Retryable as error:
             return self._retry(error)
-        except (Fatal, Py4JNetworkError, ConnectionError):  # the job as a whole cannot go on
+        except ENDING:
             raise
         except Exception as error:  # noqa: BLE001 one table's error must not end the others
             self._enter("failed", type(error).__name__, CalveError(first_line(error)))
@@ -157,7 +149,7 @@ class TableLoop:
         outcome = Round(self.opener, self.memory).run()
         self.failures, self.troubled = 0, None
         if outcome.paused:
-            self._note("paused", outcome.paused.id, outcome.paused.words)
+            self._enter("paused", outcome.paused.id, CalveError(outcome.paused.words))
             return None if self.drain else LONGEST_BACKOFF_S
         self._report(outcome)
         self.memory.schedule = self.target.after(self.memory.schedule, outcome, looked_at, self._who())
@@ -233,24 +225,21 @@ class TableLoop:
         return None if self.drain else LONGEST_BACKOFF_S
 
     def _enter(self, state: State, code: str | None = None, error: CalveError | None = None) -> None:
-        """Record a change of state. Announce that the table has stopped."""
-        changed = self._note(state, code, error.message if error else None, error.fix if error else None)
-        if changed and state in ("suspended", "failed") and error:
-            self.opener.announcer.stopped(state, code or state, error.message, error.fix)
-
-    def _note(self, state: State, code: str | None, reason: str | None, fix: str | None = None) -> bool:
-        """Log a state. If it is new and the table exists, store it in its properties. True if the state is new."""
+        """Log a state. If it is new, store it in the table's properties and announce that the table has stopped."""
         changed = (state, code) != (self.state, self.code)
         if not changed and state == "running":
-            return False
+            return
         if state != "running":
             self.memory.schedule = self.memory.schedule.interrupted(state)
+        reason, fix = (error.message, error.fix) if error else (None, None)
         since = datetime.now(UTC).isoformat(timespec="seconds") if changed else self.said.since
         self.state, self.code, self.said = state, code, TableState(state, code, reason, since, fix)
         event("table.state", **self._who(), state=state, code=code, reason=reason, fix=fix)
-        if changed:
-            self._write_state(self.said)
-        return changed
+        if not changed:
+            return
+        self._write_state(self.said)
+        if state in ("suspended", "failed") and error:
+            self.opener.announcer.stopped(state, code or state, error.message, fix)
 
     def _write_state(self, state: TableState) -> None:
         """Store the state, best effort: if this fails, the state is in the log and its cause stays visible."""
@@ -277,7 +266,10 @@ class TableLoop:
                 self.tagged_at = now
                 self.opener.opened.mark_idle()
             if until is not None and until - self.complete_until >= note_every_s:
-                self.opener.opened.note_complete(until, outcome.position)
+                # The note is for one round: a rollback does not undo properties.
+                note = {COMPLETE_UNTIL: f"{until:.3f}", COMPLETE_ROUND: outcome.position.round}
+                self.opener.opened.main.set_properties(note)
+                faults.point("idle.noted", self.opener.config.name)
                 self.complete_until = until
                 event("table.complete", **self._who(), complete_until=until)
         except CalveError as error:

@@ -39,9 +39,11 @@ class Loops:
     _threads: list[threading.Thread] = field(default_factory=list)
     _errors: list[CalveError] = field(default_factory=list)
 
-    def start(self, loop: TableLoop) -> None:
+    def start(self, loop: TableLoop) -> TableName:
+        name = loop.opener.name
         self.tables.append(loop)
-        self.run(loop.run, f"table {loop.opener.name}", name=loop.opener.name.table)
+        self.run(loop.run, f"table {name}", name=name.table)
+        return name
 
     def run(self, work: Callable[[], object], what: str, *, name: str) -> None:
         """Run other work beside the loops. Errors name it by `what`."""
@@ -52,9 +54,8 @@ class Loops:
     def wait(self) -> dict[str, State]:
         """Wait until all loops are over, including loops that start meanwhile; returns the state of each table.
 
-        Raises:
-            Fatal: the job cannot continue, for instance because credentials were refused. All loops are stopped.
-            Retryable: other work failed. The tables are as far as they got without it.
+        Raises Fatal: the job cannot continue, for instance because credentials were refused. All loops are stopped.
+        Raises Retryable: other work failed. The tables are as far as they got without it.
         """
         for thread in self._threads:  # the list may grow during the loop
             thread.join()
@@ -79,44 +80,37 @@ class Loops:
         self.stop.set()
 
 
-@dataclass(slots=True)
 class Openers:
     """Creates an opener for each table, at any time. `outbox` is None if the job announces nothing."""
 
-    job: Job
-    lake: Lake
-    cluster: Cluster
-    output: Cluster
-    outbox: Outbox | None = None
-    services: Services = field(init=False)
-    _database: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        job, spark = self.job, self.lake.spark
+    def __init__(
+        self, job: Job, lake: Lake, cluster: Cluster, output: Cluster, outbox: Outbox | None = None
+    ) -> None:
+        self._job, self._lake, self._outbox = job, lake, outbox
         per_cluster = job.lake.namespace == "cluster_id"
-        self._database = job.database(database_for_cluster(self.cluster.id) if per_cluster else None)
+        self._database = job.database(database_for_cluster(cluster.id) if per_cluster else None)
         registered = any(each.registered for each in (*job.tables, *job.patterns))
         self.services = Services(
-            self.lake,
-            self.cluster,
-            self.output,
+            lake,
+            cluster,
+            output,
             registry=open_registry(job.registry) if registered else None,
             writer=uuid.uuid4().hex,
-            cores=spark.sparkContext.defaultParallelism,
-            masking=MaskingKeys(spark, job.masking) if job.masking else None,
+            cores=lake.spark.sparkContext.defaultParallelism,
+            masking=MaskingKeys(lake.spark, job.masking) if job.masking else None,
         )
 
     def of(self, table: Table) -> Opener:
         name = TableName(self._database, table.name)
-        source = EventSource(self.job.name, self.job.job, name)
-        return Opener(table, name, self.services, Announcer(source, table.topic, self.outbox))
+        source = EventSource(self._job.name, self._job.job, name)
+        return Opener(table, name, self.services, Announcer(source, table.topic, self._outbox))
 
     def topic_of(self, table: str) -> str | None:
         """The topic that a table of the catalog was created for; None if there is no such table.
 
         Raises Retryable: the catalog does not answer.
         """
-        found = self.lake.load(TableName(self._database, table))
+        found = self._lake.load(TableName(self._database, table))
         return None if found is None else found.properties.get(TOPIC)
 
 
@@ -174,7 +168,12 @@ class Discovery:
         self._kept |= {each.name: each.topic for each in new}
         if new:
             event("topics.matched", job=self.job.job, tables=list(map(str, kept)), count=len(self._kept))
-        self._report(found.not_kept)
+        now = time.monotonic()
+        for each in found.not_kept:
+            if each not in self._reported or now - self._reported[each] >= REPORT_EVERY_S:
+                self._reported[each] = now
+                facts = {"topic": each.topic, "entry": each.entry, "reason": each.reason, "fix": each.fix}
+                event("topic.refused", job=self.job.job, **facts)
 
     def _start(self, pattern: Table, tables: Iterable[Table]) -> Start:
         """Where new topics start.
@@ -189,17 +188,3 @@ class Discovery:
         )
         self._begun.add(pattern.name)
         return Start() if begun else pattern.start
-
-    def _report(self, not_kept: Iterable[NotKept]) -> None:
-        now = time.monotonic()
-        for each in not_kept:
-            if each not in self._reported or now - self._reported[each] >= REPORT_EVERY_S:
-                self._reported[each] = now
-                event(
-                    "topic.refused",
-                    job=self.job.job,
-                    topic=each.topic,
-                    entry=each.entry,
-                    reason=each.reason,
-                    fix=each.fix,
-                )

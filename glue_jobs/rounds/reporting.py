@@ -6,12 +6,13 @@ The status also reports tables that the job could not create.
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from types import TracebackType
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from py4j.protocol import Py4JError
@@ -24,7 +25,6 @@ from calve.outputs.job_status import EVERY_S, JobStatus, ReportedTable, Run
 from glue_jobs.process.java import catalog_settings, read_json, write_text
 
 if TYPE_CHECKING:
-    from glue_jobs.rounds.loop import TableLoop
     from glue_jobs.rounds.loops import Loops
 
 READ_TIMEOUT_MS = 5000
@@ -36,10 +36,7 @@ class LakeObject:
     """One object. A failed read or write is tried again the next time."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        limits = {
-            "http-client.apache.socket-timeout-ms": str(READ_TIMEOUT_MS),
-            "s3.retry.num-retries": "0",
-        }
+        limits = {"http-client.apache.socket-timeout-ms": str(READ_TIMEOUT_MS), "s3.retry.num-retries": "0"}
         properties, jvm = catalog_settings(spark) | limits, cast("Any", spark._jvm)
         self._io = jvm.org.apache.iceberg.CatalogUtil.loadFileIO(
             properties["io-impl"], properties, spark.sparkContext._jsc.hadoopConfiguration()
@@ -75,26 +72,26 @@ class Reporter:
     _run: Run = field(default_factory=lambda: Run(_now(), _now()))
     _said: dict[str, ReportedTable] | None = None
     _written: bool = True
-    _over: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    _over: Event = field(default_factory=Event)
 
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._report, name="status", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
-        if isinstance(error, CalveError):
-            self._run = replace(self._run, reason=error.message, fix=error.fix)
-        elif error:
-            self._run = replace(self._run, reason=f"unexpected: {type(error).__name__}")
-        self._run = replace(self._run, ended=_now())
-        self._write(self._tables())
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        thread = Thread(target=self._report, name="status", daemon=True)
+        thread.start()
+        why: dict[str, Any] = {}
+        try:
+            yield self
+        except CalveError as error:
+            why = {"reason": error.message, "fix": error.fix}
+            raise
+        except BaseException as error:
+            why = {"reason": f"unexpected: {type(error).__name__}"}
+            raise
+        finally:
+            self._over.set()
+            thread.join()
+            self._run = replace(self._run, ended=_now(), **why)
+            self._write(self._tables())
 
     def _report(self) -> None:
         written_at = 0.0
@@ -108,15 +105,13 @@ class Reporter:
 
     def _tables(self) -> dict[str, ReportedTable]:
         loops = list(self.loops.tables) if self.loops else []
-        begun = {each.opener.name.table: self._of(each) for each in loops}
-        return {each.name: ReportedTable(self._id) for each in self.job.tables} | begun
-
-    def _of(self, loop: TableLoop) -> ReportedTable:
-        error = loop.troubled
-        why, fix = (error.message, error.fix) if error else (None, None)
-        return ReportedTable(
-            self._id, loop.said, loop.made or loop.opener.main is not None, loop.failures, why, fix
-        )
+        reported = {each.name: ReportedTable(self._id) for each in self.job.tables}
+        for each in loops:
+            error, opener = each.troubled, each.opener
+            why, fix = (error.message, error.fix) if error else (None, None)
+            made = each.made or opener.main is not None
+            reported[opener.name.table] = ReportedTable(self._id, each.said, made, each.failures, why, fix)
+        return reported
 
     def _write(self, tables: dict[str, ReportedTable]) -> None:
         self._run, self._said = replace(self._run, at=_now()), tables
@@ -132,27 +127,22 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-@dataclass(slots=True)
-class HandOver:
-    """Watches a control object, `{"generation": NAME or null}`. null asks every generation to end."""
+def watch(spark: SparkSession, job: str, control: str, generation: str, stop: Event) -> Event:
+    """Poll a control object, `{"generation": NAME or null}`, in a thread that ends with the process.
 
-    job: str
-    generation: str
-    control: str
-    stop: threading.Event
-    asked: threading.Event = field(default_factory=threading.Event)
+    Sets `stop` and the returned event once the object names another generation. null asks every generation to end.
+    """
+    asked, said = Event(), LakeObject(spark, control)
 
-    def watch(self, spark: SparkSession) -> None:
-        """Poll the control object in a thread that ends with the process."""
-        control = LakeObject(spark, self.control)
-        threading.Thread(target=self._poll, args=(control,), name="hand-over", daemon=True).start()
-
-    def _poll(self, control: LakeObject) -> None:
-        while not self.stop.is_set():
-            named = control.read() or {}  # a run goes on until a new generation is named
-            if named.get("generation", self.generation) != self.generation:
-                event("job.handed_over", job=self.job, generation=self.generation, to=named["generation"])
-                self.asked.set()
-                self.stop.set()
+    def poll() -> None:
+        while not stop.is_set():
+            named = said.read() or {}  # a run goes on until a new generation is named
+            if named.get("generation", generation) != generation:
+                event("job.handed_over", job=job, generation=generation, to=named["generation"])
+                asked.set()
+                stop.set()
                 return
-            self.stop.wait(POLL_S)
+            stop.wait(POLL_S)
+
+    Thread(target=poll, name="hand-over", daemon=True).start()
+    return asked

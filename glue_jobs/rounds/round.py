@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from calve.errors import Retryable, Suspended
-from calve.log import event
 from calve.modes.upsert import require_tombstones
 from calve.requests.requests import Pause
-from calve.table.position import Ledger, Offsets, Position
+from calve.table.position import Ledger
 from calve.table.protocol import (
-    TopicState,
     begin,
     bounded,
     bytes_per_record,
@@ -56,6 +53,9 @@ LOOKS = 5
 OPERATIONS: tuple[type[Operation[Any, Any]], ...] = (Redrive, Forget, Rollback, Backfill)
 """The requests of operators that a round answers, in this order."""
 
+V = TypeVar("V")
+R = TypeVar("R")
+
 
 class Round:
     """One round. Each step takes the result of the step before it, so a wrong order does not type-check."""
@@ -70,41 +70,38 @@ class Round:
     def run(self) -> Outcome:
         """Run the steps in the order of `faults.STEPS` until one returns the outcome.
 
-        Raises:
-            Suspended: the table must not be written until a person has checked it.
-            LostRace: another writer published, or main was rolled back, since this round began.
-            Retryable: a system did not answer.
+        Raises Suspended: the table must not be written until a person has checked it.
+        Raises LostRace: another writer published, or main was rolled back, since this round began.
+        Raises Retryable: a system did not answer.
         """
-        with self._step("prepare"):
-            table = self.prepare()
-        with self._step("recover"):
-            at = self.recover(table)
-        with self._step("switch"):
-            at = self.switch(at)
-        with self._step("requests"):
-            at = self.requests(at)
-        with self._step("plan"):
-            planned = self.plan(at)
+        table = self._passed("prepare", self.prepare, self.opener)
+        at = self._passed("recover", self.recover, table)
+        at = self._passed("switch", self.switch, at)
+        at = self._passed("requests", self.requests, at)
+        planned = self._passed("plan", self.plan, at)
         if isinstance(planned, Outcome):
             return planned
-        with self._step("stage"):
-            written = self.stage(planned)
-        with self._step("reject"):
-            judged = self.reject(written)
-        with self._step("audit"):
-            audited = self.audit(judged)
+        written = self._passed("stage", self.stage, planned)
+        judged = self._passed("reject", self.reject, written)
+        audited = self._passed("audit", self.audit, judged)
         if isinstance(audited, Outcome):
             return audited
-        with self._step("publish"):
-            committed = self.publish(audited)
-        with self._step("release"):
-            self.release(committed)
-        with self._step("emit"):
-            return self.emit(committed)
+        committed = self._passed("publish", self.publish, audited)
+        self._passed("release", self.release, committed)
+        return self._passed("emit", self.emit, committed)
 
-    def prepare(self) -> OpenTable:
+    def _passed(self, step: str, work: Callable[[V], R], value: V) -> R:
+        """The result of a step. Passes its fault points, and attributes its errors to their system."""
+        config = self.opener.config
+        faults.point(f"{step}.begin", config.name)
+        with catalog_errors(f"table {self.opener.name}, {step}"), errors_of_source(config):
+            result = work(value)
+        faults.point(f"{step}.end", config.name)
+        return result
+
+    def prepare(self, opener: Opener) -> OpenTable:
         """Open the table: create it or evolve it to fit the registered schemas, and plan how records are decoded."""
-        return self.opener.open()
+        return opener.open()
 
     def recover(self, table: OpenTable) -> Positioned:
         """Read the position; then bring the dead letters and the output topic level with it.
@@ -139,30 +136,32 @@ class Round:
         self.meter.resume()
         if pause := _pause(at):
             return Outcome(at.base, {}, paused=pause)
-        topic = table.services.cluster.state(config.topic)
+        cluster = table.services.cluster
+        topic = cluster.state(config.topic)
         require_tombstones(config.topic, config.mode, compacted=topic.compacted)
+        reached = at.base
+        if self.memory.read_from == (reached.round, topic.key):
+            reached = replace(reached, offsets=reached.offsets | {topic.key: self.memory.read_to})
         start = begin(
-            self._reached(at.base, topic),
+            reached,
             topic,
-            first={} if at.base.offsets else table.services.cluster.first_offsets(topic, config.start),
+            first={} if at.base.offsets else cluster.first_offsets(topic, config.start),
             on_data_loss=config.on_data_loss,
             made_for=table.made_for,
         )
-        per_record = self._bytes_per_record(table, topic, start.offsets)
+        known = self.memory.bytes_per_record or bytes_per_record(table.main.ancestors())
+        if not known and start.offsets != topic.end:
+            known = sampled(table, topic.key, start.offsets, topic.end)
+        self.memory.bytes_per_record = known
+        per_record = max(known or cluster.largest_record(topic.name), 1.0)
         to = bounded(
             start.offsets,
             topic.end,
-            budget_records=_records(config.flush_bytes, per_record),
-            partition_records=_records(config.partition_flush_bytes, per_record),
+            budget_records=max(1, int(config.flush_bytes / per_record)),
+            partition_records=max(1, int(config.partition_flush_bytes / per_record)),
         )
-        batch = Batch(
-            table,
-            start.offsets,
-            to,
-            topic.key,
-            self.memory.bytes_per_record or 0.0,
-            lacks_values=self.memory.lacks_values,
-        )
+        lacks_values = self.memory.lacks_values
+        batch = Batch(table, start.offsets, to, topic.key, known or 0.0, lacks_values=lacks_values)
         planned = Planned(at, topic, start, batch)
         if to == start.offsets and not start.lost and not self._must_persist(planned):
             return Outcome(at.base, to, complete_until=planned.complete_until)
@@ -281,43 +280,31 @@ class Round:
         )
         began = time.monotonic()
         snapshot = publish_round(table.main, written.files, summary, base=base, round_id=self.id)
-        committed = Committed(audited, position, snapshot, metrics, published_at, _ms(began))
+        commit_ms = _ms(began)
         self.memory.committed_at = time.monotonic()
         if counts.records:
             self.memory.bytes_per_record = counts.size_bytes / counts.records
         faults.point("publish.committed", table.config.name)
-        return committed
-
-    def release(self, committed: Committed) -> None:
-        judged = committed.audited.judged
-        if judged.rejects.rows:
-            judged.written.plan.at.table.dead_letters.publish(committed.position, judged.rejects)
-
-    def emit(self, committed: Committed) -> Outcome:
-        """Write the newly committed rows to the output topic."""
-        written = committed.audited.judged.written
-        planned = written.plan
-        emit(planned.at.table, committed.position)
-        ages = self._ages(written.counts, committed.published_at, committed.commit_ms / 1000)
-        return Outcome(
-            committed.position,
+        outcome = Outcome(
+            position,
             planned.batch.to,
             more=planned.more,
-            snapshot=committed.snapshot,
-            ledger=committed.audited.ledger,
-            metrics={**committed.metrics, **ages},
-            commit_ms=committed.commit_ms,
+            snapshot=snapshot,
+            ledger=audited.ledger,
+            metrics=metrics | self._ages(counts, published_at, commit_ms / 1000),
+            commit_ms=commit_ms,
             complete_until=planned.complete_until,
         )
+        return Committed(judged, outcome)
 
-    @contextmanager
-    def _step(self, step: str) -> Iterator[None]:
-        """Wrap a step: its fault points, and errors attributed to their system."""
-        config = self.opener.config
-        faults.point(f"{step}.begin", config.name)
-        with catalog_errors(f"table {self.opener.name}, {step}"), errors_of_source(config):
-            yield
-        faults.point(f"{step}.end", config.name)
+    def release(self, committed: Committed) -> None:
+        judged = committed.judged
+        if judged.rejects.rows:
+            judged.written.plan.at.table.dead_letters.publish(committed.outcome.position, judged.rejects)
+
+    def emit(self, committed: Committed) -> Outcome:
+        emit(committed.judged.written.plan.at.table, committed.outcome.position)
+        return committed.outcome
 
     def _positioned(self) -> Positioned:
         """The position, after the dead letters were brought level with it."""
@@ -332,32 +319,14 @@ class Round:
         raise Retryable(f"table {table.name}: another writer keeps moving the dead letters")
 
     def _written(self, planned: Planned) -> Written:
-        began = time.monotonic()
-        engine, chosen = engine_of(planned.at.table)
+        began, table = time.monotonic(), planned.at.table
+        engine, chosen = engine_of(table)
         if chosen != self.memory.engine:
             self.memory.engine = chosen
-            facts = {"engine": chosen.engine, "reasons": list(chosen.reasons)}
-            event("table.engine", table=str(self.opener.name), topic=planned.topic.name, **facts)
+            table.event("table.engine", engine=chosen.engine, reasons=list(chosen.reasons))
         files, counts, batch = stage_batch(engine, planned.batch, self.id)
         self.memory.lacks_values |= bool(counts.unavailable)
         return Written(replace(planned, batch=batch), files, counts, _ms(began))
-
-    def _bytes_per_record(self, table: OpenTable, topic: TopicState, offsets: Offsets) -> float:
-        """Bytes per record: measured by this process, from the table's history, or from a sample of the topic's next records.
-
-        If none is known, the largest record size that the topic allows.
-        """
-        known = self.memory.bytes_per_record or bytes_per_record(table.main.ancestors())
-        if not known and offsets != topic.end:
-            known = sampled(table, topic.key, offsets, topic.end)
-        self.memory.bytes_per_record = known
-        return known or table.services.cluster.largest_record(topic.name)
-
-    def _reached(self, base: Position, topic: TopicState) -> Position:
-        """The table's position, advanced over offsets that were read and held no record."""
-        if self.memory.read_from != (base.round, topic.key):
-            return base
-        return replace(base, offsets=base.offsets | {topic.key: self.memory.read_to})
 
     def _must_persist(self, planned: Planned) -> bool:
         """Whether offsets without records must be committed.
@@ -392,21 +361,16 @@ class Round:
         }
 
     def _ages(self, counts: Counts, published_at: float, commit_s: float) -> dict[str, Any]:
-        round_s = published_at - self.began
         return self.memory.schedule.ages(
             (counts.oldest, counts.median, counts.late),
             published_at=published_at,
-            round_s=round_s,
+            round_s=published_at - self.began,
             commit_s=commit_s,
         )
 
 
 def _pause(at: Positioned) -> Pause | None:
     return Pause.of(at.table.main.properties, datetime.now(UTC))
-
-
-def _records(size_bytes: int, bytes_per_record: float) -> int:
-    return max(1, int(size_bytes / max(bytes_per_record, 1.0)))
 
 
 def _ms(began: float) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from calve.rounds.dead_letter_policy import Rejects
 from calve.table.position import DeadLetterRound, Ledger, Offsets, Position
@@ -12,7 +11,7 @@ from calve.table.protocol import Begin, TopicState
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import NOTHING, Staged
 from glue_jobs.table.counts import Counts
-from glue_jobs.table.open_table import OpenTable
+from glue_jobs.table.open_table import OpenTable, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,6 @@ class Planned:
 
     @property
     def more(self) -> bool:
-        """The topic has offsets beyond this round."""
         return self.batch.to != self.topic.end
 
     @property
@@ -82,11 +80,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Main has the rows and is at `position`. published_at: when the commit began, in epoch seconds."""
+    """Main has the rows. Dead letters and the output topic follow."""
 
-    audited: Audited
-    position: Position
-    snapshot: int
-    metrics: Mapping[str, Any]
-    published_at: float
-    commit_ms: int
+    judged: Judged
+    outcome: Outcome

@@ -85,7 +85,9 @@ class Announcer:
         found = above(main.ancestors(), self._handed)
         if found is None or self.sent_to is None:
             line = list(islice(main.ancestors(), MOST_RECENT))
-            self.sent_to, found = sent_to(line), recent(line, time.time())
+            now, self.sent_to = time.time(), sent_to(line)
+            # Nobody knows which of the last day's snapshots consumers have seen, or whether they have seen the head.
+            found = [each for each in line if now - each.committed_at <= RECENT_S] or line[:1]
         here = main.found
         for commit in reversed(found):
             said = self.source.committed(commit, here, again=commit.sequence <= self.sent_to)
@@ -111,8 +113,3 @@ def above(ancestors: Iterable[Commit], handed: Commit | None) -> list[Commit] | 
         return None
     found = list(takewhile(lambda each: each.sequence > handed.sequence, ancestors))
     return found if found and found[-1].parent == handed.id else None
-
-
-def recent(commits: Sequence[Commit], now: float) -> list[Commit]:
-    """The commits of the last day, and always the head: nobody knows which of them consumers have seen."""
-    return [each for each in commits if now - each.committed_at <= RECENT_S] or list(commits[:1])

@@ -7,7 +7,8 @@ So writes never use the table's distribution (`glue_jobs.iceberg.layout` cluster
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -122,11 +123,14 @@ def counted_records(observation: Observation) -> Counts:
     seconds: dict[str, Any] = {
         name: None if millis is None else millis / 1000 for name, millis in times.items()
     }
+    others: Counter[int] = Counter()
+    for value, count in got.get("others") or ():
+        others[round(value)] += round(count)
     return Counts(
         **{name: int(got.get(name) or 0) for name in names},
         **seconds,
         reject_range=(int(got["first"]), int(got["last"])) if got["rejects"] else None,
-        others=_counts(got.get("others") or ()),
+        others=others,
     )
 
 
@@ -142,20 +146,12 @@ def with_counted_rows(counts: Counts, observation: Observation) -> Counts:
     return replace(counts, made=int(found["made"]), failed=int(found["failed"]), cut=int(found["cut"]))
 
 
-def _counts(bins: Iterable[Any]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for value, count in bins:
-        found[round(value)] = found.get(round(value), 0) + round(count)
-    return found
-
-
 def count_by_partition(records: DataFrame) -> Offsets:
     """The number of records of each partition that has any. Reads Kafka once more, without decoding."""
     return {row["partition"]: row["count"] for row in records.groupBy("partition").count().collect()}
 
 
 def observe_rejects(decoded: DataFrame) -> tuple[DataFrame, Observation]:
-    """Count rejects by reason while Spark reads them."""
     return _observe(decoded, {reason: F.count_if(F.col(REJECT) == reason) for reason in REASONS})
 
 
@@ -178,15 +174,8 @@ def reject_groups(records: DataFrame, decoding: DecodePlan) -> tuple[Group, ...]
     counted = decoded.groupBy(F.col(REJECT), framed).agg(F.count(F.lit(1)).alias("records"), first)
     largest = counted.orderBy(F.desc("records"), "first").limit(MAX_GROUPS).collect()
     return tuple(
-        Group(
-            row[0],
-            wire.name(int(row[1], 16)) if row[1] else None,
-            row[2],
-            row[3]["partition"],
-            row[3]["offset"],
-            row[3]["why"],
-        )
-        for row in largest
+        Group(reason, wire.name(int(hexadecimal, 16)) if hexadecimal else None, count, *earliest)
+        for reason, hexadecimal, count, earliest in largest
     )
 
 

@@ -22,7 +22,7 @@ from calve.decoding.decode_plan import DecodePlan
 from calve.decoding.record_schemas import RecordSchemas
 from calve.log import event
 from calve.modes.mode import Mode
-from calve.names import SYSTEM_COLUMN, TableName
+from calve.names import TableName
 from calve.registry.registry import Registry
 from calve.requests.requests import Pause
 from calve.rounds.scheduling import Schedule
@@ -36,20 +36,8 @@ from calve.table.protocol import (
     nearest_position,
     position_commit,
 )
-from calve.table.summary import (
-    BACKFILL,
-    COMPLETE_ROUND,
-    COMPLETE_UNTIL,
-    FORGET,
-    FORGET_LEFT,
-    POSITION_TAG,
-    REDRIVE,
-    TOPIC_KEY,
-    TRAVEL,
-    TURN,
-    encode,
-    root,
-)
+from calve.table.summary import POSITION_TAG, TOPIC_KEY, encode, root
+from glue_jobs.columns.expressions import OFFSET, PARTITION
 from glue_jobs.columns.tokens import MaskingKeys
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Lake, Table
@@ -64,8 +52,6 @@ from glue_jobs.transform.types import conformed
 
 if TYPE_CHECKING:
     from glue_jobs.kafka.cluster import Cluster
-
-REQUESTS = {REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +140,6 @@ class TablePlan:
     read_with: dict[str, str]
     covered: dict[str, str]
 
-    def misfit(self, name: str) -> str:
-        """Why records of a schema (`Wire.name`) cannot become rows of the table, if known: subject, path and rule."""
-        return self.schemas.misfit(self.columns, name)
-
     def event(self, name: str, **facts: object) -> None:
         event(name, table=str(self.name), topic=self.config.topic, **facts)
 
@@ -178,16 +160,15 @@ class OpenTable(TablePlan):
     @property
     def rows(self) -> DataFrame:
         """The rows of the newest snapshot. If another round commits before they are used, this one is refused."""
-        return self.services.lake.rows(self.name)
+        return self.main.rows
 
     def stage(self, rows: DataFrame, tasks: int, stage_id: str) -> Staged:
         """Write rows in the table's layout as data files that no snapshot contains, in at most `tasks` tasks."""
         laid_out = clustered(rows, self.main, tasks)
-        return stage(self.services.lake, self.main, laid_out, stage_id, count_by=self.config.count_by)
+        return stage(self.main, laid_out, stage_id, count_by=self.config.count_by)
 
     def stage_deletes(self, keys: DataFrame, columns: Sequence[str], stage_id: str) -> Deletes | None:
-        """As `glue_jobs.iceberg.position_deletes.stage_deletes`."""
-        return stage_deletes(self.services.lake, self.main, keys, columns, stage_id)
+        return stage_deletes(self.main, keys, columns, stage_id)
 
     @property
     def made_for(self) -> TopicKey | None:
@@ -201,11 +182,6 @@ class OpenTable(TablePlan):
         if stood is not None and self.main.refs().get(POSITION_TAG) != stood.id:
             self.main.set_tag(POSITION_TAG, stood.id)
             faults.point("idle.tagged", self.config.name)
-
-    def note_complete(self, until: float, position: Position) -> None:
-        """Store until when an idle table is complete, and for which round: a rollback does not undo properties."""
-        self.main.set_properties({COMPLETE_UNTIL: f"{until:.3f}", COMPLETE_ROUND: position.round})
-        faults.point("idle.noted", self.config.name)
 
     def carried(self) -> dict[str, Any]:
         """Metrics that stay true after a commit that reads no offsets."""
@@ -227,29 +203,23 @@ def position_of(
         ancestors.append(commit)
         if found := nearest_position([commit]):
             return found, commit.sequence
-    tagged = main.refs().get(POSITION_TAG)
-    if tagged is None or not ancestry_is_cut(ancestors):
-        return locate(ancestors, tagged=None, greatest_offsets=None), None
-    found = locate(
-        ancestors,
-        tagged=main.snapshot(tagged),
-        greatest_offsets=_greatest_offsets(main, dead_letters, services.lake),
-    )
+    tag = main.refs().get(POSITION_TAG)
+    tagged = main.snapshot(tag) if tag is not None and ancestry_is_cut(ancestors) else None
+    greatest = _greatest_offsets(main, dead_letters, tagged) if tagged else None
+    found = locate(ancestors, tagged=tagged, greatest_offsets=greatest)
     return _anchor(main, found, services.writer), None
 
 
-def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, lake: Lake) -> dict[TopicKey, Offsets]:
+def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, tagged: Commit) -> dict[TopicKey, Offsets]:
     """The greatest offset held, by topic and partition. Rows of main are counted for the topic of the tagged position."""
     held: dict[TopicKey, Offsets] = {}
-    tagged = main.snapshot(main.refs()[POSITION_TAG])
-    position = nearest_position([tagged]) if tagged else None
-    offset, partition = f"{SYSTEM_COLUMN}.offset", f"{SYSTEM_COLUMN}.partition"
-    rows = lake.rows(main.name).groupBy(partition).agg(F.max(offset)).collect()
+    position = nearest_position([tagged])
+    rows = main.rows.groupBy(PARTITION).agg(F.max(OFFSET)).collect()
     for key in position.offsets if position else ():
         held[key] = {row[0]: row[1] for row in rows}
     table = dead_letters.table
     if table is not None:
-        grouped = lake.rows(table.name).groupBy("cluster_id", "topic_id", "partition")
+        grouped = table.rows.groupBy("cluster_id", "topic_id", "partition")
         for row in grouped.agg(F.max("offset")).collect():
             key = TopicKey(row[0], row[1])
             held.setdefault(key, {})[row[2]] = max(row[3], held.get(key, {}).get(row[2], -1))

@@ -22,58 +22,15 @@ from calve.rounds.column_rules import layout_problems, require_countable, step_c
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import Change, data_columns
 from calve.schema.wire import Schema
-from calve.table.summary import FIELDS, INITIALISED, PAUSED, TOPIC, TOPIC_KEY, TOTALS, root
+from calve.table.summary import FIELDS, INITIALISED, PAUSED, REQUESTS, TOPIC, TOPIC_KEY, TOTALS, root
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
 from glue_jobs.process import faults
 from glue_jobs.table.announcements import Announcer
-from glue_jobs.table.open_table import REQUESTS, OpenTable, RowPlan, Services, TablePlan, position_of
+from glue_jobs.table.open_table import OpenTable, RowPlan, Services, TablePlan, position_of
 from glue_jobs.transform.chain import Chain, StepResources, chain_of
 from glue_jobs.transform.lookup import Lookups
-
-
-@dataclass(slots=True)
-class FieldQuarantine:
-    """The field quarantine of one table. Each quarantined field is logged once in the life of the job."""
-
-    table: job.Table
-    name: TableName
-    schemas: RecordSchemas
-    _reported: set[str] = field(default_factory=set)
-
-    def first(self, every: Json) -> dict[str, str]:
-        """The property of a new table: it accepts all current fields."""
-        return written(leaves(every)) if self.table.quarantine_new_fields else {}
-
-    def source(self, every: Json, versions: Versions, properties: Mapping[str, str]) -> Json:
-        """Of all schema columns, those that records are decoded to. properties: the table's."""
-        return (
-            only(every, self._fields(every, versions, properties))
-            if self.table.quarantine_new_fields
-            else every
-        )
-
-    def settle(self, every: Json, versions: Versions, main: Table) -> Json:
-        """As `source`; also store the accepted fields in the table. A table without quarantine stores no list."""
-        properties = main.properties
-        known = fields_in(properties)
-        if not self.table.quarantine_new_fields:
-            if known is not None:
-                main.set_properties({}, remove=[FIELDS])
-            return every
-        found = self._fields(every, versions, properties)
-        if known is None or not found <= known:
-            main.set_properties(written(found | (known or frozenset())))
-        for path in sorted(leaves(every).keys() - found - self._reported):
-            self._reported.add(path)
-            event("table.field_quarantined", table=str(self.name), topic=self.table.topic, field=path)
-        return only(every, found)
-
-    def _fields(self, every: Json, versions: Versions, properties: Mapping[str, str]) -> frozenset[str]:
-        found = self.schemas.leaves(every, versions)
-        return admitted(found, fields_in(properties), self.table.steps, self.schemas.own_columns)
-
 
 OWNER = "owner"
 
@@ -88,7 +45,8 @@ class Opener:
     announcer: Announcer
     schemas: RecordSchemas = field(init=False)
     lookups: Lookups = field(init=False)
-    _quarantine: FieldQuarantine = field(init=False)
+    _quarantined: set[str] = field(default_factory=set)
+    """The quarantined fields that were logged: each once in the life of the job."""
     _dead_letters: DeadLetterTable = field(init=False)
     _worker_s: Accumulator[float] = field(init=False)
     main: Table | None = None
@@ -101,7 +59,6 @@ class Opener:
         lake = self.services.lake
         self._worker_s = lake.spark.sparkContext.accumulator(0.0)
         self.schemas = record_schemas_of(self.config, self.services.registry)
-        self._quarantine = FieldQuarantine(self.config, self.name, self.schemas)
         self._dead_letters = DeadLetterTable(lake, self.name, self.config.maintenance.file_bytes)
         self.lookups = Lookups(lake)
 
@@ -114,12 +71,11 @@ class Opener:
     def open(self) -> OpenTable:
         """Load the table, or create it from the registered schemas. Add the columns of newer versions.
 
-        Raises:
-            Retryable: the topic does not exist, a subject is not registered yet, or a system does not answer.
-            Suspended: `not_ours`: calve did not create the table. `foreign_path`: its files would lie elsewhere. `other_topic`: a
-                pattern's table belongs to another topic. `schema_unsupported`: no column can hold the schema. `key_unusable`,
-                `measure_unusable`: the key or measures of its mode do not fit. `mode_changed`: the table was created as an
-                aggregate table and the mode is another, or the reverse.
+        Raises Retryable: the topic does not exist, a subject is not registered yet, or a system does not answer.
+        Raises Suspended: `not_ours`: calve did not create the table. `foreign_path`: its files would lie elsewhere.
+        `other_topic`: a pattern's table belongs to another topic. `schema_unsupported`: no column can hold the schema.
+        `key_unusable`, `measure_unusable`: the key or measures of its mode do not fit. `mode_changed`: the table was created as
+        an aggregate table and the mode is another, or the reverse.
         """
         self.lookups.renew()
         versions = self.schemas.versions()
@@ -150,8 +106,10 @@ class Opener:
         """
         versions = self.schemas.versions()
         every = self.schemas.first_columns(versions)
-        found = self.services.lake.load(self.name) if self.config.quarantine_new_fields else None
-        source = self._quarantine.source(every, versions, found.properties if found else {})
+        source = every
+        if self.config.quarantine_new_fields:
+            found = self.services.lake.load(self.name)
+            source = only(every, self._admitted(every, versions, found.properties if found else {}))
         chain = self._chain(source, versions).with_any_keys(self.services.lake.spark)
         made = self._made(chain, source)
         return self._plan(source, made, chain, versions, with_ids(struct(*made["fields"], KAFKA)), every)
@@ -192,7 +150,7 @@ class Opener:
                 TOPIC: self.config.topic,
                 TOPIC_KEY: str(self.services.cluster.state(self.config.topic).key),
             }
-            | self._quarantine.first(source)
+            | (written(leaves(source)) if self.config.quarantine_new_fields else {})
             | self._without_bounds(chain, columns)
             | totals,
             summary=root(writer=self.services.writer, topic=self.config.topic, round_id=uuid.uuid4().hex),
@@ -223,16 +181,16 @@ class Opener:
             chain = self._chain(source, versions)
         else:
             every = self.schemas.first_columns(versions)
-            source = self._quarantine.settle(every, versions, main)
+            source = self._settled(every, versions, main)
             chain = self._chain(source, versions)
             made = self._made(chain, source)
             if self.config.aggregate is None:
-                self._evolve(
-                    main,
-                    lambda table: [
-                        (None, found) for found in [step_changes(str(self.name), table, made)] if found
-                    ],
-                )
+
+                def wanted(table: Json) -> list[tuple[Schema | None, list[Change]]]:
+                    found = step_changes(str(self.name), table, made)
+                    return [(None, found)] if found else []
+
+                self._evolve(main, wanted)
         plan = self._plan(source, made, chain, versions, main.schema, every)
         self._pinned = data_columns(main.schema), versions
         self._opened = OpenTable(
@@ -243,6 +201,27 @@ class Opener:
             learn=self._learn,
         )
         return self._opened
+
+    def _admitted(self, every: Json, versions: Versions, properties: Mapping[str, str]) -> frozenset[str]:
+        """Of all schema columns, the fields that records are decoded to. properties: the table's."""
+        found = self.schemas.leaves(every, versions)
+        return admitted(found, fields_in(properties), self.config.steps, self.schemas.own_columns)
+
+    def _settled(self, every: Json, versions: Versions, main: Table) -> Json:
+        """The columns of the admitted fields, which the table stores. A table without quarantine stores no list."""
+        properties = main.properties
+        known = fields_in(properties)
+        if not self.config.quarantine_new_fields:
+            if known is not None:
+                main.set_properties({}, remove=[FIELDS])
+            return every
+        found = self._admitted(every, versions, properties)
+        if known is None or not found <= known:
+            main.set_properties(written(found | (known or frozenset())))
+        for path in sorted(leaves(every).keys() - found - self._quarantined):
+            self._quarantined.add(path)
+            event("table.field_quarantined", table=str(self.name), topic=self.config.topic, field=path)
+        return only(every, found)
 
     def _plan(
         self, source: Json, made: Json, chain: Chain, versions: Versions, schema: Json, every: Json
@@ -282,7 +261,6 @@ class Opener:
         return chain_of(self.config, means, self.schemas.key_column)
 
     def _made(self, chain: Chain, source: Json) -> Json:
-        """The data columns of rows made from records that are decoded to `source`."""
         return chain.columns(self.services.lake.spark, source) if chain.steps else source
 
     def _evolve(
@@ -301,12 +279,7 @@ class Opener:
             main.evolve(found)
             faults.point("table.evolved", self.config.name)
             changes, schema_id = list(map(str, found)), version.id if version else None
-            event(
-                "table.evolved",
-                table=str(self.name),
-                topic=self.config.topic,
-                schema_id=schema_id,
-                changes=changes,
-            )
+            who = {"table": str(self.name), "topic": self.config.topic}
+            event("table.evolved", **who, schema_id=schema_id, changes=changes)
             main.refresh()
             self.announcer.evolved(main, changes, schema_id=schema_id)

@@ -35,14 +35,25 @@ def flattened(decoded: DataFrame, columns: Json, *beside: str) -> DataFrame:
     Raw values end here, except in `RECEIVED`: Spark copies every column that passes an observation, and a value is
     the widest.
     """
-    fields = _fields(decoded)
+    fields = {
+        name: F.col(part)["value"][name]
+        for part in DECODED.values()
+        if part in decoded.columns
+        for name in decoded.schema[part].dataType["value"].dataType.names  # type: ignore[index]
+    }
     named = (
         fields.get(each["name"], F.lit(None).cast(spark_type(each["type"]))).alias(each["name"])
         for each in columns["fields"]
     )
+    key = raw(decoded, "key").alias("key")
+    kafka = F.struct(
+        *("topic", "partition", "offset", "timestamp"),
+        F.col("timestampType").alias("timestamp_type"),
+        *(key, "headers", SCHEMA_ID),
+    )
     counted = [each for each in (REJECT, SIZE, OTHER, TOMBSTONE, IDLE) if each in decoded.columns]
     further = [_received(decoded).alias(RECEIVED) if each == RECEIVED else F.col(each) for each in beside]
-    return decoded.select(*named, _kafka(decoded).alias(SYSTEM_COLUMN), *counted, *further)
+    return decoded.select(*named, kafka.alias(SYSTEM_COLUMN), *counted, *further)
 
 
 def with_keys(flat: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -99,33 +110,10 @@ def explained(decoding: DecodePlan) -> Column:
     return explanation(decoding, F.col(REJECT), received["plain"], received["plain_key"])
 
 
-def _fields(decoded: DataFrame) -> dict[str, Column]:
-    """The columns that values and keys are decoded to, by name."""
-    return {
-        name: F.col(part)["value"][name]
-        for part in DECODED.values()
-        if part in decoded.columns
-        for name in decoded.schema[part].dataType["value"].dataType.names  # type: ignore[index]
-    }
-
-
 def _received(decoded: DataFrame) -> Column:
-    parts = {"key": raw(decoded, "key"), "value": raw(decoded, "value"), "headers": F.col("headers")}
     return F.struct(
-        *(found.alias(name) for name, found in parts.items()),
+        *(raw(decoded, part).alias(part) for part in ("key", "value")),
+        "headers",
         F.col("value").alias("plain"),
         F.col("key").alias("plain_key"),
-    )
-
-
-def _kafka(decoded: DataFrame) -> Column:
-    return F.struct(
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        F.col("timestampType").alias("timestamp_type"),
-        raw(decoded, "key").alias("key"),
-        "headers",
-        SCHEMA_ID,
     )

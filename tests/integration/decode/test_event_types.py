@@ -182,7 +182,8 @@ def test_types_of_one_pattern_that_contradict_each_other_are_refused_by_the_law(
     assert outcome.ledger.rejected == {"incompatible_schema": 1}
     assert outcome.ledger.applied == 1
     second = engine.letters(events.topic).collect()[0]["schema_id"]
-    assert "id: the table holds long, the schema wants string" in target.opened.misfit(str(second))
+    misfit = target.schemas.misfit(target.opened.columns, str(second))
+    assert "id: the table holds long, the schema wants string" in misfit
     assert_proved(proof(engine, events.topic, value=source))
 
 

@@ -75,7 +75,7 @@ def by_spark(engine: Engine, ours: Table, *wanted: Any, **properties: Any) -> Ta
     """The same rows in a table that Spark writes."""
     table = make(engine, ours.schema, *wanted, **properties)
     rows = clustered(engine.rows(ours.name.table), table, 1)
-    publish(table, stage(engine.lake, table, rows, uuid.uuid4().hex), {}, lambda _: True)
+    publish(table, stage(table, rows, uuid.uuid4().hex), {}, lambda _: True)
     return table
 
 

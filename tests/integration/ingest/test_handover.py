@@ -166,7 +166,7 @@ def test_a_store_that_does_not_answer_is_asked_again(
     try:
         with monkeypatch.context() as patch:
             patch.setattr(reporting, "READ_TIMEOUT_MS", 500)
-            reporting.HandOver("main", "g1", uri, stop).watch(engine.spark)
+            reporting.watch(engine.spark, "main", uri, "g1", stop)
         until(lambda: len(reads) >= 2)
         assert not stop.is_set()
     finally:

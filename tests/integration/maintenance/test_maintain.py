@@ -36,7 +36,7 @@ def work(engine: Engine, topic: str, *, age_s: float = 0.0, **maintenance: Any) 
     """Maintenance of the topic's table, as a job of its own would begin it."""
     target = engine.target(topic, maintenance=Maintenance(**maintenance))
     letters = engine.lake.load(target.name.dead_letters)
-    return Work(engine.lake, target.config, engine.table(topic), letters, age_s)
+    return Work(target.config, engine.table(topic), letters, age_s)
 
 
 def do(engine: Engine, topic: str, kind: Kind, *, age_s: float = 0.0, **maintenance: Any) -> dict[str, int]:
@@ -235,15 +235,15 @@ def test_rows_leave_at_the_moment_that_they_are_old_enough(engine: Engine) -> No
     engine.produce(topic, [{"id": 6, "at": before - 3 * DAY}])
     engine.drain(engine.target(topic))
     table = engine.table(topic)
-    gone = retain(engine.lake, CarriedCommit(table, table), "rows", "at", before, budget_bytes=10**9)
+    gone = retain(CarriedCommit(table, table), "rows", "at", before, budget_bytes=10**9)
     assert (gone["rows"], gone["files"]) == (3, 2)
     assert ids(engine, topic) == [2, 3, 4, 5]
     engine.produce(topic, [{"id": 7, "at": before - DAY}])
     engine.drain(engine.target(topic))
     assert_proved(proof(engine, topic))
-    gone = retain(engine.lake, CarriedCommit(table, table), "rows", "at", before + DAY, budget_bytes=10**9)
+    gone = retain(CarriedCommit(table, table), "rows", "at", before + DAY, budget_bytes=10**9)
     assert (gone["rows"], ids(engine, topic)) == (3, [4, 5])
-    gone = retain(engine.lake, CarriedCommit(table, table), "rows", "at", before + DAY, budget_bytes=10**9)
+    gone = retain(CarriedCommit(table, table), "rows", "at", before + DAY, budget_bytes=10**9)
     assert gone["rows"] == 0
     assert_proved(proof(engine, topic))
     engine.sql("DELETE FROM {t} WHERE id = 4", topic)
@@ -298,18 +298,18 @@ def test_what_nothing_names_goes_with_the_second_run_that_finds_it(engine: Engin
     for each in (own, *others):
         write(table, each)
     upkept = CarriedCommit(table, table)
-    assert sweep(engine.lake, upkept, age_s=3600.0) == {"found": 0, "deleted": 0}
-    assert sweep(engine.lake, upkept, age_s=0.0) == {"found": 1, "deleted": 0}
+    assert sweep(upkept, age_s=3600.0) == {"found": 0, "deleted": 0}
+    assert sweep(upkept, age_s=0.0) == {"found": 1, "deleted": 0}
 
     def sweep_now(_: str) -> None:
         """What the round has staged is found for the first time."""
-        swept = sweep(engine.lake, upkept, age_s=0.0)
+        swept = sweep(upkept, age_s=0.0)
         assert (swept["found"] > 0, swept["deleted"]) == (True, 1)
 
     engine.mixed(topic, 5, 1)
     with at("publish.begin", sweep_now):
         engine.drain(engine.target(topic))
-    assert sweep(engine.lake, upkept, age_s=0.0) == {"found": 0, "deleted": 0}
+    assert sweep(upkept, age_s=0.0) == {"found": 0, "deleted": 0}
     assert [exists(table, each) for each in (own, *others)] == [False, True, True]
     assert engine.letter_offsets(topic) == [(0, 5), (0, 6), (0, 12)]
     assert_proved(proof(engine, topic))

@@ -25,8 +25,8 @@ def test_a_rewriting_that_looks_at_what_was_deleted_since_its_end_alone_is_notic
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def of_now(lake: Any, table: Any, _: Any, tasks: Any, staged: Any) -> Any:
-        return replacement(lake, table, table.java.currentSnapshot(), tasks, staged)
+    def of_now(table: Any, _: Any, tasks: Any, staged: Any) -> Any:
+        return replacement(table, table.java.currentSnapshot(), tasks, staged)
 
     monkeypatch.setattr(compaction, "replacement", of_now)
     with pytest.raises(AssertionError):
@@ -57,8 +57,8 @@ def test_a_commit_that_does_not_ask_who_was_forgotten_is_noticed(
 def test_a_row_that_leaves_a_microsecond_early_is_noticed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def early(lake: Any, upkept: Any, kind: Any, column: str, before: Any, **bounds: Any) -> Any:
-        return retain(lake, upkept, kind, column, before + timedelta(microseconds=1), **bounds)
+    def early(upkept: Any, kind: Any, column: str, before: Any, **bounds: Any) -> Any:
+        return retain(upkept, kind, column, before + timedelta(microseconds=1), **bounds)
 
     monkeypatch.setattr(tests, "retain", early)
     with pytest.raises(AssertionError):

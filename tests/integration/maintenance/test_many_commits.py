@@ -105,7 +105,7 @@ def staged(engine: Engine, target: Opener, donor: str, first: int) -> Iterator[S
     last = first + ROWS * AT_ONCE
     rows = engine.rows(donor).where(F.col("_kafka.offset").between(first, last - 1))
     number = ((F.col("_kafka.offset") - first) / ROWS).cast("int")
-    made = stage(engine.lake, target.opened.main, rows.repartitionById(AT_ONCE, number), uuid.uuid4().hex)
+    made = stage(target.opened.main, rows.repartitionById(AT_ONCE, number), uuid.uuid4().hex)
     assert len(made.files) == AT_ONCE
     for each in sorted(made.files, key=lambda file: str(file.location()).rpartition("/")[2]):
         assert each.recordCount() == ROWS

@@ -51,7 +51,7 @@ def test_deletes_are_exact_and_nobody_sees_them_before_they_are_published(
     engine: Engine, table: Table
 ) -> None:
     head, files = table.head, metadata_files(engine, table)
-    deletes = stage_deletes(engine.lake, table, keys(engine, 3, 4, 99), ("id",), "first")
+    deletes = stage_deletes(table, keys(engine, 3, 4, 99), ("id",), "first")
     assert deletes is not None
     table.refresh()
     assert (deletes.rows, deletes.base, len(deletes.touched), table.head) == (2, head, 1, head)
@@ -64,7 +64,7 @@ def test_deletes_are_exact_and_nobody_sees_them_before_they_are_published(
 @both
 def test_later_deletes_of_a_file_take_the_place_of_earlier_ones(engine: Engine, table: Table) -> None:
     for number, chosen in enumerate(((1, 2), (2, 3), (4,))):
-        deletes = stage_deletes(engine.lake, table, keys(engine, *chosen), ("id",), f"again{number}")
+        deletes = stage_deletes(table, keys(engine, *chosen), ("id",), f"again{number}")
         assert deletes is not None
         assert deletes.rows == (2, 1, 1)[number]
         publish(table, Staged((), 0, 0, deletes), {"calve.round": f"r{number}"}, lambda _: True)
@@ -75,11 +75,11 @@ def test_later_deletes_of_a_file_take_the_place_of_earlier_ones(engine: Engine, 
 
 
 def test_keys_that_are_not_there_make_no_deletes(engine: Engine, table: Table) -> None:
-    assert stage_deletes(engine.lake, table, keys(engine, 77), ("id",), "none") is None
+    assert stage_deletes(table, keys(engine, 77), ("id",), "none") is None
 
 
 def test_deletes_of_files_that_are_written_anew_are_refused(engine: Engine, table: Table) -> None:
-    deletes = stage_deletes(engine.lake, table, keys(engine, 5), ("id",), "late")
+    deletes = stage_deletes(table, keys(engine, 5), ("id",), "late")
     engine.compact(table.name.table)
     with pytest.raises(Conflict):
         publish(table, Staged((), 0, 0, deletes), {"calve.round": "r1"}, lambda _: True)
@@ -88,9 +88,7 @@ def test_deletes_of_files_that_are_written_anew_are_refused(engine: Engine, tabl
 
 @both
 def test_two_writers_cannot_delete_from_the_same_file(engine: Engine, table: Table) -> None:
-    first, second = (
-        stage_deletes(engine.lake, table, keys(engine, each), ("id",), f"rival{each}") for each in (5, 6)
-    )
+    first, second = (stage_deletes(table, keys(engine, each), ("id",), f"rival{each}") for each in (5, 6))
     other = engine.table(table.name.table)
     publish(table, Staged((), 0, 0, first), {"calve.round": "r1"}, lambda _: True)
     with pytest.raises(Conflict):
@@ -100,6 +98,6 @@ def test_two_writers_cannot_delete_from_the_same_file(engine: Engine, table: Tab
 
 def test_rows_of_any_file_and_partition_are_found_by_a_nested_key(engine: Engine, table: Table) -> None:
     offsets = engine.spark.range(2, 4).select(F.col("id").alias("calve:key0"))
-    deletes = stage_deletes(engine.lake, table, offsets, ("_kafka.offset",), "nested")
+    deletes = stage_deletes(table, offsets, ("_kafka.offset",), "nested")
     assert deletes is not None
     assert deletes.rows == 2

@@ -205,7 +205,7 @@ def test_a_property_that_comes_between_the_opening_and_the_writing_is_seen(engin
     )
     for write in (
         lambda: location_of(target.opened.main, "x"),
-        lambda: stage(engine.lake, target.opened.main, engine.rows(topic), "x"),
+        lambda: stage(target.opened.main, engine.rows(topic), "x"),
     ):
         with suspended("foreign_path"):
             write()

@@ -89,7 +89,7 @@ def maintain(kind: Kind, engine: Engine, target: Opener, _: Outcome) -> None:
     settings = replace(target.config, maintenance=Maintenance(rows=RowRetention("_kafka.timestamp", 0.001)))
     main = engine.lake.load(target.name)
     assert main is not None
-    Work(engine.lake, settings, main, None).run(kind, lambda: False)
+    Work(settings, main, None).run(kind, lambda: False)
 
 
 full = pytest.mark.full

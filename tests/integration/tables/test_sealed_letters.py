@@ -23,7 +23,7 @@ from calve.modes.upsert import Upsert
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.schema.columns import DEAD_LETTERS, SEALED, struct
 from calve.table.summary import REDRIVE
-from glue_jobs.dead_letters.encryption import UNDECRYPTED, decrypted, encrypted
+from glue_jobs.dead_letters.records import UNDECRYPTED, decrypted, encrypted
 from glue_jobs.transform.types import spark_schema
 from tests.integration.requests.test_redrive import BAD, Scene
 from tests.integration.support.engine import Engine, suspended, trades

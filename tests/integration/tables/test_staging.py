@@ -40,14 +40,14 @@ def count(engine: Engine, table: Table) -> int:
 
 def test_staged_files_are_exact_and_no_snapshot_holds_them(engine: Engine, table: Table) -> None:
     before = table.head
-    staged = stage(engine.lake, table, trades(engine, 1_000).repartition(3), "contract-1")
+    staged = stage(table, trades(engine, 1_000).repartition(3), "contract-1")
     table.refresh()
     assert (staged.rows, len(staged.files), table.head) == (1_000, 3, before)
     assert count(engine, table) == 0
 
 
 def test_one_append_publishes_all_files_with_its_summary(engine: Engine, table: Table) -> None:
-    staged = stage(engine.lake, table, trades(engine, 10), "contract-2")
+    staged = stage(table, trades(engine, 10), "contract-2")
     snapshot = publish(table, staged, {"calve.round": "r1"}, lambda _: True)
     found = table.snapshot(snapshot)
     assert found is not None
@@ -56,8 +56,8 @@ def test_one_append_publishes_all_files_with_its_summary(engine: Engine, table: 
 
 
 def test_a_validator_sees_the_head_that_it_is_tried_on_and_refuses(engine: Engine, table: Table) -> None:
-    first = stage(engine.lake, table, trades(engine, 10), "contract-3")
-    second = stage(engine.lake, table, trades(engine, 10), "contract-4")
+    first = stage(table, trades(engine, 10), "contract-3")
+    second = stage(table, trades(engine, 10), "contract-4")
     stale = engine.lake.load(table.name)
     assert stale is not None
     publish(table, first, {"calve.round": "r1"}, lambda _: True)
@@ -73,19 +73,19 @@ def test_an_error_in_a_validator_is_raised_as_itself_and_commits_nothing(
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        publish(table, stage(engine.lake, table, trades(engine, 1), "contract-5"), {}, broken)
+        publish(table, stage(table, trades(engine, 1), "contract-5"), {}, broken)
     assert count(engine, table) == 0
 
 
 def test_a_staged_branch_is_out_of_sight(engine: Engine, table: Table) -> None:
-    staged = stage(engine.lake, table, trades(engine, 5), "contract-6")
+    staged = stage(table, trades(engine, 5), "contract-6")
     publish(table, staged, {"calve.round": "b"}, lambda _: True, branch="calve_round_b")
     assert "calve_round_b" in table.refs()
     assert count(engine, table) == 0
 
 
 def test_discarded_files_are_gone(engine: Engine, table: Table) -> None:
-    staged = stage(engine.lake, table, trades(engine, 1), "contract-7")
+    staged = stage(table, trades(engine, 1), "contract-7")
     path = staged.files[0].location()
     discard(table, staged)
     with pytest.raises(Py4JJavaError, match="NoSuchKeyException"):

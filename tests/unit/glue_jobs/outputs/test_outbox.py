@@ -73,7 +73,7 @@ def events(capsys):
 def test_all_is_sent_in_order_ten_at_a_time():
     bus = Bus()
     done: list[int] = []
-    outbox = Outbox("main", bus)
+    outbox = Outbox("main", bus.send)
     for n in range(25):
         assert outbox.put(said(n), partial(done.append, n))
     outbox.close(5)
@@ -84,7 +84,7 @@ def test_all_is_sent_in_order_ten_at_a_time():
 @pytest.mark.parametrize("trouble", [down, broken])
 def test_what_fails_is_told_and_sent_again(trouble, capsys):
     bus = Bus(trouble, trouble)
-    outbox = Outbox("main", bus)
+    outbox = Outbox("main", bus.send)
     outbox.put(said(1))
     until(lambda: bus.taken == [1])
     outbox.close(5)
@@ -105,7 +105,7 @@ def test_only_what_was_refused_is_sent_again_and_nothing_counts_as_sent_before_i
 
     bus = Bus(takes, second_refused)
     done: list[int] = []
-    outbox = Outbox("main", bus)
+    outbox = Outbox("main", bus.send)
     outbox.put(said(0), lambda: done.append(0))
     until(lambda: done == [0])
     for n in (1, 2, 3):
@@ -125,7 +125,7 @@ def test_what_waits_is_bounded_and_refused_to_whoever_has_it():
         gate.wait(5)
         return []
 
-    outbox = Outbox("main", Bus(hangs))
+    outbox = Outbox("main", Bus(hangs).send)
     began = time.monotonic()
     taken = [outbox.put(said(n)) for n in range(MOST_WAITING + 5)]
     assert time.monotonic() - began < 2
@@ -137,7 +137,7 @@ def test_what_waits_is_bounded_and_refused_to_whoever_has_it():
 
 def test_the_end_of_a_job_waits_no_longer_than_it_says_and_tells_what_is_left(capsys):
     bus = Dead()
-    outbox = Outbox("main", bus)
+    outbox = Outbox("main", bus.send)
     outbox.put(said(1))
     began = time.monotonic()
     outbox.close(0.5)
@@ -150,5 +150,5 @@ def test_the_end_of_a_job_waits_no_longer_than_it_says_and_tells_what_is_left(ca
 
 
 def test_an_outbox_that_was_never_used_ends_at_once(capsys):
-    Outbox("main", Bus()).close(1)
+    Outbox("main", Bus().send).close(1)
     assert events(capsys) == []

@@ -1,4 +1,4 @@
-"""Encryption of dead letters, for tables that mask: they are encrypted when written and decrypted when decoded (ADR 22).
+"""Dead letters as rows and as records. Tables that mask encrypt them when written, and decrypt them when decoded (ADR 22).
 
 The cipher is AES-256-GCM: a random nonce of 12 bytes, the data, a tag of 16 bytes.
 Each round has its own key: the HMAC-SHA-256 of its id with `calve.config.masking_keys.Key.seal`.
@@ -7,7 +7,7 @@ The ciphertext is bound to its column and its record's place. Elsewhere it does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import reduce
 
@@ -15,18 +15,27 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from calve.config.masking_keys import Key, pads
+from calve.names import SYSTEM_COLUMN
 from calve.requests.redrive import Request
-from calve.schema.columns import DEAD_LETTERS, REDRIVEN, SEALED, UNDELIVERED
+from calve.schema.columns import DEAD_LETTERS, LATER, REDRIVEN, SEALED, UNDELIVERED
 from glue_jobs.columns.helpers import REFUSED
 from glue_jobs.columns.tokens import frame_of, hmac_hex, struct_of
-from glue_jobs.dead_letters.redriven import rows_at
-from glue_jobs.iceberg.catalog import Lake, Table
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.iceberg.staging import FILE
 
 UNDECRYPTED = "calve:unopened"
 """True if no available key decrypts the dead letter. Its encrypted parts are null."""
 BYTES = ("key", "value")
 HEADERS = "headers"
 PLACE = ("cluster_id", "topic_id", "partition", "offset")
+"""The columns that identify a dead letter."""
+RECORD = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key")
+"""The columns of a table row that identify its record. No two records share all of them, though no incarnation is named."""
+WITHOUT_KEY = RECORD[:-1]
+"""The same without the key, which cannot be compared if the table hashes it or the dead letters encrypt it.
+
+A record of another incarnation matches only with the same partition, offset and timestamp.
+"""
 SEAL, ROUND_KEY = "calve:seal", "calve:round_key"
 SEAL_TYPE = "struct<id: string, inner: binary, outer: binary>"
 
@@ -79,7 +88,6 @@ def _bound(part: Column) -> Column:
 
 
 def _filled(part: str, name: str) -> Column:
-    """How much of a part is present."""
     if part == HEADERS:
         return F.size(F.filter(name, lambda each: each["value"].isNotNull()))
     return F.col(name).isNotNull()
@@ -98,15 +106,21 @@ DEAD_LETTER = "calve:letter"
 """A column beside those of a record: the unchanged dead letter."""
 
 
-def as_records(lake: Lake, table: Table, request: Request, keys: Sequence[Key]) -> DataFrame:
+def as_records(table: Table, request: Request, keys: Sequence[Key]) -> DataFrame:
     """The selected dead letters as records, each with its `DEAD_LETTER`, which stays encrypted, and `UNDECRYPTED`.
 
     Records that the source refused are refused again, because they are incomplete.
     """
-    found = rows_at(lake, table, table.head).where(F.col(REDRIVEN).isNull())
-    for wanted in _conditions(request):
-        found = found.where(wanted)
-    return records_of(found, keys)
+    wanted = F.col(REDRIVEN).isNull()
+    if request.reason is not None:
+        wanted &= F.col("reason") == request.reason
+    if request.schema_id is not None:
+        wanted &= F.col("schema_id") == request.schema_id
+    if request.since is not None:
+        wanted &= F.col("rejected_at") >= F.lit(datetime.fromisoformat(request.since))
+    if request.until is not None:
+        wanted &= F.col("rejected_at") < F.lit(datetime.fromisoformat(request.until))
+    return records_of(rows_at(table, table.head).where(wanted), keys)
 
 
 def records_of(dead_letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
@@ -120,12 +134,21 @@ def records_of(dead_letters: DataFrame, keys: Sequence[Key]) -> DataFrame:
     )
 
 
-def _conditions(request: Request) -> Iterable[Column]:
-    if request.reason is not None:
-        yield F.col("reason") == request.reason
-    if request.schema_id is not None:
-        yield F.col("schema_id") == request.schema_id
-    if request.since is not None:
-        yield F.col("rejected_at") >= F.lit(datetime.fromisoformat(request.since))
-    if request.until is not None:
-        yield F.col("rejected_at") < F.lit(datetime.fromisoformat(request.until))
+def rows_at(table: Table, snapshot: int | None) -> DataFrame:
+    """All rows of a dead-letter table at a snapshot, each with its `_file`. Older tables lack `LATER` columns."""
+    found = table.rows_at(snapshot)
+    lacking = {name: F.lit(None).cast("string") for name in LATER if name not in found.columns}
+    return found.select("*", F.col(FILE)).withColumns(lacking)
+
+
+def record_of(rows: DataFrame, names: Sequence[str] = RECORD) -> DataFrame:
+    return rows.select(*(F.col(SYSTEM_COLUMN)[name].alias(name) for name in names))
+
+
+def by_record(
+    these: DataFrame, those: DataFrame, how: str, identified_by: Sequence[str] = RECORD
+) -> DataFrame:
+    """Join by columns that identify records in both frames. Null keys match each other."""
+    others = those.select(*(F.col(name).alias(f"other_{name}") for name in identified_by))
+    same = [F.col(name).eqNullSafe(F.col(f"other_{name}")) for name in identified_by]
+    return these.join(others, same, how)
