@@ -130,17 +130,13 @@ def _certificate(
 
 
 def format_storage(java: Java, *, jars: Path, properties: Path, cluster_id: str) -> None:
-    command = [
-        *_java(java, jars),
-        "kafka.tools.StorageTool",
-        "format",
-        "-t",
-        cluster_id,
-        "-c",
-        str(properties),
-    ]
+    tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=FORMAT_DEADLINE_S, stdin=subprocess.DEVNULL
+        [*_java(java, jars), *tool],
+        capture_output=True,
+        text=True,
+        timeout=FORMAT_DEADLINE_S,
+        stdin=subprocess.DEVNULL,
     )
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]
