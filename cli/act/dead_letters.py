@@ -21,6 +21,7 @@ from cli.act.requests import Kind, OpenedTable, YesOption
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption, ago
 from cli.dead_letters import (
+    DeadLetter,
     Group,
     Place,
     Selection,
@@ -31,7 +32,6 @@ from cli.dead_letters import (
     grouped,
     preview,
     read,
-    size,
 )
 
 REDRIVE = Kind(Request, "redrive of", Result.of, "nothing was redriven in")
@@ -144,10 +144,17 @@ def listed(
     """
     console, now = Console(output), datetime.now(UTC)
     selection = Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
-    name, rejected = _opened(table, config, env, console)
+    opened = OpenedTable.open(table, config, env, console)
+    name, rejected = opened.name, opened.dead_letters
     groups = grouped(rejected, selection) if rejected else []
     others = replace(selection, redriven=not redriven)
     rest = count(rejected, others) if rejected else 0
+    if not rest:
+        left_over = ""
+    elif redriven:
+        left_over = f"{rest:,} are open."
+    else:
+        left_over = f"{rest:,} were redriven: --redriven lists them."
     number = sum(each.dead_letters for each in groups)
     open_, back = (rest, number) if redriven else (number, rest)
     console.document(
@@ -159,7 +166,7 @@ def listed(
         }
     )
     if not groups:
-        console.say(_nothing(name, selection) + (f" {_rest(rest, redriven)}" if rest else ""))
+        console.say(f"{_nothing(name, selection)} {left_over}".rstrip())
         return
     several = len({(each.cluster_id, each.topic_id) for each in groups}) > 1
     shown = [_line(each, now, topic=several) for each in groups[:SHOWN_GROUPS]]
@@ -167,8 +174,8 @@ def listed(
     if left := groups[SHOWN_GROUPS:]:
         more = sum(each.dead_letters for each in left)
         console.say(f"{more:,} more in {len(left):,} groups: --output json lists them all")
-    if rest:
-        console.say(_rest(rest, redriven))
+    if left_over:
+        console.say(left_over)
 
 
 @dead_letters.command()
@@ -188,8 +195,9 @@ def show(
       calve dead-letters show stock_trades 3:1841
     """
     wanted = Place.of(place)
-    name, found = _opened(table, config, env, console := Console(output))
-    batches = read(found, wanted.expression) if found else ()
+    opened = OpenedTable.open(table, config, env, console := Console(output))
+    name = opened.name
+    batches = read(opened.dead_letters, wanted.expression) if opened.dead_letters else ()
     held = [dead_letter for batch in batches for dead_letter in dead_letters_in(batch)]
     if not held:
         raise CalveError(
@@ -228,7 +236,8 @@ def export(
     selection = Selection.of(since, reason, schema_id, now=datetime.now(UTC), until=until, redriven=redriven)
     if file.exists():
         raise _taken(file)
-    name, rejected = _opened(table, config, env, console)
+    opened = OpenedTable.open(table, config, env, console)
+    name, rejected = opened.name, opened.dead_letters
     count = _write(file, rejected, selection) if rejected else 0
     written = str(file) if count else None
     size = file.stat().st_size if count else 0
@@ -237,11 +246,6 @@ def export(
         console.say(f"{count:,} dead letters of {name} are in {file}, {size:,} bytes.")
     else:
         console.say(f"{_nothing(name, selection)} No file was written.")
-
-
-def _opened(table: str, config: Path, env: str | None, console: Console) -> tuple[TableName, Table | None]:
-    opened = OpenedTable.open(table, config, env, console)
-    return opened.name, opened.dead_letters
 
 
 def _write(file: Path, rejected: Table, selection: Selection) -> int:
@@ -278,10 +282,6 @@ def _nothing(name: TableName, selection: Selection) -> str:
     return f"{name} has no {which}{selection.words}."
 
 
-def _rest(count: int, redriven: bool) -> str:  # noqa: FBT001 which of both are left
-    return f"{count:,} are open." if redriven else f"{count:,} were redriven: --redriven lists them."
-
-
 def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
     places = [str(each) for _, each in sorted(group.places.items())]
     where = "  ".join(places[:SHOWN_PARTITIONS])
@@ -295,18 +295,17 @@ def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
     }
 
 
-def _show(console: Console, name: str, found: dict[str, object]) -> None:
+def _show(console: Console, name: str, found: DeadLetter) -> None:
     console.panel(f"dead letter of {name}", facts(found))
     if found.get(SEALED):
         console.say(
             "Key, value and the headers' values are encrypted: only the job decrypts them, for a redrive."
         )
         return
-    for part in ("key", "value"):
-        data = found[part]
-        shown = data if isinstance(data, bytes) else None
-        console.quote(f"{part}{size(shown)}", preview(shown))
-    headers = found["headers"]
-    for number, header in enumerate(headers if isinstance(headers, list) else (), start=1):
-        name = f"{header['key']!r}"  # a producer's text, which may hold anything
-        console.quote(f"header {number}{size(header['value'])}", f"{name}\n{preview(header['value'])}")
+    parts = [(part, "", found[part]) for part in ("key", "value")]
+    for number, header in enumerate(found["headers"] or (), start=1):
+        # A header's key is a producer's text, which may hold anything.
+        parts.append((f"header {number}", f"{header['key']!r}\n", header["value"]))
+    for title, above, data in parts:
+        size = "" if data is None else f", {len(data):,} bytes"
+        console.quote(f"{title}{size}", above + preview(data))

@@ -80,32 +80,46 @@ def forget(
     where = tuple(_condition(each, settings) for each in key)
     _require_possible(name, opened.main, settings, where)
     opened.refuse_second(FORGETTING)
-    _say_what_goes(console, name, settings, where)
-    request = sealed(
-        Request(uuid.uuid4().hex, now.isoformat(timespec="seconds"), where), opened.job, settings
-    )
+    columns = " and ".join(each.column for each in where)
+    exports = "all" if settings.mode.replaces_rows else "those whose window holds one of the rows"
+    for line in (
+        f"The job will delete every row and dead letter where {columns} matches:",
+        f"- rows of {name}, also those of earlier versions, and dead letters",
+        "- the history of both tables: no query or rollback can go back before this deletion",
+        f"- stored exports of the table: {exports}; `calve export run` makes a window again",
+        "Do not compact the two tables with other tools until it is done: their new files would be deleted as left-overs.",
+        "It cannot reach:",
+        *(f"- {each}" for each in UNREACHED),
+    ):
+        console.say(line)
+    request = Request(uuid.uuid4().hex, now.isoformat(timespec="seconds"), where)
+    request = sealed(request, opened.job, settings)
     question = f"Forget this person in {name}? Nobody can undo it."
     entry = opened.ask(FORGETTING, request, question=question, look_at="what will go", yes=yes)
-    console.panel(f"forgotten in {name}", _figures(entry))
+    figures = {
+        "rows": f"{entry.rows:,}",
+        "dead letters": f"{entry.letters:,}",
+        "data files rewritten": f"{entry.files:,}",
+        "files deleted": f"{entry.removed:,}",
+        "exports deleted": f"{entry.exports:,}",
+    }
+    if entry.unopened:
+        figures["not searched"] = f"{entry.unopened:,} dead letters, sealed by keys that the secret lacks"
+    console.panel(f"forgotten in {name}", figures)
 
 
 def _condition(text: str, wanted: Settings) -> Condition:
     """`COLUMN=VALUE`, or only a value if one column identifies the table's rows."""
     column, equals, value = text.partition("=")
     if not equals or not all(FIELD_NAME.fullmatch(part) for part in column.split(".")):
-        column, value = _key_column(wanted), text
+        own = wanted.mode.key
+        if len(own) > 1:
+            reason = f"the key of table {wanted.name} has several columns"
+            raise ConfigError(reason, fix=f"name one: --key {own[0]}=VALUE")
+        column, value = own[0] if own else RECORD_KEY, text
     if not value:
         raise ConfigError("--key has no value", fix="write it as COLUMN=VALUE")
     return Condition(column, value)
-
-
-def _key_column(wanted: Settings) -> str:
-    own = wanted.mode.key
-    if len(own) > 1:
-        raise ConfigError(
-            f"the key of table {wanted.name} has several columns", fix=f"name one: --key {own[0]}=VALUE"
-        )
-    return own[0] if own else RECORD_KEY
 
 
 def _require_possible(name: str, main: Table, wanted: Settings, where: Sequence[Condition]) -> None:
@@ -119,21 +133,6 @@ def _require_possible(name: str, main: Table, wanted: Settings, where: Sequence[
             f"the rows of {name} are totals: they do not show whose records they contain",
             fix="forget in the tables that hold the records, then rebuild this one",
         )
-
-
-def _say_what_goes(console: Console, name: str, wanted: Settings, where: Sequence[Condition]) -> None:
-    columns = " and ".join(each.column for each in where)
-    exports = "all" if wanted.mode.replaces_rows else "those whose window holds one of the rows"
-    for line in (
-        f"The job will delete every row and dead letter where {columns} matches:",
-        f"- rows of {name}, also those of earlier versions, and dead letters",
-        "- the history of both tables: no query or rollback can go back before this deletion",
-        f"- stored exports of the table: {exports}; `calve export run` makes a window again",
-        "Do not compact the two tables with other tools until it is done: their new files would be deleted as left-overs.",
-        "It cannot reach:",
-        *(f"- {each}" for each in UNREACHED),
-    ):
-        console.say(line)
 
 
 def sealed(request: Request, job: Job, wanted: Settings) -> Request:
@@ -150,16 +149,3 @@ def sealed(request: Request, job: Job, wanted: Settings) -> Request:
 
     where = (Condition(each.column, seal(n, each.value)) for n, each in enumerate(request.where))
     return replace(request, where=tuple(where), sealed=key.id)
-
-
-def _figures(entry: Entry) -> dict[str, object]:
-    found: dict[str, object] = {
-        "rows": f"{entry.rows:,}",
-        "dead letters": f"{entry.letters:,}",
-        "data files rewritten": f"{entry.files:,}",
-        "files deleted": f"{entry.removed:,}",
-        "exports deleted": f"{entry.exports:,}",
-    }
-    if entry.unopened:
-        found["not searched"] = f"{entry.unopened:,} dead letters, sealed by keys that the secret lacks"
-    return found

@@ -21,7 +21,6 @@ from cli.lake import state_of
 
 PATIENCE_S = 120.0
 REASON_LENGTH = 300
-
 ReasonOption = Annotated[str | None, typer.Option("--reason", "-r", help="Why: later readers see it.")]
 UntilOption = Annotated[
     str | None, typer.Option("--until", "-u", help="When it ends by itself: 2026-01-01T00:00:00Z.")

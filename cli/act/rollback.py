@@ -17,7 +17,7 @@ from calve.names import TABLE_NAME
 from calve.requests.backfill import Request as BackfillRequest
 from calve.requests.requests import Entry
 from calve.requests.rollback import Journey, Request, What, at_moment, before_offsets, journey
-from calve.table.position import Offsets, TopicKey
+from calve.table.position import Offsets
 from calve.table.protocol import Commit, nearest_position
 from calve.table.summary import ROUND
 from cli import lake
@@ -84,7 +84,7 @@ def rollback(
       calve rollback stock_trades --to 2h
     """
     opened, now = OpenedTable.open(table, config, env, Console(output)), datetime.now(UTC)
-    line = _ancestors(opened)
+    line = lake.ancestors(opened.main)
     if to is None:
         _list(opened.console, line)
         return
@@ -114,58 +114,48 @@ def rewind(
     if into is not None:
         _say_entry(opened.console, opened.settings, to, into, now)
         return
-    line = _ancestors(opened)
+    line = lake.ancestors(opened.main)
     if PLACES.fullmatch(to):
-        found = _found(before_offsets(line, _topic(line, str(opened.name)), _places(to)), table, to)
+        position = nearest_position(line)
+        if position is None or not position.offsets:
+            raise CalveError(f"{opened.name} has read nothing", fix="there is nothing to read again")
+        topic = next(reversed(position.offsets))
+        found = _found(before_offsets(line, topic, _places(to)), table, to)
     else:
         found = _at(line, to, now, table)
     _go_back(opened, journey(line, found.id), "rewind", now, yes=yes)
 
 
 def _go_back(opened: OpenedTable, way: Journey, what: What, now: datetime, *, yes: bool) -> None:
-    console, name = opened.console, str(opened.name)
+    say, name = opened.console.say, str(opened.name)
     opened.refuse_second(TRAVEL)
     if not way.left:
-        console.say(f"{name} is at snapshot {way.to.id} already: there is nothing to do.")
-        console.document({"table": name, "snapshot": way.to.id, "offsets": 0})
+        say(f"{name} is at snapshot {way.to.id} already: there is nothing to do.")
+        opened.console.document({"table": name, "snapshot": way.to.id, "offsets": 0})
         return
-    for each in _consequences(way, opened.settings):
-        console.say(each)
+    gone, topic, emit = way.ledger, opened.settings.topic, opened.settings.emit
+    at = datetime.fromtimestamp(way.to.committed_at, UTC).isoformat(timespec="seconds")
+    say(f"Main goes back to snapshot {way.to.id} of {at}, over {len(way.left)} snapshots.")
+    say(f"{way.reread:,} offsets of topic {topic} are read again, by today's schemas and calve.yaml.")
+    say(
+        f"Until they are, readers miss {gone.rows_appended:,} rows that were added since, and see {gone.rows_deleted:,} that "
+        "were deleted or replaced."
+    )
+    if gone.dead_lettered:
+        say(f"{gone.dead_lettered:,} dead letters go; their records are judged again.")
+    if gone.redriven:
+        say(f"{gone.redriven:,} dead letters that came back since are open again: redrive them once more.")
+    if gone.lost:
+        say(f"{gone.lost:,} offsets that were lost before they could be read stay lost.")
+    if way.others:
+        say(f"{way.others:,} commits of others are undone, deletions by hand among them.")
+    if emit:
+        say(f"Rows that are read again are written to topic {emit.topic} a second time.")
+    say("Announcements of the commits that follow come as of new ones; stored exports stay as they are.")
     request = Request(uuid.uuid4().hex, stamp(now), person(), what, way.to.id)
     question, more = f"Take {name} back to snapshot {way.to.id}?", {"snapshot": way.to.id}
     entry = opened.ask(TRAVEL, request, question=question, look_at="what will happen", yes=yes, more=more)
-    console.say(f"{name}: {entry.told}.")
-
-
-def _consequences(way: Journey, settings: Settings) -> list[str]:
-    gone = way.ledger
-    moment_ = datetime.fromtimestamp(way.to.committed_at, UTC).isoformat(timespec="seconds")
-    found = [
-        f"Main goes back to snapshot {way.to.id} of {moment_}, over {len(way.left)} snapshots.",
-        f"{way.reread:,} offsets of topic {settings.topic} are read again, by today's schemas and calve.yaml.",
-        f"Until they are, readers miss {gone.rows_appended:,} rows that were added since, and see {gone.rows_deleted:,} that "
-        "were deleted or replaced.",
-    ]
-    if gone.dead_lettered:
-        found.append(f"{gone.dead_lettered:,} dead letters go; their records are judged again.")
-    if gone.redriven:
-        found.append(
-            f"{gone.redriven:,} dead letters that came back since are open again: redrive them once more."
-        )
-    if gone.lost:
-        found.append(f"{gone.lost:,} offsets that were lost before they could be read stay lost.")
-    if way.others:
-        found.append(f"{way.others:,} commits of others are undone, deletions by hand among them.")
-    if settings.emit:
-        found.append(f"Rows that are read again are written to topic {settings.emit.topic} a second time.")
-    found.append(
-        "Announcements of the commits that follow come as of new ones; stored exports stay as they are."
-    )
-    return found
-
-
-def _ancestors(opened: OpenedTable) -> tuple[Commit, ...]:
-    return tuple(each.commit for each in lake.ancestors(opened.main))
+    say(f"{name}: {entry.told}.")
 
 
 def _at(line: Sequence[Commit], to: str, now: datetime, table: str) -> Commit:
@@ -181,34 +171,23 @@ def _found(commit: Commit | None, table: str, to: str) -> Commit:
     return commit
 
 
-def _list(console: Console, line: Sequence[Commit]) -> None:
+def _list(console: Console, line: Sequence[lake.Snapshot]) -> None:
     found = []
     for index, each in enumerate(line[:SHOWN]):
         position = nearest_position(line[index:])
+        newest = next(reversed(position.offsets.values()), {}) if position else {}
+        offsets = " ".join(f"{partition}:{offset}" for partition, offset in sorted(newest.items()))
         found.append(
             {
                 "snapshot": str(each.id),
-                "at": datetime.fromtimestamp(each.committed_at, UTC).isoformat(timespec="seconds"),
+                "at": each.at.isoformat(timespec="seconds"),
                 "by": "calve" if ROUND in each.summary else each.operation or "others",
-                "rows": int(each.summary.get("total-records", 0))
-                - int(each.summary.get("total-position-deletes", 0)),
-                "next_offsets": _words(position.offsets) if position else "not known: no way back to it",
+                "rows": each.rows,
+                "next_offsets": offsets or ("none read" if position else "not known: no way back to it"),
             }
         )
     console.table("snapshots", found)
     console.document({"snapshots": found, "more": max(0, len(line) - SHOWN)})
-
-
-def _words(offsets: dict[TopicKey, Offsets]) -> str:
-    newest = next(reversed(offsets.values()), {})
-    return " ".join(f"{partition}:{offset}" for partition, offset in sorted(newest.items())) or "none read"
-
-
-def _topic(line: Sequence[Commit], name: str) -> TopicKey:
-    position = nearest_position(line)
-    if position is None or not position.offsets:
-        raise CalveError(f"{name} has read nothing", fix="there is nothing to read again")
-    return next(reversed(position.offsets))
 
 
 def _places(text: str) -> Offsets:
@@ -219,6 +198,7 @@ def _places(text: str) -> Offsets:
 
 def _say_entry(console: Console, settings: Settings, to: str, into: str, now: datetime) -> None:
     """Show the entry to add to calve.yaml: the job takes its tables from there, so a request could only repeat it."""
+    name = settings.name
     if not TABLE_NAME.fullmatch(into):
         raise ConfigError(f'--into: "{into}" is no name of a table', fix="use a-z, 0-9 and _")
     if PLACES.fullmatch(to):
@@ -228,12 +208,10 @@ def _say_entry(console: Console, settings: Settings, to: str, into: str, now: da
         start = f"{{timestamp: {parse_time(to, now, '--to').isoformat(timespec='seconds')}}}"
     entry = f"tables:\n  {into}:\n    topic: {settings.topic}\n    start: {start}"
     console.say(
-        f"Add this to calve.yaml, with what else table {settings.name} has there, then deploy it or restart the job:"
+        f"Add this to calve.yaml, with what else table {name} has there, then deploy it or restart the job:"
     )
     console.say(entry)
-    console.say(
-        f"{settings.name} stays as it is. Partitions without a start offset begin at their first record."
-    )
+    console.say(f"{name} stays as it is. Partitions without a start offset begin at their first record.")
     console.document({"table": into, "topic": settings.topic, "calve_yaml": entry})
 
 
@@ -259,23 +237,16 @@ def backfill(
     opened.refuse_second(BACKFILL)
     first = _end(start, now, "--from")
     end = Start("timestamp", round(now.timestamp() * 1000)) if to is None else _end(to, now, "--to")
-    for each in _backfill_consequences(opened.settings):
-        opened.console.say(each)
+    topic, emit, say = opened.settings.topic, opened.settings.emit, opened.console.say
+    say(f"Records of topic {topic} in this range are read again, and their rows replaced in one commit.")
+    say("A record that makes a row only now, or made one only before, changes nothing.")
+    say("Dead letters stay; stored exports stay as they are.")
+    if emit:
+        say(f"The new rows are written to topic {emit.topic}.")
     request = BackfillRequest(uuid.uuid4().hex, stamp(now), person(), first, end)
     question = f"Replace these rows of {opened.name}?"
     entry = opened.ask(BACKFILL, request, question=question, look_at="what will happen", yes=yes)
-    opened.console.say(f"{opened.name}: {entry.told}.")
-
-
-def _backfill_consequences(settings: Settings) -> list[str]:
-    found = [
-        f"Records of topic {settings.topic} in this range are read again, and their rows replaced in one commit.",
-        "A record that makes a row only now, or made one only before, changes nothing.",
-        "Dead letters stay; stored exports stay as they are.",
-    ]
-    if settings.emit:
-        found.append(f"The new rows are written to topic {settings.emit.topic}.")
-    return found
+    say(f"{opened.name}: {entry.told}.")
 
 
 def _end(text: str, now: datetime, option: str) -> Start:
