@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 from botocore.config import Config
@@ -12,12 +13,8 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from calve.errors import CalveError, ConfigError
 from cli.config import default_region
 from cli.embedded import aws as emulator
+from cli.embedded.stack import Stack
 from cli.lake import aws_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cli.embedded.stack import Stack
 
 CONFIG = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 3})
 
@@ -31,11 +28,7 @@ class Account:
 
     @classmethod
     def of(cls, embedded: Stack | None, region: str | None) -> Account:
-        """The emulator's account if there is one, else the account of the environment. `region` goes before the environment's.
-
-        Raises:
-            ConfigError: no region is named anywhere.
-        """
+        """The emulator's account if there is one, else the account of the environment. `region` goes before the environment's."""
         if embedded:
             return cls(embedded.region, embedded.aws_endpoint)
         found = region or default_region()

@@ -112,7 +112,7 @@ def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
     ledger = snapshot.ledger
     return {
         "snapshot": str(snapshot.id),
-        "committed": ago(snapshot.committed_at, datetime.now(UTC)),
+        "committed": ago(snapshot.at, datetime.now(UTC)),
         "operation": snapshot.operation,
         "offsets": ledger.span if ledger else None,
         "applied": ledger.applied if ledger else None,
@@ -132,7 +132,7 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
     return {
         "snapshot_id": snapshot.id,
         "parent_id": snapshot.parent,
-        "committed_at": snapshot.committed_at.isoformat(timespec="milliseconds"),
+        "committed_at": snapshot.at.isoformat(timespec="milliseconds"),
         "operation": snapshot.operation,
         "topic": snapshot.summary.get(TOPIC),
         "round": round_of(snapshot.summary),

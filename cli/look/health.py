@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -10,8 +11,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from typing import Any, Literal
-
-from botocore.exceptions import ClientError
 
 from calve.config.deployment import UNKNOWN_WAREHOUSE
 from calve.config.job import Job
@@ -35,10 +34,9 @@ STOPPED = ("refused", "suspended", "failed")
 class Condition:
     """The state of a table, its reason and its fix.
 
-    | state | means | | --- | --- | | `pending` | no run has begun the table yet | | `starting` | its first round is under way | |
-    `running`, `paused` | as the table says | | `retrying` | the newest round failed and is tried again | | `refused` | the job
-    cannot make the table | | `suspended`, `failed` | the table gets nothing; or the job as a whole failed | | `ended` | the job
-    has ended, and left the table in order |
+    `pending`: no run has begun it yet; `starting`: its first round is under way; `running`, `paused`: as the table says;
+    `retrying`: the newest round failed and is tried again; `refused`: the job cannot make it; `suspended`, `failed`: it gets
+    nothing, or the job as a whole failed; `ended`: the job has ended, and left it in order.
     """
 
     state: str
@@ -111,9 +109,8 @@ def _of_run(found: TableState, report: ReportedTable, run: Run, now: datetime, s
         return Condition("ended", fix=start, since=run.ended)
     silent_s = (now - datetime.fromisoformat(run.at)).total_seconds()
     if silent_s > GONE_AFTER_S:
-        reason = (
-            f"the job said nothing for {duration(silent_s)}: it was killed, or cannot write into the lake"
-        )
+        silence = f"the job said nothing for {duration(silent_s)}"
+        reason = f"{silence}: it was killed, or cannot write into the lake"
         return Condition("ended", None, reason, start, run.at)
     if found.state == "pending":
         return Condition("starting", since=run.began)
@@ -148,14 +145,12 @@ def reported_by(job: Job) -> JobStatus:
     """What a job reports of its tables; nothing if it never ran."""
     uri = place(job.lake.warehouse, job.name, job.job)
     bucket, _, key = uri.removeprefix("s3://").partition("/")
+    s3 = _s3(Account(job.lake.region, job.lake.endpoint))
     with aws_errors(f"what the job says of its tables, {uri},"):
         try:
-            body = _s3(Account(job.lake.region, job.lake.endpoint)).get_object(Bucket=bucket, Key=key)
-        except ClientError as error:
-            if error.response["Error"]["Code"] not in ("NoSuchKey", "NoSuchBucket"):
-                raise
+            return JobStatus.from_dict(json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read()))
+        except (s3.exceptions.NoSuchKey, s3.exceptions.NoSuchBucket):
             return JobStatus()
-        return JobStatus.from_dict(json.loads(body["Body"].read()))
 
 
 @cache
@@ -255,6 +250,9 @@ class Urgency(StrEnum):
     NOTE = "note"
 
 
+ORDER = list(Urgency)
+
+
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """A problem of a table, a topic, or several, with its fix."""
@@ -273,8 +271,14 @@ def troubles(
 ) -> list[Trouble]:
     """All problems, the most urgent first; tables with the same problem and fix are named together."""
     found = [trouble for table in tables for trouble in _of_table(table, now)]
-    found += [trouble for each in published if (trouble := _of_publishing(each, now))]
-    found += [Trouble(Urgency.NOTE, each.topic, f"is no table: {each.reason}", each.fix) for each in not_kept]
+    for each in published:
+        if each.state is State.FAILED:
+            long = duration(max(0.0, now.timestamp() - each.since_ms / 1000))
+            where = f"{each.table.rpartition('.')[2]} in {each.target}"
+            fix = f"fix that; calve tries again every five minutes (docs/{each.target}.md)"
+            found.append(Trouble(Urgency.NOTE, where, f"failed for {long}: {each.reason}", fix))
+    for topic in not_kept:
+        found.append(Trouble(Urgency.NOTE, topic.topic, f"is no table: {topic.reason}", topic.fix))
     return _together(found)
 
 
@@ -283,24 +287,26 @@ def of_states(conditions: Iterable[tuple[str, Condition]], now: datetime) -> lis
 
 
 def _together(found: Iterable[Trouble]) -> list[Trouble]:
+    """The most urgent first; those with the same words are one that names the first three."""
     together: dict[tuple[Urgency, str, str | None], list[str]] = {}
     for each in found:
         together.setdefault((each.urgency, each.what, each.fix), []).append(each.where)
-    order = list(Urgency)
-    return sorted(
-        (Trouble(urgency, _named(names), what, fix) for (urgency, what, fix), names in together.items()),
-        key=lambda each: order.index(each.urgency),
-    )
+    troubles = []
+    for (urgency, what, fix), names in together.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        troubles.append(Trouble(urgency, ", ".join(names[:3]) + more, what, fix))
+    return sorted(troubles, key=lambda each: ORDER.index(each.urgency))
 
 
 def _of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
     """The problem of a table, by its state alone."""
-    what = f"{found.state}{_for(found.since, now)}: {found.words}"
-    if found.state in STOPPED or found.state == "retrying":
-        return Trouble(Urgency.LATE if found.state == "retrying" else Urgency.STOPPED, name, what, found.fix)
+    age_s = _age_s(found.since, now)
+    lasting = found.state + ("" if age_s is None else f" for {duration(age_s)}")
+    if found.state in (*STOPPED, "retrying"):
+        urgent = Urgency.LATE if found.state == "retrying" else Urgency.STOPPED
+        return Trouble(urgent, name, f"{lasting}: {found.words}", found.fix)
     if found.state == "paused":
-        what = f"paused{_for(found.since, now)} {found.reason or ''}".rstrip()
-        return Trouble(Urgency.NOTE, name, what, found.fix)
+        return Trouble(Urgency.NOTE, name, f"{lasting} {found.reason or ''}".rstrip(), found.fix)
     if found.reason:
         return Trouble(Urgency.STOPPED, name, found.reason, found.fix)
     if found.state == "pending":
@@ -310,8 +316,7 @@ def _of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
 
 def urgency(table: TableStatus, now: datetime) -> int:
     """A table's rank in the list: the smaller, the more urgent."""
-    order = list(Urgency)
-    return min((order.index(each.urgency) for each in _of_table(table, now)), default=len(order))
+    return min((ORDER.index(each.urgency) for each in _of_table(table, now)), default=len(ORDER))
 
 
 def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
@@ -325,9 +330,8 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         fix = f"lengthen the topic's retention.ms; see calve status {name}"
         yield Trouble(Urgency.NOTE, name, what, fix)
     if dead_letters := sum(table.dead_letters.values()):
-        reasons = ", ".join(
-            f"{count:,} {reason}" for reason, count in _most(table.dead_letters) if reason != ANY_REASON
-        )
+        known = Counter({reason: n for reason, n in table.dead_letters.items() if reason != ANY_REASON})
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in known.most_common())
         what = f"{dead_letters:,} dead letters" + (f": {reasons}" if reasons else "")
         yield Trouble(Urgency.NOTE, name, what, f"calve dead-letters list {name}")
     for each in table.waiting:
@@ -362,29 +366,6 @@ def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         yield Trouble(Urgency.STOPPED, table.name, f"{since}, though {wait}", LOOK_AT_THE_JOB)
     else:
         yield Trouble(Urgency.LATE, table.name, f"late: {wait}; {duration(target_s)} promised{why}", fix)
-
-
-def _of_publishing(each: PublishState, now: datetime) -> Trouble | None:
-    if each.state is not State.FAILED:
-        return None
-    long = duration(max(0.0, now.timestamp() - each.since_ms / 1000))
-    where = f"{each.table.rpartition('.')[2]} in {each.target}"
-    fix = f"fix that; calve tries again every five minutes (docs/{each.target}.md)"
-    return Trouble(Urgency.NOTE, where, f"failed for {long}: {each.reason}", fix)
-
-
-def _named(names: Sequence[str], at_most: int = 3) -> str:
-    more = len(names) - at_most
-    return ", ".join(names[:at_most]) + (f" and {more} more" if more > 0 else "")
-
-
-def _most(counts: dict[str, int]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda each: -each[1])
-
-
-def _for(moment: str | None, now: datetime) -> str:
-    age_s = _age_s(moment, now)
-    return "" if age_s is None else f" for {duration(age_s)}"
 
 
 def _age_s(moment: str | None, now: datetime) -> float | None:

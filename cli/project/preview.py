@@ -143,11 +143,7 @@ class Preview:
 
 
 def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
-    """The outcome of the steps for the `newest` records of the table's topic, whatever the table and its position.
-
-    Raises:
-        CalveError: the topic, the registry or a step cannot be used.
-    """
+    """The outcome of the steps for the `newest` records of the table's topic, whatever the table and its position."""
     with closing(Cluster(job.kafka)) as cluster:
         [opener] = openers_of(replace(job, tables=(table,)), Lake(spark, job.name), cluster)
         plan = opener.plan_without_table()

@@ -21,7 +21,8 @@ import typer
 from calve.config.job import Job
 from calve.errors import ConfigError, Fatal
 from calve.outputs.job_status import JobStatus
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs, spark_settings
+from calve.settings import load_spark_settings
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, found, load_jobs
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.layout import Layout, project_root
@@ -53,7 +54,7 @@ def ingest(
     Example:
       calve ingest stock_trades --drain
     """
-    jobs, conf = _chosen(config, env, tables, writes=True), spark_settings(config, env)
+    jobs, conf = _chosen(config, env, tables, writes=True), load_spark_settings(found(config), env)
     arguments = ["--drain"] if drain else []
     codes = [run("ingest", job, arguments, Console(), memory=memory, conf=conf) for job in jobs]
     if any(codes):
@@ -132,7 +133,7 @@ def maintain(
     """
     if kind is not None and kind not in KINDS:
         raise typer.BadParameter(f"use one of {', '.join(KINDS)}", param_hint="--only")
-    conf = spark_settings(config, env)
+    conf = load_spark_settings(found(config), env)
     arguments = [*(["--dry-run"] if dry_run else []), *(["--only", kind] if kind else [])]
     for job in _chosen(config, env, tables):
         if run("maintain", job, arguments, Console(), memory=memory, conf=conf):
@@ -173,11 +174,7 @@ def run_deployed(
     quick: bool = False,
     expected: int | None = None,
 ) -> int:
-    """Run the deployed job until it ends, as `follow`; return its exit code.
-
-    Raises:
-        ConfigError: no job of this name is deployed.
-    """
+    """Run the deployed job until it ends, as `follow`; return its exit code."""
     definition = Definition.deployed(aws.client("glue", stack.aws_endpoint), name)
     with tempfile.TemporaryDirectory(prefix="calve-job-") as folder:
         program = prepared(definition, stack, Path(folder), drain=drain, memory=memory, quick=quick)
@@ -194,11 +191,7 @@ class Definition:
 
     @classmethod
     def deployed(cls, glue: Any, name: str) -> Self:
-        """The definition of a deployed job.
-
-        Raises:
-            ConfigError: Glue has no job of this name.
-        """
+        """The definition of a deployed job."""
         jobs = {each["Name"]: each for each in glue.get_jobs()["Jobs"]}
         if name not in jobs:
             known = ", ".join(sorted(jobs))

@@ -215,7 +215,7 @@ def commit_costs(table: str, history: Iterable[Snapshot]) -> CommitCosts | None:
         return None
     figures = {name: sum(each.metrics[name] for each in found) for name in FIGURES}
     records = sum(each.ledger.consumed for each in found if each.ledger)
-    return CommitCosts(table, min(each.committed_at for each in found), len(found), records, **figures)
+    return CommitCosts(table, min(each.at for each in found), len(found), records, **figures)
 
 
 def measured(

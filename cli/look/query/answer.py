@@ -35,11 +35,7 @@ Place = tuple[str, str]
 
 
 def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
-    """An in-memory database that reads the lake's files, with the credentials of the other commands.
-
-    Raises:
-        ConfigError: there are no credentials.
-    """
+    """An in-memory database that reads the lake's files, with the credentials of the other commands."""
     connection = duckdb.connect(
         config={
             "autoinstall_known_extensions": False,
@@ -89,11 +85,7 @@ class Answer:
     """The columns of an answer, and its rows as they are read."""
 
     def __init__(self, connection: DuckDBPyConnection, sql: str) -> None:
-        """Bind the query; rows are read later.
-
-        Raises:
-            ConfigError: a column or function does not exist, or the query wants more than to read these tables.
-        """
+        """Bind the query; rows are read later."""
         self._connection = connection
         with _errors():
             query = connection.sql(sql)
@@ -109,11 +101,7 @@ class Answer:
             )
 
     def rows(self) -> Iterator[tuple[Value, ...]]:
-        """Every row, as the query orders them.
-
-        Raises:
-            CalveError: a value cannot be computed, the memory does not suffice, or the store does not answer.
-        """
+        """Every row, as the query orders them."""
         with _errors():
             while found := self._relation.fetchmany(BATCH):
                 yield from found
@@ -123,11 +111,7 @@ class Answer:
 def answered(
     statement: Statement, tables: Mapping[Reference, Opened], lake: Lake, database: str
 ) -> Iterator[Answer]:
-    """The answer of a statement over these tables; names without a database are of `database`.
-
-    Raises:
-        CalveError: as `Answer`, `cli.look.query.answer.connect`.
-    """
+    """The answer of a statement over these tables; names without a database are of `database`."""
     with connect(lake) as connection:
         with _errors():
             places = {reference: _view(connection, reference, table) for reference, table in tables.items()}

@@ -191,11 +191,7 @@ def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator
 
 
 def objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """The rows as JSON objects.
-
-    Raises:
-        ConfigError: two columns have one name, so an object would lose one of them.
-    """
+    """The rows as JSON objects."""
     twice = sorted(name for name, times in Counter(columns).items() if times > 1)
     if twice:
         raise ConfigError(

@@ -14,14 +14,14 @@ from typing import Any
 
 import duckdb
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError
+from pyiceberg.exceptions import NoSuchIcebergTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from calve.errors import CalveError, ConfigError
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.settings.problems import near_miss
-from cli.lake import aws_errors, load
+from cli.lake import load, table_names
 
 Node = dict[str, Any]
 When = int | datetime
@@ -47,11 +47,7 @@ class Statement:
     """A text that is one query."""
 
     def __init__(self, text: str) -> None:
-        """Parse it.
-
-        Raises:
-            ConfigError: it is not one query, or names a table or a timestamp in an invalid way.
-        """
+        """Parse it."""
         self.text = text.strip().rstrip(";")
         with duckdb.connect() as parser:
             self._tree = _parsed(parser, self.text)
@@ -172,9 +168,6 @@ class Lookup:
         """The statement's tables at the snapshots that it names, else at `otherwise`, else at the newest.
 
         A name that the statement defines itself may or may not be a table.
-
-        Raises:
-            CalveError: there is no such table, or it has no such snapshot.
         """
         found = {}
         for reference in sorted(statement.tables, key=str):
@@ -203,18 +196,11 @@ class Lookup:
             if of != name.table:
                 return CalveError(f"the table {name} does not exist: no record of {of} was ever rejected")
             return CalveError(f"the table {name} does not exist yet", fix="the job makes it: calve ingest")
-        known = self._tables(name.database)
+        known = table_names(self.catalog, name.database)
         if not known:
             return ConfigError(f'there is no database "{name.database}" with tables', fix="calve tables")
         fix = near_miss(name.table, known) or "calve tables"
         return ConfigError(f'the database {name.database} has no table "{name.table}"', fix=fix)
-
-    def _tables(self, database: str) -> list[str]:
-        with aws_errors(f"database {database}"):
-            try:
-                return [str(identifier[-1]) for identifier in self.catalog.list_tables(database)]
-            except NoSuchNamespaceError:
-                return []
 
 
 def _snapshot(table: Table, name: TableName, when: When | None) -> Snapshot | None:

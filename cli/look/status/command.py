@@ -62,20 +62,15 @@ def status(
         console.error(each)
     if console.is_terminal:
         console.draw(drawn(found, console.size[0]))
-    else:
-        _print(console, found)
+    else:  # a log or a pipe: one line per problem and per table
+        say(console, found.troubles)
+        console.table("status", [_line(each) for each in found.tables])
+        console.table("published", [_published(each) for each in found.published])
+        if found.history:
+            console.table("snapshot", list(lines(found.history, len(found.history.snapshots))))
+            console.table("state", [asdict(each) for each in found.history.states])
+            console.table("done", [asdict(each) for each in found.history.done])
     console.document(found.document)
-
-
-def _print(console: Console, found: Overview) -> None:
-    """For a log or a pipe: one line per problem and per table."""
-    say(console, found.troubles)
-    console.table("status", [_line(each) for each in found.tables])
-    console.table("published", [_published(each) for each in found.published])
-    if found.history:
-        console.table("snapshot", list(lines(found.history, len(found.history.snapshots))))
-        console.table("state", [asdict(each) for each in found.history.states])
-        console.table("done", [asdict(each) for each in found.history.done])
 
 
 def say(console: Console, troubles: Sequence[Trouble]) -> None:
@@ -137,7 +132,10 @@ def watch_screen(console: Console, look: Callable[[], Overview]) -> None:
             while pressed(LISTEN_S) != QUIT:
                 news = looking is not None and looking.done()
                 if looking is not None and news:
-                    found, problem = _result(looking, found)
+                    try:
+                        found, problem = looking.result(), None
+                    except CalveError as error:
+                        problem = error
                     looking, due = None, time.monotonic() + EVERY_S
                 if looking is None and time.monotonic() >= due:
                     looking = pool.submit(look)
@@ -150,19 +148,11 @@ def watch_screen(console: Console, look: Callable[[], Overview]) -> None:
             return
 
 
-def _result(looking: Future[Overview], before: Overview | None) -> tuple[Overview | None, CalveError | None]:
-    try:
-        return looking.result(), None
-    except CalveError as error:
-        return before, error
-
-
 def _picture(found: Overview | None, problem: CalveError | None, width: int, height: int) -> RenderableType:
-    parts: list[RenderableType] = []
-    problems = [problem] if problem else []
-    problems += found.problems if found else []
-    for each in problems:
-        parts.append(Text(f"{each.message} → {each.fix}" if each.fix else each.message, "yellow"))
+    problems = [*([problem] if problem else []), *(found.problems if found else [])]
+    parts: list[RenderableType] = [
+        Text(f"{each.message} → {each.fix}" if each.fix else each.message, "yellow") for each in problems
+    ]
     if found:
         parts.append(drawn(found, width, height - len(parts) - 1))
     return Group(*parts, Text("q ends", "dim"))
@@ -177,14 +167,12 @@ def _keys() -> Iterator[Callable[[float], str | None]]:
     import termios
     import tty
 
+    def pressed(patience_s: float) -> str | None:
+        return sys.stdin.read(1) if select.select([sys.stdin], [], [], patience_s)[0] else None
+
     before = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin)
-        yield _pressed
+        yield pressed
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
-
-
-def _pressed(patience_s: float) -> str | None:
-    ready, _, _ = select.select([sys.stdin], [], [], patience_s)
-    return sys.stdin.read(1) if ready else None

@@ -199,11 +199,7 @@ MARKS = {"add": "+", "widen": "~", "rename": "~", "comment": "~"}
 
 
 def read_candidate(file: Path) -> Schema:
-    """A schema without an id.
-
-    Raises:
-        ConfigError: the file is missing, or its ending is unknown.
-    """
+    """A schema without an id."""
     kind = TYPES.get(file.suffix)
     if kind is None:
         raise ConfigError(f"{file} has none of the endings {', '.join(TYPES)}")
@@ -220,9 +216,6 @@ def proposed(
 
     For a table with steps or an aggregate: the effect on the columns of its records. Also a sentence for each added field that
     looks like personal data.
-
-    Raises:
-        ConfigError: this part of the table's records has no schema.
     """
     job, table = table_named(jobs, name)
     source = table.key if part == "key" else table.value

@@ -274,11 +274,7 @@ def _made_by_steps(jobs: Sequence[Job]) -> dict[str, Foreseen]:
 
 
 def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
-    """The result of the steps of each table with steps.
-
-    Raises:
-        CalveError: the cluster does not answer, or its secret cannot be read.
-    """
+    """The result of the steps of each table with steps."""
     from glue_jobs.engines.choice import reasons_foreseen
     from glue_jobs.iceberg.catalog import Lake
     from glue_jobs.ingest import openers_of

@@ -50,9 +50,6 @@ class Plan:
     Shares are 0 to 1: `duplicates` and `tombstones` of all records, `negative_prices` and `large_quantities` of the well-formed
     trades. `malformed` counts records by kind. With `evolve` the second half is written with the second schema version.
     `rate` is in records per second. `period`: the records' timestamps lie evenly in it; without it they are of now.
-
-    Raises:
-        ConfigError: figures that contradict each other, or names that are not known.
     """
 
     topic: str

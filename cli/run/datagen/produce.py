@@ -177,10 +177,6 @@ def produce(plan: Plan, target: Target, progress: Progress = lambda _: None) -> 
 
     `progress` is called with the number of records handed to the producer so far. Records with the same key keep their
     order.
-
-    Raises:
-        Retryable: the cluster or the registry does not answer.
-        CalveError: the registry refuses the schema, or records were not acknowledged.
     """
     registry = _registry(target.registry, plan.topic)
     properties = client_properties(target.kafka, target.region)
@@ -199,11 +195,7 @@ def produce(plan: Plan, target: Target, progress: Progress = lambda _: None) -> 
 
 
 def _registry(settings: job.AnyRegistry | None, topic: str) -> SchemaRegistryClient:
-    """Confluent's client, for a registry that answers: its own errors are those of its HTTP library.
-
-    Raises:
-        ConfigError: the example records cannot be produced with this registry.
-    """
+    """Confluent's client, for a registry that answers: its own errors are those of its HTTP library."""
     if settings is None:
         raise ConfigError("no schema registry is named", fix="add `registry: {url: https://host}`")
     if not isinstance(settings, job.Registry) or settings.oauth or settings.client_certificate:
@@ -222,12 +214,7 @@ def _registry(settings: job.AnyRegistry | None, topic: str) -> SchemaRegistryCli
 
 
 def create_topic(topic: str, partitions: int, properties: Mapping[str, Any]) -> bool:
-    """Create a topic; False where it exists already. `properties` are librdkafka's.
-
-    Raises:
-        Retryable: the cluster does not answer.
-        CalveError: the cluster refuses.
-    """
+    """Create a topic; False where it exists already. `properties` are librdkafka's."""
     admin = AdminClient(dict(properties))
     future = admin.create_topics([NewTopic(topic, partitions)], request_timeout=TIMEOUT_S)[topic]
     try:

@@ -150,21 +150,13 @@ def counts_of(
 
 
 def ingested(stack: Stack, name: str, console: Console, expected: int) -> None:
-    """Run a deployed job until its topics' ends.
-
-    Raises:
-        CalveError: it left a table suspended or failed.
-    """
+    """Run a deployed job until its topics' ends."""
     if jobs.run_deployed(stack, name, console, drain=True, quick=True, expected=expected):
         raise CalveError("the job left a table suspended or failed", fix="see the reason above")
 
 
 def opened(catalog: Catalog, name: TableName) -> Table:
-    """A table of a job that has run.
-
-    Raises:
-        Fatal: it does not exist.
-    """
+    """A table of a job that has run."""
     found = lake.load(catalog, name)
     if found is None:
         raise Fatal(f"the job ended well, but there is no table {name}")
@@ -229,11 +221,7 @@ def _source(target: Target, table: Table, elsewhere: Elsewhere) -> str:
 
 
 def _synced(states: PublishStates, target: Target, table: Table) -> PublishState:
-    """The state of a table once it is level with the lake, or after the patience: its rows will tell.
-
-    Raises:
-        CalveError: the table is missing.
-    """
+    """The state of a table once it is level with the lake, or after the patience: its rows will tell."""
     name, newest = ".".join(table.name()), table.current_snapshot()
     until = time.monotonic() + PATIENCE_S
     while True:

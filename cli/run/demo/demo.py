@@ -138,11 +138,7 @@ class Kept:
 
 
 def run(stack: Stack, console: Console) -> list[str]:
-    """Run all steps and show them; return a sentence for each difference from the produced records.
-
-    Raises:
-        CalveError: a step failed.
-    """
+    """Run all steps and show them; return a sentence for each difference from the produced records."""
     job = job_on(stack)
     others = elsewhere.up(stack)
     states = _deploy(stack, job, others, console)

@@ -90,11 +90,7 @@ class _Monday:
         return export
 
     def mail(self, recipient: str) -> EmailMessage:
-        """The next message of SNS to its subscribers, as a mail that mail programs open.
-
-        Raises:
-            CalveError: none came.
-        """
+        """The next message of SNS to its subscribers, as a mail that mail programs open."""
         sqs = self._client("sqs")
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
@@ -111,22 +107,14 @@ class _Monday:
         )
 
     def page(self, text: str) -> str:
-        """The address of the mail's page: on this machine, the emulator's.
-
-        Raises:
-            CalveError: the mail has no link.
-        """
+        """The address of the mail's page: on this machine, the emulator's."""
         found = LINK.search(text)
         if found is None:
             raise CalveError("the mail has no link")
         return aws.reachable(found[0], self._stack.aws_endpoint)
 
     def download(self, page: str) -> str:
-        """The file as a browser gets it: the page, its button, the address that expires after a minute.
-
-        Raises:
-            CalveError: one of them is refused.
-        """
+        """The file as a browser gets it: the page, its button, the address that expires after a minute."""
         self._request("GET", page, 200)
         file = self._request("POST", page, 302).headers["location"]
         return self._request("GET", file, 200).data.decode()
@@ -139,11 +127,7 @@ class _Monday:
 
 
 def run(stack: Stack, console: Console) -> list[str]:
-    """Run all steps and show them; return a sentence for each difference from the produced records.
-
-    Raises:
-        CalveError: a step failed.
-    """
+    """Run all steps and show them; return a sentence for each difference from the produced records."""
     sales = _Sales(stack, console)
     sales.deploy()
     sales.produce()
