@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from zoneinfo import ZoneInfo
 
 from pyiceberg.schema import Schema
@@ -34,6 +33,8 @@ from cli.project.plan.survey import Foreseen, Read, Records, Survey
 from lambdas.csv_export.aggregate import columns_written
 from lambdas.csv_export.scan import column_of, filter_of, in_window
 from lambdas.csv_export.window import ExportFailed, previous
+
+At = tuple[str, ...]
 
 
 def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
@@ -76,10 +77,8 @@ def problems(surveyed: Survey, deployed: Mapping[str, DeployedTable]) -> Iterato
             if surveyed.listed is not None and table.topic not in surveyed.listed:  # a problem of its own
                 found = [each for each in found if not isinstance(each, Retryable)]
             yield from (_problem(table, each) for each in found)
-            if columns is None:
-                continue
             for export in deployment.exports:
-                if export.table == table.name and table.pattern is None:
+                if columns is not None and export.table == table.name and table.pattern is None:
                     yield from _of_export(export, columns, table.event_time)
 
 
@@ -120,13 +119,6 @@ def _columns(
         found.append(problem)
         return None
     return struct(*data["fields"], KAFKA)
-
-
-def _of_export(export: Export, columns: Json, event_time: str | None) -> Iterator[Problem]:
-    inherited = export.time_column == event_time and column_at(columns, event_time) is None
-    for at, failed in _export_problems(export, columns):
-        if not (inherited and at == ("time_column",)):  # a problem of the table
-            yield Problem(("exports", export.name, *at), failed.message, failed.fix)
 
 
 def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
@@ -174,33 +166,24 @@ def _problem(table: Table, error: CalveError) -> Problem:
     return Problem(("tables", table.pattern or table.name, *at), reason, error.fix)
 
 
-At = tuple[str, ...]
-
-
-def _export_problems(export: Export, columns: Json) -> list[tuple[At, CalveError]]:
-    """Columns that the export names and a table of these columns does not have, by the exporting function's rules.
-
-    Each comes with its key in calve.yaml.
-    """
+def _of_export(export: Export, columns: Json, event_time: str | None) -> Iterator[Problem]:
+    """Columns that the export names and a table of these columns does not have, by the exporting function's rules."""
     schema = Schema.model_validate_json(json.dumps(with_ids(columns) | {"schema-id": 0}))
     period = previous(export.window, datetime.now(UTC), ZoneInfo(export.time_zone))
-    checks: list[tuple[At, Callable[[], object]]] = [
-        (at, partial(column_of, schema, export, name)) for at, name in _named(export)
+    named: list[tuple[At, str]] = [
+        ((key, str(number)), name)
+        for key in ("columns", "group_by")
+        for number, name in enumerate(getattr(export, key))
     ]
-    checks.append((("time_column",), partial(in_window, schema, export, period)))
+    named += [(("measures", each.name), each.column) for each in export.measures if each.column]
+    found = [(at, failed) for at, name in named for failed in _refused(column_of, schema, export, name)]
+    found += [(("time_column",), failed) for failed in _refused(in_window, schema, export, period)]
     if export.filter:
-        checks.append((("filter",), partial(filter_of, schema, export.filter)))
-    found = [(at, failed) for at, check in checks for failed in _refused(check)]
+        found += [(("filter",), failed) for failed in _refused(filter_of, schema, export.filter)]
     if not found and export.measures:
-        read = tuple(column_of(schema, export, name) for _, name in _named(export))
+        read = tuple(column_of(schema, export, name) for _, name in named)
         found = [(("measures",), failed) for failed in _refused(columns_written, export, read)]
-    return found
-
-
-def _named(export: Export) -> Iterator[tuple[At, str]]:
-    for key in ("columns", "group_by"):
-        for number, name in enumerate(getattr(export, key)):
-            yield (key, str(number)), name
-    for each in export.measures:
-        if each.column:
-            yield ("measures", each.name), each.column
+    inherited = export.time_column == event_time and column_at(columns, event_time) is None
+    for at, failed in found:
+        if not (inherited and at == ("time_column",)):  # a problem of the table
+            yield Problem(("exports", export.name, *at), failed.message, failed.fix)
