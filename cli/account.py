@@ -8,13 +8,14 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ClientError, NoCredentialsError
+from botocore.exceptions import NoCredentialsError
 
 from calve.errors import CalveError, ConfigError
 from cli.config import default_region
 from cli.embedded import aws as emulator
 from cli.embedded.stack import Stack
 from cli.lake import aws_errors
+from lambdas.aws import tolerating
 
 CONFIG = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 3})
 
@@ -69,14 +70,10 @@ def outputs(account: Account, stack: str, *, fix: str) -> dict[str, str]:
     Raises:
         CalveError: it is not deployed; `fix` says how it would be.
     """
-    with aws_errors(f"the stack {stack}"):
-        try:
-            found = account.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ValidationError":
-                raise
-            raise CalveError(f"the stack {stack} is not deployed in {account.region}", fix=fix) from None
-    return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
+    with aws_errors(f"the stack {stack}"), tolerating("ValidationError"):
+        [found] = account.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
+    raise CalveError(f"the stack {stack} is not deployed in {account.region}", fix=fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +88,8 @@ class Resource:
 def resources(account: Account, stack: str) -> Iterator[Resource]:
     """The resources of a stack; empty if it is not deployed."""
     pages = account.client("cloudformation").get_paginator("list_stack_resources")
-    with aws_errors(f"the stack {stack}"):
-        try:
-            found = [
-                each for page in pages.paginate(StackName=stack) for each in page["StackResourceSummaries"]
-            ]
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ValidationError":
-                raise
-            return
-    for each in found:
-        yield Resource(each["ResourceType"], each["LogicalResourceId"], each.get("PhysicalResourceId", ""))
+    with aws_errors(f"the stack {stack}"), tolerating("ValidationError"):
+        for page in pages.paginate(StackName=stack):
+            for each in page["StackResourceSummaries"]:
+                id = each.get("PhysicalResourceId", "")
+                yield Resource(each["ResourceType"], each["LogicalResourceId"], id)

@@ -54,14 +54,22 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
         running.task = task
         task.update(0, note="starting Spark")
         shown = _Shown(console, task, expected or 0)
-        for event in _events(running.process):
+        for line in running.process.stdout or ():
+            if not line.startswith("{"):
+                continue
+            event = json.loads(line)
             ended |= event["event"] in ("job.ended", "job.failed")
             failed = event if event["event"] == "job.failed" else failed
             summary.hear(event)
             shown.see(event)
             running.remind()
         code = running.process.wait()
-        over = summary.ended(_said(program)) if program.said and ended and not failed else None
+        over = None
+        if program.said and ended and not failed:
+            report = None
+            with suppress(CalveError):  # without it, the events tell less
+                report = program.said()
+            over = summary.ended(report)
         if over:
             task.end(*over.how)
         elif code:
@@ -78,13 +86,6 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
             fix=f"read {program.log}",
         )
     return code
-
-
-def _said(program: Program) -> JobStatus | None:
-    """The job's report of its tables, if it can be read."""
-    with suppress(CalveError):
-        return program.said() if program.said else None
-    return None
 
 
 @dataclass(slots=True)
@@ -125,12 +126,6 @@ def _process(program: Program) -> Iterator[_Running]:
         running = _Running(process)
         with handled((signal.SIGINT, signal.SIGTERM), running.interrupt):
             yield running
-
-
-def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
-    for line in process.stdout or ():
-        if line.startswith("{"):
-            yield json.loads(line)
 
 
 class _Shown:

@@ -64,7 +64,11 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
     if not found(config).exists():
         return [Finding("configuration", "absent", f"there is no {config}", "calve init")]
     try:
-        deployment, embedded = _loaded(config, env)
+        if embedded_stack() or profile_is_named():
+            deployment, embedded = load_target(config, env)
+        else:
+            deployment = load_deployment(found(config), env, StackDefaults(NO_KAFKA, NO_REGISTRY))
+            embedded = None
     except CalveError as error:
         return [of_error("configuration", error)]
     first = deployment.jobs[0].settings
@@ -76,20 +80,12 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
     return [Finding("configuration", "ok", detail), *of_account(deployment, embedded, remote=remote)]
 
 
-def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
-    if embedded_stack() or profile_is_named():
-        return load_target(config, env)
-    return load_deployment(found(config), env, StackDefaults(NO_KAFKA, NO_REGISTRY)), None
-
-
 def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) -> list[Finding]:
     """The findings in the account of a deployment, and in the systems that its jobs use."""
+    own: dict[str, Probe] = {}
     try:
         account = Account.of(embedded, deployment.region)
-    except ConfigError as error:
-        return [of_error("aws account", error)]
-    own: dict[str, Probe] = {"clock": partial(lake.clock, account.client("sts").get_caller_identity)}
-    try:
+        own["clock"] = partial(lake.clock, account.client("sts").get_caller_identity)
         number = account.id()
     except ConfigError as error:
         return [of_error("aws account", error)]
@@ -165,14 +161,13 @@ def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
                 yield Finding(f"job {name}", "warn", f"it may not be read: {code_of(error)}", fix)
             continue
         shape = f"Glue {found.get('GlueVersion', '?')}, {found.get('NumberOfWorkers')} x {found.get('WorkerType')}"
-        state = runs[0]["JobRunState"] if runs else "has not run"
+        state = runs[0]["JobRunState"] if runs else ""
+        detail = f"{shape}; {f'newest run {state}' if runs else 'has not run'}"
         if state in ("FAILED", "ERROR", "TIMEOUT"):
             log = f"its log says why: /calve/{deployment.name}/{job.settings.job} in CloudWatch Logs"
-            yield Finding(f"job {name}", "fail", f"{shape}; newest run {state}", log)
+            yield Finding(f"job {name}", "fail", detail, log)
         else:
-            yield Finding(
-                f"job {name}", "ok", f"{shape}; newest run {state}" if runs else f"{shape}; {state}"
-            )
+            yield Finding(f"job {name}", "ok", detail)
 
 
 def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[Finding]:
@@ -182,11 +177,16 @@ def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[
         check = f"role of {job.settings.job}"
         try:
             role = glue.get_job(JobName=f"{deployment.name}-{job.settings.job}")["Job"]["Role"]
-            denied = [
-                f"{action} on {resource}"
-                for actions, resource in _needed(deployment, role, account.region, warehouse)
-                for action in _denied(iam, role, actions, resource)
-            ]
+            denied = []
+            for actions, resource in _needed(deployment, role, account.region, warehouse):
+                simulated = iam.simulate_principal_policy(
+                    PolicySourceArn=role, ActionNames=actions, ResourceArns=[resource]
+                )
+                denied += [
+                    f"{each['EvalActionName']} on {resource}"
+                    for each in simulated["EvaluationResults"]
+                    if each["EvalDecision"] != "allowed"
+                ]
         except ClientError as error:
             code = code_of(error)
             if code in DENIED:
@@ -209,11 +209,24 @@ def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
         yield _unread("quota of functions", error, "lambda:GetAccountSettings")
     else:
         free = limits.get("UnreservedConcurrentExecutions", limits.get("ConcurrentExecutions", 0))
-        fix = "ask for more: quota L-B99A9384 of lambda in Service Quotas"
-        state: Any = "ok" if free > FEW_RUNS_OF_FUNCTIONS else "warn"
-        yield Finding("quota of functions", state, f"{free:g} run at once", "" if state == "ok" else fix)
+        check, detail = "quota of functions", f"{free:g} run at once"
+        if free > FEW_RUNS_OF_FUNCTIONS:
+            yield Finding(check, "ok", detail)
+        else:
+            yield Finding(check, "warn", detail, "ask for more: quota L-B99A9384 of lambda in Service Quotas")
     client = account.client("service-quotas")
-    for service, needs in _needs(deployment).items():
+    tables = [each for job in deployment.jobs for each in job.settings.tables]
+    workers = sum(each.workers.max * dpus(each.worker) for each in deployment.jobs)
+    events = sum(COMMITS_PER_FRESHNESS / each.freshness_s for each in tables)
+    # The greatest need of the jobs per service, by a part of the quota's name.
+    greatest = {
+        "glue": {
+            "concurrent job runs per account": len(deployment.jobs),
+            "max task dpus per account": math.ceil(workers),
+        },
+        "events": {"putevents throttle limit": math.ceil(events)},
+    }
+    for service, needs in greatest.items():
         try:
             pages = client.get_paginator("list_service_quotas").paginate(ServiceCode=service)
             found = [each for page in pages for each in page["Quotas"]]
@@ -244,29 +257,9 @@ def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
     return [Finding(**each) for each in answered]
 
 
-def _needs(deployment: Deployment) -> dict[str, dict[str, int]]:
-    """The greatest need of the jobs per service, by a part of the quota's name."""
-    running, tables = deployment.jobs, [each for job in deployment.jobs for each in job.settings.tables]
-    return {
-        "glue": {
-            "concurrent job runs per account": len(running),
-            "max task dpus per account": math.ceil(
-                sum(each.workers.max * dpus(each.worker) for each in running)
-            ),
-        },
-        "events": {
-            "putevents throttle limit": math.ceil(
-                sum(COMMITS_PER_FRESHNESS / each.freshness_s for each in tables)
-            )
-        },
-    }
-
-
 def _of_service(service: str, needs: dict[str, int], quotas: list[dict[str, Any]]) -> Iterator[Finding]:
     for part, need in needs.items():
-        for each in quotas:
-            if part not in each["QuotaName"].lower():
-                continue
+        for each in (each for each in quotas if part in each["QuotaName"].lower()):
             name, value = f"quota: {part}", each["Value"]
             if need > value:
                 code = f"ask for more: quota {each['QuotaCode']} of {service} in Service Quotas"
@@ -294,13 +287,6 @@ def _needed(
         if kind == "aws":
             whole = f"arn:{partition}:secretsmanager:{region}:{number}:secret:{name}-AbCdEf"
             yield ["secretsmanager:GetSecretValue"], name if name.startswith("arn:") else whole
-
-
-def _denied(iam: Any, role: str, actions: list[str], resource: str) -> list[str]:
-    answer = iam.simulate_principal_policy(PolicySourceArn=role, ActionNames=actions, ResourceArns=[resource])
-    return [
-        each["EvalActionName"] for each in answer["EvaluationResults"] if each["EvalDecision"] != "allowed"
-    ]
 
 
 def _unread(check: str, error: ClientError, action: str) -> Finding:

@@ -5,10 +5,9 @@ DuckDB's extensions come as wheels, so nothing is downloaded.
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import duckdb
@@ -45,13 +44,8 @@ def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
     )
     connection.execute("SET TimeZone = 'UTC'")
     for extension in EXTENSIONS:
-        connection.load_extension(str(_extension(extension)))
-    secret = ", ".join(f"{key} {literal(value)}" for key, value in _secret(lake).items())
-    connection.execute(f"CREATE SECRET (TYPE s3, {secret})")
-    return connection
-
-
-def _secret(lake: Lake) -> dict[str, str]:
+        folder = files(f"duckdb_extension_{extension}") / "extensions" / f"v{duckdb.__version__}"
+        connection.load_extension(str(folder / f"{extension}.duckdb_extension"))
     found = credentials(lake)
     secret = {
         "KEY_ID": found["client.access-key-id"],
@@ -62,7 +56,9 @@ def _secret(lake: Lake) -> dict[str, str]:
         secret["SESSION_TOKEN"] = token
     if lake.endpoint:
         secret |= {"ENDPOINT": lake.endpoint.removeprefix("http://"), "URL_STYLE": "path", "USE_SSL": "false"}
-    return secret
+    settings = ", ".join(f"{key} {literal(value)}" for key, value in secret.items())
+    connection.execute(f"CREATE SECRET (TYPE s3, {settings})")
+    return connection
 
 
 def literal(text: str) -> str:
@@ -71,14 +67,6 @@ def literal(text: str) -> str:
 
 def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _extension(name: str) -> Path:
-    found = importlib.util.find_spec(f"duckdb_extension_{name}")
-    if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError(f"duckdb_extension_{name}")
-    folder = Path(found.submodule_search_locations[0])
-    return folder / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
 
 
 class Answer:
@@ -91,14 +79,11 @@ class Answer:
             query = connection.sql(sql)
             self.columns: Sequence[str] = query.columns
             self.types: Sequence[str] = [str(each) for each in query.types]
-            self._relation = query.project(
-                ", ".join(
-                    f"CAST(#{number} AS {_plain(kind)}) AS {identifier(name)}"
-                    for number, (name, kind) in enumerate(
-                        zip(query.columns, query.types, strict=True), start=1
-                    )
-                )
-            )
+            plain = [
+                f"CAST(#{number} AS {_plain(kind)}) AS {identifier(name)}"
+                for number, (name, kind) in enumerate(zip(query.columns, query.types, strict=True), start=1)
+            ]
+            self._relation = query.project(", ".join(plain))
 
     def rows(self) -> Iterator[tuple[Value, ...]]:
         """Every row, as the query orders them."""
@@ -112,11 +97,18 @@ def answered(
     statement: Statement, tables: Mapping[Reference, Opened], lake: Lake, database: str
 ) -> Iterator[Answer]:
     """The answer of a statement over these tables; names without a database are of `database`."""
+    folders = ", ".join(literal(f"{each.location.rstrip('/')}/") for each in tables.values())
     with connect(lake) as connection:
         with _errors():
             places = {reference: _view(connection, reference, table) for reference, table in tables.items()}
-            for sql in _closing(database, tables.values()):
-                connection.execute(sql)
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}")
+            connection.execute(f"SET schema = {literal(identifier(database))}")
+            # From here on, a query can read only these tables, and leaves nothing behind.
+            connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
+            connection.execute("SET temp_directory = ''")  # else rows would spill onto this machine's disk
+            connection.execute(f"SET allowed_directories = [{folders}]")
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
         yield Answer(connection, statement.sql(places))
 
 
@@ -124,7 +116,7 @@ def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -
     """The place of a view of the table, made here.
 
     `OFFSET 0` keeps filters out of the scan: DuckDB 1.5's Iceberg extension prunes files wrongly by days before 1970 and by NaN.
-    Filters made by joins pass it nevertheless; `_closing` switches them off.
+    Filters made by joins pass it nevertheless; `answered` switches them off.
     """
     place = (table.name.database, table.name.table)
     if reference.when is not None:
@@ -137,18 +129,6 @@ def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -
     scan = f"SELECT * FROM iceberg_scan({', '.join(source)}) OFFSET 0"  # noqa: S608  all of it is quoted
     connection.execute(f"CREATE OR REPLACE VIEW {schema}.{view} AS {scan}")
     return place
-
-
-def _closing(database: str, tables: Collection[Opened]) -> Iterator[str]:
-    """Statements after which a query can read only these tables, and leaves nothing behind."""
-    yield f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}"
-    yield f"SET schema = {literal(identifier(database))}"
-    yield "SET disabled_optimizers = 'join_filter_pushdown'"
-    yield "SET temp_directory = ''"  # else rows would spill onto this machine's disk
-    folders = ", ".join(literal(f"{each.location.rstrip('/')}/") for each in tables)
-    yield f"SET allowed_directories = [{folders}]"
-    yield "SET enable_external_access = false"
-    yield "SET lock_configuration = true"
 
 
 def _plain(kind: Any) -> str:

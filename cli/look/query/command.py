@@ -77,22 +77,22 @@ def query(
     configured = [table.name for job in jobs for table in job.tables]
     tables = Lookup(open_catalog(lake), database, configured).opened(statement, otherwise)
     for each in tables.values():
-        console.event("query.reads", **each.reads)
+        committed = each.committed_at and each.committed_at.isoformat(sep=" ", timespec="milliseconds")
+        console.event("query.reads", table=each.name, snapshot=each.snapshot, committed=committed)
+    hidden = () if system or SYSTEM_COLUMN in sql.lower() else (SYSTEM_COLUMN,)
     with answered(statement, tables, lake, database) as answer:
-        write(
-            console,
-            output,
-            answer,
-            limit,
-            hidden=() if system or SYSTEM_COLUMN in sql.lower() else (SYSTEM_COLUMN,),
-        )
+        write(console, output, answer, limit, hidden)
 
 
 def write(
     console: Console, output: Format, answer: Answer, limit: int | None, hidden: Sequence[str] = ()
 ) -> None:
     """Write the rows as they come; text ends after `limit` of them, and reports if there are more."""
-    if output is Format.text:
+    if output is Format.csv:
+        console.lines(csv_lines(answer.columns, islice(answer.rows(), limit)))
+    elif output is Format.json:
+        console.document(objects(answer.columns, islice(answer.rows(), limit)))
+    else:
         most = limit or SHOWN
         rows = list(islice(answer.rows(), most + 1))
         if console.is_terminal:
@@ -101,12 +101,6 @@ def write(
             console.grid(answer.columns, [[text(value) for value in row] for row in rows[:most]])
         if len(rows) > most:
             console.event("query.cut", rows=most, more="--limit, or -o csv for all")
-        return
-    written = islice(answer.rows(), limit)
-    if output is Format.csv:
-        console.lines(csv_lines(answer.columns, written))
-    else:
-        console.document(objects(answer.columns, written))
 
 
 def _draw(console: Console, answer: Answer, rows: Sequence[Sequence[Any]], hidden: Sequence[str]) -> None:
@@ -192,11 +186,9 @@ def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator
 
 def objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
     """The rows as JSON objects."""
-    twice = sorted(name for name, times in Counter(columns).items() if times > 1)
-    if twice:
-        raise ConfigError(
-            f'several columns are named "{twice[0]}"', fix="name them apart: ... as another_name"
-        )
+    if twice := sorted(name for name, times in Counter(columns).items() if times > 1):
+        reason = f'several columns are named "{twice[0]}"'
+        raise ConfigError(reason, fix="name them apart: ... as another_name")
     return [dict(zip(columns, map(_spoken, row), strict=True)) for row in rows]
 
 
@@ -204,6 +196,5 @@ def _field(value: Any) -> str:
     found = text(value)
     if found is None:
         return ""
-    if not found or SPECIAL & set(found):
-        return '"' + found.replace('"', '""') + '"'
-    return found
+    special = not found or SPECIAL & set(found)
+    return '"' + found.replace('"', '""') + '"' if special else found

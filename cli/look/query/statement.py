@@ -47,13 +47,14 @@ class Statement:
     """A text that is one query."""
 
     def __init__(self, text: str) -> None:
-        """Parse it."""
         self.text = text.strip().rstrip(";")
         with duckdb.connect() as parser:
             self._tree = _parsed(parser, self.text)
-            self._named = [(each, _reference(parser, each)) for each in _tables(self._tree)]
-        self.tables = frozenset(reference for _, reference in self._named)
-        self.defined = frozenset(str(name).lower() for name in _defined(self._tree))
+            self._named = [_reference(parser, each) for each in _nodes(self._tree, "BASE_TABLE")]
+        self.tables = frozenset(self._named)
+        # The names of the query's own `with` clauses.
+        maps = [each["cte_map"]["map"] for each in _all_nodes(self._tree) if "cte_map" in each]
+        self.defined = frozenset(str(entry["key"]).lower() for found in maps for entry in found)
 
     def sql(self, places: Mapping[Reference, tuple[str, str]]) -> str:
         """The text for DuckDB: a view (schema, name) replaces each table that is read as of some time.
@@ -63,7 +64,7 @@ class Statement:
         if not any(reference.when is not None for reference in self.tables):
             return self.text
         tree = deepcopy(self._tree)
-        for node, (_, reference) in zip(_tables(tree), self._named, strict=True):
+        for node, reference in zip(_nodes(tree, "BASE_TABLE"), self._named, strict=True):
             if reference.when is not None:
                 node["alias"] = node["alias"] or node["table_name"]
                 node["schema_name"], node["table_name"] = places[reference]
@@ -108,18 +109,8 @@ def _when(parser: duckdb.DuckDBPyConnection, clause: Node) -> When:
         raise ConfigError(f"`at ({clause['unit'].lower()} => ...)` cannot be used", fix=fix) from None
 
 
-def _tables(tree: Node) -> Iterator[Node]:
-    return _nodes(tree, "BASE_TABLE")
-
-
 def _nodes(tree: Any, kind: str) -> Iterator[Node]:
     return (each for each in _all_nodes(tree) if each.get("type") == kind)
-
-
-def _defined(tree: Any) -> Iterator[str]:
-    """The names that the query's own `with` clauses define."""
-    maps = (each["cte_map"]["map"] for each in _all_nodes(tree) if "cte_map" in each)
-    return (entry["key"] for found in maps for entry in found)
 
 
 def _all_nodes(tree: Any) -> Iterator[Node]:
@@ -148,12 +139,6 @@ class Opened:
     metadata: str
     snapshot: int | None
     committed_at: datetime | None
-
-    @property
-    def reads(self) -> dict[str, object]:
-        """What the answer is based on, for people."""
-        committed = self.committed_at and self.committed_at.isoformat(sep=" ", timespec="milliseconds")
-        return {"table": self.name, "snapshot": self.snapshot, "committed": committed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,16 +191,12 @@ class Lookup:
 def _snapshot(table: Table, name: TableName, when: When | None) -> Snapshot | None:
     if when is None:
         return table.current_snapshot()
-    fix = f"calve tables {name.table}"
     if isinstance(when, int):
-        found = table.snapshot_by_id(when)
-        if found is None:
-            raise CalveError(f"{name} has no snapshot {when}; it may have expired", fix=fix)
-        return found
-    found = table.snapshot_as_of_timestamp(int(when.timestamp() * 1000))
-    if found is None:
+        found, problem = table.snapshot_by_id(when), f"{when}; it may have expired"
+    else:
+        found = table.snapshot_as_of_timestamp(int(when.timestamp() * 1000))
         moment = when.isoformat(sep=" ", timespec="seconds")
-        raise CalveError(
-            f"{name} has no snapshot as of {moment}; the history that it keeps begins later", fix=fix
-        )
+        problem = f"as of {moment}; the history that it keeps begins later"
+    if found is None:
+        raise CalveError(f"{name} has no snapshot {problem}", fix=f"calve tables {name.table}")
     return found
