@@ -105,7 +105,6 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
 
 
 def embedded_stack() -> Stack | None:
-    """The embedded stack, if it runs and no profile was named."""
     return None if profile_is_named() else current(project_root())
 
 
@@ -120,7 +119,6 @@ def default_region() -> str | None:
 
 
 def stack_defaults(embedded: Stack | None) -> StackDefaults:
-    """The settings that a running embedded stack supplies; none if it does not run."""
     if embedded is None:
         return StackDefaults()
     return StackDefaults(

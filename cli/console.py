@@ -90,7 +90,6 @@ class Branch:
 
 
 def plain(**more: Any) -> Table:
-    """A table without lines."""
     return Table(box=None, pad_edge=False, header_style="dim", **more)
 
 
@@ -127,7 +126,6 @@ class Console:
         return LineProgress(lambda line: print(line, file=sys.stderr, flush=True))
 
     def _line(self, *parts: str, sep: str = " ") -> None:
-        """A line of text elsewhere than on a terminal."""
         if self.output is Output.text:
             print(*parts, sep=sep, flush=True)
 
@@ -211,7 +209,6 @@ class Console:
             print(line)
 
     def tree(self, name: str, root: Branch) -> None:
-        """Show a tree; without a terminal, one line per leaf."""
         if not self.is_terminal:
             for line in root.lines():
                 self._line(name, line)

@@ -43,7 +43,6 @@ class TableFirst(TyperGroup):
     """`calve dead-letters TABLE` is `calve dead-letters list TABLE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Treat arguments that are neither a command nor `--help` as the arguments of `list`."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = ["list", *args]
         return super().parse_args(ctx, args)

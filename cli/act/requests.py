@@ -190,7 +190,6 @@ def stamp(now: datetime) -> str:
 
 
 def person() -> str:
-    """The name of this machine's user."""
     try:
         return getpass.getuser()
     except OSError:

@@ -27,7 +27,6 @@ ACCESS_KEY = SECRET_KEY = "test"  # noqa: S105  what the emulator expects
 
 
 def emulator(layout: Layout) -> Installation:
-    """The emulator of this lock and this Python."""
     lock = f"{sys.version_info[:2]} {hashlib.sha256(LOCK.read_bytes()).hexdigest()}"
     return Installation("the AWS emulator", layout.aws_venv, lock)
 

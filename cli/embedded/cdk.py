@@ -42,7 +42,6 @@ class App:
         return Layout(self.stack.root)
 
     def deploy(self, progress: Progress) -> Outputs:
-        """Deploy all stacks; return their outputs."""
         made = aws.client("cloudformation", self.stack.aws_endpoint).describe_stacks()["Stacks"]
         if all(each["StackName"] != "CDKToolkit" for each in made):
             where = f"aws://{aws.ACCOUNT}/{self.stack.region}"
@@ -55,7 +54,6 @@ class App:
         return json.loads(file.read_text()) if file.exists() else {}
 
     def arguments(self) -> list[str]:
-        """The CLI's arguments for these stacks."""
         # The app is ours and works in the user's home; only the CLI, which would read a profile there, does not.
         home = shlex.quote(os.environ.get("HOME", ""))
         app = f"HOME={home} {shlex.quote(sys.executable)} {shlex.quote(str(CHECKOUT / 'app.py'))}"

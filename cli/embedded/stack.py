@@ -183,7 +183,6 @@ def running(root: Path, progress: Progress, *, keep: bool = False) -> Iterator[S
 
 
 def health(recorded: processes.State) -> dict[Server, bool]:
-    """Whether the process of each server lives, and it answers."""
     return {
         name: name in recorded.processes
         and processes.alive(recorded.processes[name])

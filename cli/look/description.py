@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyiceberg.types import IcebergType, ListType, MapType, StructType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from calve.modes.switch import described
 from calve.names import TableName
 from calve.table.summary import FROM, TO, TOPIC, as_stored, round_of
 from cli.console import ago
-from cli.lake import Snapshot, ancestors, latest_commit, load, rows, state_of
+from cli.lake import Snapshot, ancestors, load, rows, state_of
 from cli.look.health import Condition, Conditions
 
 Row = dict[str, Any]
@@ -43,56 +41,43 @@ def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> tuple[Co
     }
 
 
-def mode(table: Table) -> str:
-    """How records become rows, in words; empty if calve did not make the table."""
-    latest = latest_commit(table)
-    return described(json.loads(table.schema().model_dump_json()), latest[1].mode) if latest else ""
-
-
-def columns(table: Table) -> Iterator[tuple[str, str, bool]]:
+def columns(fields: Iterable[NestedField], above: str = "") -> Iterator[tuple[str, str, bool]]:
     """Path, type and required, of every column; a struct's fields follow it."""
-    for each in table.schema().fields:
-        yield from _column(each.name, each.field_type, required=each.required)
+    for each in fields:
+        path, kind = above + each.name, each.field_type
+        if isinstance(kind, StructType):
+            yield path, "struct", each.required
+            yield from columns(kind.fields, f"{path}.")
+        else:
+            yield path, _type(kind), each.required
 
 
-def _column(path: str, kind: IcebergType, *, required: bool) -> Iterator[tuple[str, str, bool]]:
-    yield path, _short(kind), required
-    if isinstance(kind, StructType):
-        for each in kind.fields:
-            yield from _column(f"{path}.{each.name}", each.field_type, required=each.required)
-
-
-def _short(kind: IcebergType) -> str:
+def _type(kind: IcebergType) -> str:
     """A type without field ids, as SQL writes it."""
     match kind:
         case StructType():
-            return "struct"
+            return f"struct<{', '.join(f'{each.name} {_type(each.field_type)}' for each in kind.fields)}>"
         case ListType():
-            return f"list<{_inner(kind.element_type)}>"
+            return f"list<{_type(kind.element_type)}>"
         case MapType():
-            return f"map<{_inner(kind.key_type)}, {_inner(kind.value_type)}>"
-        case _:
-            return str(kind)
-
-
-def _inner(kind: IcebergType) -> str:
-    if isinstance(kind, StructType):
-        return f"struct<{', '.join(f'{each.name} {_inner(each.field_type)}' for each in kind.fields)}>"
-    return _short(kind)
+            return f"map<{_type(kind.key_type)}, {_type(kind.value_type)}>"
+    return str(kind)
 
 
 def partitioning(table: Table) -> str:
     """The partition fields as calve.yaml writes them: `day(created_at), bucket(16, userid)`."""
-    return _listed(_term(table, each.source_id, str(each.transform)) for each in table.spec().fields)
+    terms = [_term(table, each.source_id, str(each.transform)) for each in table.spec().fields]
+    return ", ".join(terms) or "-"
 
 
 def sorting(table: Table) -> str:
     """The sort fields as calve.yaml writes them: `price desc, symbol`."""
-    return _listed(
+    terms = [
         _term(table, each.source_id, str(each.transform))
         + (" desc" if each.direction.value == "desc" else "")
         for each in table.sort_order().fields
-    )
+    ]
+    return ", ".join(terms) or "-"
 
 
 def _term(table: Table, source_id: int, transform: str) -> str:
@@ -101,10 +86,6 @@ def _term(table: Table, source_id: int, transform: str) -> str:
         return column
     name, _, argument = transform.rstrip("]").partition("[")
     return f"{name}({argument}, {column})" if argument else f"{name}({column})"
-
-
-def _listed(terms: Iterator[str]) -> str:
-    return ", ".join(terms) or "-"
 
 
 def snapshot_line(snapshot: Snapshot) -> dict[str, object]:

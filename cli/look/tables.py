@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 from pyiceberg.catalog import Catalog
 
+from calve.modes.switch import described
 from calve.names import TableName
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, surveyed, with_tables
 from cli.console import Console, Output, OutputOption
 from cli.kafka import cluster_database
-from cli.lake import ancestors, load, open_catalog
+from cli.lake import ancestors, latest_commit, load, open_catalog
 from cli.look.description import (
     Row,
     columns,
     facts,
-    mode,
     partitioning,
     snapshot_document,
     snapshot_line,
@@ -61,9 +61,8 @@ def tables(
     if name is None:
         why = ("code", "reason", "fix")
         console.table("tables", [{key: row[key] for key in row if key not in why} for _, row in found])
-        say(
-            console, of_states(((row["table"].split(".")[1], each) for each, row in found), datetime.now(UTC))
-        )
+        states = ((row["table"].split(".")[1], each) for each, row in found)
+        say(console, of_states(states, datetime.now(UTC)))
         console.document({"tables": [row for _, row in found]})
 
 
@@ -71,21 +70,20 @@ def _show(console: Console, catalog: Catalog, name: TableName, conditions: Condi
     table = load(catalog, name)
     if table is None:
         raise conditions.missing(name)
-    newest = ancestors(table)[:limit]
+    newest, latest = ancestors(table)[:limit], latest_commit(table)
+    schema = json.loads(table.schema().model_dump_json())
+    mode = described(schema, latest[1].mode) if latest else ""  # empty if calve did not make the table
+    found = columns(table.schema().fields)
     console.table(
-        str(name),
-        [{"column": path, "type": kind, "required": required} for path, kind, required in columns(table)],
+        str(name), [{"column": path, "type": kind, "required": required} for path, kind, required in found]
     )
-    console.table(
-        "layout", [{"mode": mode(table), "partitioned_by": partitioning(table), "sorted_by": sorting(table)}]
-    )
+    layout = {"mode": mode, "partitioned_by": partitioning(table), "sorted_by": sorting(table)}
+    console.table("layout", [layout])
     console.table("snapshots", [snapshot_line(each) for each in newest])
-    console.document(
-        facts(catalog, name, conditions)[1]
-        | {
-            "location": table.location(),
-            "mode": mode(table),
-            "schema": json.loads(table.schema().model_dump_json()),
-            "snapshots": [snapshot_document(each) for each in newest],
-        }
-    )
+    document = {
+        "location": table.location(),
+        "mode": mode,
+        "schema": schema,
+        "snapshots": [snapshot_document(each) for each in newest],
+    }
+    console.document(facts(catalog, name, conditions)[1] | document)

@@ -199,7 +199,6 @@ def configuration(source: Source, found: Sequence[Found]) -> str:
 
 
 def deployment_name(text: str) -> str:
-    """A valid name of a deployment, made from any text."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return re.sub(r"^[^a-z]+", "", plain)[:30].rstrip("-") or "calve"
 

@@ -171,7 +171,6 @@ class Measured(CommitCosts):
 
 
 def measured_costs(jobs: Iterable[Job], rates: Rates) -> Iterator[Measured]:
-    """The cost of the jobs' tables, each since its oldest recorded commit."""
     now = datetime.now(UTC)
     for job in jobs:
         catalog, database = open_catalog(job.lake), cluster_database(job)

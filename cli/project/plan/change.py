@@ -81,7 +81,6 @@ def table_consequences(
 
 
 def column_consequences(renamed: Iterable[tuple[str, str]], unfilled: Iterable[str]) -> Iterator[Consequence]:
-    """The consequences of columns that steps rename or no longer make."""
     for old, new in renamed:
         yield Consequence(f"readers of {old} must read {new}", breaking=True)
     for path in unfilled:

@@ -255,7 +255,6 @@ def _only(job: Job, wanted: Callable[[Table], object]) -> Job:
 
 
 def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
-    """The result of the steps of each table with steps."""
     from glue_jobs.engines.choice import reasons_foreseen
     from glue_jobs.iceberg.catalog import Lake
     from glue_jobs.ingest import openers_of

@@ -15,7 +15,7 @@ import typer
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as Iceberg
 
-from calve.config.job import Job, Table
+from calve.config.job import Job
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import REASONS
@@ -27,7 +27,7 @@ from cli.embedded import elsewhere
 from cli.embedded.elsewhere import Elsewhere
 from cli.embedded.layout import CHECKOUT, project_root
 from cli.embedded.stack import Stack, current, running
-from cli.kafka import Cluster, Topic
+from cli.kafka import Cluster
 from cli.look.description import facts, snapshot_line
 from cli.look.health import Conditions
 from cli.run.datagen.plan import Plan, in_turn
@@ -88,8 +88,10 @@ def demo(*, keep: Keep = False) -> None:
 
 
 def _what_next(*, left_up: bool) -> dict[str, str]:
-    """Purpose -> a command that works from here."""
-    calve = _program()
+    """Purpose -> a command that works from here: this program by its name if the shell finds it, else by its path."""
+    called, calve = Path(sys.argv[0]), "calve"
+    if called.name == "calve" and shutil.which("calve") != str(called):
+        calve = str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
     if not left_up:
         return {"again, and leave it up": f"{calve} demo --keep", "what else there is": f"{calve} --help"}
     return {
@@ -106,14 +108,6 @@ def _what_next(*, left_up: bool) -> dict[str, str]:
     }
 
 
-def _program() -> str:
-    """The name of this program if the shell finds it, else its path."""
-    called = Path(sys.argv[0])
-    if called.name != "calve" or shutil.which("calve") == str(called):
-        return "calve"
-    return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
-
-
 WEEK = last_week(datetime.now(UTC))
 TRADES = Plan("stock_trades", 300_000, duplicates=0.01, malformed=in_turn(60), period=WEEK)
 USERS = Plan("users", 10_000, dataset="users")
@@ -123,7 +117,6 @@ PYICEBERG, DUCKDB, VERIFY = "PyIceberg", "DuckDB", "verify"
 
 
 def job_on(stack: Stack) -> Job:
-    """The job of the shipped calve.yaml, for readers."""
     [job] = load(CHECKOUT / "calve.yaml", stack=stack_defaults(stack))
     return job
 
@@ -146,11 +139,12 @@ def run(stack: Stack, console: Console) -> list[str]:
     console.heading("4  The job, as deployed into Glue, here on local Spark")
     ingested(stack, f"{job.name}-{job.job}", console, sum(plan.count for plan in PLANS))
     catalog = lake.open_catalog(job.lake)
-    kept = {table.topic: _open(catalog, job, table, spans[table.topic]) for table in job.tables}
-    _show_tables(catalog, job, console)
-    _show_rows(kept[TRADES.topic], console)
-    _show_snapshots(kept[TRADES.topic], console)
-    _show_dead_letters(kept[TRADES.topic], console)
+    kept = {}
+    for table in job.tables:
+        name = job.table_name(table)
+        dead_letters = lake.load(catalog, name.dead_letters)
+        kept[table.topic] = Kept(opened(catalog, name), dead_letters, spans[table.topic])
+    _show(catalog, job, kept[TRADES.topic], console)
     console.heading("9  Verified: topics and tables read again, without Spark, and compared")
     proved = verified(catalog, job, console)
     counts = _count(job, kept, proved, console)
@@ -187,46 +181,32 @@ def _produce(job: Job, console: Console) -> dict[str, Spans]:
     for plan in PLANS:
         with console.progress().task(f"producing {plan.topic}", total=plan.count, unit="records") as task:
             produce(plan, target, task.update)
-    return {name: _grown(before.get(name), topic) for name, topic in cluster.topics(names).items()}
+    first = {name: topic.end for name, topic in before.items()}
+    return {
+        name: {p: (first.get(name, {}).get(p, 0), end) for p, end in topic.end.items()}
+        for name, topic in cluster.topics(names).items()
+    }
 
 
-def _grown(before: Topic | None, after: Topic) -> Spans:
-    first = before.end if before else {}
-    return {p: (first.get(p, 0), end) for p, end in after.end.items()}
-
-
-def _open(catalog: Catalog, job: Job, table: Table, spans: Spans) -> Kept:
-    name = job.table_name(table)
-    return Kept(opened(catalog, name), lake.load(catalog, name.dead_letters), spans)
-
-
-def _show_tables(catalog: Catalog, job: Job, console: Console) -> None:
+def _show(catalog: Catalog, job: Job, kept: Kept, console: Console) -> None:
+    """All tables; then rows, snapshots and dead letters of one."""
     console.heading("5  The tables, in the emulator's Glue Data Catalog and S3")
     shown = ("table", "state", "rows", "files", "bytes", "dead_letters")
     conditions = Conditions.of(job)
-    found = [facts(catalog, job.table_name(table), conditions)[1] for table in job.tables]
-    console.table("tables", [{name: row[name] for name in shown} for row in found], title="")
-
-
-def _show_rows(kept: Kept, console: Console) -> None:
+    tables = [facts(catalog, job.table_name(table), conditions)[1] for table in job.tables]
+    console.table("tables", [{name: row[name] for name in shown} for row in tables], title="")
     console.heading("6  Some rows: the schema's fields, and from where in Kafka they come")
     rows = []
     for row in kept.table.scan(limit=SAMPLE).to_arrow().to_pylist():
         origin = row.pop(SYSTEM_COLUMN)
         rows.append(row | {name: origin[name] for name in ("partition", "offset")})
     console.table("row", rows, title="")
-
-
-def _show_snapshots(kept: Kept, console: Console) -> None:
     console.heading("7  Snapshots: each accounts for every offset that it took in")
     lines = [snapshot_line(each) for each in lake.ancestors(kept.table)]
     for line in lines:
         for each in ("operation", "skipped", "filtered", "deduplicated", "deleted"):
             del line[each]
     console.table("snapshot", lines, title="")
-
-
-def _show_dead_letters(kept: Kept, console: Console) -> None:
     console.heading("8  Dead letters: records that failed to decode, kept byte for byte")
     found = lake.count_by(kept.dead_letters, "reason") if kept.dead_letters else {}
     rows = [{"reason": reason, "records": n, "meaning": REASONS.get(reason)} for reason, n in found.items()]
@@ -243,12 +223,10 @@ def _count(job: Job, kept: dict[str, Kept], proved: dict[str, Verification], con
             PYICEBERG: by_pyiceberg(here.table, here.dead_letters, here.spans),
             DUCKDB: by_duckdb(here.table, here.dead_letters, here.spans, job.lake),
         }
-        total = {"Iceberg": lake.rows(here.table), VERIFY: _rows_verified(proved[plan.topic])}
+        checks = proved[plan.topic].checks
+        verified_rows = next((int(each.figures["rows"]) for each in checks if each.name == "contents"), 0)
+        total = {"Iceberg": lake.rows(here.table), VERIFY: verified_rows}
         counts += counts_of(plan.topic, plan.fates(), found, total=total)
     lines = [{"table": each.table, **each.line((PYICEBERG, DUCKDB, VERIFY))} for each in counts]
     console.table("count", lines, title="")
     return counts
-
-
-def _rows_verified(found: Verification) -> int:
-    return next((int(each.figures["rows"]) for each in found.checks if each.name == "contents"), 0)

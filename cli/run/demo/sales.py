@@ -127,7 +127,6 @@ class _Monday:
 
 
 def run(stack: Stack, console: Console) -> list[str]:
-    """Run all steps and show them; return a sentence for each difference from the produced records."""
     sales = _Sales(stack, console)
     sales.deploy()
     sales.produce()

@@ -243,7 +243,7 @@ def test_layout_and_columns_are_written_as_in_calve_yaml(catalog: FolderCatalog)
     )
     assert partitioning(table) == "day(order.created_at), bucket(16, userid)"
     assert sorting(table) == "order.created_at desc, bucket(4, userid)"
-    assert list(columns(table)) == [
+    assert list(columns(table.schema().fields)) == [
         ("userid", "string", True),
         ("order", "struct", False),
         ("order.created_at", "timestamptz", False),
