@@ -10,20 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThanOrEqual,
-    IsNull,
-    LessThan,
-    NotNull,
-)
+from pyiceberg.expressions import AlwaysFalse, BooleanExpression
+from pyiceberg.expressions.parser import parse
 from pyiceberg.table import Table
 
 from calve.errors import CalveError, ConfigError
@@ -230,35 +221,37 @@ class Selection:
         past = None if until is None else parse_time(until, now, "--until")
         return cls(first, reason, schema_id, past, redriven)
 
+    @property
+    def filters(self) -> dict[str, str]:
+        """The filters, as PyIceberg parses them, by their words."""
+        found = {}
+        if self.since:
+            found[f"since {self.since.isoformat(timespec='seconds')}"] = (
+                f"rejected_at >= '{self.since.isoformat()}'"
+            )
+        if self.until:
+            found[f"until {self.until.isoformat(timespec='seconds')}"] = (
+                f"rejected_at < '{self.until.isoformat()}'"
+            )
+        if self.reason:
+            found[f"with reason {self.reason}"] = f"reason = '{self.reason}'"
+        if self.schema_id is not None:
+            found[f"with schema id {self.schema_id}"] = f"schema_id = {self.schema_id}"
+        return found
+
     def within(self, table: Table) -> BooleanExpression:
         """The filters on a table. One without the column for redrives has open dead letters only."""
-        filters: list[BooleanExpression] = [lake.ALWAYS_TRUE]
-        filters += [
-            _compare(kind, column, value)
-            for kind, column, value in (
-                (GreaterThanOrEqual, "rejected_at", self.since and self.since.isoformat()),
-                (EqualTo, "reason", self.reason),
-                (EqualTo, "schema_id", self.schema_id),
-                (LessThan, "rejected_at", self.until and self.until.isoformat()),
-            )
-            if value is not None
-        ]
+        filters = list(self.filters.values())
         if REDRIVEN in table.schema().column_names:
-            filters.append(_compare(NotNull if self.redriven else IsNull, REDRIVEN))
+            filters.append(f"{REDRIVEN} is {'not ' if self.redriven else ''}null")
         elif self.redriven:
-            filters.append(AlwaysFalse())
-        return reduce(lambda one, other: And(one, other), filters)
+            return AlwaysFalse()
+        return parse(" and ".join(filters)) if filters else lake.ALWAYS_TRUE
 
     @property
     def words(self) -> str:
         """The filters in words, for a sentence; empty where there is none."""
-        parts = [
-            f"since {self.since.isoformat(timespec='seconds')}" if self.since else "",
-            f"until {self.until.isoformat(timespec='seconds')}" if self.until else "",
-            f"with reason {self.reason}" if self.reason else "",
-            f"with schema id {self.schema_id}" if self.schema_id is not None else "",
-        ]
-        return "".join(f" {part}" for part in parts if part)
+        return "".join(f" {each}" for each in self.filters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,13 +273,7 @@ class Place:
 
     @property
     def expression(self) -> BooleanExpression:
-        return And(_compare(EqualTo, "partition", self.partition), _compare(EqualTo, "offset", self.offset))
-
-
-def _compare(kind: Any, *of: object) -> BooleanExpression:
-    """A predicate; mypy knows pydantic's fields, not the constructors."""
-    found: BooleanExpression = kind(*of)
-    return found
+        return parse(f"partition = {self.partition} and offset = {self.offset}")
 
 
 def read(

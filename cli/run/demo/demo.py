@@ -32,21 +32,7 @@ from cli.look.description import facts, snapshot_line
 from cli.look.health import Conditions
 from cli.run.datagen.plan import Plan, in_turn
 from cli.run.datagen.produce import Target, produce
-from cli.run.demo import sales
-from cli.run.demo.checks import (
-    Count,
-    Spans,
-    by_duckdb,
-    by_pyiceberg,
-    count_published,
-    counts_of,
-    ingested,
-    opened,
-    published_configuration,
-    unproved,
-    verified,
-)
-from cli.run.demo.sales import last_week
+from cli.run.demo import checks, sales
 from cli.run.stack import app
 from cli.verify.findings import Verification
 
@@ -108,7 +94,7 @@ def _what_next(*, left_up: bool) -> dict[str, str]:
     }
 
 
-WEEK = last_week(datetime.now(UTC))
+WEEK = sales.last_week(datetime.now(UTC))
 TRADES = Plan("stock_trades", 300_000, duplicates=0.01, malformed=in_turn(60), period=WEEK)
 USERS = Plan("users", 10_000, dataset="users")
 PLANS = (TRADES, USERS)
@@ -127,7 +113,7 @@ class Kept:
 
     table: Iceberg
     dead_letters: Iceberg | None
-    spans: Spans
+    spans: checks.Spans
 
 
 def run(stack: Stack, console: Console) -> list[str]:
@@ -137,26 +123,28 @@ def run(stack: Stack, console: Console) -> list[str]:
     states = _deploy(stack, job, others, console)
     spans = _produce(job, console)
     console.heading("4  The job, as deployed into Glue, here on local Spark")
-    ingested(stack, f"{job.name}-{job.job}", console, sum(plan.count for plan in PLANS))
+    checks.ingested(stack, f"{job.name}-{job.job}", console, sum(plan.count for plan in PLANS))
     catalog = lake.open_catalog(job.lake)
     kept = {}
     for table in job.tables:
         name = job.table_name(table)
         dead_letters = lake.load(catalog, name.dead_letters)
-        kept[table.topic] = Kept(opened(catalog, name), dead_letters, spans[table.topic])
+        kept[table.topic] = Kept(checks.opened(catalog, name), dead_letters, spans[table.topic])
     _show(catalog, job, kept[TRADES.topic], console)
     console.heading("9  Verified: topics and tables read again, without Spark, and compared")
-    proved = verified(catalog, job, console)
+    proved = checks.verified(catalog, job, console)
     counts = _count(job, kept, proved, console)
     console.heading("11  Published: each commit was announced, and followed in both")
-    counts += count_published(stack, job, states, [each.table for each in kept.values()], others, console)
-    wrong = [each.differs for each in counts if each.differs] + unproved(proved)
+    counts += checks.count_published(
+        stack, job, states, [each.table for each in kept.values()], others, console
+    )
+    wrong = [each.differs for each in counts if each.differs] + checks.unproved(proved)
     return wrong + sales.run(stack, console)
 
 
 def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
     console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
-    outputs = app(stack, published_configuration(stack, others)).deploy(console.progress())
+    outputs = app(stack, checks.published_configuration(stack, others)).deploy(console.progress())
     lake_of = outputs[f"{job.name}-lake"]
     console.say(
         f"{len(outputs)} stacks: {', '.join(outputs)}. The tables will lie in {lake_of['Warehouse']},"
@@ -165,7 +153,7 @@ def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
     return outputs[f"{job.name}-publish"]["PublishStatesTable"]
 
 
-def _produce(job: Job, console: Console) -> dict[str, Spans]:
+def _produce(job: Job, console: Console) -> dict[str, checks.Spans]:
     fates = TRADES.fates()
     console.heading(f"3  Records: {TRADES.count:,} trades and {USERS.count:,} users")
     console.say(
@@ -213,20 +201,22 @@ def _show(catalog: Catalog, job: Job, kept: Kept, console: Console) -> None:
     console.table("dead letters", rows, title="")
 
 
-def _count(job: Job, kept: dict[str, Kept], proved: dict[str, Verification], console: Console) -> list[Count]:
+def _count(
+    job: Job, kept: dict[str, Kept], proved: dict[str, Verification], console: Console
+) -> list[checks.Count]:
     """Compare the produced records with each reader's figures; total rows also by Iceberg's totals and by verify."""
     console.heading(f"10  Counted again by PyIceberg {version('pyiceberg')} and DuckDB {version('duckdb')}")
-    counts: list[Count] = []
+    counts: list[checks.Count] = []
     for plan in PLANS:
         here = kept[plan.topic]
         found = {
-            PYICEBERG: by_pyiceberg(here.table, here.dead_letters, here.spans),
-            DUCKDB: by_duckdb(here.table, here.dead_letters, here.spans, job.lake),
+            PYICEBERG: checks.by_pyiceberg(here.table, here.dead_letters, here.spans),
+            DUCKDB: checks.by_duckdb(here.table, here.dead_letters, here.spans, job.lake),
         }
-        checks = proved[plan.topic].checks
-        verified_rows = next((int(each.figures["rows"]) for each in checks if each.name == "contents"), 0)
+        contents = [each.figures for each in proved[plan.topic].checks if each.name == "contents"]
+        verified_rows = int(contents[0]["rows"]) if contents else 0
         total = {"Iceberg": lake.rows(here.table), VERIFY: verified_rows}
-        counts += counts_of(plan.topic, plan.fates(), found, total=total)
+        counts += checks.counts_of(plan.topic, plan.fates(), found, total=total)
     lines = [{"table": each.table, **each.line((PYICEBERG, DUCKDB, VERIFY))} for each in counts]
     console.table("count", lines, title="")
     return counts
