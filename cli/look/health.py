@@ -73,9 +73,8 @@ class Conditions:
     def of_table(self, name: str, written: TableState | None, now: datetime | None = None) -> Condition:
         """The condition of one table. written: the state in its properties; None: the table does not exist."""
         report, run = self.reports.get(name, (None, None))
-        if report is None or run is None or (written and written.since and _later(written.since, run.at)):
-            found, over = written or TableState(), False
-        else:
+        found, over = written or TableState(), False
+        if report and run and not (written and written.since and _later(written.since, run.at)):
             found, over = report.state, run.ended is not None
         if found.state in ("suspended", "failed"):
             fix = found.fix or f"docs/states.md has the fix for {found.code or found.state}"

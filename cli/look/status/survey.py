@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
@@ -34,7 +34,6 @@ from cli.kafka import Cluster, Topic, cluster_database
 from cli.lake import Snapshot, aws_errors
 from cli.look.health import ANY_REASON, STOPPED, Conditions, TableStatus, Waiting
 
-_T = TypeVar("_T")
 PATIENCE_S = 3.0
 """Time limit of each question to Kafka: from outside a private network it never answers."""
 AT_ONCE = 16
@@ -74,25 +73,21 @@ class Survey:
     def begin(cls, job: Job) -> Survey:
         """Ask the cluster about all topics at once; go on without it if it does not answer, or refuses."""
         catalog, database = lake.open_catalog(job.lake), cluster_database(job, PATIENCE_S)
-        problems: list[CalveError] = []
-
-        def answered(question: Callable[[], _T]) -> _T | None:
-            try:
-                return question()
-            except CalveError as error:
-                problems.append(error)
-                return None
-
-        cluster = answered(lambda: Cluster(job.kafka, job.lake.region, PATIENCE_S))
-        listed = answered(cluster.topic_names) if cluster and job.patterns else []
-        found = surveyed(job, catalog, database or job.lake.database, listed or ())
+        cluster, listed, unreached = None, list[str](), None
+        topics: dict[str, Topic] = {}
+        try:
+            cluster = Cluster(job.kafka, job.lake.region, PATIENCE_S)
+            listed = cluster.topic_names() if job.patterns else []
+        except CalveError as error:
+            cluster, unreached = None, error
+        found = surveyed(job, catalog, database or job.lake.database, listed)
         whole = with_tables(job, found)
-        names = {table.topic for table in whole.tables}
-        topics = answered(lambda: cluster.topics(names)) if cluster and listed is not None else None
-        reached = cluster if topics is not None else None
-        unreached = problems[0] if problems else None
+        try:
+            topics = cluster.topics({table.topic for table in whole.tables}) if cluster else {}
+        except CalveError as error:
+            cluster, unreached = None, error
         conditions = Conditions.of(job)
-        return cls(whole, catalog, reached, topics or {}, database, conditions, found.not_kept, unreached)
+        return cls(whole, catalog, cluster, topics, database, conditions, found.not_kept, unreached)
 
     def statuses(self, only: Sequence[str] = ()) -> list[TableStatus]:
         """The tables in the order of calve.yaml."""

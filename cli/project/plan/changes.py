@@ -160,27 +160,24 @@ def _of_jobs(jobs: Sequence[JobDeployment], deployed: Mapping[str, DeployedJob])
 
 
 def _job_differences(job: JobDeployment, deployed: DeployedJob) -> Iterator[Difference]:
-    zone = bool(job.schedule and deployed.schedule)
-    window = job.schedule is None and bool(deployed.maintenance_window)
-    yield from differences(
-        _shape(deployed, deployed.fewest, deployed.workers, zone=zone, window=window),
-        _shape(job, job.workers.min, job.workers.max, zone=zone, window=window),
-    )
+    aspects: list[tuple[str, object, object]] = [
+        ("worker", deployed.worker, job.worker),
+        ("workers.min", deployed.fewest, job.workers.min),
+        ("workers.max", deployed.workers, job.workers.max),
+        ("run", deployed.schedule or "continuous", job.schedule or "continuous"),
+    ]
+    if job.schedule and deployed.schedule:
+        aspects.append(("time_zone", deployed.time_zone, job.time_zone))
+    if job.schedule is None and deployed.maintenance_window:
+        aspects.append(("maintenance_window", deployed.maintenance_window, job.maintenance_window or NOTHING))
+    for key, before, after in aspects:
+        if before != after:
+            yield Difference(key, str(before), str(after))
     yield from differences(deployed.conf, job.conf, "conf.")
     if deployed.settings is None:
         yield Difference("settings", "not readable", "as in calve.yaml")
     else:
         yield from differences(of_job(deployed.settings), of_job(job.settings))
-
-
-def _shape(
-    job: DeployedJob | JobDeployment, fewest: int, most: int, *, zone: bool, window: bool
-) -> dict[str, str]:
-    """The workers and times of a job by their keys. zone, window: whether its time zone and maintenance window count."""
-    run = job.schedule or "continuous"
-    found = {"worker": job.worker, "workers.min": str(fewest), "workers.max": str(most), "run": run}
-    found |= {"time_zone": job.time_zone} if zone else {}
-    return found | ({"maintenance_window": job.maintenance_window or NOTHING} if window else {})
 
 
 def _of_exports(exports: Iterable[Export], deployed: Mapping[str, Export]) -> Iterator[Change]:

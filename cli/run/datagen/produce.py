@@ -118,14 +118,6 @@ def rows(plan: Plan, block: Block) -> Iterator[Row]:
     return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
 
-def _later_rows(plan: Plan, block: Block) -> Iterator[Row]:
-    """`rows` in the second schema version: one field more."""
-    random = Random(f"{plan.seed} {plan.topic} {block.number} v2")  # noqa: S311 reproducible on purpose
-    name, values = ADDED[plan.dataset]
-    added = random.choices(values, k=block.size)
-    return (row | {name: value} for row, value in zip(rows(plan, block), added, strict=True))
-
-
 @dataclass(frozen=True, slots=True)
 class Breaker:
     """Breaks values of one topic. `before_string`: the bytes before the schema's first string field."""
@@ -269,16 +261,19 @@ class Source:
             yield from made
 
     def _well_formed(self, block: Block) -> list[Record]:
-        encoder = self._encoder
-        middle = self._plan.count // 2 if self._plan.evolve else self._plan.count
-        early = min(max(middle - block.first, 0), block.size)
-        made: list[Record] = [
-            (row["userid"].encode(), encoder.encode(row)) for row in islice(rows(self._plan, block), early)
-        ]
-        if early < block.size:
-            for row in islice(_later_rows(self._plan, block), early, None):
-                self._later = self._later or self._register(self._plan.topic, "v2", row)
-                made.append((row["userid"].encode(), self._later.encode(row)))
+        plan, made = self._plan, list[Record]()
+        later = (
+            plan.count // 2 if plan.evolve else plan.count
+        )  # the first record with the second schema version
+        name, values = ADDED[plan.dataset]
+        random = Random(f"{plan.seed} {plan.topic} {block.number} v2")  # noqa: S311 reproducible on purpose
+        added = random.choices(values, k=block.size)
+        for number, (row, value) in enumerate(zip(rows(plan, block), added, strict=True), block.first):
+            encoder = self._encoder
+            if number >= later:
+                row[name] = value
+                encoder = self._later = self._later or self._register(plan.topic, "v2", row)
+            made.append((row["userid"].encode(), encoder.encode(row)))
         return made
 
 
