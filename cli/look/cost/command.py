@@ -65,7 +65,7 @@ def cost(
     known = rates()
     total, idle = bill(deployment, load, known), bill(deployment, replace(load, topic_mb_s=0.0), known)
     console = Console(output)
-    ways = [asdict(way) for way in totals(total, idle)]
+    ways = totals(total, idle)
     console.table("cost", ways, title=f"{deployment.name} in {known.region}, US dollars")
     for warning in total.warnings:
         console.event("too little", reason=warning)

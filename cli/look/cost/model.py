@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from calve.config.deployment import Deployment, JobDeployment
 from calve.config.job import Table
@@ -103,17 +104,6 @@ class Bill:
         return float(sum(getattr(line, way) for line in self.lines))
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
-    """The bill for one way to run the jobs."""
-
-    jobs: str
-    month: float
-    day: float
-    idle_month: float
-    idle_day: float
-
-
 def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
     """The bill of a month: jobs as configured, every job always running, every job by a schedule."""
     priced = [_job(job, load, rates) for job in deployment.jobs]
@@ -136,11 +126,15 @@ def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
     return Bill(lines, [*(each for _, warnings in priced for each in warnings), *unknown])
 
 
-def totals(total: Bill, idle: Bill) -> list[Total]:
+def totals(total: Bill, idle: Bill) -> list[dict[str, Any]]:
+    """The bills for each way to run the jobs. idle: the bill without a load."""
     found = []
     for way, jobs in WAYS.items():
         month, idle_month = total.total(way), idle.total(way)
-        found.append(Total(jobs, month, month / DAYS, idle_month, idle_month / DAYS))
+        day, idle_day = month / DAYS, idle_month / DAYS
+        found.append(
+            {"jobs": jobs, "month": month, "day": day, "idle_month": idle_month, "idle_day": idle_day}
+        )
     return found
 
 

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment
-from calve.config.job import Job, Kafka, Registry
+from calve.config.job import Kafka, Registry
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from calve.settings import load_deployment
 from calve.settings.resolving import StackDefaults
@@ -93,7 +92,11 @@ def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) 
         return [of_error("aws account", error), *examine(own, limit_s=LIMIT_S)]
     stacks = _stacks(deployment, account)
     own["quotas"] = partial(quotas, deployment, account)
-    settings = [_here(job.settings, account, stacks) for job in deployment.jobs]
+    # With values that only the account or a deploy knows.
+    settings = [each.settings for each in deployment.jobs]
+    settings = [replace(each, lake=replace(each.lake, region=account.region)) for each in settings]
+    if isinstance(stacks, Stacks) and (servers := stacks.servers):
+        settings = [replace(each, kafka=replace(each.kafka, bootstrap_servers=servers)) for each in settings]
     shared = probes(settings, account.client)
     if settings[0].kafka.bootstrap_servers == UNKNOWN_SERVERS:
         shared["kafka"] = partial(Finding, "kafka", "absent", "a deploy makes the cluster", DEPLOY_FIRST)
@@ -132,17 +135,6 @@ def _stacks(deployment: Deployment, account: Account) -> Stacks | Finding:
     except CalveError as error:
         return Finding("deployment", "absent", error.message, error.fix or "")
     return Stacks(warehouse, ingest.get("Release"), ingest.get("DoctorFunction"), made.get("Servers"))
-
-
-def _here(job: Job, account: Account, stacks: Stacks | Finding) -> Job:
-    """A job's settings, with values that only the account or a deploy knows."""
-    made = stacks.servers if isinstance(stacks, Stacks) else None
-    servers = made or job.kafka.bootstrap_servers
-    return replace(
-        job,
-        lake=replace(job.lake, region=account.region),
-        kafka=replace(job.kafka, bootstrap_servers=servers),
-    )
 
 
 def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
@@ -232,8 +224,16 @@ def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
             found = [each for page in pages for each in page["Quotas"]]
         except ClientError as error:
             yield _unread(f"quotas of {service}", error, "servicequotas:ListServiceQuotas")
-        else:
-            yield from _of_service(service, needs, found)
+            continue
+        for part, need in needs.items():
+            for each in (each for each in found if part in each["QuotaName"].lower()):
+                name, value = f"quota: {part}", each["Value"]
+                if need > value:
+                    code = f"ask for more: quota {each['QuotaCode']} of {service} in Service Quotas"
+                    fix = f"{code}, or {INSTEAD[service]}"
+                    yield Finding(name, "fail", f"the jobs need {need}, the account has {value:g}", fix)
+                else:
+                    yield Finding(name, "ok", f"the jobs need {need} of {value:g}")
 
 
 def of_release(deployed: str | None) -> Finding:
@@ -255,18 +255,6 @@ def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
         why = answered.get("errorMessage") or answered.get("errorType")
         return [Finding("doctor", "fail", f"{function} failed: {why}", "its log says more")]
     return [Finding(**each) for each in answered]
-
-
-def _of_service(service: str, needs: dict[str, int], quotas: list[dict[str, Any]]) -> Iterator[Finding]:
-    for part, need in needs.items():
-        for each in (each for each in quotas if part in each["QuotaName"].lower()):
-            name, value = f"quota: {part}", each["Value"]
-            if need > value:
-                code = f"ask for more: quota {each['QuotaCode']} of {service} in Service Quotas"
-                fix = f"{code}, or {INSTEAD[service]}"
-                yield Finding(name, "fail", f"the jobs need {need}, the account has {value:g}", fix)
-            else:
-                yield Finding(name, "ok", f"the jobs need {need} of {value:g}")
 
 
 def _needed(

@@ -174,7 +174,20 @@ class Survey:
 def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Survey:
     """Ask all systems; offline: neither Kafka nor the registry, and only tables whose schemas are files."""
     faults: list[Problem] = []
-    listed, skipped = (None, _SKIPPED) if offline else _listed(deployment.jobs[0].settings, faults)
+    skipped: list[str] = []
+    listed: Collection[str] | None = None
+    first = deployment.jobs[0].settings
+    if offline:
+        skipped = [
+            "neither topics nor registered schemas were looked at, nor what depends on them: --offline"
+        ]
+    elif first.kafka.bootstrap_servers == UNKNOWN_SERVERS:
+        skipped = ["topics were not looked for: a deploy makes the cluster"]
+    else:
+        try:
+            listed = set(Cluster(first.kafka, first.lake.region).topic_names())
+        except (Retryable, Fatal) as error:
+            faults.append(_fault("kafka", error))
     deployment, entries = expanded(deployment, deployed, listed or ())
     jobs = _jobs(deployment, lambda table: table.pattern is None or listed is None or table.topic in listed)
     without_registry = _jobs(deployment, lambda table: not _asks_registry(table))
@@ -197,19 +210,6 @@ def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Surv
     by_rows = {name: each.by_rows for name, each in made.items()}
     chosen = engines(shaped, by_rows)
     return Survey(deployment, records, made, chosen, entries, listed, faults, skipped)
-
-
-_SKIPPED = ["neither topics nor registered schemas were looked at, nor what depends on them: --offline"]
-
-
-def _listed(job: Job, faults: list[Problem]) -> tuple[Collection[str] | None, list[str]]:
-    if job.kafka.bootstrap_servers == UNKNOWN_SERVERS:
-        return None, ["topics were not looked for: a deploy makes the cluster"]
-    try:
-        return set(Cluster(job.kafka, job.lake.region).topic_names()), []
-    except (Retryable, Fatal) as error:
-        faults.append(_fault("kafka", error))
-        return None, []
 
 
 def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Deployed) -> list[Problem]:
