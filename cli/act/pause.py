@@ -19,7 +19,6 @@ from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption
 from cli.lake import state_of
 
-PATIENCE_S = 120.0
 REASON_LENGTH = 300
 ReasonOption = Annotated[str | None, typer.Option("--reason", "-r", help="Why: later readers see it.")]
 UntilOption = Annotated[
@@ -89,7 +88,7 @@ def _is_applied(opened: OpenedTable, id: str, applied: Callable[[TableState], bo
     """True once a job reports in the table that it has applied the change; False if no job runs."""
     title = f"waiting for the job of {opened.name}"
     try:
-        return opened.wait(title, lambda: applied(state_of(opened.main)) or None, id=id, least_s=PATIENCE_S)
+        return opened.wait(title, lambda: applied(state_of(opened.main)) or None, id=id)
     except Unanswered:
         return False
 

@@ -121,8 +121,7 @@ class OpenedTable:
             return found
 
         self.change({kind.request.NAME: request.to_json()}, check=lambda: self.refuse_second(kind))
-        least_s = LONG_PATIENCE_S if kind.slow else PATIENCE_S
-        found = self.wait(title, answer, id=request.id, least_s=least_s, deletes=kind.deletes)
+        found = self.wait(title, answer, id=request.id, slow=kind.slow, deletes=kind.deletes)
         self.console.document({"table": str(self.name), **(more or {}), **asdict(found)})
         if found.problem:
             raise CalveError(f"{kind.refused} {self.name}: {found.problem}", fix=kind.fix)
@@ -156,15 +155,15 @@ class OpenedTable:
         answer: Callable[[], Found | None],
         *,
         id: str,
-        least_s: float,
+        slow: bool = False,
         deletes: bool = False,
     ) -> Found:
-        """Wait for an answer. id: of the request. least_s: the patience, if it is longer than two rounds. deletes: as in `Kind`.
+        """Wait for an answer, for two rounds at least. id: of the request. slow, deletes: as in `Kind`.
 
         Raises:
             Unanswered: no job answered in time; and the errors of `answer`.
         """
-        patience_s = max(least_s, 2 * self.settings.freshness_s)
+        patience_s = max(LONG_PATIENCE_S if slow else PATIENCE_S, 2 * self.settings.freshness_s)
         until = time.monotonic() + patience_s
         try:
             with self.console.progress().task(title) as task:

@@ -68,7 +68,8 @@ class App:
         runtimes.install_cdk(self.layout, progress)
         log = self.layout.logs / "cdk.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = [*runtimes.cdk_command(self.layout), *arguments, "--ci", "--no-notices"]
+        cli = str(self.layout.cdk / "node_modules" / "aws-cdk" / "bin" / "cdk")
+        command = [runtimes.node(), cli, *arguments, "--ci", "--no-notices"]
         command += [] if arguments[0] == "diff" else ["--progress", "events"]
         with (
             progress.task(title) as task,

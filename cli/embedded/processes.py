@@ -268,14 +268,12 @@ class State:
 
 def read_state(file: Path) -> State | None:
     """Return the recorded state; None if there is none or it is invalid."""
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         document = json.loads(file.read_text())
-        if document.pop("version") != STATE_VERSION:
-            return None
-        processes = {name: Process(**value) for name, value in document.pop("processes").items()}
-        return State(**document, processes=processes)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+        if document.pop("version") == STATE_VERSION:
+            processes = {name: Process(**value) for name, value in document.pop("processes").items()}
+            return State(**document, processes=processes)
+    return None
 
 
 def write_state(file: Path, state: State) -> None:

@@ -139,7 +139,3 @@ def node() -> str:
 def search_path() -> str:
     """A PATH with this Node first: the CDK's Python library starts `node` by name."""
     return os.pathsep.join(filter(None, (str(_WHEEL / "bin"), os.environ.get("PATH"))))
-
-
-def cdk_command(layout: Layout) -> list[str]:
-    return [node(), str(layout.cdk / "node_modules" / "aws-cdk" / "bin" / "cdk")]

@@ -66,7 +66,7 @@ def launch(layout: Layout, recorded: processes.State, java: Java, server: Server
                 "APICURIO_DATASOURCE_URL": f"jdbc:h2:file:{folder}/registry",  # keeps schemas over restarts
             }
         case "aws":
-            command = aws.command(layout)
+            command = [str(layout.aws_venv / "bin" / "python"), "-P", str(aws.WRAPPER)]
             environment |= aws.environment(recorded.ports["aws"], folder=folder)
     log = layout.logs / f"{server}.log"
     with processes.signals_held():  # between the start and its record nothing may come
@@ -99,7 +99,7 @@ def answers(recorded: processes.State, server: Server) -> bool:
         case "registry":
             return call(f"{registry_url(recorded.ports['registry'])}/subjects") == 200
         case "aws":
-            return aws.answers(recorded.ports["aws"])
+            return call(f"{aws.url(recorded.ports['aws'])}/_ministack/health") == 200
 
 
 def clear(layout: Layout) -> None:
@@ -252,7 +252,8 @@ def _start(layout: Layout, progress: Progress) -> processes.State:
         compatibility = f"{registry_url(ports['registry'])}/config"
         if (status := call(compatibility, method="PUT", body=b'{"compatibility":"BACKWARD"}')) != 200:
             raise Fatal(f"the schema registry refused its compatibility level (HTTP {status})")
-        aws.make_bucket(ports["aws"])
+        if (status := call(f"{aws.url(ports['aws'])}/{aws.BUCKET}", method="PUT")) != 200:
+            raise Fatal(f"the AWS emulator refused to make bucket {aws.BUCKET} (HTTP {status})")
     recorded = replace(recorded, ready=True)
     processes.write_state(layout.stack_file, recorded)
     return recorded

@@ -64,11 +64,18 @@ class Conditions:
 
     @classmethod
     def of(cls, job: Job) -> Conditions:
-        """What the newest runs of a job report; nothing if access is refused, or if earlier releases ran."""
-        found = cls(reports=newest(_read(job)))
+        """What the newest runs of a job report, here and deployed; nothing if access is refused, or if earlier releases ran."""
+        warehouses = {job.lake.warehouse} - {UNKNOWN_WAREHOUSE}
+        with suppress(CalveError):
+            account = Account(job.lake.region, job.lake.endpoint)
+            warehouses.add(outputs(account, f"{job.name}-lake", fix="")["Warehouse"])
+        found: list[JobStatus] = []
+        for warehouse in sorted(warehouses):
+            with suppress(CalveError, ValueError):
+                found.append(reported_by(replace(job, lake=replace(job.lake, warehouse=warehouse))))
         if job.lake.endpoint:
-            return found
-        return replace(found, start=f"see in AWS Glue why {job.name}-{job.job} does not run")
+            return cls(reports=newest(found))
+        return cls(f"see in AWS Glue why {job.name}-{job.job} does not run", newest(found))
 
     def of_table(self, name: str, written: TableState | None, now: datetime | None = None) -> Condition:
         """The condition of one table. written: the state in its properties; None: the table does not exist."""
@@ -125,19 +132,6 @@ def newest(found: Iterable[JobStatus]) -> dict[str, tuple[ReportedTable, Run]]:
             if run and (name not in tables or _later(run.at, tables[name][1].at)):
                 tables[name] = (report, run)
     return tables
-
-
-def _read(job: Job) -> list[JobStatus]:
-    """The reports of the job as it runs here, and as it is deployed."""
-    warehouses = {job.lake.warehouse} - {UNKNOWN_WAREHOUSE}
-    with suppress(CalveError):
-        account = Account(job.lake.region, job.lake.endpoint)
-        warehouses.add(outputs(account, f"{job.name}-lake", fix="")["Warehouse"])
-    found: list[JobStatus] = []
-    for warehouse in sorted(warehouses):
-        with suppress(CalveError, ValueError):
-            found.append(reported_by(replace(job, lake=replace(job.lake, warehouse=warehouse))))
-    return found
 
 
 def reported_by(job: Job) -> JobStatus:

@@ -16,11 +16,22 @@ from calve.errors import CalveError
 from calve.names import TableName
 from calve.outputs.job_status import FormerState
 from calve.requests.requests import Entry
-from calve.table.summary import BACKFILL, FORGET, MAINTENANCE, REDRIVE, has_position
+from calve.table.summary import (
+    BACKFILL,
+    FORGET,
+    FROM,
+    MAINTENANCE,
+    REDRIVE,
+    TO,
+    TOPIC,
+    as_stored,
+    has_position,
+    round_of,
+)
 from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
+from cli.console import ago
 from cli.lake import Snapshot, ancestors, aws_errors, load, state_of
-from cli.look.description import snapshot_document, snapshot_line
 from cli.look.health import TableStatus, Trouble, troubles, urgency
 from cli.look.status.survey import Survey
 from lambdas.publish_states import PublishState, PublishStates
@@ -54,6 +65,42 @@ class History:
         return [
             (each.at, float(each.metrics[name])) for each in reversed(self.snapshots) if name in each.metrics
         ]
+
+
+def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
+    """One snapshot for people; without ledger figures if no round made it."""
+    ledger = snapshot.ledger
+    return {
+        "snapshot": str(snapshot.id),
+        "committed": ago(snapshot.at, datetime.now(UTC)),
+        "operation": snapshot.operation,
+        "offsets": ledger.span if ledger else None,
+        "applied": ledger.applied if ledger else None,
+        "dead_letters": ledger.dead_lettered if ledger else None,
+        "skipped": (sum(ledger.skipped.values()) or None) if ledger else None,
+        "filtered": (ledger.filtered or None) if ledger else None,
+        "deduplicated": (ledger.deduplicated or None) if ledger else None,
+        "gaps": ledger.gaps if ledger else None,
+        "lost": ledger.lost if ledger else None,
+        "deleted": (ledger.rows_deleted or None) if ledger else None,
+        "rows": snapshot.total("records"),
+    }
+
+
+def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
+    ledger = snapshot.ledger
+    return {
+        "snapshot_id": snapshot.id,
+        "parent_id": snapshot.parent,
+        "committed_at": snapshot.at.isoformat(timespec="milliseconds"),
+        "operation": snapshot.operation,
+        "topic": snapshot.summary.get(TOPIC),
+        "round": round_of(snapshot.summary),
+        "from": as_stored(snapshot.summary, FROM),
+        "to": as_stored(snapshot.summary, TO),
+        "ledger": asdict(ledger) if ledger else None,
+        "metrics": snapshot.metrics,
+    }
 
 
 def lines(history: History, limit: int) -> Iterator[dict[str, object]]:

@@ -118,8 +118,14 @@ def screen(found: Overview, width: int, height: int | None = None) -> Renderable
     parts: list[RenderableType] = [heading(found), Text(), alarming(troubles, at_most), Text(), tables]
     if more := len(found.tables) - len(shown):
         parts.append(Text(f"and {more} more, which are less urgent", "dim"))
-    if found.published:
-        parts += [Text(), _elsewhere(found)]
+    if found.published:  # with the number of tables in each state
+        line = Text("published  ", "dim")
+        for target in sorted({each.target for each in found.published}):
+            line.append(f"{target} ", "bold")
+            states = Counter(each.state for each in found.published if each.target == target)
+            for state, count in states.most_common():
+                line.append_text(marked(state, count, "  "))
+        parts += [Text(), line]
     return Group(*parts)
 
 
@@ -154,17 +160,6 @@ def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
     if len(troubles) > at_most:
         grid.add_row("", "", Text(f"and {len(troubles) - at_most} more", "dim"))
     return grid
-
-
-def _elsewhere(found: Overview) -> RenderableType:
-    """The targets that tables are published to, with the number of tables in each state."""
-    line = Text("published  ", "dim")
-    for target in sorted({each.target for each in found.published}):
-        line.append(f"{target} ", "bold")
-        states = Counter(each.state for each in found.published if each.target == target)
-        for state, count in states.most_common():
-            line.append_text(marked(state, count, "  "))
-    return line
 
 
 def marked(state: str, count: int | None = None, more: str = "") -> Text:

@@ -22,7 +22,7 @@ from calve.table.summary import TOPIC
 from cli.account import Account, resources
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, latest_commit, load, open_catalog
-from cli.look.description import partitioning, sorting
+from cli.look.tables import partitioning, sorting
 from cli.spark import parse_conf
 from lambdas.aws import tolerating
 from lambdas.doctor.lake import ABSENT

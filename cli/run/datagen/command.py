@@ -14,7 +14,7 @@ from cli.config import EnvOption, load_jobs
 from cli.console import Console, Output, OutputOption
 from cli.embedded.layout import project_root
 from cli.embedded.stack import current
-from cli.run.datagen.plan import DATASETS, MALFORMED, Dataset, Plan, in_turn
+from cli.run.datagen.plan import DATASETS, MALFORMED, Plan, in_turn
 from cli.run.datagen.produce import Target, produce
 
 TopicArgument = Annotated[
@@ -75,6 +75,10 @@ def datagen(
       calve datagen stock_trades --count 300000 --duplicates 0.01 --malformed 60
       calve datagen stock_trades --evolve
     """
+    dataset = next((known for known in DATASETS if known == (like or topic)), None)
+    if dataset is None:
+        fix = f"add --like {' or --like '.join(DATASETS)}"
+        raise ConfigError(f'there are no example records "{like or topic}"', fix=fix)
     kinds = in_turn(malformed)
     for each in malformed_kind or ():
         kind, _, number = each.partition("=")
@@ -84,7 +88,7 @@ def datagen(
     plan = Plan(
         topic=topic,
         count=count,
-        dataset=_dataset(like or topic),
+        dataset=dataset,
         seed=seed,
         rate=rate,
         duplicates=duplicates,
@@ -109,14 +113,6 @@ def datagen(
     }
     console.table("produced", [figures])
     console.document(asdict(produced))
-
-
-def _dataset(name: str) -> Dataset:
-    for known in DATASETS:
-        if name == known:
-            return known
-    fix = f"add --like {' or --like '.join(DATASETS)}"
-    raise ConfigError(f'there are no example records "{name}"', fix=fix)
 
 
 def _target(bootstrap: str | None, registry: str | None, config: Path | None, env: str | None) -> Target:

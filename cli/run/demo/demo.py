@@ -28,8 +28,9 @@ from cli.embedded.elsewhere import Elsewhere
 from cli.embedded.layout import CHECKOUT, project_root
 from cli.embedded.stack import Stack, current, running
 from cli.kafka import Cluster
-from cli.look.description import facts, snapshot_line
 from cli.look.health import Conditions
+from cli.look.status.overview import snapshot_line
+from cli.look.tables import facts
 from cli.run.datagen.plan import Plan, in_turn
 from cli.run.datagen.produce import Target, produce
 from cli.run.demo import checks, sales

@@ -39,10 +39,10 @@ from calve.table.summary import POSITION_TAG, STATE, carried_position, encode
 from cli.console import duration
 from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
-from cli.look.description import columns, facts, partitioning, sorting
 from cli.look.health import Conditions, Waiting
 from cli.look.status.overview import History, kind
 from cli.look.status.survey import Survey, figures, unread_offsets, waiting
+from cli.look.tables import columns, facts, partitioning, sorting
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:
