@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -48,16 +48,6 @@ PATIENT = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attemp
 UNKNOWN = ("InternalFailure", "InvalidAction", "UnknownOperationException", "NotImplemented")
 
 
-@dataclass(frozen=True, slots=True)
-class Stacks:
-    """The outputs of the deployed stacks. servers: of a cluster that they made."""
-
-    warehouse: str
-    release: str | None
-    doctor: str | None
-    servers: str | None
-
-
 def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Finding]:
     """All findings; a failed check that others depend on ends the list."""
     if not found(config).exists():
@@ -95,20 +85,21 @@ def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) 
     # With values that only the account or a deploy knows.
     settings = [each.settings for each in deployment.jobs]
     settings = [replace(each, lake=replace(each.lake, region=account.region)) for each in settings]
-    if isinstance(stacks, Stacks) and (servers := stacks.servers):
+    if isinstance(stacks, dict) and (servers := stacks.get("Servers")):
         settings = [replace(each, kafka=replace(each.kafka, bootstrap_servers=servers)) for each in settings]
     shared = probes(settings, account.client)
     if settings[0].kafka.bootstrap_servers == UNKNOWN_SERVERS:
         shared["kafka"] = partial(Finding, "kafka", "absent", "a deploy makes the cluster", DEPLOY_FIRST)
     far: list[Finding] = []
-    if isinstance(stacks, Stacks):
+    if isinstance(stacks, dict):
         database = deployment.lake.database if deployment.lake.namespace == "database" else None
-        shared |= lake_probes(settings, account.client, stacks.warehouse, database)
-        own["release"] = partial(of_release, stacks.release)
+        shared |= lake_probes(settings, account.client, stacks["Warehouse"], database)
+        own["release"] = partial(of_release, stacks.get("Release"))
         own["jobs"] = partial(jobs, deployment, account)
-        own["roles"] = partial(roles, deployment, account, stacks.warehouse)
+        own["roles"] = partial(roles, deployment, account, stacks["Warehouse"])
         if remote:
-            far = examine({"doctor": partial(seen_from_aws, account, stacks.doctor)}, limit_s=REMOTE_LIMIT_S)
+            function = stacks.get("DoctorFunction")
+            far = examine({"doctor": partial(seen_from_aws, account, function)}, limit_s=REMOTE_LIMIT_S)
     return [
         Finding("aws account", "ok", f"{number}, {account.region}"),
         *([stacks] if isinstance(stacks, Finding) else []),
@@ -125,16 +116,17 @@ def second_to(far: list[Finding], here: list[Finding]) -> list[Finding]:
     return [replace(each, state="warn") if each.state == "fail" else each for each in here]
 
 
-def _stacks(deployment: Deployment, account: Account) -> Stacks | Finding:
+def _stacks(deployment: Deployment, account: Account) -> dict[str, str] | Finding:
+    """The outputs of the deployed stacks, with the servers of a cluster that they made."""
+    found: dict[str, str] = {}
     try:
-        warehouse = outputs(account, f"{deployment.name}-lake", fix=DEPLOY_FIRST)["Warehouse"]
-        ingest = outputs(account, f"{deployment.name}-ingest", fix=DEPLOY_FIRST)
-        made = outputs(account, f"{deployment.name}-kafka", fix=DEPLOY_FIRST) if deployment.msk else {}
+        for stack in ("lake", "ingest", *(["kafka"] if deployment.msk else [])):
+            found |= outputs(account, f"{deployment.name}-{stack}", fix=DEPLOY_FIRST)
     except (Retryable, Fatal) as error:
         return of_error("deployment", error)
     except CalveError as error:
         return Finding("deployment", "absent", error.message, error.fix or "")
-    return Stacks(warehouse, ingest.get("Release"), ingest.get("DoctorFunction"), made.get("Servers"))
+    return found
 
 
 def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
