@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cli.kafka import Topic
+from calve.table.protocol import TopicState
 from cli.verify.claim import Bounds, Claim
 from cli.verify.columns import RANGE, Digests, Place, numbers, within
 from cli.verify.counts import Key
@@ -59,7 +59,7 @@ class Sides:
     """
 
     claim: Claim
-    source: Topic
+    source: TopicState
     claimed: Mapping[int, Bounds]
     spans: Mapping[int, Bounds]
     main: MainRows

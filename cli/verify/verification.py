@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.schema.columns import UNDELIVERED
+from calve.table.protocol import TopicState
 from cli import lake
-from cli.kafka import Cluster, Topic, client_properties
+from cli.kafka import Cluster, client_properties
 from cli.verify.checks import checks_of, digests_of, findings_of
 from cli.verify.claim import Bounds, Claim, read_claim
 from cli.verify.compare import Explainer, Sides, TableSide, read_table
@@ -85,7 +86,7 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
     )
 
 
-def _topic(claim: Claim, sources: Sources) -> Topic:
+def _topic(claim: Claim, sources: Sources) -> TopicState:
     name = claim.position.topic
     found = Cluster(sources.kafka, sources.region).topics({name}).get(name)
     if found is None:
@@ -94,7 +95,7 @@ def _topic(claim: Claim, sources: Sources) -> Topic:
 
 
 def _other_topic(
-    name: TableName, claim: Claim, topic: Topic, ledgers: Check, findings: list[Finding]
+    name: TableName, claim: Claim, topic: TopicState, ledgers: Check, findings: list[Finding]
 ) -> Verification:
     text = f"topic {topic.name} is {topic.key} now; the table was read from {claim.topic}, which is gone"
     check = Check("topic", "failed", {"table": str(claim.topic), "cluster": str(topic.key)})
@@ -105,7 +106,7 @@ def _compare(
     table: Table,
     dead_letters: Table | None,
     claim: Claim,
-    topic: Topic,
+    topic: TopicState,
     sources: Sources,
     queries: Queries,
     progress: Progress,

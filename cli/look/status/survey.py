@@ -25,12 +25,12 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.requests.requests import Pause
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import Offsets, Position
-from calve.table.protocol import complete_until
+from calve.table.protocol import TopicState, complete_until
 from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL
 from cli import lake
 from cli.config import surveyed, with_tables
 from cli.dead_letters import Selection
-from cli.kafka import Cluster, Topic, cluster_database
+from cli.kafka import Cluster, cluster_database
 from cli.lake import Snapshot, aws_errors
 from cli.look.health import ANY_REASON, STOPPED, Conditions, TableStatus, Waiting
 
@@ -63,7 +63,7 @@ class Survey:
     job: Job
     catalog: Catalog
     cluster: Cluster | None = None
-    topics: dict[str, Topic] = field(default_factory=dict)
+    topics: dict[str, TopicState] = field(default_factory=dict)
     database: str | None = None
     conditions: Conditions = field(default_factory=Conditions)
     not_kept: tuple[NotKept, ...] = ()
@@ -74,7 +74,7 @@ class Survey:
         """Ask the cluster about all topics at once; go on without it if it does not answer, or refuses."""
         catalog, database = lake.open_catalog(job.lake), cluster_database(job, PATIENCE_S)
         cluster, listed, unreached = None, list[str](), None
-        topics: dict[str, Topic] = {}
+        topics: dict[str, TopicState] = {}
         try:
             cluster = Cluster(job.kafka, job.lake.region, PATIENCE_S)
             listed = cluster.topic_names() if job.patterns else []
@@ -174,13 +174,13 @@ def waiting(properties: Mapping[str, str], state: str) -> tuple[Waiting, ...]:
     return tuple(found)
 
 
-def unread_offsets(known: Offsets, topic: Topic) -> Offsets:
+def unread_offsets(known: Offsets, topic: TopicState) -> Offsets:
     """The next offset to read of every partition that holds more; expired offsets do not count."""
     starts = {p: max(known.get(p, first), first) for p, first in topic.log_start.items()}
     return {p: offset for p, offset in starts.items() if offset < topic.end[p]}
 
 
-def _unread(position: Position | None, topic: Topic | None) -> Offsets | None:
+def _unread(position: Position | None, topic: TopicState | None) -> Offsets | None:
     if topic is None:
         return None
     known = position.of(topic.key) if position else None
@@ -189,7 +189,9 @@ def _unread(position: Position | None, topic: Topic | None) -> Offsets | None:
     return unread_offsets(known or {}, topic)
 
 
-def _lag(unread: Offsets, topic: Topic, oldest: Mapping[str, float | None], now: float) -> dict[str, Any]:
+def _lag(
+    unread: Offsets, topic: TopicState, oldest: Mapping[str, float | None], now: float
+) -> dict[str, Any]:
     """Lag in records and seconds. Transaction markers are not records, and of a silent partition their age is unknown."""
     records = sum(topic.end[p] - offset for p, offset in unread.items())
     lag_s: float | None = None
