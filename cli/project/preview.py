@@ -55,17 +55,11 @@ def preview(
     job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
     with console.progress().task(f"reading {wanted.topic}"):
         found = look(local_session(job), job, wanted, records)
-    show(console, table, found)
-
-
-def show(console: Console, table: str, found: Preview) -> None:
-    """Print the rows, then what became of the other records, and why."""
-    rows = [list(map(shown, row.values())) for row in found.shown]
-    if rows:
+    if found.shown:
         console.heading(f"preview {table}")
-        console.grid(list(found.shown[0]), rows)
+        console.grid(list(found.shown[0]), [list(map(shown, row.values())) for row in found.shown])
     if found.refused:
-        refused = [{**asdict(each), "why": each.why} for each in found.refused]
+        refused = [{**asdict(each), "why": REASONS[each.reason]} for each in found.refused]
         console.table("dead letters", refused)
     console.say(summary(found))
     console.document(asdict(replace(found, shown=tuple(map(_plain, found.shown)))))
@@ -102,10 +96,6 @@ class Refused:
     records: int
     partition: int
     offset: int
-
-    @property
-    def why(self) -> str:
-        return REASONS[self.reason]
 
 
 class _Row(NamedTuple):

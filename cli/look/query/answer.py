@@ -121,12 +121,10 @@ def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -
     place = (table.name.database, table.name.table)
     if reference.when is not None:
         place = (HISTORY, f"{table.name} {table.snapshot}")
-    source = [literal(table.metadata)]
-    if table.snapshot is not None:
-        source.append(f"snapshot_from_id = {table.snapshot}")
+    at = "" if table.snapshot is None else f", snapshot_from_id = {table.snapshot}"
     schema, view = map(identifier, place)
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-    scan = f"SELECT * FROM iceberg_scan({', '.join(source)}) OFFSET 0"  # noqa: S608  all of it is quoted
+    scan = f"SELECT * FROM iceberg_scan({literal(table.metadata)}{at}) OFFSET 0"  # noqa: S608  all of it is quoted
     connection.execute(f"CREATE OR REPLACE VIEW {schema}.{view} AS {scan}")
     return place
 

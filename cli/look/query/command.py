@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from itertools import islice
@@ -96,23 +97,15 @@ def write(
         most = limit or SHOWN
         rows = list(islice(answer.rows(), most + 1))
         if console.is_terminal:
-            _draw(console, answer, rows[:most], hidden)
+            wanted = [place for place, name in enumerate(answer.columns) if name not in hidden]
+            cells = [[_cell(row[n], answer.types[n]) for n in wanted] for row in rows[:most]]
+            console.grid([answer.columns[n] for n in wanted], cells)
+            if len(wanted) < len(answer.columns):
+                console.event("query.hides", columns=list(hidden), shown_by="--system")
         else:
             console.grid(answer.columns, [[text(value) for value in row] for row in rows[:most]])
         if len(rows) > most:
             console.event("query.cut", rows=most, more="--limit, or -o csv for all")
-
-
-def _draw(console: Console, answer: Answer, rows: Sequence[Sequence[Any]], hidden: Sequence[str]) -> None:
-    wanted = [place for place, name in enumerate(answer.columns) if name not in hidden]
-    kinds = answer.types
-    cells = [
-        [shown(timestamp(row[n], kinds[n]) if isinstance(row[n], str) else row[n]) for n in wanted]
-        for row in rows
-    ]
-    console.grid([answer.columns[n] for n in wanted], cells)
-    if len(wanted) < len(answer.columns):
-        console.event("query.hides", columns=list(hidden), shown_by="--system")
 
 
 def text(value: Any) -> str | None:
@@ -136,29 +129,17 @@ def shown(value: Any) -> str | None:
         case bytes() | bytearray():
             return value.hex()
         case list() | tuple() | dict():
-            return json.dumps(_plain(value), ensure_ascii=False)
+            return json.dumps(_spoken(value), ensure_ascii=False, default=shown)
         case _:
             return text(value)
 
 
-def timestamp(value: str, kind: str) -> datetime | str:
-    """DuckDB's text of a timestamp as a datetime, if Python can hold it; else the text."""
-    try:
-        return datetime.fromisoformat(value) if kind.startswith("TIMESTAMP") else value
-    except ValueError:
-        return value
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {str(name): _plain(each) for name, each in value.items()}
-        case list() | tuple():
-            return [_plain(each) for each in value]
-        case None | bool() | int() | float() | str():
-            return _spoken(value)
-        case _:
-            return shown(value)
+def _cell(value: Any, kind: str) -> str | None:
+    """As `shown`; also DuckDB's text of a timestamp, if Python can hold it."""
+    if isinstance(value, str) and kind.startswith("TIMESTAMP"):
+        with suppress(ValueError):
+            return shown(datetime.fromisoformat(value))
+    return shown(value)
 
 
 def _spoken(value: Any) -> Any:
@@ -166,10 +147,10 @@ def _spoken(value: Any) -> Any:
     match value:
         case float() if not math.isfinite(value):
             return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
-        case list():
+        case list() | tuple():
             return [_spoken(each) for each in value]
         case dict():
-            return {name: _spoken(each) for name, each in value.items()}
+            return {str(name): _spoken(each) for name, each in value.items()}
         case _:
             return value
 

@@ -17,22 +17,8 @@ from calve.schema.columns import Json
 from calve.schema.evolution import SchemaProblem, data_columns, show
 from calve.schema.evolution import changes as changes_of
 from cli.look.cost.model import Load, Rates, bill
-from cli.project.plan.change import (
-    NOTHING,
-    Change,
-    Consequence,
-    Difference,
-    Kind,
-    column_consequences,
-    differences,
-    export_consequences,
-    flat,
-    job_consequences,
-    of_job,
-    of_table,
-    table_consequences,
-    terms,
-)
+from cli.project.plan import change as rules
+from cli.project.plan.change import NOTHING, Change, Consequence, Difference, Kind, differences, flat, terms
 from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
 
 LAYOUT = ("partition_by", "sort_by", "format_version")
@@ -76,7 +62,7 @@ def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
     found = [*_settings(job, table, before, held), *(_held(table, held) if held else ())]
     if found:
         keys = {each.key for each in found}
-        following = table_consequences(before[1] if before else None, table, held, keys)
+        following = rules.table_consequences(before[1] if before else None, table, held, keys)
         return Change("tables", table.name, "~", tuple(found), consequences=tuple(following))
     if entry is None and any(each.settings for each in deployed.jobs.values()):
         return Change("tables", table.name, "~", note="it is there, and a job writes it again")
@@ -92,7 +78,7 @@ def _settings(
     known = (*(LAYOUT if held else ()), *(MODES if held and not held.empty else ()))
     if before[0] != job:
         yield Difference("job", before[0], job)
-    for each in differences(of_table(before[1]), of_table(table)):
+    for each in differences(rules.of_table(before[1]), rules.of_table(table)):
         if each.key.partition(".")[0] not in known:
             yield each
 
@@ -135,7 +121,7 @@ def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveEr
         return replace(change, kind=kind, consequences=(*change.consequences, suspended))
     renamed = [(".".join((*each.parent, each.name)), each.where) for each in wanted if each.kind == "rename"]
     lost = leaves(data_columns(held.columns)).keys() - leaves(made).keys() - {old for old, _ in renamed}
-    following = tuple(column_consequences(renamed, sorted(lost)))
+    following = tuple(rules.column_consequences(renamed, sorted(lost)))
     if wanted:
         added = Difference("columns", NOTHING, ", ".join(map(str, wanted)))
         change = replace(change, kind=kind, differences=(*change.differences, added))
@@ -151,7 +137,7 @@ def _of_jobs(jobs: Sequence[JobDeployment], deployed: Mapping[str, DeployedJob])
         if before is None:
             yield Change("jobs", name, "+")
         elif found := tuple(_job_differences(job, before)):
-            following = tuple(job_consequences({each.key for each in found}))
+            following = tuple(rules.job_consequences({each.key for each in found}))
             yield Change("jobs", name, "~", found, consequences=following)
         else:
             yield Change("jobs", name, "=")
@@ -177,7 +163,7 @@ def _job_differences(job: JobDeployment, deployed: DeployedJob) -> Iterator[Diff
     if deployed.settings is None:
         yield Difference("settings", "not readable", "as in calve.yaml")
     else:
-        yield from differences(of_job(deployed.settings), of_job(job.settings))
+        yield from differences(rules.of_job(deployed.settings), rules.of_job(job.settings))
 
 
 def _of_exports(exports: Iterable[Export], deployed: Mapping[str, Export]) -> Iterator[Change]:
@@ -187,7 +173,7 @@ def _of_exports(exports: Iterable[Export], deployed: Mapping[str, Export]) -> It
         if before is None:
             yield Change("exports", name, "+", note=f"of {export.table}, {export.schedule}")
         elif found := tuple(differences(flat(asdict(before)), flat(asdict(export)))):
-            following = tuple(export_consequences(before, export, {each.key for each in found}))
+            following = tuple(rules.export_consequences(before, export, {each.key for each in found}))
             yield Change("exports", name, "~", found, consequences=following)
         else:
             yield Change("exports", name, "=")

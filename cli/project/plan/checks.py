@@ -16,14 +16,7 @@ from calve.config.steps import masked_columns
 from calve.errors import CalveError, Retryable, Suspended, topic_missing
 from calve.modes.aggregate import Aggregate, columns_of, require_same_columns
 from calve.modes.switch import kind_of
-from calve.rounds.column_rules import (
-    layout_problems,
-    require_age,
-    require_countable,
-    require_emit_key,
-    step_changes,
-    transform_problem,
-)
+from calve.rounds import column_rules as rules
 from calve.schema.columns import KAFKA, Json, Transform, struct, with_ids
 from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
@@ -114,7 +107,7 @@ def _columns(
             data = columns_of(data, table.aggregate)
         elif table.steps and held:
             there = data_columns(held.columns)
-            data = apply(there, step_changes(table.name, there, data))
+            data = apply(there, rules.step_changes(table.name, there, data))
     except CalveError as problem:
         found.append(problem)
         return None
@@ -134,20 +127,20 @@ def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
 def _of_columns(table: Table, columns: Json, read: Read | CalveError) -> Iterator[CalveError]:
     """Columns that calve.yaml names and that do not exist or do not fit."""
     name, by_day = table.name, Transform(table.event_time, "day") if table.event_time else None
-    problem = transform_problem(name, by_day, columns, ("event_time",)) if by_day else None
+    problem = rules.transform_problem(name, by_day, columns, ("event_time",)) if by_day else None
     if problem:
         yield problem
         table = replace(table, partition_by=tuple(each for each in table.partition_by if each != by_day))
-    yield from layout_problems(table, name, columns)
+    yield from rules.layout_problems(table, name, columns)
     emit, column, rows = table.emit, table.count_by, table.maintenance.rows
     yield from _refused(table.mode.resolve, columns)
     if emit:
-        yield from _refused(require_emit_key, emit, columns)
+        yield from _refused(rules.require_emit_key, emit, columns)
     if rows:
-        yield from _refused(require_age, name, rows.column, columns)
+        yield from _refused(rules.require_age, name, rows.column, columns)
     if column and isinstance(read, Read):
         personal = masked_columns(table.steps, read.parts.tags(read.columns, read.versions))
-        yield from _refused(require_countable, name, column, columns, personal)
+        yield from _refused(rules.require_countable, name, column, columns, personal)
 
 
 def _refused(check: Callable[..., object], *of: object) -> Iterator[CalveError]:

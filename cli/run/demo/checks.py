@@ -5,12 +5,10 @@ Published tables, in an Iceberg REST catalog and the stand-in for Snowflake, are
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -24,7 +22,6 @@ from cli import lake
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.elsewhere import Elsewhere
-from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.stack import Stack
 from cli.look.query.answer import connect, identifier, literal
 from cli.run import jobs
@@ -171,14 +168,6 @@ def unproved(found: Mapping[str, Verification]) -> list[str]:
     """A sentence for each table with a fault, and for each that is not fully proved."""
     wrong = [f"{name}: verify found the faults listed above" for name, each in found.items() if each.findings]
     return wrong + [f"{name}: not all of it is proved" for name, each in found.items() if not each.complete]
-
-
-def published_configuration(stack: Stack, elsewhere: Elsewhere) -> Path:
-    file = Layout(stack.root).demo / "calve.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    text = (CHECKOUT / "calve.yaml").read_text()
-    file.write_text(f"{text}\npublish: {json.dumps(elsewhere.publish)}\n")
-    return file
 
 
 def count_published(

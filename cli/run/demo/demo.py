@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -25,7 +26,7 @@ from cli.config import stack_defaults
 from cli.console import Console
 from cli.embedded import elsewhere
 from cli.embedded.elsewhere import Elsewhere
-from cli.embedded.layout import CHECKOUT, project_root
+from cli.embedded.layout import CHECKOUT, Layout, project_root
 from cli.embedded.stack import Stack, current, running
 from cli.kafka import Cluster
 from cli.look.health import Conditions
@@ -145,7 +146,10 @@ def run(stack: Stack, console: Console) -> list[str]:
 
 def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
     console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
-    outputs = app(stack, checks.published_configuration(stack, others)).deploy(console.progress())
+    file = Layout(stack.root).demo / "calve.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{(CHECKOUT / 'calve.yaml').read_text()}\npublish: {json.dumps(others.publish)}\n")
+    outputs = app(stack, file).deploy(console.progress())
     lake_of = outputs[f"{job.name}-lake"]
     console.say(
         f"{len(outputs)} stacks: {', '.join(outputs)}. The tables will lie in {lake_of['Warehouse']},"

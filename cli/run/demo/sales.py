@@ -128,12 +128,13 @@ class _Sales:
         written = self._ends()[CLEAN] - self._before[CLEAN]
         texts = repr(self._rows)
         leaked = sum(value in texts for value in _personal(self._events))
-        counts = [
-            _counted("rows as plain Python has them", len(expected), same),
-            _counted("rows in all", len(expected), len(self._rows)),
-            _counted(f"records of {CLEAN}", len(expected), written),
-            _counted("names, e-mails, cards, addresses found in rows", 0, leaked),
+        figures = [
+            ("rows as plain Python has them", len(expected), same),
+            ("rows in all", len(expected), len(self._rows)),
+            (f"records of {CLEAN}", len(expected), written),
+            ("names, e-mails, cards, addresses found in rows", 0, leaked),
         ]
+        counts = [Count(SALES, name, wanted, {READER: found}) for name, wanted, found in figures]
         self._console.table("count", [each.line([READER]) for each in counts], title="")
         return unproven + [each.differs for each in counts if each.differs]
 
@@ -236,10 +237,6 @@ class _Sales:
     def _ends(self) -> dict[str, int]:
         found = Cluster(self._job.kafka, self._job.lake.region).topics({TOPIC, CLEAN})
         return {name: sum(found[name].end.values()) if name in found else 0 for name in (TOPIC, CLEAN)}
-
-
-def _counted(figure: str, expected: int, found: int) -> Count:
-    return Count(SALES, figure, expected, {READER: found})
 
 
 def _tells_much(event: dict[str, Any]) -> bool:

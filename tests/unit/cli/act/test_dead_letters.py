@@ -321,7 +321,7 @@ def test_an_export_never_overwrites_and_leaves_nothing_half_written(
             raise RuntimeError
         return real(each)
 
-    monkeypatch.setattr("cli.act.dead_letters.document", fails)
+    monkeypatch.setattr("cli.dead_letters.document", fails)
     _, _, error = run("export", "trades", str(target))
     assert isinstance(error, RuntimeError)
     assert not target.exists()

@@ -1,10 +1,14 @@
-"""`calve rollback`, `calve rewind` and `calve backfill`: requests in the table, which the job answers between two rounds."""
+"""What of its topic a table reads: `calve pause`, `resume`, `rollback`, `rewind` and `backfill`.
+
+A pause is a property of the table that its job respects before each round; the others are requests, answered between two rounds.
+"""
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -14,14 +18,15 @@ from calve.config.job import Start
 from calve.config.job import Table as Settings
 from calve.errors import CalveError, ConfigError
 from calve.names import TABLE_NAME
+from calve.outputs.job_status import TableState
 from calve.requests.backfill import Request as BackfillRequest
-from calve.requests.requests import Entry
+from calve.requests.requests import Entry, Pause, outdated
 from calve.requests.rollback import Journey, Request, What, at_moment, before_offsets, journey
 from calve.table.position import Offsets
 from calve.table.protocol import Commit, nearest_position
-from calve.table.summary import ROUND
+from calve.table.summary import PAUSED, ROUND
 from cli import lake
-from cli.act.requests import Kind, OpenedTable, YesOption, person, stamp
+from cli.act.requests import Kind, OpenedTable, Unanswered, YesOption, person, stamp
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, parse_time
 from cli.console import Console, Output, OutputOption
 
@@ -63,6 +68,95 @@ ToOption = Annotated[
         "--to", help=f"The end of the range, excluded; without it the position of the table. {HELP}"
     ),
 ]
+
+
+REASON_LENGTH = 300
+ReasonOption = Annotated[str | None, typer.Option("--reason", "-r", help="Why: later readers see it.")]
+UntilOption = Annotated[
+    str | None, typer.Option("--until", "-u", help="When it ends by itself: 2026-01-01T00:00:00Z.")
+]
+
+
+def pause(
+    table: TableArgument,
+    *,
+    reason: ReasonOption = None,
+    until: UntilOption = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Have the job stop reading a table's topic after its running round, until `calve resume`, also over restarts.
+
+    The job keeps running and answers requests. Records wait in Kafka: check the topic's retention. Ctrl-C ends the waiting only.
+
+    Example:
+      calve pause stock_trades --reason "schema under repair"
+    """
+    now = datetime.now(UTC)
+    opened = OpenedTable.open(table, config, env, console := Console(output))
+    if reason is not None and len(reason) > REASON_LENGTH:
+        raise ConfigError(f"--reason is longer than {REASON_LENGTH} characters", fix="shorten it")
+    held = Pause(uuid.uuid4().hex, stamp(now), person(), reason, _until(until, now))
+    entry = Entry(held.id, held.at, "pause", held.words, held.by)
+    opened.change({PAUSED: held.to_json(), **entry.property()}, remove=outdated(opened.main.properties))
+    applied = _is_applied(opened, held.id, lambda state: state.code == held.id)
+    console.document({"table": str(opened.name), **asdict(held), "heeded": applied})
+    then = (
+        f"Go on with: calve resume {table}" if applied else "No job runs now; the next one will respect it."
+    )
+    console.say(f"{opened.name} is paused {held.words}. {then}")
+
+
+def resume(
+    table: TableArgument,
+    *,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Have the job read a paused table again, from its position.
+
+    Example:
+      calve resume stock_trades
+    """
+    now = datetime.now(UTC)
+    opened = OpenedTable.open(table, config, env, console := Console(output))
+    held = Pause.of(opened.main.properties, now)
+    if held is None:
+        console.say(f"{opened.name} is not paused: there is nothing to resume.")
+        console.document({"table": str(opened.name), "resumed": False})
+        return
+    entry = Entry(uuid.uuid4().hex, stamp(now), "resume", f"was paused {held.words}", person())
+    opened.change(entry.property(), remove=[PAUSED, *outdated(opened.main.properties)])
+    applied = _is_applied(opened, entry.id, lambda state: state.state != "paused")
+    console.document({"table": str(opened.name), "resumed": True, "heeded": applied})
+    effect = "is read again" if applied else "will be read again by the next job, as none runs now"
+    console.say(f"{opened.name} {effect}; it was paused {held.words}.")
+
+
+def _is_applied(opened: OpenedTable, id: str, applied: Callable[[TableState], bool]) -> bool:
+    """True once a job reports in the table that it has applied the change; False if no job runs."""
+    title = f"waiting for the job of {opened.name}"
+    try:
+        return opened.wait(title, lambda: applied(lake.state_of(opened.main)) or None, id=id)
+    except Unanswered:
+        return False
+
+
+def _until(text: str | None, now: datetime) -> str | None:
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = now
+    if found.tzinfo is None or found <= now:
+        raise ConfigError(
+            f'--until: "{text}" is no moment to come',
+            fix="write it as 2026-01-01T00:00:00Z, with its time zone",
+        )
+    return found.isoformat()
 
 
 def rollback(
