@@ -250,7 +250,6 @@ class Selection:
 
     @property
     def words(self) -> str:
-        """The filters in words, for a sentence; empty where there is none."""
         return "".join(f" {each}" for each in self.filters)
 
 

@@ -95,7 +95,6 @@ class Conditions:
         return Condition(found.state, since=found.since, fix=self.start if found.state == "pending" else None)
 
     def missing(self, name: TableName) -> CalveError:
-        """Why a table is missing, with its fix."""
         found = self.of_table(name.table, None)
         reason = f"{found.state}: {found.words}" if found.state in STOPPED else found.words
         return CalveError(f"there is no table {name} yet: {reason}", fix=found.fix)
@@ -124,7 +123,6 @@ def _of_run(found: TableState, report: ReportedTable, run: Run, now: datetime, s
 
 
 def newest(found: Iterable[JobStatus]) -> dict[str, tuple[ReportedTable, Run]]:
-    """The newest report of each table, with its run."""
     tables: dict[str, tuple[ReportedTable, Run]] = {}
     for status in found:
         for name, report in status.tables.items():

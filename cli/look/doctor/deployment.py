@@ -70,7 +70,6 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
 
 
 def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) -> list[Finding]:
-    """The findings in the account of a deployment, and in the systems that its jobs use."""
     own: dict[str, Probe] = {}
     try:
         account = Account.of(embedded, deployment.region)
@@ -186,7 +185,6 @@ def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[
 
 
 def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
-    """The quotas of the account against the needs of the jobs."""
     try:
         limits = account.client("lambda").get_account_settings()["AccountLimit"]
     except ClientError as error:

@@ -27,10 +27,6 @@ AS_THEY_ARE = {"boolean", "float", "double", "varchar"} | {
     f"{sign}{size}int" for sign in ("", "u") for size in ("tiny", "small", "big", "huge")
 }
 AS_THEY_ARE |= {"integer", "uinteger"}
-Value = Any
-"""A text, a number, a boolean, None, a list or a dict of such."""
-Place = tuple[str, str]
-"""A schema, and a view in it."""
 
 
 def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
@@ -85,8 +81,7 @@ class Answer:
             ]
             self._relation = query.project(", ".join(plain))
 
-    def rows(self) -> Iterator[tuple[Value, ...]]:
-        """Every row, as the query orders them."""
+    def rows(self) -> Iterator[tuple[Any, ...]]:
         with _errors():
             while found := self._relation.fetchmany(BATCH):
                 yield from found
@@ -112,8 +107,8 @@ def answered(
         yield Answer(connection, statement.sql(places))
 
 
-def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -> Place:
-    """The place of a view of the table, made here.
+def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -> tuple[str, str]:
+    """The schema and name of a view of the table, made here.
 
     `OFFSET 0` keeps filters out of the scan: DuckDB 1.5's Iceberg extension prunes files wrongly by days before 1970 and by NaN.
     Filters made by joins pass it nevertheless; `answered` switches them off.

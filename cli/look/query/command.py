@@ -166,7 +166,6 @@ def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator
 
 
 def objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """The rows as JSON objects."""
     if twice := sorted(name for name, times in Counter(columns).items() if times > 1):
         reason = f'several columns are named "{twice[0]}"'
         raise ConfigError(reason, fix="name them apart: ... as another_name")

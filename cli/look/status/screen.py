@@ -32,7 +32,6 @@ MARKS = {
     "synced": ("●", "green"),
     "syncing": ("○", "yellow"),
 }
-UNKNOWN = ("?", "dim")
 BLOCKS = " ▁▂▃▄▅▆▇█"
 BROADEST = 3
 WIDE = 100
@@ -164,7 +163,7 @@ def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
 
 def marked(state: str, count: int | None = None, more: str = "") -> Text:
     """A state with its mark and colour, and how many have it."""
-    mark, style = MARKS.get(state, UNKNOWN)
+    mark, style = MARKS.get(state, ("?", "dim"))
     return Text(" ".join(filter(None, (mark, str(count or ""), state))) + more, style)
 
 

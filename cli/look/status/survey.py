@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
@@ -44,13 +44,12 @@ _COUNTED: dict[tuple[str, int], dict[str, int]] = {}
 REQUESTS = {REDRIVE: "redrive", FORGET: "forget", TRAVEL: "rollback", BACKFILL: "backfill"}
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A table by its metadata, and the position that its lag is counted from."""
 
     status: TableStatus
     position: Position | None
-    reported: dict[str, Any] = field(default_factory=dict)
+    reported: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,5 +269,4 @@ def _short(value: object) -> object:
 
 
 def _script(name: str) -> dict[str, Any]:
-    """The names that a script of the example defines."""
     return runpy.run_path(str(EXAMPLE / f"{name}.py"))
