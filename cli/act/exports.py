@@ -175,7 +175,17 @@ class Exports:
 
     def run(self, export: str, window: str | None, *, now: datetime) -> list[dict[str, Any]]:
         """Invoke the deployed function as its schedule does; return the result of each window."""
-        event = self._scheduled(export)
+        scheduler = self.account.client("scheduler")
+        with aws_errors(f"the schedule of the export {export}"):
+            try:
+                schedule = scheduler.get_schedule(Name=f"{self.name}-{export}", GroupName=self.name)
+            except scheduler.exceptions.ResourceNotFoundException:
+                raise ConfigError(
+                    f'{self.name} has no deployed export "{export}"', fix="calve plan shows which there are"
+                ) from None
+        # The input of the schedule: the export as deployed, not as configured here.
+        event: dict[str, Any] = json.loads(schedule["Target"]["Input"])
+        Export.from_json(json.dumps(event["export"]))
         # To the microsecond: the function takes two events of one time for one event.
         event["scheduled_at"] = now.astimezone(UTC).isoformat(timespec="microseconds")
         if window is not None:
@@ -191,20 +201,6 @@ class Exports:
             )
         outcomes: list[dict[str, Any]] = result
         return outcomes
-
-    def _scheduled(self, export: str) -> dict[str, Any]:
-        """The input that an export's schedule sends: the export as deployed, not as configured here."""
-        scheduler = self.account.client("scheduler")
-        with aws_errors(f"the schedule of the export {export}"):
-            try:
-                schedule = scheduler.get_schedule(Name=f"{self.name}-{export}", GroupName=self.name)
-            except scheduler.exceptions.ResourceNotFoundException:
-                raise ConfigError(
-                    f'{self.name} has no deployed export "{export}"', fix="calve plan shows which there are"
-                ) from None
-        event: dict[str, Any] = json.loads(schedule["Target"]["Input"])
-        Export.from_json(json.dumps(event["export"]))
-        return event
 
 
 def bounds(window: str, zone: ZoneInfo, now: datetime) -> dict[str, str]:

@@ -7,14 +7,12 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from pyiceberg.table import Table
 
 from calve.config.job import Job
 from calve.config.job import Table as Settings
@@ -78,7 +76,15 @@ def forget(
     opened = OpenedTable.open(table, config, env, console)
     name, settings = str(opened.name), opened.settings
     where = tuple(_condition(each, settings) for each in key)
-    _require_possible(name, opened.main, settings, where)
+    schema = json.loads(opened.main.schema().model_dump_json())
+    for each in where:
+        if problem := column_problem(schema, each.column) or masking_problem(settings.steps, {}, each.column):
+            raise ConfigError(problem, fix="name another column: --key COLUMN=VALUE")
+    if settings.aggregate is not None:
+        raise ConfigError(
+            f"the rows of {name} are totals: they do not show whose records they contain",
+            fix="forget in the tables that hold the records, then rebuild this one",
+        )
     opened.refuse_second(FORGETTING)
     columns = " and ".join(each.column for each in where)
     exports = "all" if settings.mode.replaces_rows else "those whose window holds one of the rows"
@@ -120,19 +126,6 @@ def _condition(text: str, wanted: Settings) -> Condition:
     if not value:
         raise ConfigError("--key has no value", fix="write it as COLUMN=VALUE")
     return Condition(column, value)
-
-
-def _require_possible(name: str, main: Table, wanted: Settings, where: Sequence[Condition]) -> None:
-    schema = json.loads(main.schema().model_dump_json())
-    for each in where:
-        problem = column_problem(schema, each.column) or masking_problem(wanted.steps, {}, each.column)
-        if problem:
-            raise ConfigError(problem, fix="name another column: --key COLUMN=VALUE")
-    if wanted.aggregate is not None:
-        raise ConfigError(
-            f"the rows of {name} are totals: they do not show whose records they contain",
-            fix="forget in the tables that hold the records, then rebuild this one",
-        )
 
 
 def sealed(request: Request, job: Job, wanted: Settings) -> Request:

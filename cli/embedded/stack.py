@@ -55,7 +55,8 @@ def launch(layout: Layout, recorded: processes.State, java: Java, server: Server
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
     match server:
         case "kafka":
-            command = kafka.command(java, jars=layout.jars / "kafka", properties=folder / "kafka.properties")
+            properties = str(folder / "kafka.properties")
+            command = [*kafka.program(java, layout.jars / "kafka"), "kafka.Kafka", properties]
         case "registry":
             (runner,) = (layout.jars / "registry").glob("apicurio-registry-app-*-runner.jar")
             command = [java.executable, *REGISTRY_JVM, "-jar", str(runner)]

@@ -225,10 +225,6 @@ class TableStatus:
     waiting: tuple[Waiting, ...] = ()
 
     @property
-    def condition(self) -> Condition:
-        return Condition(self.state, self.code, self.reason, self.fix, self.since)
-
-    @property
     def name(self) -> str:
         return self.table.rpartition(".")[2]
 
@@ -312,7 +308,8 @@ def urgency(table: TableStatus, now: datetime) -> int:
 
 def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
     name = table.name
-    if found := _of_condition(name, table.condition, now):
+    condition = Condition(table.state, table.code, table.reason, table.fix, table.since)
+    if found := _of_condition(name, condition, now):
         yield found
     elif table.state != "starting" or (_age_s(table.since, now) or 0.0) > SILENT_AFTER_S:
         yield from _of_lag(table, now)

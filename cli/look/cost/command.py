@@ -180,16 +180,12 @@ def measured_costs(jobs: Iterable[Job], rates: Rates) -> Iterator[Measured]:
             found = load(catalog, name)
             if found is not None and (each := commit_costs(str(name), ancestors(found))):
                 costs.append(each)
-        yield from measured(costs, _runs(job, now), rates, now)
-
-
-def _runs(job: Job, now: datetime) -> list[Run]:
-    name = f"{job.name}-{job.job}"
-    glue = Account(job.lake.region, job.lake.endpoint).client("glue")
-    with aws_errors(f"runs of job {name}"), tolerating("EntityNotFoundException"):
-        pages = glue.get_paginator("get_job_runs").paginate(JobName=name)
-        return [run_of(each, now) for page in pages for each in page["JobRuns"]]
-    return []
+        glue, deployed = Account(job.lake.region, job.lake.endpoint).client("glue"), f"{job.name}-{job.job}"
+        runs: list[Run] = []
+        with aws_errors(f"runs of job {deployed}"), tolerating("EntityNotFoundException"):
+            pages = glue.get_paginator("get_job_runs").paginate(JobName=deployed)
+            runs = [run_of(each, now) for page in pages for each in page["JobRuns"]]
+        yield from measured(costs, runs, rates, now)
 
 
 def commit_costs(table: str, history: Iterable[Snapshot]) -> CommitCosts | None:

@@ -32,7 +32,7 @@ from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
 from cli.console import ago
 from cli.lake import Snapshot, ancestors, aws_errors, load, state_of
-from cli.look.health import TableStatus, Trouble, troubles, urgency
+from cli.look.health import TableStatus, Trouble, troubles
 from cli.look.status.survey import Survey
 from lambdas.publish_states import PublishState, PublishStates
 
@@ -171,10 +171,6 @@ class Overview:
     @property
     def troubles(self) -> list[Trouble]:
         return troubles(self.tables, self.published, self.not_kept, self.at)
-
-    @property
-    def by_urgency(self) -> list[TableStatus]:
-        return sorted(self.tables, key=lambda each: urgency(each, self.at))
 
     @property
     def document(self) -> dict[str, Any]:

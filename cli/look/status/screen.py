@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.console import duration, plain
-from cli.look.health import TableStatus, Trouble, Urgency
+from cli.look.health import TableStatus, Trouble, Urgency, urgency
 from cli.look.status.overview import History, Overview, lines
 
 MARKS = {
@@ -111,7 +111,7 @@ def screen(found: Overview, width: int, height: int | None = None) -> Renderable
     troubles = found.troubles
     at_most = MOST_TROUBLES if height is None else max(2, min(MOST_TROUBLES, (height - 8) // 4))
     left = None if height is None else max(1, height - 8 - 2 * min(len(troubles), at_most))
-    shown = found.by_urgency[:left]
+    shown = sorted(found.tables, key=lambda each: urgency(each, found.at))[:left]
     columns = {name: [cell(each, found) for each in shown] for name, cell in COLUMNS.items()}
     tables = fitted(columns, width, left=("table", "state", "due"), dispensable=DISPENSABLE)
     parts: list[RenderableType] = [heading(found), Text(), alarming(troubles, at_most), Text(), tables]

@@ -86,33 +86,26 @@ def plan(
     """
     console = Console(output)
     if table and schema:
-        code = 0 if _plan_schema(console, config, env, table, schema, "key" if key else "value") else 1
+        candidate = read_candidate(schema)
+        part: PartName = "key" if key else "value"
+        found, to_review = proposed(load_jobs(config, env, tables=[table]), table, candidate, part)
+        console.tree("plan", candidate_tree(f"{schema.name} -> {table}", lines(found), to_review))
+        console.document(
+            {
+                "table": table,
+                "schema": str(schema),
+                "accepted": found.problem is None,
+                "changes": lines(found),
+                "undecided": to_review,
+            }
+        )
+        code = 0 if found.problem is None else 1
     elif table or schema or key:
         raise ConfigError("--table and --schema go together")
     else:
         code = _plan_deploy(console, config, env, topic_rate, detailed=detailed_exitcode, offline=offline)
     if code:
         raise typer.Exit(code)
-
-
-def _plan_schema(
-    console: Console, config: Path, env: str | None, table: str, schema: Path, part: PartName
-) -> bool:
-    """Show what a schema would change in a table; False where the table refuses it."""
-    candidate = read_candidate(schema)
-    found, undecided = proposed(load_jobs(config, env, tables=[table]), table, candidate, part)
-    accepted = found.problem is None
-    console.tree("plan", candidate_tree(f"{schema.name} -> {table}", lines(found), undecided))
-    console.document(
-        {
-            "table": table,
-            "schema": str(schema),
-            "accepted": accepted,
-            "changes": lines(found),
-            "undecided": undecided,
-        }
-    )
-    return accepted
 
 
 def _plan_deploy(
@@ -128,7 +121,13 @@ def _plan_deploy(
     number = account.id()
     deployed = read_deployed(deployment, account)
     surveyed = survey(deployment, deployed, offline=offline)
-    found = planned(surveyed, deployed)
+    made = {name: each.columns for name, each in surveyed.made.items()}
+    to_review = undecided(surveyed.records, deployed.tables)
+    found = [
+        replace(each, undecided=to_review.get(each.name, ())) if each.section == "tables" else each
+        for each in changes(surveyed.deployment, deployed, made)
+    ]
+    found = [*with_engines(found, surveyed.engines), *surveyed.entries]
     costs = bills(deployment, deployed, Load(topic_rate), rates())
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
     source = read_source(found_config(config), env)
@@ -157,16 +156,6 @@ def _plan_deploy(
     if problems:
         return 1
     return exit_code(found) if detailed else 0
-
-
-def planned(surveyed: Survey, deployed: Deployed) -> list[Change]:
-    made = {name: each.columns for name, each in surveyed.made.items()}
-    to_review = undecided(surveyed.records, deployed.tables)
-    found = [
-        replace(each, undecided=to_review.get(each.name, ())) if each.section == "tables" else each
-        for each in changes(surveyed.deployment, deployed, made)
-    ]
-    return [*with_engines(found, surveyed.engines), *surveyed.entries]
 
 
 def findings(
