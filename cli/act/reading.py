@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
@@ -97,7 +98,9 @@ def pause(
     opened = OpenedTable.open(table, config, env, console := Console(output))
     if reason is not None and len(reason) > REASON_LENGTH:
         raise ConfigError(f"--reason is longer than {REASON_LENGTH} characters", fix="shorten it")
-    held = Pause(uuid.uuid4().hex, stamp(now), person(), reason, _until(until, now))
+    if until is not None:
+        until = _coming(until, now).isoformat()
+    held = Pause(uuid.uuid4().hex, stamp(now), person(), reason, until)
     entry = Entry(held.id, held.at, "pause", held.words, held.by)
     opened.change({PAUSED: held.to_json(), **entry.property()}, remove=outdated(opened.main.properties))
     applied = _is_applied(opened, held.id, lambda state: state.code == held.id)
@@ -144,19 +147,13 @@ def _is_applied(opened: OpenedTable, id: str, applied: Callable[[TableState], bo
         return False
 
 
-def _until(text: str | None, now: datetime) -> str | None:
-    if text is None:
-        return None
-    try:
+def _coming(text: str, now: datetime) -> datetime:
+    with suppress(ValueError):
         found = datetime.fromisoformat(text)
-    except ValueError:
-        found = now
-    if found.tzinfo is None or found <= now:
-        raise ConfigError(
-            f'--until: "{text}" is no moment to come',
-            fix="write it as 2026-01-01T00:00:00Z, with its time zone",
-        )
-    return found.isoformat()
+        if found.tzinfo is not None and found > now:
+            return found
+    fix = "write it as 2026-01-01T00:00:00Z, with its time zone"
+    raise ConfigError(f'--until: "{text}" is no moment to come', fix=fix)
 
 
 def rollback(

@@ -22,7 +22,6 @@ from cli.look.health import Condition, Conditions, of_states
 from cli.look.status.command import say
 from cli.look.status.overview import snapshot_document, snapshot_line
 
-Row = dict[str, Any]
 NameArgument = Annotated[str | None, typer.Argument(metavar="TABLE", help="One table, to see inside it.")]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-n", min=1, help="How many snapshots to show, newest first.")
@@ -43,7 +42,7 @@ def tables(
     """
     console = Console(output)
     jobs = load_jobs(config, env, tables=[name] if name else ())
-    found: list[tuple[Condition, Row]] = []
+    found: list[tuple[Condition, dict[str, Any]]] = []
     for job in jobs:
         catalog, database = open_catalog(job.lake), cluster_database(job)
         if name is None:
@@ -85,7 +84,7 @@ def _show(console: Console, catalog: Catalog, name: TableName, conditions: Condi
     console.document(facts(catalog, name, conditions)[1] | document)
 
 
-def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> tuple[Condition, Row]:
+def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> tuple[Condition, dict[str, Any]]:
     """The state of a table as in `calve status`, and its row of the list, by main's head; empty if it does not exist yet."""
     table, dead_letters = load(catalog, name), load(catalog, name.dead_letters)
     found = conditions.of_table(name.table, state_of(table) if table else None)

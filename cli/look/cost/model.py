@@ -14,8 +14,6 @@ from calve.config.job import Table
 from calve.settings.entries.deploy import UNSCALED
 from calve.settings.schedules import firings_per_day
 
-FILE = Path(__file__).with_name("rates.json")
-
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -39,7 +37,7 @@ class Rates:
 
 
 def rates() -> Rates:
-    raw = json.loads(FILE.read_text(encoding="utf-8"))
+    raw = json.loads(Path(__file__).with_name("rates.json").read_text(encoding="utf-8"))
     return Rates(raw["region"], {name: Rate(**each) for name, each in raw["rates"].items()})
 
 

@@ -141,10 +141,6 @@ def emulator(root: Path) -> Finding:
     return _installed("aws emulator", aws.emulator(Layout(root)), "calve up")
 
 
-def cdk(root: Path) -> Finding:
-    return _installed("aws cdk", runtimes.cdk(Layout(root)), "calve deploy")
-
-
 def _installed(name: str, program: runtimes.Installation, fix: str) -> Finding:
     if program.is_ready:
         return Finding(name, "ok", "installed")
@@ -172,6 +168,6 @@ STACK_CHECKS: dict[str, Check] = {
     "loopback": loopback,
     "jars": jars,
     "aws emulator": emulator,
-    "aws cdk": cdk,
+    "aws cdk": lambda root: _installed("aws cdk", runtimes.cdk(Layout(root)), "calve deploy"),
 }
 STACK_CHECKS |= {name: server(name) for name in get_args(Server)}

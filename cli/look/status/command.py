@@ -22,14 +22,12 @@ from cli.console import Console, Output, OutputOption, duration
 from cli.look.health import TableStatus, Trouble
 from cli.look.status.overview import Overview, lines, look
 from cli.look.status.screen import MOST_TROUBLES, alarming, screen, table_screen
-from lambdas.publish_states import PublishState
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", "-w", help="Draw the screen again every few seconds, until q or Ctrl-C.")
 ]
 EVERY_S = 3.0
 LISTEN_S = 0.2
-QUIT = "q"
 
 
 def status(
@@ -65,7 +63,19 @@ def status(
     else:  # a log or a pipe: one line per problem and per table
         say(console, found.troubles)
         console.table("status", [_line(each) for each in found.tables])
-        console.table("published", [_published(each) for each in found.published])
+        published = [
+            {
+                "table": each.table,
+                "target": each.target,
+                "state": each.state,
+                "since": datetime.fromtimestamp(each.since_ms / 1000, UTC).isoformat(timespec="seconds"),
+                "snapshot": each.snapshot_id,
+                "lag": None if each.lag_s is None else duration(each.lag_s),
+                "reason": each.reason,
+            }
+            for each in found.published
+        ]
+        console.table("published", published)
         if found.history:
             console.table("snapshot", list(lines(found.history, len(found.history.snapshots))))
             console.table("state", [asdict(each) for each in found.history.states])
@@ -103,18 +113,6 @@ def _line(status: TableStatus) -> dict[str, object]:
     }
 
 
-def _published(state: PublishState) -> dict[str, object]:
-    return {
-        "table": state.table,
-        "target": state.target,
-        "state": state.state,
-        "since": datetime.fromtimestamp(state.since_ms / 1000, UTC).isoformat(timespec="seconds"),
-        "snapshot": state.snapshot_id,
-        "lag": None if state.lag_s is None else duration(state.lag_s),
-        "reason": state.reason,
-    }
-
-
 def drawn(found: Overview, width: int, height: int | None = None) -> RenderableType:
     """The screen of one table with its history, or of all."""
     return (table_screen if found.history else screen)(found, width, height)
@@ -129,7 +127,7 @@ def watch_screen(console: Console, look: Callable[[], Overview]) -> None:
         found: Overview | None = None
         problem: CalveError | None = None
         try:
-            while pressed(LISTEN_S) != QUIT:
+            while pressed(LISTEN_S) != "q":
                 news = looking is not None and looking.done()
                 if looking is not None and news:
                     try:

@@ -34,8 +34,6 @@ TARGETS: dict[str, tuple[str, Callable[[str], IcebergRest | Snowflake]]] = {
     "snowflake": ("SNOWFLAKE", Snowflake.from_json),
 }
 """By key below `publish`: the variable of its functions with its settings, and how to read them."""
-PROPERTIES = "calve."
-STREAMING = "gluestreaming"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +139,7 @@ def _jobs(deployment: Deployment, account: Account) -> Iterator[tuple[str, Deplo
     for page in account.client("glue").get_paginator("get_jobs").paginate():
         for raw in page["Jobs"]:
             name = raw["Name"].removeprefix(prefix)
-            if not raw["Name"].startswith(prefix) or raw["Command"]["Name"] != STREAMING:
+            if not raw["Name"].startswith(prefix) or raw["Command"]["Name"] != "gluestreaming":
                 continue
             settings = _settings(account, raw.get("DefaultArguments", {}))
             if settings.name == deployment.name if settings else name in configured:
@@ -246,7 +244,7 @@ def _table(catalog: Catalog, name: TableName) -> DeployedTable | None:
         return None
     head = table.current_snapshot()
     summary = head.summary.additional_properties if head and head.summary else {}
-    if not any(key.startswith(PROPERTIES) for key in (*table.properties, *summary)):
+    if not any(key.startswith("calve.") for key in (*table.properties, *summary)):
         return None  # calve did not make it
     latest = latest_commit(table)
     return DeployedTable(
