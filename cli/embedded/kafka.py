@@ -19,7 +19,6 @@ from cli.embedded.processes import HOST, State
 from cli.embedded.runtimes import Java
 
 JVM = ["-Xms96m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-FORMAT_DEADLINE_S = 60
 CERTIFICATES_LAST = datetime.timedelta(days=365)
 
 PROPERTIES = """\
@@ -135,7 +134,7 @@ def format_storage(java: Java, *, jars: Path, properties: Path, cluster_id: str)
         [*program(java, jars), *tool],
         capture_output=True,
         text=True,
-        timeout=FORMAT_DEADLINE_S,
+        timeout=60,
         stdin=subprocess.DEVNULL,
     )
     if done.returncode:

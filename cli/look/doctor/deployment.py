@@ -35,7 +35,6 @@ from lambdas.doctor.lake import ABSENT, DENIED
 
 NO_KAFKA, NO_REGISTRY = Kafka("kafka.invalid:9092"), Registry("https://registry.invalid")
 """Placeholders while the embedded stack does not run."""
-REMOTE_LIMIT_S = 140.0
 DEPLOY_FIRST = "deploy it: calve plan, then npx cdk deploy --all; into the embedded stack: calve deploy"
 DEPLOY = "npx cdk deploy --all"
 FEW_RUNS_OF_FUNCTIONS = 10
@@ -98,7 +97,7 @@ def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) 
         own["roles"] = partial(roles, deployment, account, stacks["Warehouse"])
         if remote:
             function = stacks.get("DoctorFunction")
-            far = examine({"doctor": partial(seen_from_aws, account, function)}, limit_s=REMOTE_LIMIT_S)
+            far = examine({"doctor": partial(seen_from_aws, account, function)}, limit_s=140.0)
     return [
         Finding("aws account", "ok", f"{number}, {account.region}"),
         *([stacks] if isinstance(stacks, Finding) else []),

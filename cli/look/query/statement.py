@@ -28,7 +28,6 @@ When = int | datetime
 """As of a snapshot, by its id, or as of a moment."""
 
 READS_ONLY = "write a query: select, with, from, values, describe or summarize"
-ONE_SELECT = "SELECT 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ def _reference(parser: duckdb.DuckDBPyConnection, node: Node) -> Reference:
 
 def _when(parser: duckdb.DuckDBPyConnection, clause: Node) -> When:
     kind = "BIGINT" if clause["unit"].upper() == "VERSION" else "TIMESTAMPTZ"
-    tree = _json(parser, "SELECT json_serialize_sql(?)", ONE_SELECT)
+    tree = _json(parser, "SELECT json_serialize_sql(?)", "SELECT 1")
     tree["statements"][0]["node"]["select_list"] = [clause["expr"]]
     try:
         parser.execute("SET TimeZone = 'UTC'")

@@ -33,7 +33,6 @@ MARKS = {
     "syncing": ("○", "yellow"),
 }
 BLOCKS = " ▁▂▃▄▅▆▇█"
-BROADEST = 3
 WIDE = 100
 """The least columns of a terminal with room for all figures."""
 URGENT = {
@@ -68,7 +67,7 @@ def fitted(
 
 def plot(values: Sequence[float], *, width: int, height: int, label: Callable[[float], str]) -> list[str]:
     """Bars from 0 to the greatest value, the oldest at the left; if there are too many, a bar is the greatest of several."""
-    broad = max(1, min(BROADEST, width // max(1, len(values))))
+    broad = max(1, min(3, width // max(1, len(values))))
     edges = [n * len(values) // width for n in range(width + 1)]
     binned = values if len(values) <= width else [max(values[a:b]) for a, b in pairwise(edges)]
     bars = [each for each in binned for _ in range(broad)]
