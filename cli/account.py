@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ClientError, NoCredentialsError
+from botocore.exceptions import NoCredentialsError
 
 from calve.errors import CalveError, ConfigError
 from cli.config import default_region
 from cli.embedded import aws as emulator
+from cli.embedded.stack import Stack
 from cli.lake import aws_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cli.embedded.stack import Stack
+from lambdas.aws import tolerating
 
 CONFIG = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 3})
 
@@ -31,11 +29,7 @@ class Account:
 
     @classmethod
     def of(cls, embedded: Stack | None, region: str | None) -> Account:
-        """The emulator's account if there is one, else the account of the environment. `region` goes before the environment's.
-
-        Raises:
-            ConfigError: no region is named anywhere.
-        """
+        """The emulator's account if there is one, else the account of the environment. `region` goes before the environment's."""
         if embedded:
             return cls(embedded.region, embedded.aws_endpoint)
         found = region or default_region()
@@ -76,14 +70,10 @@ def outputs(account: Account, stack: str, *, fix: str) -> dict[str, str]:
     Raises:
         CalveError: it is not deployed; `fix` says how it would be.
     """
-    with aws_errors(f"the stack {stack}"):
-        try:
-            found = account.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ValidationError":
-                raise
-            raise CalveError(f"the stack {stack} is not deployed in {account.region}", fix=fix) from None
-    return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
+    with aws_errors(f"the stack {stack}"), tolerating("ValidationError"):
+        [found] = account.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
+    raise CalveError(f"the stack {stack} is not deployed in {account.region}", fix=fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +88,8 @@ class Resource:
 def resources(account: Account, stack: str) -> Iterator[Resource]:
     """The resources of a stack; empty if it is not deployed."""
     pages = account.client("cloudformation").get_paginator("list_stack_resources")
-    with aws_errors(f"the stack {stack}"):
-        try:
-            found = [
-                each for page in pages.paginate(StackName=stack) for each in page["StackResourceSummaries"]
-            ]
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ValidationError":
-                raise
-            return
-    for each in found:
-        yield Resource(each["ResourceType"], each["LogicalResourceId"], each.get("PhysicalResourceId", ""))
+    with aws_errors(f"the stack {stack}"), tolerating("ValidationError"):
+        for page in pages.paginate(StackName=stack):
+            for each in page["StackResourceSummaries"]:
+                id = each.get("PhysicalResourceId", "")
+                yield Resource(each["ResourceType"], each["LogicalResourceId"], id)

@@ -18,14 +18,13 @@ from typing import Annotated
 import boto3
 import typer
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError
 
 from calve.config.deployment import UNKNOWN_WAREHOUSE, Deployment
 from calve.config.job import Job, Kafka, Registry, Table
 from calve.config.topics import Expansion, Keeper, expand, name_pattern
 from calve.errors import ConfigError
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from calve.settings import load, load_deployment, load_spark_settings, notation
+from calve.settings import load, load_deployment, notation
 from calve.settings.problems import Invalid, choice
 from calve.settings.resolving import StackDefaults
 from calve.table.summary import TOPIC
@@ -34,7 +33,7 @@ from cli.console import COMMON, PROFILE_VARIABLE
 from cli.embedded.layout import project_root
 from cli.embedded.stack import Stack, current
 from cli.kafka import Cluster, cluster_database
-from cli.lake import aws_errors, open_catalog
+from cli.lake import open_catalog, table_names
 
 ConfigOption = Annotated[
     Path,
@@ -70,9 +69,6 @@ def load_jobs(
     """The jobs of a configuration, on the embedded stack if that runs. Entries with `topics` expand to the named tables only.
 
     `writes`: the lake's bucket is needed by name; readers find tables through the catalog.
-
-    Raises:
-        ConfigError: the configuration cannot be used, or has no table of one of these names.
     """
     config = found(config)
     embedded = embedded_stack()
@@ -93,18 +89,10 @@ def load_jobs(
     return jobs
 
 
-def spark_settings(config: Path, env: str | None = None) -> dict[str, dict[str, str]]:
-    """`jobs.<name>.conf` of a valid configuration, by job."""
-    return load_spark_settings(found(config), env)
-
-
 def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack | None]:
     """The deployment that a configuration describes, and the embedded stack if that is its target.
 
     It is the target if the configuration leaves Kafka or the registry to it, or names those of the stack.
-
-    Raises:
-        ConfigError: the configuration cannot be used.
     """
     embedded = embedded_stack()
     supplied = stack_defaults(embedded)
@@ -117,7 +105,6 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
 
 
 def embedded_stack() -> Stack | None:
-    """The embedded stack, if it runs and no profile was named."""
     return None if profile_is_named() else current(project_root())
 
 
@@ -132,7 +119,6 @@ def default_region() -> str | None:
 
 
 def stack_defaults(embedded: Stack | None) -> StackDefaults:
-    """The settings that a running embedded stack supplies; none if it does not run."""
     if embedded is None:
         return StackDefaults()
     return StackDefaults(
@@ -150,11 +136,7 @@ def table_named(jobs: Sequence[Job], name: str) -> tuple[Job, Table]:
 
 
 def parse_time(text: str, now: datetime, option: str) -> datetime:
-    """The time of `1h` before `now`, or of an ISO timestamp with a time zone.
-
-    Raises:
-        ConfigError: the text, given as `option`, is neither.
-    """
+    """The time of `1h` before `now`, or of an ISO timestamp with a time zone."""
     try:
         return now - timedelta(seconds=notation.seconds(text))
     except (Invalid, OverflowError):
@@ -175,19 +157,18 @@ def profile_is_named() -> bool:
 
 def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:
     """The jobs with the tables of patterns that have these names, found in the lake, else in Kafka."""
-    declared = {table.name for job in jobs for table in job.tables}
-    wanted = [name for name in names if name not in declared]
-    return tuple(_with_named(job, wanted) if wanted and job.patterns else job for job in jobs)
-
-
-def _with_named(job: Job, names: Sequence[str]) -> Job:
-    catalog, database = open_catalog(job.lake), job.database(cluster_database(job))
-    keeper = _keeper(catalog, database)
-    found = of_lake(job, {name: topic for name in names if (topic := keeper(name))})
-    if {each.name for each in found.tables} != set(names):
-        listed = Cluster(job.kafka, job.lake.region).topic_names()
-        found = joined(expand(job, listed, keeper), found)
-    return with_tables(job, found)
+    wanted = set(names) - {table.name for job in jobs for table in job.tables}
+    whole = []
+    for job in jobs:
+        if wanted and job.patterns:
+            keeper = _keeper(open_catalog(job.lake), job.database(cluster_database(job)))
+            found = of_lake(job, {name: topic for name in wanted if (topic := keeper(name))})
+            if {each.name for each in found.tables} != wanted:
+                listed = Cluster(job.kafka, job.lake.region).topic_names()
+                found = joined(expand(job, listed, keeper), found)
+            job = with_tables(job, found)
+        whole.append(job)
+    return tuple(whole)
 
 
 def surveyed(job: Job, catalog: Catalog, database: str, listed: Iterable[str]) -> Expansion:
@@ -197,7 +178,14 @@ def surveyed(job: Job, catalog: Catalog, database: str, listed: Iterable[str]) -
     keeper = _keeper(catalog, database)
     found = expand(job, listed, keeper)
     known = {each.name for each in found.tables} | {each.name for each in job.entries}
-    names = [name for name in _names(job, catalog, database) if name not in known]
+    patterns = [re.compile(name_pattern(each.name)) for each in job.patterns]
+    names = [
+        name
+        for name in table_names(catalog, database)
+        if name not in known
+        and not name.endswith(DEAD_LETTERS_SUFFIX)
+        and any(each.fullmatch(name) for each in patterns)
+    ]
     with ThreadPoolExecutor(max_workers=8) as pool:
         topics = dict(zip(names, pool.map(keeper, names), strict=True))
     return joined(found, of_lake(job, {name: topic for name, topic in topics.items() if topic}))
@@ -219,21 +207,6 @@ def with_tables(job: Job, found: Expansion) -> Job:
     """The job with the tables of its patterns, each once, after those that calve.yaml names."""
     tables = {each.name: each for each in (*job.tables, *found.tables)}
     return replace(job, tables=tuple(tables.values()))
-
-
-def _names(job: Job, catalog: Catalog, database: str) -> list[str]:
-    """The tables of the database whose names match a pattern."""
-    patterns = [re.compile(name_pattern(each.name)) for each in job.patterns]
-    with aws_errors(f"database {database}"):
-        try:
-            found = [str(identifier[-1]) for identifier in catalog.list_tables(database)]
-        except NoSuchNamespaceError:
-            return []
-    return [
-        name
-        for name in found
-        if not name.endswith(DEAD_LETTERS_SUFFIX) and any(each.fullmatch(name) for each in patterns)
-    ]
 
 
 def _keeper(catalog: Catalog, database: str) -> Keeper:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console as Rich
@@ -49,27 +49,13 @@ SystemOption = Annotated[
 ]
 
 STYLES = {
-    state: style
-    for style, states in {
-        "green": ("ok", "running", "ended", "synced", "proved", "exact", "+"),
-        "yellow": (
-            "warn",
-            "pending",
-            "suspended",
-            "overdue",
-            "unfinished",
-            "retrying",
-            "syncing",
-            "~",
-            "?",
-            "not verifiable",
-        ),
-        "cyan": ("starting", "paused"),
-        "red": ("-",),
-        "bold red": ("refused", "fail", "failed", "differs", "!"),
-        "dim": ("absent", "="),
-    }.items()
-    for state in states
+    **dict.fromkeys(("ok", "running", "ended", "synced", "proved", "exact", "+"), "green"),
+    **dict.fromkeys(("warn", "pending", "suspended", "overdue", "unfinished", "retrying"), "yellow"),
+    **dict.fromkeys(("syncing", "not verifiable", "~", "?"), "yellow"),
+    **dict.fromkeys(("starting", "paused"), "cyan"),
+    **dict.fromkeys(("refused", "fail", "failed", "differs", "!"), "bold red"),
+    **dict.fromkeys(("absent", "="), "dim"),
+    "-": "red",
 }
 NOTHING = (None, "", "-")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -90,6 +76,21 @@ class Branch:
             yield "  ".join(part for part in (*way, _escaped(self.note)) if part)
         for each in self.below:
             yield from each.lines(way)
+
+    def grow(self, add: Callable[[Text], Tree]) -> Tree:
+        """The branch and its children as rich draws them. add: makes its node."""
+        style = STYLES.get(self.mark, "bold")
+        mark = (f"{self.mark} ", style) if self.mark else ""
+        between = "  " if self.text and self.note else ""
+        label = Text.assemble(mark, (_escaped(self.text), style), between, (_escaped(self.note), "dim"))
+        tree = add(label)
+        for each in self.below:
+            each.grow(tree.add)
+        return tree
+
+
+def plain(**more: Any) -> Table:
+    return Table(box=None, pad_edge=False, header_style="dim", **more)
 
 
 class Console:
@@ -125,7 +126,6 @@ class Console:
         return LineProgress(lambda line: print(line, file=sys.stderr, flush=True))
 
     def _line(self, *parts: str, sep: str = " ") -> None:
-        """A line of text elsewhere than on a terminal."""
         if self.output is Output.text:
             print(*parts, sep=sep, flush=True)
 
@@ -158,18 +158,11 @@ class Console:
         filled = [key for key in rows[0] if any(row[key] not in NOTHING for row in rows)] if rows else []
         if not filled:
             return
-        table = Table(
-            title=name if title is None else title,
-            title_justify="left",
-            title_style="bold",
-            box=None,
-            pad_edge=False,
-            header_style="dim",
-        )
+        table = plain(title=name if title is None else title, title_justify="left", title_style="bold")
         for key in filled:
-            number = all(_is_number(row[key]) for row in rows)
-            words = key.split("_")
-            broad = len(key) > max(len(_cell(row[key])) for row in rows)
+            values = [row[key] for row in rows]
+            number = all(each is None or type(each) in (int, float) for each in values)
+            words, broad = key.split("_"), len(key) > max(len(_cell(each)) for each in values)
             table.add_column(
                 ("\n" if number and broad else " ").join(words),
                 justify="right" if number else "left",
@@ -178,10 +171,8 @@ class Console:
                 min_width=max(map(len, words)),
             )
         for row in rows:
-            style = STYLES.get(str(row.get("state", "")), "")
-            table.add_row(
-                *(Text(_escaped(_cell(row[key])), style if key == "state" else "") for key in filled)
-            )
+            styles = {"state": STYLES.get(str(row.get("state", "")), "")}
+            table.add_row(*(Text(_escaped(_cell(row[key])), styles.get(key, "")) for key in filled))
         self._out.print(table)
 
     def grid(self, columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
@@ -196,23 +187,20 @@ class Console:
         cells = [[Text(_escaped(each), "dim" if each is None else "") for each in row] for row in rows]
         heads = [Text(_escaped(name)) for name in columns]
         widths = (max(each.cell_len for each in column) for column in zip(heads, *cells, strict=True))
-        if sum(each + 1 for each in widths) - 1 > self.size[0]:
-            self._blocks(heads, cells)
+        if sum(each + 1 for each in widths) - 1 <= self.size[0]:
+            table = plain()
+            for head in heads:
+                table.add_column(head, overflow="fold")
+            for line in cells:
+                table.add_row(*line)
+            self._out.print(table)
             return
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for head in heads:
-            table.add_column(head, overflow="fold")
-        for line in cells:
-            table.add_row(*line)
-        self._out.print(table)
-
-    def _blocks(self, heads: Sequence[Text], rows: Sequence[Sequence[Text]]) -> None:
-        for number, row in enumerate(rows, 1):
+        for number, line in enumerate(cells, 1):
             self._out.print(Text(f"row {number}", "bold cyan"))
             block = Table.grid(padding=(0, 1))
             block.add_column(style="dim", no_wrap=True)
             block.add_column(overflow="fold")
-            for head, cell in zip(heads, row, strict=True):
+            for head, cell in zip(heads, line, strict=True):
                 block.add_row(head, cell)
             self._out.print(block)
 
@@ -221,14 +209,11 @@ class Console:
             print(line)
 
     def tree(self, name: str, root: Branch) -> None:
-        """Show a tree; without a terminal, one line per leaf."""
         if not self.is_terminal:
             for line in root.lines():
                 self._line(name, line)
             return
-        shown = Tree(_label(root), guide_style="dim")
-        _grow(shown, root.below)
-        self._out.print(shown)
+        self._out.print(root.grow(lambda label: Tree(label, guide_style="dim")))
 
     def problems(self, kind: str, rows: Sequence[tuple[str, str, str]]) -> None:
         """Show problems with place, path and sentence; `kind`: `problem`, `warning`."""
@@ -272,25 +257,8 @@ class Console:
             print(f"error: {error}", file=sys.stderr, flush=True)
 
 
-def _grow(tree: Tree, branches: Sequence[Branch]) -> None:
-    for each in branches:
-        _grow(tree.add(_label(each)), each.below)
-
-
-def _label(branch: Branch) -> Text:
-    style = STYLES.get(branch.mark, "bold")
-    mark = (f"{branch.mark} ", style) if branch.mark else ""
-    between = "  " if branch.text and branch.note else ""
-    text, note = _escaped(branch.text), _escaped(branch.note)
-    return Text.assemble(mark, (text, style), between, (note, "dim"))
-
-
 def _escaped(value: str | None) -> str:
     return "null" if value is None else _CONTROL.sub(lambda found: repr(found[0])[1:-1], value)
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _said(value: object) -> str:
@@ -301,17 +269,16 @@ def _said(value: object) -> str:
 
 
 def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool | str | list | tuple):
-        return _said(value)
-    return (
-        f"{value:,}"
-        if isinstance(value, int)
-        else f"{value:,.2f}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return _said(value)
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.2f}"
+    return _said(value)
 
 
 def ago(then: datetime | None, now: datetime) -> str:

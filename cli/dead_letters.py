@@ -13,22 +13,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThanOrEqual,
-    IsNull,
-    LessThan,
-    NotNull,
-)
+from pyiceberg.expressions import AlwaysFalse, BooleanExpression
+from pyiceberg.expressions.parser import parse
 from pyiceberg.table import Table
 
 from calve.errors import CalveError, ConfigError
-from calve.names import TableName
 from calve.schema.columns import REASONS, REDRIVEN, SEALED
 from calve.settings.problems import near_miss, one_of
 from cli import lake
@@ -52,19 +41,25 @@ def dead_letters_in(batch: pa.RecordBatch) -> Iterator[DeadLetter]:
 
 def document(dead_letter: DeadLetter) -> dict[str, object]:
     """Every column for JSON: bytes are base64, null stays null."""
-    headers, rejected_at = dead_letter["headers"], dead_letter["rejected_at"]
+
+    def encoded(data: bytes | None) -> str | None:
+        return None if data is None else base64.b64encode(data).decode()
+
+    headers, rejected_at = dead_letter["headers"] or (), dead_letter["rejected_at"]
     return dead_letter | {
-        "key": _base64(dead_letter["key"]),
-        "value": _base64(dead_letter["value"]),
-        "headers": [{"key": each["key"], "value": _base64(each["value"])} for each in headers or ()],
-        "rejected_at": None if rejected_at is None else rejected_at.isoformat(),
+        "key": encoded(dead_letter["key"]),
+        "value": encoded(dead_letter["value"]),
+        "headers": [{"key": each["key"], "value": encoded(each["value"])} for each in headers],
+        "rejected_at": rejected_at and rejected_at.isoformat(),
     }
 
 
 def facts(dead_letter: DeadLetter) -> dict[str, object]:
     """All columns except the record's own bytes."""
-    kind = {0: "set by the producer", 1: "set by the broker"}.get(
-        dead_letter["timestamp_type"], "of unknown kind"
+    kinds = {0: "set by the producer", 1: "set by the broker"}
+    kind, rejected_at = (
+        kinds.get(dead_letter["timestamp_type"], "of unknown kind"),
+        dead_letter["rejected_at"],
     )
     return {
         "topic": dead_letter["topic"],
@@ -73,7 +68,7 @@ def facts(dead_letter: DeadLetter) -> dict[str, object]:
         "reason": dead_letter["reason"],
         "meaning": dead_letter["message"],
         "schema id": "-" if dead_letter["schema_id"] is None else dead_letter["schema_id"],
-        "rejected at": "-" if dead_letter["rejected_at"] is None else dead_letter["rejected_at"].isoformat(),
+        "rejected at": rejected_at.isoformat() if rejected_at else "-",
         "stage": dead_letter["stage"],
         "attempt": dead_letter["attempt"],
         "redriven": dead_letter.get(REDRIVEN) or "no",
@@ -99,10 +94,6 @@ def preview(data: bytes | None) -> str:
     return "\n".join(lines)
 
 
-def size(data: bytes | None) -> str:
-    return "" if data is None else f", {len(data):,} bytes"
-
-
 def _moment(timestamp_ms: int | None) -> str:
     if timestamp_ms is None:
         return "none"
@@ -111,10 +102,6 @@ def _moment(timestamp_ms: int | None) -> str:
     except OverflowError:
         return f"{timestamp_ms} ms since 1970"
     return timestamp.isoformat(timespec="milliseconds")
-
-
-def _base64(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
 
 
 COLUMNS = ("cluster_id", "topic_id", "partition", "offset", "schema_id", "reason", "rejected_at")
@@ -141,9 +128,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class Group:
-    """The dead letters of one reason, schema id and incarnation of the topic. `other_schemas`: those with ids beyond
-    `MAX_SCHEMAS`.
-    """
+    """Of one reason, schema id and incarnation of the topic. `other_schemas`: those with ids beyond `MAX_SCHEMAS`."""
 
     cluster_id: str
     topic_id: str
@@ -156,7 +141,6 @@ class Group:
     places: dict[int, Stretch] = field(default_factory=dict)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Add one line of a batch's own summary."""
         count, lowest, highest = row["offset_count"], row["offset_min"], row["offset_max"]
         self.dead_letters += count
         place = self.places.setdefault(row["partition"], Stretch(row["partition"], lowest, highest))
@@ -229,50 +213,44 @@ class Selection:
         until: str | None = None,
         redriven: bool = False,
     ) -> Selection:
-        """The selection that a command's options describe.
-
-        Raises:
-            ConfigError: an option is invalid.
-        """
+        """The selection that a command's options describe."""
         if reason is not None and reason not in REASONS:
             fix = near_miss(reason, REASONS) or f"use {one_of(REASONS)}"
             raise ConfigError(f'--reason: "{reason}" is no reason', fix=fix)
-        return cls(
-            None if since is None else parse_time(since, now, "--since"),
-            reason,
-            schema_id,
-            None if until is None else parse_time(until, now, "--until"),
-            redriven,
-        )
+        first = None if since is None else parse_time(since, now, "--since")
+        past = None if until is None else parse_time(until, now, "--until")
+        return cls(first, reason, schema_id, past, redriven)
 
     @property
-    def expression(self) -> BooleanExpression:
-        """The filters, without that on redriven dead letters (see `within`)."""
-        filters: list[tuple[Any, str, object]] = [
-            (GreaterThanOrEqual, "rejected_at", self.since and self.since.isoformat()),
-            (EqualTo, "reason", self.reason),
-            (EqualTo, "schema_id", self.schema_id),
-            (LessThan, "rejected_at", self.until and self.until.isoformat()),
-        ]
-        return _all_of(_compare(*each) for each in filters if each[-1] is not None)
+    def filters(self) -> dict[str, str]:
+        """The filters, as PyIceberg parses them, by their words."""
+        found = {}
+        if self.since:
+            found[f"since {self.since.isoformat(timespec='seconds')}"] = (
+                f"rejected_at >= '{self.since.isoformat()}'"
+            )
+        if self.until:
+            found[f"until {self.until.isoformat(timespec='seconds')}"] = (
+                f"rejected_at < '{self.until.isoformat()}'"
+            )
+        if self.reason:
+            found[f"with reason {self.reason}"] = f"reason = '{self.reason}'"
+        if self.schema_id is not None:
+            found[f"with schema id {self.schema_id}"] = f"schema_id = {self.schema_id}"
+        return found
 
     def within(self, table: Table) -> BooleanExpression:
-        """The whole selection. A table without the column for redrives has open dead letters only."""
-        if REDRIVEN not in table.schema().column_names:
-            return AlwaysFalse() if self.redriven else self.expression
-        kind: Any = NotNull if self.redriven else IsNull
-        return _all_of([self.expression, kind(REDRIVEN)])
+        """The filters on a table. One without the column for redrives has open dead letters only."""
+        filters = list(self.filters.values())
+        if REDRIVEN in table.schema().column_names:
+            filters.append(f"{REDRIVEN} is {'not ' if self.redriven else ''}null")
+        elif self.redriven:
+            return AlwaysFalse()
+        return parse(" and ".join(filters)) if filters else lake.ALWAYS_TRUE
 
     @property
     def words(self) -> str:
-        """The filters in words, for a sentence; empty where there is none."""
-        parts = [
-            f"since {self.since.isoformat(timespec='seconds')}" if self.since else "",
-            f"until {self.until.isoformat(timespec='seconds')}" if self.until else "",
-            f"with reason {self.reason}" if self.reason else "",
-            f"with schema id {self.schema_id}" if self.schema_id is not None else "",
-        ]
-        return "".join(f" {part}" for part in parts if part)
+        return "".join(f" {each}" for each in self.filters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,59 +262,23 @@ class Place:
 
     @classmethod
     def of(cls, text: str) -> Place:
-        """The place of `3:1042`.
-
-        Raises:
-            ConfigError: the text is not a place.
-        """
+        """The place of `3:1042`."""
         match = _PLACE.fullmatch(text.strip())
         if not match:
-            fix = (
-                'write it as PARTITION:OFFSET, such as "0:17"; calve dead-letters TABLE shows where they lie'
-            )
+            form = 'PARTITION:OFFSET, such as "0:17"'
+            fix = f"write it as {form}; calve dead-letters TABLE shows where they lie"
             raise ConfigError(f'"{text}" is no place of a record', fix=fix)
         return cls(int(match[1]), int(match[2]))
 
     @property
     def expression(self) -> BooleanExpression:
-        return _all_of(
-            [_compare(EqualTo, "partition", self.partition), _compare(EqualTo, "offset", self.offset)]
-        )
-
-
-def _compare(kind: Any, column: str, value: object) -> BooleanExpression:
-    """A predicate; mypy knows pydantic's fields, not the constructors."""
-    found: BooleanExpression = kind(column, value)
-    return found
-
-
-def _all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
-    found: BooleanExpression = AlwaysTrue()
-    for part in parts:
-        found = And(found, part)
-    return found
-
-
-def open_with_dead_letters(catalog: Catalog, name: TableName) -> tuple[Table, Table | None]:
-    """The table `name` and its dead-letter table; None if no record was ever rejected.
-
-    Raises:
-        CalveError: there is no table of that name.
-    """
-    main = lake.load(catalog, name)
-    if main is None:
-        raise CalveError(f"the table {name} does not exist yet", fix=f"calve status {name.table} says why")
-    return main, lake.load(catalog, name.dead_letters)
+        return parse(f"partition = {self.partition} and offset = {self.offset}")
 
 
 def read(
     table: Table, selected: BooleanExpression, columns: Sequence[str] = ("*",)
 ) -> Iterator[pa.RecordBatch]:
-    """The selected dead letters; files without any, by their statistics, are not opened.
-
-    Raises:
-        CalveError: a file is no Parquet.
-    """
+    """The selected dead letters; files without any, by their statistics, are not opened."""
     with lake.aws_errors(f"table {'.'.join(table.name())}"):
         scan = table.scan(selected, selected_fields=tuple(columns))
         tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import (
@@ -22,17 +21,8 @@ from calve.config.job import Job, Kafka
 from calve.names import database_for_cluster
 from calve.secrets import read_secret
 from calve.table.position import Offsets, TopicKey
+from calve.table.protocol import TopicState
 from lambdas.kafka_client import TIMEOUT_S, KafkaClient, properties_of
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic at one moment. `end` is the last stable offset, `log_start` the first offset still held."""
-
-    key: TopicKey
-    name: str
-    log_start: Offsets = field(default_factory=dict)
-    end: Offsets = field(default_factory=dict)
 
 
 class Cluster(KafkaClient):
@@ -48,7 +38,7 @@ class Cluster(KafkaClient):
             found = self._admin.list_topics(timeout=self._patience_s).topics
         return sorted(name for name in found if not name.startswith("__"))
 
-    def topics(self, names: set[str]) -> dict[str, Topic]:
+    def topics(self, names: set[str]) -> dict[str, TopicState]:
         """Topics by name, without those that do not exist.
 
         Raises:
@@ -73,7 +63,7 @@ class Cluster(KafkaClient):
             starts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
             ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         return {
-            name: Topic(
+            name: TopicState(
                 TopicKey(cluster, _text(each.topic_id)), name, starts.get(name, {}), ends.get(name, {})
             )
             for name, each in found.items()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,21 +29,14 @@ ALWAYS_TRUE = AlwaysTrue()
 _DENIED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Commit):
     """A snapshot with calve's entries of its summary; `ledger` is None if another writer made it."""
 
-    id: int
-    parent: int | None
-    committed_at: datetime
-    operation: str | None
-    summary: dict[str, str]
-    sequence: int = 0
+    __slots__ = ()
 
     @property
-    def commit(self) -> Commit:
-        at = self.committed_at.timestamp()
-        return Commit(self.id, self.parent, self.summary, at, self.sequence, self.operation)
+    def at(self) -> datetime:
+        return datetime.fromtimestamp(self.committed_at, UTC)
 
     @property
     def ledger(self) -> Ledger | None:
@@ -54,17 +46,17 @@ class Snapshot:
     def metrics(self) -> dict[str, Any]:
         return metrics_of(self.summary)
 
+    @property
+    def rows(self) -> int:
+        return self.total("records") - self.total("position-deletes")
+
     def total(self, name: str) -> int:
         """One of Iceberg's totals at this snapshot, such as `records` or `files-size`."""
         return int(self.summary.get(f"total-{name}", 0))
 
 
 def open_catalog(lake: Lake) -> Catalog:
-    """The Glue Data Catalog: the emulator's if the lake has an endpoint, else that of AWS.
-
-    Raises:
-        ConfigError: boto3 finds no credentials.
-    """
+    """The Glue Data Catalog: the emulator's if the lake has an endpoint, else that of AWS."""
     properties = {"warehouse": lake.warehouse, "client.region": lake.region, **credentials(lake)}
     if lake.endpoint:
         properties |= {"glue.endpoint": lake.endpoint, "s3.endpoint": lake.endpoint}
@@ -72,11 +64,7 @@ def open_catalog(lake: Lake) -> Catalog:
 
 
 def credentials(lake: Lake) -> dict[str, str]:
-    """Credentials for Glue and S3 as PyIceberg's properties: other libraries search for them differently from boto3.
-
-    Raises:
-        ConfigError: boto3 finds none.
-    """
+    """Credentials for Glue and S3 as PyIceberg's properties: other libraries search for them differently from boto3."""
     if lake.endpoint:
         return {"client.access-key-id": emulator.ACCESS_KEY, "client.secret-access-key": emulator.SECRET_KEY}
     found = boto3.Session().get_credentials()
@@ -89,17 +77,10 @@ def credentials(lake: Lake) -> dict[str, str]:
 
 
 def load(catalog: Catalog, name: TableName) -> Table | None:
-    """The table, or None if the catalog has none.
-
-    Raises:
-        Retryable: the catalog or the object store does not answer.
-        Fatal: it refuses these credentials.
-    """
-    with aws_errors(f"table {name}"):
-        try:
-            return catalog.load_table((name.database, name.table))
-        except (NoSuchTableError, NoSuchNamespaceError):
-            return None
+    """The table, or None if the catalog has none."""
+    with aws_errors(f"table {name}"), suppress(NoSuchTableError, NoSuchNamespaceError):
+        return catalog.load_table((name.database, name.table))
+    return None
 
 
 def ancestors(table: Table) -> list[Snapshot]:
@@ -120,14 +101,10 @@ def latest_commit(table: Table) -> tuple[Snapshot, Position] | None:
     """
     history = ancestors(table)
     tag = table.metadata.refs.get(POSITION_TAG)
-    if (
-        tag
-        and history
-        and history[-1].parent is not None
-        and (tagged := table.snapshot_by_id(tag.snapshot_id))
-    ):
-        history.append(_snapshot(tagged))
-    position = nearest_position(each.commit for each in history)
+    if tag and history and history[-1].parent is not None:
+        tagged = table.snapshot_by_id(tag.snapshot_id)
+        history += [_snapshot(tagged)] if tagged else []
+    position = nearest_position(history)
     if position is None:
         return None
     return next(each for each in history if each.id == position.snapshot), position
@@ -139,13 +116,17 @@ def state_of(table: Table) -> TableState:
     return TableState() if written is None else TableState.from_json(written)
 
 
+def table_names(catalog: Catalog, database: str) -> list[str]:
+    """The tables of a database; none if there is no such database."""
+    with aws_errors(f"database {database}"), suppress(NoSuchNamespaceError):
+        return [str(identifier[-1]) for identifier in catalog.list_tables(database)]
+    return []
+
+
 def rows(table: Table) -> int:
     """Rows of main, from the totals of its head."""
     head = table.current_snapshot()
-    if head is None:
-        return 0
-    totals = _snapshot(head)
-    return totals.total("records") - totals.total("position-deletes")
+    return _snapshot(head).rows if head else 0
 
 
 def count_by(table: Table, column: str, chosen: BooleanExpression = ALWAYS_TRUE) -> dict[str, int]:
@@ -163,10 +144,10 @@ def _snapshot(snapshot: iceberg.Snapshot) -> Snapshot:
     return Snapshot(
         id=snapshot.snapshot_id,
         parent=snapshot.parent_snapshot_id,
-        committed_at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
-        operation=summary.operation.value if summary else None,
         summary=dict(summary.additional_properties) if summary else {},
+        committed_at=snapshot.timestamp_ms / 1000,
         sequence=snapshot.sequence_number or 0,
+        operation=summary.operation.value if summary else None,
     )
 
 

@@ -62,15 +62,6 @@ class Manual:
         return "\n".join(f"[dim]$[/dim] {escape(each)}" for each in self.examples)
 
 
-def explain(app: typer.Typer) -> None:
-    for command in app.registered_commands:
-        manual = Manual.of(command.callback.__doc__ if command.callback else None)
-        command.help, command.epilog = manual.screen, manual.footer
-    for group in app.registered_groups:
-        if group.typer_instance:
-            explain(group.typer_instance)
-
-
 CONTENTS = {
     "This machine": {
         "demo": "cli.run.demo.demo",
@@ -97,11 +88,11 @@ CONTENTS = {
         "dead-letters": "cli.act.dead_letters",
     },
     "Act": {
-        "pause": "cli.act.pause",
-        "resume": "cli.act.pause",
-        "rollback": "cli.act.rollback",
-        "rewind": "cli.act.rollback",
-        "backfill": "cli.act.rollback",
+        "pause": "cli.act.reading",
+        "resume": "cli.act.reading",
+        "rollback": "cli.act.reading",
+        "rewind": "cli.act.reading",
+        "backfill": "cli.act.reading",
         "forget": "cli.act.forget",
         "maintain": "cli.run.jobs",
     },
@@ -116,41 +107,35 @@ KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKE
 
 
 def _use_profile(name: str | None) -> None:
-    """Work on the account of a profile, in the place of keys in the environment. None: nothing changes.
+    """Work on the account of a profile, in the place of keys in the environment. None: nothing changes."""
+    from botocore.session import Session
 
-    Raises:
-        ConfigError: the named profile, or that of AWS_PROFILE, does not exist.
-    """
     if wanted := name or os.environ.get("AWS_PROFILE"):
-        _require_profile(wanted)
+        known = Session(profile=wanted).full_config["profiles"]
+        if wanted not in known:
+            near = nearest(wanted, known)
+            fix = f'use "{near}"' if near else "`aws configure list-profiles` shows those that there are"
+            raise ConfigError(f'this machine has no AWS profile "{wanted}"', fix=fix)
     if name:
         os.environ[PROFILE_VARIABLE] = os.environ["AWS_PROFILE"] = name
         for key in KEY_VARIABLES:
             os.environ.pop(key, None)
 
 
-def _require_profile(name: str) -> None:
-    from botocore.session import Session
-
-    known = Session(profile=name).full_config["profiles"]
-    if name not in known:
-        near = nearest(name, known)
-        fix = f'use "{near}"' if near else "`aws configure list-profiles` shows those that there are"
-        raise ConfigError(f'this machine has no AWS profile "{name}"', fix=fix)
-
-
-ProfileOption = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        help=f"Work on the account of this AWS profile, or of the variable {PROFILE_VARIABLE}.",
-        envvar=PROFILE_VARIABLE,
-        show_envvar=False,
-        expose_value=False,
-        callback=_use_profile,
-        rich_help_panel=COMMON,
-    ),
-]
+def _profile(
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Work on the account of this AWS profile, or of the variable {PROFILE_VARIABLE}.",
+            envvar=PROFILE_VARIABLE,
+            show_envvar=False,
+            expose_value=False,
+            callback=_use_profile,
+            rich_help_panel=COMMON,
+        ),
+    ] = None,
+) -> None:
+    """A command with only this option."""
 
 
 class InAccount(TyperCommand):
@@ -163,19 +148,20 @@ class InAccount(TyperCommand):
         self.params += typer.main.get_command(alone).params
 
 
-def _profile(profile: ProfileOption = None) -> None:
-    """A command with only this option."""
+def explain(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ()) -> None:
+    """Make the help screens of all commands of an app; add `--profile` to those that read calve.yaml.
 
-
-def offer_profile(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ()) -> None:
-    """Add `--profile` to all commands of an app that read calve.yaml. but: commands without an account."""
+    but: commands without an account.
+    """
     for command in app.registered_commands:
         function = command.callback
+        manual = Manual.of(function and function.__doc__)
+        command.help, command.epilog = manual.screen, manual.footer
         if function and function not in but and "env" in inspect.signature(function).parameters:
             command.cls = InAccount
     for group in app.registered_groups:
         if group.typer_instance:
-            offer_profile(group.typer_instance, but=but)
+            explain(group.typer_instance, but=but)
 
 
 class Contents(TyperGroup):
@@ -196,7 +182,6 @@ class Contents(TyperGroup):
 
 @cache
 def called(name: str) -> Any:
-    """The command or group of this name."""
     panel, module = next((panel, each[name]) for panel, each in CONTENTS.items() if name in each)
     found = getattr(importlib.import_module(module), name.replace("-", "_"))
     made = typer.Typer()
@@ -204,8 +189,7 @@ def called(name: str) -> Any:
         made.add_typer(found, name=name, rich_help_panel=panel)
     else:
         made.command(name, rich_help_panel=panel)(found)
-    explain(made)
-    offer_profile(made, but=[found] if name in WITHOUT_ACCOUNT else ())
+    explain(made, but=[found] if name in WITHOUT_ACCOUNT else ())
     return typer.main.get_group(made).commands[name]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Literal
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -47,23 +47,14 @@ class Task:
         self.how, self.note = how, note
 
 
-class Progress(Protocol):
-    """Shows the progress of work."""
-
-    @contextmanager
-    def task(self, name: str, *, total: int | None = None, unit: Unit = "steps") -> Iterator[Task]:
-        """Show one piece of work while the block runs; `total` None means the end is not known."""
-
-
 class BarProgress:
-    """Bars that redraw themselves on a terminal."""
+    """A bar that redraws itself on a terminal, while the block of a task runs. total None: the end is not known."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     @contextmanager
     def task(self, name: str, *, total: int | None = None, unit: Unit = "steps") -> Iterator[Task]:
-        """Show a bar; it stays, complete, when the block ends well."""
         whole = Column(no_wrap=True)
         noted = Column(no_wrap=True, overflow="ellipsis", max_width=24)
         columns = (
@@ -109,7 +100,6 @@ class LineProgress:
 
     @contextmanager
     def task(self, name: str, *, total: int | None = None, unit: Unit = "steps") -> Iterator[Task]:
-        """Write lines until the block ends."""
         began = written = time.monotonic()
 
         def show() -> None:
@@ -125,11 +115,11 @@ class LineProgress:
         self._write(f"{name}: {ended} in {time.monotonic() - began:.1f} s")
 
 
+Progress = BarProgress | LineProgress
+
+
 def _amount(task: Task, unit: Unit) -> str:
-    if not task.done and task.total is None:
-        return ""
-    return _quantity(task.done, unit) + (f" of {_quantity(task.total, unit)}" if task.total else "")
-
-
-def _quantity(count: int, unit: Unit) -> str:
-    return f"{count / 1e6:,.1f} MB" if unit == "bytes" else f"{count:,}"
+    """`238 of 300,000`, without what is not known."""
+    counts = [task.done] if task.done or task.total is not None else []
+    counts += [task.total] if task.total else []
+    return " of ".join(f"{count / 1e6:,.1f} MB" if unit == "bytes" else f"{count:,}" for count in counts)

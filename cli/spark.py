@@ -47,9 +47,6 @@ def spark_environment(
     """The environment of a child process that runs a job: jars, memory, and settings for the JVM's start.
 
     Defaults: the jars of this release, and Avro's limits. `more`: settings of `calve.yaml`.
-
-    Raises:
-        Fatal: a process may open too few files here.
     """
     allow_open_files()
     settings = dict(conf if conf is not None else {JAVA_OPTIONS: java_options()}) | dict(more or {})
@@ -78,9 +75,6 @@ def local_session(job: Job) -> SparkSession:
     """A session of the job in this process, without the JVM's output.
 
     It ends after the process: to stop it would take a second.
-
-    Raises:
-        Fatal: there is no JVM.
     """
     from glue_jobs.process.session import spark_session
 
@@ -94,11 +88,7 @@ def local_session(job: Job) -> SparkSession:
 
 @contextmanager
 def bare_session() -> Iterator[SparkSession]:
-    """A session of Spark SQL only in this process, without the JVM's output.
-
-    Raises:
-        Fatal: there is no JVM.
-    """
+    """A session of Spark SQL only in this process, without the JVM's output."""
     from pyspark.sql import SparkSession
 
     root = project_root()

@@ -17,22 +17,10 @@ from calve.errors import CalveError
 from calve.names import TableName
 from calve.requests.redrive import Request, Result
 from calve.schema.columns import SEALED
+from cli import dead_letters as stored
 from cli.act.requests import Kind, OpenedTable, YesOption
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
 from cli.console import Console, Output, OutputOption, ago
-from cli.dead_letters import (
-    Group,
-    Place,
-    Selection,
-    count,
-    dead_letters_in,
-    document,
-    facts,
-    grouped,
-    preview,
-    read,
-    size,
-)
 
 REDRIVE = Kind(Request, "redrive of", Result.of, "nothing was redriven in")
 SHOWN_GROUPS = 40
@@ -43,7 +31,6 @@ class TableFirst(TyperGroup):
     """`calve dead-letters TABLE` is `calve dead-letters list TABLE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Treat arguments that are neither a command nor `--help` as the arguments of `list`."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = ["list", *args]
         return super().parse_args(ctx, args)
@@ -95,11 +82,11 @@ def redrive(
       calve dead-letters redrive stock_trades --schema-id 7
     """
     console, now = Console(output), datetime.now(UTC)
-    selection = Selection.of(since, reason, schema_id, now=now, until=until)
+    selection = stored.Selection.of(since, reason, schema_id, now=now, until=until)
     opened = OpenedTable.open(table, config, env, console)
     name = opened.name
     opened.refuse_second(REDRIVE)
-    groups = grouped(opened.dead_letters, selection) if opened.dead_letters else []
+    groups = stored.grouped(opened.dead_letters, selection) if opened.dead_letters else []
     if not groups:
         console.say(f"{name} has no open dead letters{selection.words}: there is nothing to redrive.")
         console.document({"table": str(name), **asdict(Result("", now.isoformat()))})
@@ -143,11 +130,18 @@ def listed(
       calve dead-letters stock_trades --since 2h
     """
     console, now = Console(output), datetime.now(UTC)
-    selection = Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
-    name, rejected = _opened(table, config, env, console)
-    groups = grouped(rejected, selection) if rejected else []
+    selection = stored.Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
+    opened = OpenedTable.open(table, config, env, console)
+    name, rejected = opened.name, opened.dead_letters
+    groups = stored.grouped(rejected, selection) if rejected else []
     others = replace(selection, redriven=not redriven)
-    rest = count(rejected, others) if rejected else 0
+    rest = stored.count(rejected, others) if rejected else 0
+    if not rest:
+        left_over = ""
+    elif redriven:
+        left_over = f"{rest:,} are open."
+    else:
+        left_over = f"{rest:,} were redriven: --redriven lists them."
     number = sum(each.dead_letters for each in groups)
     open_, back = (rest, number) if redriven else (number, rest)
     console.document(
@@ -159,7 +153,7 @@ def listed(
         }
     )
     if not groups:
-        console.say(_nothing(name, selection) + (f" {_rest(rest, redriven)}" if rest else ""))
+        console.say(f"{_nothing(name, selection)} {left_over}".rstrip())
         return
     several = len({(each.cluster_id, each.topic_id) for each in groups}) > 1
     shown = [_line(each, now, topic=several) for each in groups[:SHOWN_GROUPS]]
@@ -167,8 +161,8 @@ def listed(
     if left := groups[SHOWN_GROUPS:]:
         more = sum(each.dead_letters for each in left)
         console.say(f"{more:,} more in {len(left):,} groups: --output json lists them all")
-    if rest:
-        console.say(_rest(rest, redriven))
+    if left_over:
+        console.say(left_over)
 
 
 @dead_letters.command()
@@ -187,10 +181,11 @@ def show(
     Example:
       calve dead-letters show stock_trades 3:1841
     """
-    wanted = Place.of(place)
-    name, found = _opened(table, config, env, console := Console(output))
-    batches = read(found, wanted.expression) if found else ()
-    held = [dead_letter for batch in batches for dead_letter in dead_letters_in(batch)]
+    wanted = stored.Place.of(place)
+    opened = OpenedTable.open(table, config, env, console := Console(output))
+    name = opened.name
+    batches = stored.read(opened.dead_letters, wanted.expression) if opened.dead_letters else ()
+    held = [dead_letter for batch in batches for dead_letter in stored.dead_letters_in(batch)]
     if not held:
         raise CalveError(
             f"{name} has no dead letter in partition {wanted.partition} at offset {wanted.offset}",
@@ -199,7 +194,7 @@ def show(
     held.sort(key=lambda each: (each["topic_id"], each["attempt"]))
     for each in held:
         _show(console, str(name), each)
-    console.document({"table": str(name), "dead_letters": [document(each) for each in held]})
+    console.document({"table": str(name), "dead_letters": [stored.document(each) for each in held]})
 
 
 @dead_letters.command()
@@ -225,10 +220,13 @@ def export(
       calve dead-letters export stock_trades letters.jsonl --reason malformed
     """
     console = Console(output)
-    selection = Selection.of(since, reason, schema_id, now=datetime.now(UTC), until=until, redriven=redriven)
+    selection = stored.Selection.of(
+        since, reason, schema_id, now=datetime.now(UTC), until=until, redriven=redriven
+    )
     if file.exists():
         raise _taken(file)
-    name, rejected = _opened(table, config, env, console)
+    opened = OpenedTable.open(table, config, env, console)
+    name, rejected = opened.name, opened.dead_letters
     count = _write(file, rejected, selection) if rejected else 0
     written = str(file) if count else None
     size = file.stat().st_size if count else 0
@@ -239,12 +237,7 @@ def export(
         console.say(f"{_nothing(name, selection)} No file was written.")
 
 
-def _opened(table: str, config: Path, env: str | None, console: Console) -> tuple[TableName, Table | None]:
-    opened = OpenedTable.open(table, config, env, console)
-    return opened.name, opened.dead_letters
-
-
-def _write(file: Path, rejected: Table, selection: Selection) -> int:
+def _write(file: Path, rejected: Table, selection: stored.Selection) -> int:
     """Write the selected dead letters. An unfinished or empty file is removed."""
     count = 0
     try:
@@ -257,9 +250,9 @@ def _write(file: Path, rejected: Table, selection: Selection) -> int:
         ) from None
     try:
         with file.open("w", encoding="utf-8") as out:
-            for batch in read(rejected, selection.within(rejected)):
-                for each in dead_letters_in(batch):
-                    out.write(json.dumps(document(each), ensure_ascii=False) + "\n")
+            for batch in stored.read(rejected, selection.within(rejected)):
+                for each in stored.dead_letters_in(batch):
+                    out.write(json.dumps(stored.document(each), ensure_ascii=False) + "\n")
                     count += 1
     except BaseException:
         file.unlink()
@@ -273,16 +266,12 @@ def _taken(file: Path) -> CalveError:
     return CalveError(f"{file} exists already", fix="name another file, or remove this one")
 
 
-def _nothing(name: TableName, selection: Selection) -> str:
+def _nothing(name: TableName, selection: stored.Selection) -> str:
     which = "redriven dead letters" if selection.redriven else "dead letters"
     return f"{name} has no {which}{selection.words}."
 
 
-def _rest(count: int, redriven: bool) -> str:  # noqa: FBT001 which of both are left
-    return f"{count:,} are open." if redriven else f"{count:,} were redriven: --redriven lists them."
-
-
-def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
+def _line(group: stored.Group, now: datetime, *, topic: bool) -> dict[str, object]:
     places = [str(each) for _, each in sorted(group.places.items())]
     where = "  ".join(places[:SHOWN_PARTITIONS])
     if (more := len(places) - SHOWN_PARTITIONS) > 0:
@@ -295,18 +284,17 @@ def _line(group: Group, now: datetime, *, topic: bool) -> dict[str, object]:
     }
 
 
-def _show(console: Console, name: str, found: dict[str, object]) -> None:
-    console.panel(f"dead letter of {name}", facts(found))
+def _show(console: Console, name: str, found: stored.DeadLetter) -> None:
+    console.panel(f"dead letter of {name}", stored.facts(found))
     if found.get(SEALED):
         console.say(
             "Key, value and the headers' values are encrypted: only the job decrypts them, for a redrive."
         )
         return
-    for part in ("key", "value"):
-        data = found[part]
-        shown = data if isinstance(data, bytes) else None
-        console.quote(f"{part}{size(shown)}", preview(shown))
-    headers = found["headers"]
-    for number, header in enumerate(headers if isinstance(headers, list) else (), start=1):
-        name = f"{header['key']!r}"  # a producer's text, which may hold anything
-        console.quote(f"header {number}{size(header['value'])}", f"{name}\n{preview(header['value'])}")
+    parts = [(part, "", found[part]) for part in ("key", "value")]
+    for number, header in enumerate(found["headers"] or (), start=1):
+        # A header's key is a producer's text, which may hold anything.
+        parts.append((f"header {number}", f"{header['key']!r}\n", header["value"]))
+    for title, above, data in parts:
+        size = "" if data is None else f", {len(data):,} bytes"
+        console.quote(f"{title}{size}", above + stored.preview(data))

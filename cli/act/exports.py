@@ -57,7 +57,13 @@ def run(
     """
     console = Console(output)
     outcomes = Exports.find(config, env).run(name, window, now=datetime.now(UTC))
-    console.table("export", [_outcome(name, each) for each in outcomes])
+    rows = []
+    for each in outcomes:
+        of = each.get("window") or {}
+        row = {"export": name, "from": of.get("from"), "to": of.get("to"), "state": each["status"]}
+        more = ("rows", "complete", "correction", "again_at", "failure")
+        rows.append(row | {key: each.get(key) for key in more})
+    console.table("export", rows)
     console.document({"export": name, "windows": outcomes})
     if failures := [str(each["failure"]) for each in outcomes if each["status"] == "failed"]:
         raise CalveError(
@@ -80,55 +86,41 @@ def listed(
     Example:
       calve export list weekly_trades
     """
-    console = Console(output)
+    console, now = Console(output), datetime.now(UTC)
     exports = Exports.find(config, env)
-    now = datetime.now(UTC)
-    with aws_errors(f"the table {exports.links_table}"):
-        alive = [link.manifest for link in exports.links.all() if link.alive(now.timestamp())]
+    alive = [link.manifest for link in exports.all_links() if link.alive(now.timestamp())]
     found = exports.manifests(name)[:limit]
-    console.table("deliveries", [_delivery(each, alive.count(each.key), now) for each in found])
-    console.document({"deliveries": [_document(each, alive.count(each.key)) for each in found]})
-
-
-def _outcome(name: str, outcome: dict[str, Any]) -> dict[str, object]:
-    window = outcome.get("window") or {}
-    more = ("rows", "complete", "correction", "again_at", "failure")
-    return {
-        "export": name,
-        "from": window.get("from"),
-        "to": window.get("to"),
-        "state": outcome["status"],
-        **{key: outcome.get(key) for key in more},
-    }
-
-
-def _delivery(manifest: Manifest, links: int, now: datetime) -> dict[str, object]:
-    return {
-        "export": manifest.export.name,
-        "window": str(manifest.window),
-        "rows": manifest.rows,
-        "parts": len(manifest.parts),
-        "complete": manifest.complete,
-        "correction": manifest.correction,
-        "created": ago(manifest.created_at, now),
-        "links_alive": links,
-    }
-
-
-def _document(manifest: Manifest, links: int) -> dict[str, object]:
-    return {
-        "export": manifest.export.name,
-        "from": manifest.window.start.isoformat(),
-        "to": manifest.window.end.isoformat(),
-        "rows": manifest.rows,
-        "files": [part.key for part in manifest.parts],
-        "size_bytes": sum(part.size_bytes for part in manifest.parts),
-        "complete": manifest.complete,
-        "correction": manifest.correction,
-        "created_at": manifest.created_at.isoformat(),
-        "manifest": manifest.key,
-        "links_alive": links,
-    }
+    rows = [
+        {
+            "export": each.export.name,
+            "window": str(each.window),
+            "rows": each.rows,
+            "parts": len(each.parts),
+            "complete": each.complete,
+            "correction": each.correction,
+            "created": ago(each.created_at, now),
+            "links_alive": alive.count(each.key),
+        }
+        for each in found
+    ]
+    deliveries = [
+        {
+            "export": each.export.name,
+            "from": each.window.start.isoformat(),
+            "to": each.window.end.isoformat(),
+            "rows": each.rows,
+            "files": [part.key for part in each.parts],
+            "size_bytes": sum(part.size_bytes for part in each.parts),
+            "complete": each.complete,
+            "correction": each.correction,
+            "created_at": each.created_at.isoformat(),
+            "manifest": each.key,
+            "links_alive": alive.count(each.key),
+        }
+        for each in found
+    ]
+    console.table("deliveries", rows)
+    console.document({"deliveries": deliveries})
 
 
 # The function works for up to 15 minutes, and a second request would be a second export.
@@ -149,44 +141,32 @@ class Exports:
 
     @classmethod
     def find(cls, config: Path, env: str | None) -> Self:
-        """The exports of a configuration.
-
-        Raises:
-            CalveError: they are not deployed.
-        """
         deployment, embedded = load_target(config, env)
         account = Account.of(embedded, deployment.region)
         account.id()  # says what is wrong with the credentials, if anything is
-        fix = "calve deploy" if embedded else "calve plan, then npx cdk deploy --all"
-        fix = (
-            f"deploy them: {fix}" if deployment.exports else f"add `exports:` to {config}, and deploy: {fix}"
-        )
+        first = "deploy them" if deployment.exports else f"add `exports:` to {config}, and deploy"
+        fix = f"{first}: {'calve deploy' if embedded else 'calve plan, then npx cdk deploy --all'}"
         exports = outputs(account, f"{deployment.name}-exports", fix=fix)
-        bucket, _, prefix = (
-            outputs(account, f"{deployment.name}-lake", fix=fix)["Warehouse"]
-            .removeprefix("s3://")
-            .partition("/")
-        )
-        return cls(
-            name=deployment.name,
-            account=account,
-            function=exports["ExportFunction"],
-            links_table=exports["LinksTable"],
-            bucket=bucket,
-            prefix=f"{prefix}/exports/" if prefix else "exports/",
-        )
+        warehouse = outputs(account, f"{deployment.name}-lake", fix=fix)["Warehouse"]
+        bucket, _, prefix = warehouse.removeprefix("s3://").partition("/")
+        prefix = f"{prefix}/exports/" if prefix else "exports/"
+        function, links = exports["ExportFunction"], exports["LinksTable"]
+        return cls(deployment.name, account, function, links, bucket, prefix)
 
     @property
     def links(self) -> Links:
         return Links(self.links_table, self.account.client("dynamodb"))
 
-    def manifests(self, export: str | None = None) -> list[Manifest]:
-        """The delivered files, newest first."""
+    def all_links(self) -> list[Link]:
+        with aws_errors(f"the table {self.links_table}"):
+            return list(self.links.all())
+
+    def manifests(self, export: str | None) -> list[Manifest]:
+        """The delivered files of one export, or of all, the newest first."""
         s3, found = self.account.client("s3"), []
+        prefix = f"{self.prefix}{export}/" if export else self.prefix
         with aws_errors(f"the exports in {self.bucket}"):
-            pages = s3.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=f"{self.prefix}{export}/" if export else self.prefix
-            )
+            pages = s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
             for key in (each["Key"] for page in pages for each in page.get("Contents", [])):
                 if key.endswith("/manifest.json"):
                     text = s3.get_object(Bucket=self.bucket, Key=key)["Body"].read().decode()
@@ -194,20 +174,25 @@ class Exports:
         return sorted(found, key=lambda each: each.created_at, reverse=True)
 
     def run(self, export: str, window: str | None, *, now: datetime) -> list[dict[str, Any]]:
-        """Invoke the deployed function as its schedule does; return the result of each window.
-
-        Raises:
-            CalveError: there is no such export, or the function ended with an error.
-        """
-        event = self._scheduled(export)
+        """Invoke the deployed function as its schedule does; return the result of each window."""
+        scheduler = self.account.client("scheduler")
+        with aws_errors(f"the schedule of the export {export}"):
+            try:
+                schedule = scheduler.get_schedule(Name=f"{self.name}-{export}", GroupName=self.name)
+            except scheduler.exceptions.ResourceNotFoundException:
+                raise ConfigError(
+                    f'{self.name} has no deployed export "{export}"', fix="calve plan shows which there are"
+                ) from None
+        # The input of the schedule: the export as deployed, not as configured here.
+        event: dict[str, Any] = json.loads(schedule["Target"]["Input"])
+        Export.from_json(json.dumps(event["export"]))
         # To the microsecond: the function takes two events of one time for one event.
         event["scheduled_at"] = now.astimezone(UTC).isoformat(timespec="microseconds")
         if window is not None:
             event["window"] = bounds(window, ZoneInfo(event["export"]["time_zone"]), now)
         with aws_errors(f"the function {self.function}"):
-            answer = self.account.client("lambda", PATIENT).invoke(
-                FunctionName=self.function, Payload=json.dumps(event).encode()
-            )
+            client = self.account.client("lambda", PATIENT)
+            answer = client.invoke(FunctionName=self.function, Payload=json.dumps(event).encode())
         result = json.loads(answer["Payload"].read())
         if "FunctionError" in answer:
             raise CalveError(
@@ -217,28 +202,11 @@ class Exports:
         outcomes: list[dict[str, Any]] = result
         return outcomes
 
-    def _scheduled(self, export: str) -> dict[str, Any]:
-        """The input that an export's schedule sends: the export as deployed, not as configured here."""
-        scheduler = self.account.client("scheduler")
-        with aws_errors(f"the schedule of the export {export}"):
-            try:
-                schedule = scheduler.get_schedule(Name=f"{self.name}-{export}", GroupName=self.name)
-            except scheduler.exceptions.ResourceNotFoundException:
-                raise ConfigError(
-                    f'{self.name} has no deployed export "{export}"', fix="calve plan shows which there are"
-                ) from None
-        event: dict[str, Any] = json.loads(schedule["Target"]["Input"])
-        Export.from_json(json.dumps(event["export"]))
-        return event
-
 
 def bounds(window: str, zone: ZoneInfo, now: datetime) -> dict[str, str]:
-    """The first and last day of a window: `previous_week`, or `2026-11-02..2026-11-08`.
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    for kind in get_args(Window):
+    """The first and last day of a window: `previous_week`, or `2026-11-02..2026-11-08`."""
+    kinds: tuple[Window, ...] = get_args(Window)
+    for kind in kinds:
         if window == kind:
             return previous(kind, now, zone).to_json()
     days = _DAYS.fullmatch(window)
@@ -247,10 +215,8 @@ def bounds(window: str, zone: ZoneInfo, now: datetime) -> dict[str, str]:
     except ValueError:
         first, last = date.max, date.min
     if last < first:
-        raise ConfigError(
-            f'"{window}" is no window',
-            fix=f"use FIRST..LAST (2026-11-02..2026-11-08), {', '.join(get_args(Window))}",
-        )
+        fix = f"use FIRST..LAST (2026-11-02..2026-11-08), {', '.join(kinds)}"
+        raise ConfigError(f'"{window}" is no window', fix=fix)
     start, end = (datetime.combine(day, time(), zone) for day in (first, last + timedelta(days=1)))
     return {"from": start.isoformat(), "to": end.isoformat()}
 
@@ -275,12 +241,40 @@ def listed_links(
     Example:
       calve link list --export weekly_trades
     """
-    now = datetime.now(UTC)
-    console = Console(output)
-    found = [each for each in _all(config, env) if export in (None, each.export)]
+    console, now = Console(output), datetime.now(UTC)
+    found = [each for each in Exports.find(config, env).all_links() if export in (None, each.export)]
     found.sort(key=lambda each: each.created_at, reverse=True)
-    console.table("links", [_link_line(each, now) for each in found])
-    console.document({"links": [_link_document(each, now.timestamp()) for each in found]})
+    rows, documents = [], []
+    for each in found:
+        state = _state(each, now.timestamp())
+        created, expires = (datetime.fromtimestamp(at, UTC) for at in (each.created_at, each.expires_at))
+        rows.append(
+            {
+                "link": each.id,
+                "export": each.export,
+                "window": each.window,
+                "state": state,
+                "downloads": f"{each.downloads} of {each.max_downloads}",
+                "mailed": ago(created, now),
+                "expires": ago(expires, now),
+            }
+        )
+        documents.append(
+            {
+                "id": each.id,
+                "log_name": reference(each.id),
+                "export": each.export,
+                "manifest": each.manifest,
+                "recipient": each.recipient,
+                "state": state,
+                "downloads": each.downloads,
+                "max_downloads": each.max_downloads,
+                "created_at": created.isoformat(),
+                "expires_at": expires.isoformat(),
+            }
+        )
+    console.table("links", rows)
+    console.document({"links": documents})
 
 
 @link.command()
@@ -309,7 +303,7 @@ def revoke(
         found = [
             each.id
             for each in exports.links.all()
-            if each.export == export or (id is not None and id in (each.id, reference(each.id)))
+            if each.export == export or id in (each.id, reference(each.id))
         ]
         if not found:
             raise CalveError(f"there is no link of {export or id}", fix="calve link list")
@@ -319,43 +313,10 @@ def revoke(
     console.document({"revoked": revoked})
 
 
-def state(link: Link, now: float) -> str:
+def _state(link: Link, now: float) -> str:
     """`alive`, or why it no longer works."""
     if link.revoked:
         return "revoked"
     if now >= link.expires_at:
         return "expired"
     return "alive" if link.alive(now) else "used up"
-
-
-def _all(config: ConfigOption, env: str | None) -> list[Link]:
-    exports = Exports.find(config, env)
-    with aws_errors(f"the table {exports.links_table}"):
-        return list(exports.links.all())
-
-
-def _link_line(link: Link, now: datetime) -> dict[str, object]:
-    return {
-        "link": link.id,
-        "export": link.export,
-        "window": link.window,
-        "state": state(link, now.timestamp()),
-        "downloads": f"{link.downloads} of {link.max_downloads}",
-        "mailed": ago(datetime.fromtimestamp(link.created_at, UTC), now),
-        "expires": ago(datetime.fromtimestamp(link.expires_at, UTC), now),
-    }
-
-
-def _link_document(link: Link, now: float) -> dict[str, object]:
-    return {
-        "id": link.id,
-        "log_name": reference(link.id),
-        "export": link.export,
-        "manifest": link.manifest,
-        "recipient": link.recipient,
-        "state": state(link, now),
-        "downloads": link.downloads,
-        "max_downloads": link.max_downloads,
-        "created_at": datetime.fromtimestamp(link.created_at, UTC).isoformat(),
-        "expires_at": datetime.fromtimestamp(link.expires_at, UTC).isoformat(),
-    }

@@ -7,14 +7,12 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from pyiceberg.table import Table
 
 from calve.config.job import Job
 from calve.config.job import Table as Settings
@@ -78,52 +76,18 @@ def forget(
     opened = OpenedTable.open(table, config, env, console)
     name, settings = str(opened.name), opened.settings
     where = tuple(_condition(each, settings) for each in key)
-    _require_possible(name, opened.main, settings, where)
-    opened.refuse_second(FORGETTING)
-    _say_what_goes(console, name, settings, where)
-    request = sealed(
-        Request(uuid.uuid4().hex, now.isoformat(timespec="seconds"), where), opened.job, settings
-    )
-    question = f"Forget this person in {name}? Nobody can undo it."
-    entry = opened.ask(FORGETTING, request, question=question, look_at="what will go", yes=yes)
-    console.panel(f"forgotten in {name}", _figures(entry))
-
-
-def _condition(text: str, wanted: Settings) -> Condition:
-    """`COLUMN=VALUE`, or only a value if one column identifies the table's rows."""
-    column, equals, value = text.partition("=")
-    if not equals or not all(FIELD_NAME.fullmatch(part) for part in column.split(".")):
-        column, value = _key_column(wanted), text
-    if not value:
-        raise ConfigError("--key has no value", fix="write it as COLUMN=VALUE")
-    return Condition(column, value)
-
-
-def _key_column(wanted: Settings) -> str:
-    own = wanted.mode.key
-    if len(own) > 1:
-        raise ConfigError(
-            f"the key of table {wanted.name} has several columns", fix=f"name one: --key {own[0]}=VALUE"
-        )
-    return own[0] if own else RECORD_KEY
-
-
-def _require_possible(name: str, main: Table, wanted: Settings, where: Sequence[Condition]) -> None:
-    schema = json.loads(main.schema().model_dump_json())
+    schema = json.loads(opened.main.schema().model_dump_json())
     for each in where:
-        problem = column_problem(schema, each.column) or masking_problem(wanted.steps, {}, each.column)
-        if problem:
+        if problem := column_problem(schema, each.column) or masking_problem(settings.steps, {}, each.column):
             raise ConfigError(problem, fix="name another column: --key COLUMN=VALUE")
-    if wanted.aggregate is not None:
+    if settings.aggregate is not None:
         raise ConfigError(
             f"the rows of {name} are totals: they do not show whose records they contain",
             fix="forget in the tables that hold the records, then rebuild this one",
         )
-
-
-def _say_what_goes(console: Console, name: str, wanted: Settings, where: Sequence[Condition]) -> None:
+    opened.refuse_second(FORGETTING)
     columns = " and ".join(each.column for each in where)
-    exports = "all" if wanted.mode.replaces_rows else "those whose window holds one of the rows"
+    exports = "all" if settings.mode.replaces_rows else "those whose window holds one of the rows"
     for line in (
         f"The job will delete every row and dead letter where {columns} matches:",
         f"- rows of {name}, also those of earlier versions, and dead letters",
@@ -134,6 +98,34 @@ def _say_what_goes(console: Console, name: str, wanted: Settings, where: Sequenc
         *(f"- {each}" for each in UNREACHED),
     ):
         console.say(line)
+    request = Request(uuid.uuid4().hex, now.isoformat(timespec="seconds"), where)
+    request = sealed(request, opened.job, settings)
+    question = f"Forget this person in {name}? Nobody can undo it."
+    entry = opened.ask(FORGETTING, request, question=question, look_at="what will go", yes=yes)
+    figures = {
+        "rows": f"{entry.rows:,}",
+        "dead letters": f"{entry.letters:,}",
+        "data files rewritten": f"{entry.files:,}",
+        "files deleted": f"{entry.removed:,}",
+        "exports deleted": f"{entry.exports:,}",
+    }
+    if entry.unopened:
+        figures["not searched"] = f"{entry.unopened:,} dead letters, sealed by keys that the secret lacks"
+    console.panel(f"forgotten in {name}", figures)
+
+
+def _condition(text: str, wanted: Settings) -> Condition:
+    """`COLUMN=VALUE`, or only a value if one column identifies the table's rows."""
+    column, equals, value = text.partition("=")
+    if not equals or not all(FIELD_NAME.fullmatch(part) for part in column.split(".")):
+        own = wanted.mode.key
+        if len(own) > 1:
+            reason = f"the key of table {wanted.name} has several columns"
+            raise ConfigError(reason, fix=f"name one: --key {own[0]}=VALUE")
+        column, value = own[0] if own else RECORD_KEY, text
+    if not value:
+        raise ConfigError("--key has no value", fix="write it as COLUMN=VALUE")
+    return Condition(column, value)
 
 
 def sealed(request: Request, job: Job, wanted: Settings) -> Request:
@@ -150,16 +142,3 @@ def sealed(request: Request, job: Job, wanted: Settings) -> Request:
 
     where = (Condition(each.column, seal(n, each.value)) for n, each in enumerate(request.where))
     return replace(request, where=tuple(where), sealed=key.id)
-
-
-def _figures(entry: Entry) -> dict[str, object]:
-    found: dict[str, object] = {
-        "rows": f"{entry.rows:,}",
-        "dead letters": f"{entry.letters:,}",
-        "data files rewritten": f"{entry.files:,}",
-        "files deleted": f"{entry.removed:,}",
-        "exports deleted": f"{entry.exports:,}",
-    }
-    if entry.unopened:
-        found["not searched"] = f"{entry.unopened:,} dead letters, sealed by keys that the secret lacks"
-    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from calve.config.deployment import Deployment
@@ -29,10 +28,26 @@ def keys(
     Example:
       calve keys --env prod
     """
-    now = datetime.now(UTC)
-    console = Console(output)
-    found = _key_ages(config, env, now)
-    console.table("keys", [each.line(now) for each in found])
+    console, now = Console(output), datetime.now(UTC)
+    deployment, embedded = load_target(config, env)
+    account = Account.of(embedded, deployment.region)
+    account.id()  # says what is wrong with the credentials, if anything is
+    client = account.client("secretsmanager")
+    references = [*named(deployment), *_made(deployment, account)]
+    with aws_errors("AWS Secrets Manager"):
+        found = [key_age(client, use, reference, now) for use, reference in references]
+    lines = [
+        {
+            "for": each.use,
+            "secret": each.secret,
+            "state": each.state,
+            "age": ago(each.created, now).removesuffix(" ago"),
+            "tested": ago(each.rotated, now),
+            "next": ago(each.next, now),
+        }
+        for each in found
+    ]
+    console.table("keys", lines)
     if not found:
         console.say("no secrets: the configuration names none, and its stacks have made none")
     console.document({"keys": [asdict(each) for each in found]})
@@ -53,31 +68,6 @@ class KeyAge:
     rotated: datetime | None = None
     next: datetime | None = None
 
-    def line(self, now: datetime) -> dict[str, object]:
-        return {
-            "for": self.use,
-            "secret": self.secret,
-            "state": self.state,
-            "age": ago(self.created, now).removesuffix(" ago"),
-            "tested": ago(self.rotated, now),
-            "next": ago(self.next, now),
-        }
-
-
-def _key_ages(config: Path, env: str | None, now: datetime) -> list[KeyAge]:
-    """The secrets that a configuration names, and those that its stacks made.
-
-    Raises:
-        CalveError: the configuration cannot be used, or AWS does not answer.
-    """
-    deployment, embedded = load_target(config, env)
-    account = Account.of(embedded, deployment.region)
-    account.id()  # says what is wrong with the credentials, if anything is
-    client = account.client("secretsmanager")
-    found = [*named(deployment), *_made(deployment, account)]
-    with aws_errors("AWS Secrets Manager"):
-        return [key_age(client, use, reference, now) for use, reference in found]
-
 
 def named(deployment: Deployment) -> Iterator[tuple[str, str]]:
     """Use and reference of each secret of a configuration. A secret with several uses has several lines."""
@@ -91,20 +81,14 @@ def named(deployment: Deployment) -> Iterator[tuple[str, str]]:
     if isinstance(job.registry, Registry):
         uses.append(("registry", job.registry.secret))
         uses.append(("registry, certificate", job.registry.client_certificate))
-    uses += _of_publishing(deployment.publish) if deployment.publish else []
-    return ((use, reference) for use, reference in uses if reference)
-
-
-def _of_publishing(publish: Publish) -> list[tuple[str, str | None]]:
-    snowflake, rest = publish.snowflake, publish.iceberg_rest
-    uses: list[tuple[str, str | None]] = []
-    if snowflake:
+    publish = deployment.publish or Publish(())
+    if snowflake := publish.snowflake:
         uses.append(("snowflake, deploys", snowflake.secret))
         uses.append(("snowflake, catalog", snowflake.open_catalog.secret if snowflake.open_catalog else None))
-    if rest:
+    if rest := publish.iceberg_rest:
         uses.append(("iceberg_rest", rest.secret))
         uses.append(("iceberg_rest, deploys", rest.bootstrap.secret if rest.bootstrap else None))
-    return uses
+    return ((use, reference) for use, reference in uses if reference)
 
 
 def _made(deployment: Deployment, account: Account) -> Iterator[tuple[str, str]]:
@@ -133,18 +117,15 @@ def key_age(client: Any, use: str, reference: str, now: datetime) -> KeyAge:
         return KeyAge(use, name, "absent")
     staged = client.list_secret_version_ids(SecretId=secret, MaxResults=100)["Versions"]
     created = next((each["CreatedDate"] for each in staged if "AWSCURRENT" in each["VersionStages"]), None)
-    following = _utc(described.get("NextRotationDate")) if described.get("RotationEnabled") else None
-    state, rotated = _state(described, following, now), _utc(described.get("LastRotatedDate"))
-    return KeyAge(use, name, state, _utc(created), rotated, following)
-
-
-def _state(described: Any, following: datetime | None, now: datetime) -> State:
+    rotates = described.get("RotationEnabled")
+    following = _utc(described.get("NextRotationDate")) if rotates else None
     stages = described.get("VersionIdsToStages", {}).values()
+    state: State = "ok" if rotates else "by hand"
     if any("AWSPENDING" in each and "AWSCURRENT" not in each for each in stages):
-        return "unfinished"
-    if not described.get("RotationEnabled"):
-        return "by hand"
-    return "overdue" if following and following < now else "ok"
+        state = "unfinished"
+    elif following and following < now:
+        state = "overdue"
+    return KeyAge(use, name, state, _utc(created), _utc(described.get("LastRotatedDate")), following)
 
 
 def _utc(moment: datetime | None) -> datetime | None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 import typer
 from pyiceberg.exceptions import CommitFailedException
@@ -20,12 +20,11 @@ from calve.config.job import Job
 from calve.config.job import Table as Settings
 from calve.errors import CalveError, ConfigError, Retryable
 from calve.names import TableName
-from calve.requests.requests import WaitingRequest
+from calve.requests import forget, redrive, requests
 from cli.config import load_jobs, table_named
 from cli.console import Console, Output
-from cli.dead_letters import open_with_dead_letters
 from cli.kafka import cluster_database
-from cli.lake import aws_errors, open_catalog, state_of
+from cli.lake import aws_errors, load, open_catalog, state_of
 
 ASK_S = 1.0
 PATIENCE_S = 120.0
@@ -37,16 +36,7 @@ COMMIT_ATTEMPTS = 5
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Ask no question.")]
 
 
-class Answered(Protocol):
-    """The job's answer, a data class. `problem`: why it did nothing."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def problem(self) -> str | None: ...
-
-
-Answer = TypeVar("Answer", bound=Answered)
+Answer = TypeVar("Answer", redrive.Result, requests.Entry, forget.Entry)
 Found = TypeVar("Found")
 
 
@@ -63,7 +53,7 @@ class Kind(Generic[Answer]):
     deletes: also metadata, so a file that the catalog has just named may be gone.
     """
 
-    request: type[WaitingRequest]
+    request: type[requests.WaitingRequest]
     title: str
     answered: Callable[[Mapping[str, str], str], Answer | None]
     refused: str
@@ -85,21 +75,15 @@ class OpenedTable:
 
     @classmethod
     def open(cls, table: str, config: Path, env: str | None, console: Console) -> Self:
-        """The table of this name.
-
-        Raises:
-            CalveError: there is no such table.
-        """
         job, settings = table_named(load_jobs(config, env, tables=[table]), table)
-        name = job.table_name(settings, cluster_database(job))
-        return cls(console, job, settings, name, *open_with_dead_letters(open_catalog(job.lake), name))
+        name, catalog = job.table_name(settings, cluster_database(job)), open_catalog(job.lake)
+        main = load(catalog, name)
+        if main is None:
+            raise CalveError(f"the table {name} does not exist yet", fix=f"calve status {table} says why")
+        return cls(console, job, settings, name, main, load(catalog, name.dead_letters))
 
     def refuse_second(self, kind: Kind[Any]) -> None:
-        """Refuse a request while another of this kind waits; one that cannot be parsed does not count.
-
-        Raises:
-            CalveError: another one waits.
-        """
+        """Refuse a request while another of this kind waits; one that cannot be parsed does not count."""
         with suppress(ValueError):
             if waiting := kind.request.pending(self.main.properties):
                 raise CalveError(
@@ -110,7 +94,7 @@ class OpenedTable:
     def ask(
         self,
         kind: Kind[Answer],
-        request: WaitingRequest,
+        request: requests.WaitingRequest,
         *,
         question: str,
         look_at: str,
@@ -120,38 +104,28 @@ class OpenedTable:
         """Leave the request in the table after a person's consent, wait for its answer and write it as the JSON document.
 
         look_at: what a person should look at before consent. more: of the document.
-
-        Raises:
-            ConfigError: nobody can be asked.
-            CalveError: another request was faster or replaced this one, or the table changes too often.
-            Unanswered: no job answered in time.
         """
-        self._require_consent(question, look_at, yes=yes)
+        if not yes:
+            if self.console.output is Output.json or not sys.stdin.isatty():
+                fix = f"look at {look_at}, then add --yes"
+                raise ConfigError("this needs the consent of a person", fix=fix)
+            typer.confirm(question, abort=True, err=True)
+
+        title = f"{kind.title} {self.name}"
 
         def answer() -> Answer | None:
             found = kind.answered(self.main.properties, request.id)
             waiting = kind.request.pending(self.main.properties) if found is None else None
             if waiting is not None and waiting.id != request.id:
-                raise CalveError(
-                    f"a {kind.title} {self.name}: another request has taken the place of this one"
-                )
+                raise CalveError(f"a {title}: another request has taken the place of this one")
             return found
 
         self.change({kind.request.NAME: request.to_json()}, check=lambda: self.refuse_second(kind))
-        least_s = LONG_PATIENCE_S if kind.slow else PATIENCE_S
-        title = f"{kind.title} {self.name}"
-        found = self.wait(title, answer, id=request.id, least_s=least_s, deletes=kind.deletes)
+        found = self.wait(title, answer, id=request.id, slow=kind.slow, deletes=kind.deletes)
         self.console.document({"table": str(self.name), **(more or {}), **asdict(found)})
         if found.problem:
             raise CalveError(f"{kind.refused} {self.name}: {found.problem}", fix=kind.fix)
         return found
-
-    def _require_consent(self, question: str, look_at: str, *, yes: bool) -> None:
-        if yes:
-            return
-        if self.console.output is Output.json or not sys.stdin.isatty():
-            raise ConfigError("this needs the consent of a person", fix=f"look at {look_at}, then add --yes")
-        typer.confirm(question, abort=True, err=True)
 
     def change(
         self,
@@ -160,11 +134,7 @@ class OpenedTable:
         remove: Sequence[str] = (),
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Change the table's properties. A running job may commit at the same time: `check` then runs again.
-
-        Raises:
-            CalveError: the table changes too often; and the errors of `check`.
-        """
+        """Change the table's properties. A running job may commit at the same time: `check` then runs again."""
         with aws_errors(f"table {self.name}"):
             for _ in range(COMMIT_ATTEMPTS):
                 try:
@@ -185,15 +155,15 @@ class OpenedTable:
         answer: Callable[[], Found | None],
         *,
         id: str,
-        least_s: float,
+        slow: bool = False,
         deletes: bool = False,
     ) -> Found:
-        """Wait for an answer. id: of the request. least_s: the patience, if it is longer than two rounds. deletes: as in `Kind`.
+        """Wait for an answer, for two rounds at least. id: of the request. slow, deletes: as in `Kind`.
 
         Raises:
             Unanswered: no job answered in time; and the errors of `answer`.
         """
-        patience_s = max(least_s, 2 * self.settings.freshness_s)
+        patience_s = max(LONG_PATIENCE_S if slow else PATIENCE_S, 2 * self.settings.freshness_s)
         until = time.monotonic() + patience_s
         try:
             with self.console.progress().task(title) as task:
@@ -219,7 +189,6 @@ def stamp(now: datetime) -> str:
 
 
 def person() -> str:
-    """The name of this machine's user."""
     try:
         return getpass.getuser()
     except OSError:

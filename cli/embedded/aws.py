@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from calve.errors import Fatal
 from cli.embedded.layout import Layout
-from cli.embedded.processes import HOST, call, no_proxy
+from cli.embedded.processes import HOST, no_proxy
 from cli.embedded.runtimes import Installation
 from cli.progress import Progress
 
@@ -27,7 +26,6 @@ ACCESS_KEY = SECRET_KEY = "test"  # noqa: S105  what the emulator expects
 
 
 def emulator(layout: Layout) -> Installation:
-    """The emulator of this lock and this Python."""
     lock = f"{sys.version_info[:2]} {hashlib.sha256(LOCK.read_bytes()).hexdigest()}"
     return Installation("the AWS emulator", layout.aws_venv, lock)
 
@@ -40,10 +38,6 @@ def install(layout: Layout, progress: Progress) -> None:
         [*pip, "--require-hashes", "-r", str(LOCK)],
     ]
     emulator(layout).install(steps, layout.logs / "aws-install.log", progress, then="calve up")
-
-
-def command(layout: Layout) -> list[str]:
-    return [str(layout.aws_venv / "bin" / "python"), "-P", str(WRAPPER)]
 
 
 def environment(port: int, *, folder: Path) -> dict[str, str]:
@@ -68,10 +62,6 @@ def url(port: int) -> str:
     return f"http://{HOST}:{port}"
 
 
-def answers(port: int) -> bool:
-    return call(f"{url(port)}/_ministack/health") == 200
-
-
 @cache
 def client(service: str, endpoint: str) -> Any:
     """A boto3 client of an emulated service, without the user's own AWS configuration.
@@ -89,8 +79,3 @@ def reachable(url: str, endpoint: str) -> str:
     parts = urlsplit(url)
     host, _, _ = (parts.hostname or "").partition(".")
     return f"{endpoint}/_aws/lambda-url/{host}{parts.path}"
-
-
-def make_bucket(port: int) -> None:
-    if (status := call(f"{url(port)}/{BUCKET}", method="PUT")) != 200:
-        raise Fatal(f"the AWS emulator refused to make bucket {BUCKET} (HTTP {status})")

@@ -42,36 +42,18 @@ class App:
         return Layout(self.stack.root)
 
     def deploy(self, progress: Progress) -> Outputs:
-        """Deploy all stacks; return their outputs.
-
-        Raises:
-            Fatal: with the CLI's output.
-        """
-        self._bootstrap(progress)
+        made = aws.client("cloudformation", self.stack.aws_endpoint).describe_stacks()["Stacks"]
+        if all(each["StackName"] != "CDKToolkit" for each in made):
+            where = f"aws://{aws.ACCOUNT}/{self.stack.region}"
+            self.run("bootstrapping", progress, ["bootstrap", where, "--app", ""])
         file = self.layout.deploy / "outputs.json"
         file.unlink(missing_ok=True)
-        self._run(
-            "deploying",
-            progress,
-            [
-                *("deploy", "--all"),
-                *self._arguments(),
-                *("--require-approval", "never"),
-                *("--concurrency", "4"),  # the CLI asks after a stack every 5 s only
-                *("--outputs-file", str(file)),
-            ],
-        )
+        arguments = ["deploy", "--all", *self.arguments(), "--require-approval", "never"]
+        arguments += ["--concurrency", "4"]  # the CLI asks after a stack every 5 s only
+        self.run("deploying", progress, [*arguments, "--outputs-file", str(file)])
         return json.loads(file.read_text()) if file.exists() else {}
 
-    def diff(self, progress: Progress) -> str:
-        """The changes of a deploy, in the CLI's words."""
-        return "\n".join(self._run("comparing", progress, ["diff", *self._arguments()]))
-
-    def destroy(self, progress: Progress) -> None:
-        """Delete the stacks; data stays, by their policies."""
-        self._run("destroying", progress, ["destroy", "--all", *self._arguments(), "--force"])
-
-    def _arguments(self) -> list[str]:
+    def arguments(self) -> list[str]:
         # The app is ours and works in the user's home; only the CLI, which would read a profile there, does not.
         home = shlex.quote(os.environ.get("HOME", ""))
         app = f"HOME={home} {shlex.quote(sys.executable)} {shlex.quote(str(CHECKOUT / 'app.py'))}"
@@ -81,25 +63,19 @@ class App:
         pairs = [word for key, value in context.items() for word in ("-c", f"{key}={value}")]
         return ["--app", app, "--output", str(self.layout.deploy / "cdk.out"), *pairs]
 
-    def _bootstrap(self, progress: Progress) -> None:
-        made = aws.client("cloudformation", self.stack.aws_endpoint).describe_stacks()["Stacks"]
-        if all(each["StackName"] != "CDKToolkit" for each in made):
-            where = f"aws://{aws.ACCOUNT}/{self.stack.region}"
-            self._run("bootstrapping", progress, ["bootstrap", where, "--app", ""])
-
-    def _run(self, title: str, progress: Progress, arguments: list[str]) -> list[str]:
+    def run(self, title: str, progress: Progress, arguments: list[str]) -> list[str]:
         """Run the CLI; return its output without events and noise."""
         runtimes.install_cdk(self.layout, progress)
         log = self.layout.logs / "cdk.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = [*runtimes.cdk_command(self.layout), *arguments, "--ci", "--no-notices"]
-        if arguments[0] != "diff":
-            command += ["--progress", "events"]
+        cli = str(self.layout.cdk / "node_modules" / "aws-cdk" / "bin" / "cdk")
+        command = [runtimes.node(), cli, *arguments, "--ci", "--no-notices"]
+        command += [] if arguments[0] == "diff" else ["--progress", "events"]
         with (
             progress.task(title) as task,
             log.open("a") as output,
             child(
-                command, environment=self._environment(), folder=CHECKOUT, errors=subprocess.STDOUT
+                command, environment=self.environment(), folder=CHECKOUT, errors=subprocess.STDOUT
             ) as process,
         ):
             heard = _Said(task)
@@ -112,7 +88,7 @@ class App:
             raise Fatal(f"cdk {arguments[0]} failed\n{shown}", fix=f"read {log}")
         return heard.lines
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """Only the stack's environment: no profile and no CLI setting that the user has for real accounts."""
         home = self.layout.deploy / "home"
         home.mkdir(parents=True, exist_ok=True)

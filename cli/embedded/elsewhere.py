@@ -8,21 +8,16 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from calve.errors import Fatal
 from cli.embedded import aws, processes
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.processes import HOST, call, free_ports
+from cli.embedded.stack import Stack
 from lambdas.snowflake.sql_api import KeyPair, Session
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from cli.embedded.stack import Stack
 
 STAND_INS = CHECKOUT / "tests" / "standins"
 REST, SNOWFLAKE = "rest_catalog", "snowflake"
@@ -63,11 +58,7 @@ class Elsewhere:
 
 
 def up(stack: Stack) -> Elsewhere:
-    """Both targets: running already, or started and recorded, so that they stop with the stack.
-
-    Raises:
-        Fatal: the checkout does not have them, one does not start, or the stack is not up.
-    """
+    """Both targets: running already, or started and recorded, so that they stop with the stack."""
     if not STAND_INS.is_dir():
         raise Fatal(
             f"the stand-ins that the demo publishes to are missing: {STAND_INS}",
@@ -84,23 +75,18 @@ def up(stack: Stack) -> Elsewhere:
     else:
         key = KeyPair.generate()
         secrets.create_secret(Name=SECRET, SecretString=json.dumps({"private_key": key.to_pem()}))
-        recorded = _start_both(stack, layout, recorded, key)
+        ports = dict(zip((REST, SNOWFLAKE), free_ports(2), strict=True))
+        recorded = replace(recorded, ports=recorded.ports | ports)
+        login = {"account": ACCOUNT, "user": USER, "public-key": key.public_text}
+        waiting = []
+        with processes.signals_held():  # between the start and its record nothing may come
+            for name, options in ((REST, {"root": str(stack.root)}), (SNOWFLAKE, login)):
+                waiting.append(start(stack, name, ports[name], options, folder=layout.run / name))
+                recorded = recorded.with_process(name, waiting[-1].process)
+                processes.write_state(layout.stack_file, recorded)
+        processes.wait_until_ready(waiting, deadline_s=READY_DEADLINE_S)
     catalog, snowflake = (f"http://{HOST}:{recorded.ports[name]}" for name in (REST, SNOWFLAKE))
     return Elsewhere(catalog, snowflake, key)
-
-
-def _start_both(stack: Stack, layout: Layout, recorded: processes.State, key: KeyPair) -> processes.State:
-    ports = dict(zip((REST, SNOWFLAKE), free_ports(2), strict=True))
-    login = {"account": ACCOUNT, "user": USER, "public-key": key.public_text}
-    recorded = replace(recorded, ports=recorded.ports | ports)
-    waiting = []
-    with processes.signals_held():  # between the start and its record nothing may come
-        for name, options in ((REST, {"root": str(stack.root)}), (SNOWFLAKE, login)):
-            waiting.append(start(stack, name, ports[name], options, folder=layout.run / name))
-            recorded = recorded.with_process(name, waiting[-1].process)
-            processes.write_state(layout.stack_file, recorded)
-    processes.wait_until_ready(waiting, deadline_s=READY_DEADLINE_S, on_ready=lambda _: None)
-    return recorded
 
 
 def start(
@@ -114,9 +100,5 @@ def start(
     log = Layout(stack.root).logs / f"{name}.log"
     command = [sys.executable, "-m", f"tests.standins.{name}", *words]
     process = processes.start(command, log=log, environment=environment, folder=folder)
-    return processes.Starting(name, process, partial(_answers, name, port), log)
-
-
-def _answers(name: str, port: int) -> bool:
     path, status = ANSWERS[name]
-    return call(f"http://{HOST}:{port}{path}") == status
+    return processes.Starting(name, process, lambda: call(f"http://{HOST}:{port}{path}") == status, log)

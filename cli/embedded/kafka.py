@@ -19,7 +19,6 @@ from cli.embedded.processes import HOST, State
 from cli.embedded.runtimes import Java
 
 JVM = ["-Xms96m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-FORMAT_DEADLINE_S = 60
 CERTIFICATES_LAST = datetime.timedelta(days=365)
 
 PROPERTIES = """\
@@ -130,25 +129,17 @@ def _certificate(
 
 
 def format_storage(java: Java, *, jars: Path, properties: Path, cluster_id: str) -> None:
-    command = [
-        *_java(java, jars),
-        "kafka.tools.StorageTool",
-        "format",
-        "-t",
-        cluster_id,
-        "-c",
-        str(properties),
-    ]
+    tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=FORMAT_DEADLINE_S, stdin=subprocess.DEVNULL
+        [*program(java, jars), *tool],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
     )
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]
         raise Fatal(f"Kafka's storage could not be formatted: {' '.join(last)}", fix="calve doctor")
-
-
-def command(java: Java, *, jars: Path, properties: Path) -> list[str]:
-    return [*_java(java, jars), "kafka.Kafka", str(properties)]
 
 
 def answers(bootstrap_servers: str, cluster_id: str, *, timeout_s: float = 2.0) -> bool:
@@ -175,5 +166,6 @@ def add_scram_user(state: State) -> None:
         answer.result(timeout=20)
 
 
-def _java(java: Java, jars: Path) -> list[str]:
+def program(java: Java, jars: Path) -> list[str]:
+    """Java with Kafka's classes; the class to run and its arguments follow."""
     return [java.executable, *JVM, "-cp", f"{jars}/*"]

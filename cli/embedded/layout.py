@@ -13,9 +13,7 @@ class Layout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.state = (
-            root / ".calve"
-        )  # all that is made or downloaded here; safe to remove while the stack is down
+        self.state = root / ".calve"  # all that is made here; safe to remove while the stack is down
         self.stack_file = self.state / "stack.json"  # the record of what was started
         self.lock_file = self.state / "lock"  # held while the stack is being started or stopped
         self.jars = self.state / "jars"  # one folder per class path
@@ -25,9 +23,7 @@ class Layout:
         self.java_home = self.state / "java"  # the shim around the JRE of the wheel
         self.demo = self.state / "demo"  # the newest demo's mail
         self.run = self.state / "run"  # the servers' configuration and data; emptied at each start and stop
-        self.deploy = (
-            self.run / "deploy"
-        )  # of a deploy: its configuration, the synthesized stacks, their outputs
+        self.deploy = self.run / "deploy"  # its configuration, the synthesized stacks, their outputs
         self.job_code = self.run / "job-code"  # of deployed jobs; compiled code stays for the next run
 
 

@@ -22,8 +22,7 @@ Json = dict[str, Any]
 STATISTICS = ("Average", "Maximum", "Minimum", "SampleCount", "Sum")
 ROTATION_STEPS = ("createSecret", "setSecret", "testSecret", "finishSecret")
 
-_create_schedule = provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"]["create"]
-_update_schedule = provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"]["update"]
+_of_schedules = provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"]
 _alarm_record = provisioners._cw_metric_alarm_record
 _invoke_target = eventbridge._invoke_target
 _get_job_runs = glue._get_job_runs
@@ -44,10 +43,6 @@ def create_security_configuration(logical_id: str, props: Json, stack_name: str)
     return name, {}
 
 
-def delete_security_configuration(physical_id: str, _props: Json) -> None:
-    glue._delete_security_configuration({"Name": physical_id})
-
-
 def create_rotation(_logical_id: str, props: Json, _stack_name: str) -> tuple[str, Json]:
     """AWS::SecretsManager::RotationSchedule: the secret says that it rotates; only `rotate_secret` rotates it."""
     _, secret = secretsmanager._resolve(props["SecretId"])
@@ -60,10 +55,6 @@ def create_rotation(_logical_id: str, props: Json, _stack_name: str) -> tuple[st
     }
     secret["RotationEnabled"] = True
     return secret["ARN"], {}
-
-
-def update_rotation(_physical_id: str, _old: Json, new: Json, stack_name: str) -> tuple[str, Json]:
-    return create_rotation("", new, stack_name)
 
 
 def delete_rotation(physical_id: str, _props: Json) -> None:
@@ -118,23 +109,15 @@ def describe_secret(request: Json) -> Any:
     return status, headers, json.dumps(answer).encode()
 
 
-def create_schedule(logical_id: str, props: Json, stack_name: str) -> tuple[str, Json]:
+def schedule(handle: Any, *arguments: Any) -> tuple[str, Json]:
     """AWS::Scheduler::Schedule: ministack drops the time zone, and accepts a schedule of a missing group."""
-    name, attributes = _create_schedule(logical_id, props, stack_name)
-    return name, _complete(name, attributes, props)
-
-
-def update_schedule(physical_id: str, old: Json, new: Json, stack_name: str) -> tuple[str, Json]:
-    name, attributes = _update_schedule(physical_id, old, new, stack_name)
-    return name, _complete(name, attributes, new)
-
-
-def _complete(name: str, attributes: Json, props: Json) -> Json:
-    schedule = scheduler._schedules.get(f"{props.get('GroupName', 'default')}/{name}")
-    if schedule is None:
+    name, attributes = handle(*arguments)
+    props = arguments[-2]  # before the name of the stack
+    made = scheduler._schedules.get(f"{props.get('GroupName', 'default')}/{name}")
+    if made is None:
         raise ValueError(f"Schedule {name}: its group {props.get('GroupName')} does not exist")
-    schedule["ScheduleExpressionTimezone"] = props.get("ScheduleExpressionTimezone", "UTC")
-    return attributes
+    made["ScheduleExpressionTimezone"] = props.get("ScheduleExpressionTimezone", "UTC")
+    return name, attributes
 
 
 def alarm_record(name: str, props: Json) -> Json:
@@ -170,17 +153,17 @@ def get_job_runs(request: Json) -> tuple[int, Any, bytes]:
 provisioners._RESOURCE_HANDLERS |= {
     "AWS::Glue::SecurityConfiguration": {
         "create": create_security_configuration,
-        "delete": delete_security_configuration,
+        "delete": lambda name, _props: glue._delete_security_configuration({"Name": name}),
     },
     "AWS::SecretsManager::RotationSchedule": {
         "create": create_rotation,
-        "update": update_rotation,
+        "update": lambda name, _old, new, stack: create_rotation(name, new, stack),
         "delete": delete_rotation,
     },
     "AWS::Scheduler::Schedule": {
-        **provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"],
-        "create": create_schedule,
-        "update": update_schedule,
+        **_of_schedules,
+        "create": functools.partial(schedule, _of_schedules["create"]),
+        "update": functools.partial(schedule, _of_schedules["update"]),
     },
 }
 provisioners._cw_metric_alarm_record = alarm_record

@@ -68,11 +68,7 @@ class Process:
 
 
 def allow_open_files() -> None:
-    """Let this process and its children open as many files as the system allows; a broker and Spark need many.
-
-    Raises:
-        Fatal: the system allows too few.
-    """
+    """Let this process and its children open as many files as the system allows; a broker and Spark need many."""
     import resource
 
     soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -88,11 +84,7 @@ def allow_open_files() -> None:
 
 
 def start(command: list[str], *, log: Path, environment: Mapping[str, str], folder: Path) -> Process:
-    """Start a process in its own session, with its output in `log`.
-
-    Raises:
-        Fatal: as `allow_open_files`.
-    """
+    """Start a process in its own session, with its output in `log`."""
     allow_open_files()
     log.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -157,25 +149,21 @@ class Starting:
     log: Path
 
 
-def wait_until_ready(servers: list[Starting], *, deadline_s: float, on_ready: Callable[[str], None]) -> None:
+def wait_until_ready(
+    servers: Sequence[Starting], *, deadline_s: float, on_ready: Callable[[str], object] = lambda _name: None
+) -> None:
     """Wait for all; raise Fatal with the end of the log if one ends early or the time is up."""
     deadline = time.monotonic() + deadline_s
     waiting = list(servers)
     while waiting:
+        late = time.monotonic() > deadline
         for server in list(waiting):
             if server.ready():
                 waiting.remove(server)
                 on_ready(server.name)
-            elif not alive(server.process):
-                raise Fatal(
-                    f"{server.name} ended while it started\n{tail(server.log)}", fix=f"read {server.log}"
-                )
-        if waiting and time.monotonic() > deadline:
-            late = waiting[0]
-            raise Fatal(
-                f"{late.name} was not ready after {deadline_s:.0f} s\n{tail(late.log)}",
-                fix=f"read {late.log}",
-            )
+            elif (ended := not alive(server.process)) or late:
+                how = "ended while it started" if ended else f"was not ready after {deadline_s:.0f} s"
+                raise Fatal(f"{server.name} {how}\n{tail(server.log)}", fix=f"read {server.log}")
         time.sleep(POLL_S)
 
 
@@ -281,14 +269,12 @@ class State:
 
 def read_state(file: Path) -> State | None:
     """Return the recorded state; None if there is none or it is invalid."""
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         document = json.loads(file.read_text())
-        if document.pop("version") != STATE_VERSION:
-            return None
-        processes = {name: Process(**value) for name, value in document.pop("processes").items()}
-        return State(**document, processes=processes)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+        if document.pop("version") == STATE_VERSION:
+            processes = {name: Process(**value) for name, value in document.pop("processes").items()}
+            return State(**document, processes=processes)
+    return None
 
 
 def write_state(file: Path, state: State) -> None:

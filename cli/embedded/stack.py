@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from calve.errors import Fatal
-from cli.embedded import aws, kafka, processes, runtimes
+from cli.embedded import aws, kafka, processes
 from cli.embedded.layout import Layout
 from cli.embedded.processes import HOST, call, free_ports, no_proxy
 from cli.embedded.runtimes import Java, find_java
@@ -34,13 +34,6 @@ READY_DEADLINE_S = 90.0
 
 def registry_url(port: int) -> str:
     return f"http://{HOST}:{port}/apis/ccompat/v7"
-
-
-def require_compatibility(port: int) -> None:
-    """Make the registry refuse incompatible schemas, as Confluent's does by default."""
-    status = call(f"{registry_url(port)}/config", method="PUT", body=b'{"compatibility":"BACKWARD"}')
-    if status != 200:
-        raise Fatal(f"the schema registry refused its compatibility level (HTTP {status})")
 
 
 def configure_kafka(layout: Layout, recorded: processes.State, java: Java) -> None:
@@ -62,7 +55,8 @@ def launch(layout: Layout, recorded: processes.State, java: Java, server: Server
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
     match server:
         case "kafka":
-            command = kafka.command(java, jars=layout.jars / "kafka", properties=folder / "kafka.properties")
+            properties = str(folder / "kafka.properties")
+            command = [*kafka.program(java, layout.jars / "kafka"), "kafka.Kafka", properties]
         case "registry":
             (runner,) = (layout.jars / "registry").glob("apicurio-registry-app-*-runner.jar")
             command = [java.executable, *REGISTRY_JVM, "-jar", str(runner)]
@@ -73,7 +67,7 @@ def launch(layout: Layout, recorded: processes.State, java: Java, server: Server
                 "APICURIO_DATASOURCE_URL": f"jdbc:h2:file:{folder}/registry",  # keeps schemas over restarts
             }
         case "aws":
-            command = aws.command(layout)
+            command = [str(layout.aws_venv / "bin" / "python"), "-P", str(aws.WRAPPER)]
             environment |= aws.environment(recorded.ports["aws"], folder=folder)
     log = layout.logs / f"{server}.log"
     with processes.signals_held():  # between the start and its record nothing may come
@@ -87,7 +81,7 @@ def wait_for(
     layout: Layout,
     recorded: processes.State,
     servers: Sequence[Server],
-    on_ready: Callable[[str], None] = lambda _name: None,
+    on_ready: Callable[[str], object] = lambda _name: None,
 ) -> None:
     """Wait until the servers answer; raise Fatal with the end of the log of a server that does not."""
     starting = [
@@ -106,7 +100,7 @@ def answers(recorded: processes.State, server: Server) -> bool:
         case "registry":
             return call(f"{registry_url(recorded.ports['registry'])}/subjects") == 200
         case "aws":
-            return aws.answers(recorded.ports["aws"])
+            return call(f"{aws.url(recorded.ports['aws'])}/_ministack/health") == 200
 
 
 def clear(layout: Layout) -> None:
@@ -140,19 +134,11 @@ class Stack:
     logs: Path
 
 
-def prepare(root: Path, progress: Progress) -> None:
-    """Download and install what is missing of the stack and of a deploy into it."""
-    layout = Layout(root)
-    with _exclusive(layout, progress):
-        _prepare(layout, progress)
-        runtimes.install_cdk(layout, progress)
-
-
 def up(root: Path, progress: Progress) -> Stack:
     """Return the running stack, or start one; nothing stays behind if the start ends early."""
     layout = Layout(root)
-    with processes.termination_as_exit(), _exclusive(layout, progress):
-        _prepare(layout, progress)
+    with processes.termination_as_exit(), exclusive(layout, progress):
+        prepare(layout, progress)
         recorded = processes.read_state(layout.stack_file)
         if recorded and recorded.ready and all(health(recorded).values()):
             return _stack(root, recorded)
@@ -175,7 +161,7 @@ def current(root: Path) -> Stack | None:
 def down(root: Path) -> bool:
     """Stop exactly the recorded processes and delete their data; return whether there were any."""
     layout = Layout(root)
-    with _exclusive(layout):
+    with exclusive(layout):
         there = layout.stack_file.exists()
         clear(layout)
     return there
@@ -198,7 +184,6 @@ def running(root: Path, progress: Progress, *, keep: bool = False) -> Iterator[S
 
 
 def health(recorded: processes.State) -> dict[Server, bool]:
-    """Whether the process of each server lives, and it answers."""
     return {
         name: name in recorded.processes
         and processes.alive(recorded.processes[name])
@@ -242,7 +227,8 @@ def spark_jars(root: Path) -> list[Path]:
     return [folder / jar.file for jar in pinned() if jar.class_path == "spark"]
 
 
-def _prepare(layout: Layout, progress: Progress) -> None:
+def prepare(layout: Layout, progress: Progress) -> None:
+    """Download and install what is missing of the servers."""
     wanted = [jar for jar in pinned() if not present(jar, layout.jars)]
     if wanted:
         total = sum(jar.size_bytes for jar in wanted)
@@ -261,16 +247,14 @@ def _start(layout: Layout, progress: Progress) -> processes.State:
             if server == "kafka":  # the others start while its storage is formatted
                 configure_kafka(layout, recorded, java)
             recorded = launch(layout, recorded, java, server)
-        up_now: list[str] = []
-
-        def on_ready(name: str) -> None:
-            up_now.append(name)
-            task.update(len(up_now), note=f"{', '.join(up_now)} up")
-
-        wait_for(layout, recorded, SERVERS, on_ready)
+        wait_for(layout, recorded, SERVERS, lambda name: task.update(task.done + 1, note=f"{name} up"))
         kafka.add_scram_user(recorded)
-        require_compatibility(ports["registry"])
-        aws.make_bucket(ports["aws"])
+        # The registry refuses incompatible schemas, as Confluent's does by default.
+        compatibility = f"{registry_url(ports['registry'])}/config"
+        if (status := call(compatibility, method="PUT", body=b'{"compatibility":"BACKWARD"}')) != 200:
+            raise Fatal(f"the schema registry refused its compatibility level (HTTP {status})")
+        if (status := call(f"{aws.url(ports['aws'])}/{aws.BUCKET}", method="PUT")) != 200:
+            raise Fatal(f"the AWS emulator refused to make bucket {aws.BUCKET} (HTTP {status})")
     recorded = replace(recorded, ready=True)
     processes.write_state(layout.stack_file, recorded)
     return recorded
@@ -296,7 +280,7 @@ def _stack(root: Path, recorded: processes.State) -> Stack:
 
 
 @contextmanager
-def _exclusive(layout: Layout, progress: Progress | None = None) -> Iterator[None]:
+def exclusive(layout: Layout, progress: Progress | None = None) -> Iterator[None]:
     """Let only one command at a time start or stop the stack of this project."""
     layout.state.mkdir(parents=True, exist_ok=True)
     with layout.lock_file.open("w") as lock:

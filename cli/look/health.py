@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -10,8 +11,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from typing import Any, Literal
-
-from botocore.exceptions import ClientError
 
 from calve.config.deployment import UNKNOWN_WAREHOUSE
 from calve.config.job import Job
@@ -35,10 +34,9 @@ STOPPED = ("refused", "suspended", "failed")
 class Condition:
     """The state of a table, its reason and its fix.
 
-    | state | means | | --- | --- | | `pending` | no run has begun the table yet | | `starting` | its first round is under way | |
-    `running`, `paused` | as the table says | | `retrying` | the newest round failed and is tried again | | `refused` | the job
-    cannot make the table | | `suspended`, `failed` | the table gets nothing; or the job as a whole failed | | `ended` | the job
-    has ended, and left the table in order |
+    `pending`: no run has begun it yet; `starting`: its first round is under way; `running`, `paused`: as the table says;
+    `retrying`: the newest round failed and is tried again; `refused`: the job cannot make it; `suspended`, `failed`: it gets
+    nothing, or the job as a whole failed; `ended`: the job has ended, and left it in order.
     """
 
     state: str
@@ -66,18 +64,24 @@ class Conditions:
 
     @classmethod
     def of(cls, job: Job) -> Conditions:
-        """What the newest runs of a job report; nothing if access is refused, or if earlier releases ran."""
-        found = cls(reports=newest(_read(job)))
+        """What the newest runs of a job report, here and deployed; nothing if access is refused, or if earlier releases ran."""
+        warehouses = {job.lake.warehouse} - {UNKNOWN_WAREHOUSE}
+        with suppress(CalveError):
+            account = Account(job.lake.region, job.lake.endpoint)
+            warehouses.add(outputs(account, f"{job.name}-lake", fix="")["Warehouse"])
+        found: list[JobStatus] = []
+        for warehouse in sorted(warehouses):
+            with suppress(CalveError, ValueError):
+                found.append(reported_by(replace(job, lake=replace(job.lake, warehouse=warehouse))))
         if job.lake.endpoint:
-            return found
-        return replace(found, start=f"see in AWS Glue why {job.name}-{job.job} does not run")
+            return cls(reports=newest(found))
+        return cls(f"see in AWS Glue why {job.name}-{job.job} does not run", newest(found))
 
     def of_table(self, name: str, written: TableState | None, now: datetime | None = None) -> Condition:
         """The condition of one table. written: the state in its properties; None: the table does not exist."""
         report, run = self.reports.get(name, (None, None))
-        if report is None or run is None or (written and written.since and _later(written.since, run.at)):
-            found, over = written or TableState(), False
-        else:
+        found, over = written or TableState(), False
+        if report and run and not (written and written.since and _later(written.since, run.at)):
             found, over = report.state, run.ended is not None
         if found.state in ("suspended", "failed"):
             fix = found.fix or f"docs/states.md has the fix for {found.code or found.state}"
@@ -91,7 +95,6 @@ class Conditions:
         return Condition(found.state, since=found.since, fix=self.start if found.state == "pending" else None)
 
     def missing(self, name: TableName) -> CalveError:
-        """Why a table is missing, with its fix."""
         found = self.of_table(name.table, None)
         reason = f"{found.state}: {found.words}" if found.state in STOPPED else found.words
         return CalveError(f"there is no table {name} yet: {reason}", fix=found.fix)
@@ -111,9 +114,8 @@ def _of_run(found: TableState, report: ReportedTable, run: Run, now: datetime, s
         return Condition("ended", fix=start, since=run.ended)
     silent_s = (now - datetime.fromisoformat(run.at)).total_seconds()
     if silent_s > GONE_AFTER_S:
-        reason = (
-            f"the job said nothing for {duration(silent_s)}: it was killed, or cannot write into the lake"
-        )
+        silence = f"the job said nothing for {duration(silent_s)}"
+        reason = f"{silence}: it was killed, or cannot write into the lake"
         return Condition("ended", None, reason, start, run.at)
     if found.state == "pending":
         return Condition("starting", since=run.began)
@@ -121,7 +123,6 @@ def _of_run(found: TableState, report: ReportedTable, run: Run, now: datetime, s
 
 
 def newest(found: Iterable[JobStatus]) -> dict[str, tuple[ReportedTable, Run]]:
-    """The newest report of each table, with its run."""
     tables: dict[str, tuple[ReportedTable, Run]] = {}
     for status in found:
         for name, report in status.tables.items():
@@ -131,31 +132,16 @@ def newest(found: Iterable[JobStatus]) -> dict[str, tuple[ReportedTable, Run]]:
     return tables
 
 
-def _read(job: Job) -> list[JobStatus]:
-    """The reports of the job as it runs here, and as it is deployed."""
-    warehouses = {job.lake.warehouse} - {UNKNOWN_WAREHOUSE}
-    with suppress(CalveError):
-        account = Account(job.lake.region, job.lake.endpoint)
-        warehouses.add(outputs(account, f"{job.name}-lake", fix="")["Warehouse"])
-    found: list[JobStatus] = []
-    for warehouse in sorted(warehouses):
-        with suppress(CalveError, ValueError):
-            found.append(reported_by(replace(job, lake=replace(job.lake, warehouse=warehouse))))
-    return found
-
-
 def reported_by(job: Job) -> JobStatus:
     """What a job reports of its tables; nothing if it never ran."""
     uri = place(job.lake.warehouse, job.name, job.job)
     bucket, _, key = uri.removeprefix("s3://").partition("/")
+    s3 = _s3(Account(job.lake.region, job.lake.endpoint))
     with aws_errors(f"what the job says of its tables, {uri},"):
         try:
-            body = _s3(Account(job.lake.region, job.lake.endpoint)).get_object(Bucket=bucket, Key=key)
-        except ClientError as error:
-            if error.response["Error"]["Code"] not in ("NoSuchKey", "NoSuchBucket"):
-                raise
+            return JobStatus.from_dict(json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read()))
+        except (s3.exceptions.NoSuchKey, s3.exceptions.NoSuchBucket):
             return JobStatus()
-        return JobStatus.from_dict(json.loads(body["Body"].read()))
 
 
 @cache
@@ -239,10 +225,6 @@ class TableStatus:
     waiting: tuple[Waiting, ...] = ()
 
     @property
-    def condition(self) -> Condition:
-        return Condition(self.state, self.code, self.reason, self.fix, self.since)
-
-    @property
     def name(self) -> str:
         return self.table.rpartition(".")[2]
 
@@ -253,6 +235,9 @@ class Urgency(StrEnum):
     STOPPED = "stopped"
     LATE = "late"
     NOTE = "note"
+
+
+ORDER = list(Urgency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +258,14 @@ def troubles(
 ) -> list[Trouble]:
     """All problems, the most urgent first; tables with the same problem and fix are named together."""
     found = [trouble for table in tables for trouble in _of_table(table, now)]
-    found += [trouble for each in published if (trouble := _of_publishing(each, now))]
-    found += [Trouble(Urgency.NOTE, each.topic, f"is no table: {each.reason}", each.fix) for each in not_kept]
+    for each in published:
+        if each.state is State.FAILED:
+            long = duration(max(0.0, now.timestamp() - each.since_ms / 1000))
+            where = f"{each.table.rpartition('.')[2]} in {each.target}"
+            fix = f"fix that; calve tries again every five minutes (docs/{each.target}.md)"
+            found.append(Trouble(Urgency.NOTE, where, f"failed for {long}: {each.reason}", fix))
+    for topic in not_kept:
+        found.append(Trouble(Urgency.NOTE, topic.topic, f"is no table: {topic.reason}", topic.fix))
     return _together(found)
 
 
@@ -283,24 +274,26 @@ def of_states(conditions: Iterable[tuple[str, Condition]], now: datetime) -> lis
 
 
 def _together(found: Iterable[Trouble]) -> list[Trouble]:
+    """The most urgent first; those with the same words are one that names the first three."""
     together: dict[tuple[Urgency, str, str | None], list[str]] = {}
     for each in found:
         together.setdefault((each.urgency, each.what, each.fix), []).append(each.where)
-    order = list(Urgency)
-    return sorted(
-        (Trouble(urgency, _named(names), what, fix) for (urgency, what, fix), names in together.items()),
-        key=lambda each: order.index(each.urgency),
-    )
+    troubles = []
+    for (urgency, what, fix), names in together.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        troubles.append(Trouble(urgency, ", ".join(names[:3]) + more, what, fix))
+    return sorted(troubles, key=lambda each: ORDER.index(each.urgency))
 
 
 def _of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
     """The problem of a table, by its state alone."""
-    what = f"{found.state}{_for(found.since, now)}: {found.words}"
-    if found.state in STOPPED or found.state == "retrying":
-        return Trouble(Urgency.LATE if found.state == "retrying" else Urgency.STOPPED, name, what, found.fix)
+    age_s = _age_s(found.since, now)
+    lasting = found.state + ("" if age_s is None else f" for {duration(age_s)}")
+    if found.state in (*STOPPED, "retrying"):
+        urgent = Urgency.LATE if found.state == "retrying" else Urgency.STOPPED
+        return Trouble(urgent, name, f"{lasting}: {found.words}", found.fix)
     if found.state == "paused":
-        what = f"paused{_for(found.since, now)} {found.reason or ''}".rstrip()
-        return Trouble(Urgency.NOTE, name, what, found.fix)
+        return Trouble(Urgency.NOTE, name, f"{lasting} {found.reason or ''}".rstrip(), found.fix)
     if found.reason:
         return Trouble(Urgency.STOPPED, name, found.reason, found.fix)
     if found.state == "pending":
@@ -310,13 +303,13 @@ def _of_condition(name: str, found: Condition, now: datetime) -> Trouble | None:
 
 def urgency(table: TableStatus, now: datetime) -> int:
     """A table's rank in the list: the smaller, the more urgent."""
-    order = list(Urgency)
-    return min((order.index(each.urgency) for each in _of_table(table, now)), default=len(order))
+    return min((ORDER.index(each.urgency) for each in _of_table(table, now)), default=len(ORDER))
 
 
 def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
     name = table.name
-    if found := _of_condition(name, table.condition, now):
+    condition = Condition(table.state, table.code, table.reason, table.fix, table.since)
+    if found := _of_condition(name, condition, now):
         yield found
     elif table.state != "starting" or (_age_s(table.since, now) or 0.0) > SILENT_AFTER_S:
         yield from _of_lag(table, now)
@@ -325,9 +318,8 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         fix = f"lengthen the topic's retention.ms; see calve status {name}"
         yield Trouble(Urgency.NOTE, name, what, fix)
     if dead_letters := sum(table.dead_letters.values()):
-        reasons = ", ".join(
-            f"{count:,} {reason}" for reason, count in _most(table.dead_letters) if reason != ANY_REASON
-        )
+        known = Counter({reason: n for reason, n in table.dead_letters.items() if reason != ANY_REASON})
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in known.most_common())
         what = f"{dead_letters:,} dead letters" + (f": {reasons}" if reasons else "")
         yield Trouble(Urgency.NOTE, name, what, f"calve dead-letters list {name}")
     for each in table.waiting:
@@ -362,29 +354,6 @@ def _of_lag(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         yield Trouble(Urgency.STOPPED, table.name, f"{since}, though {wait}", LOOK_AT_THE_JOB)
     else:
         yield Trouble(Urgency.LATE, table.name, f"late: {wait}; {duration(target_s)} promised{why}", fix)
-
-
-def _of_publishing(each: PublishState, now: datetime) -> Trouble | None:
-    if each.state is not State.FAILED:
-        return None
-    long = duration(max(0.0, now.timestamp() - each.since_ms / 1000))
-    where = f"{each.table.rpartition('.')[2]} in {each.target}"
-    fix = f"fix that; calve tries again every five minutes (docs/{each.target}.md)"
-    return Trouble(Urgency.NOTE, where, f"failed for {long}: {each.reason}", fix)
-
-
-def _named(names: Sequence[str], at_most: int = 3) -> str:
-    more = len(names) - at_most
-    return ", ".join(names[:at_most]) + (f" and {more} more" if more > 0 else "")
-
-
-def _most(counts: dict[str, int]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda each: -each[1])
-
-
-def _for(moment: str | None, now: datetime) -> str:
-    age_s = _age_s(moment, now)
-    return "" if age_s is None else f" for {duration(age_s)}"
 
 
 def _age_s(moment: str | None, now: datetime) -> float | None:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
+from calve.modes.switch import described
 from calve.names import TableName
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, surveyed, with_tables
 from cli.console import Console, Output, OutputOption
 from cli.kafka import cluster_database
-from cli.lake import ancestors, load, open_catalog
-from cli.look.description import (
-    Row,
-    columns,
-    facts,
-    mode,
-    partitioning,
-    snapshot_document,
-    snapshot_line,
-    sorting,
-)
+from cli.lake import ancestors, latest_commit, load, open_catalog, rows, state_of
 from cli.look.health import Condition, Conditions, of_states
 from cli.look.status.command import say
+from cli.look.status.overview import snapshot_document, snapshot_line
 
 NameArgument = Annotated[str | None, typer.Argument(metavar="TABLE", help="One table, to see inside it.")]
 LimitOption = Annotated[
@@ -47,7 +42,7 @@ def tables(
     """
     console = Console(output)
     jobs = load_jobs(config, env, tables=[name] if name else ())
-    found: list[tuple[Condition, Row]] = []
+    found: list[tuple[Condition, dict[str, Any]]] = []
     for job in jobs:
         catalog, database = open_catalog(job.lake), cluster_database(job)
         if name is None:
@@ -61,9 +56,8 @@ def tables(
     if name is None:
         why = ("code", "reason", "fix")
         console.table("tables", [{key: row[key] for key in row if key not in why} for _, row in found])
-        say(
-            console, of_states(((row["table"].split(".")[1], each) for each, row in found), datetime.now(UTC))
-        )
+        states = ((row["table"].split(".")[1], each) for each, row in found)
+        say(console, of_states(states, datetime.now(UTC)))
         console.document({"tables": [row for _, row in found]})
 
 
@@ -71,21 +65,88 @@ def _show(console: Console, catalog: Catalog, name: TableName, conditions: Condi
     table = load(catalog, name)
     if table is None:
         raise conditions.missing(name)
-    newest = ancestors(table)[:limit]
+    newest, latest = ancestors(table)[:limit], latest_commit(table)
+    schema = json.loads(table.schema().model_dump_json())
+    mode = described(schema, latest[1].mode) if latest else ""  # empty if calve did not make the table
+    found = columns(table.schema().fields)
     console.table(
-        str(name),
-        [{"column": path, "type": kind, "required": required} for path, kind, required in columns(table)],
+        str(name), [{"column": path, "type": kind, "required": required} for path, kind, required in found]
     )
-    console.table(
-        "layout", [{"mode": mode(table), "partitioned_by": partitioning(table), "sorted_by": sorting(table)}]
-    )
+    layout = {"mode": mode, "partitioned_by": partitioning(table), "sorted_by": sorting(table)}
+    console.table("layout", [layout])
     console.table("snapshots", [snapshot_line(each) for each in newest])
-    console.document(
-        facts(catalog, name, conditions)[1]
-        | {
-            "location": table.location(),
-            "mode": mode(table),
-            "schema": json.loads(table.schema().model_dump_json()),
-            "snapshots": [snapshot_document(each) for each in newest],
-        }
-    )
+    document = {
+        "location": table.location(),
+        "mode": mode,
+        "schema": schema,
+        "snapshots": [snapshot_document(each) for each in newest],
+    }
+    console.document(facts(catalog, name, conditions)[1] | document)
+
+
+def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> tuple[Condition, dict[str, Any]]:
+    """The state of a table as in `calve status`, and its row of the list, by main's head; empty if it does not exist yet."""
+    table, dead_letters = load(catalog, name), load(catalog, name.dead_letters)
+    found = conditions.of_table(name.table, state_of(table) if table else None)
+    head = next(iter(ancestors(table)), None) if table else None
+    return found, {
+        "table": str(name),
+        "state": found.state,
+        "code": found.code,
+        "reason": found.reason,
+        "fix": found.fix,
+        "columns": len(table.schema().fields) if table else 0,
+        "partitioned_by": partitioning(table) if table else "-",
+        "sorted_by": sorting(table) if table else "-",
+        "rows": rows(table) if table else 0,
+        "files": head.total("data-files") if head else 0,
+        "bytes": head.total("files-size") if head else 0,
+        "dead_letters": rows(dead_letters) if table and dead_letters else 0,
+    }
+
+
+def columns(fields: Iterable[NestedField], above: str = "") -> Iterator[tuple[str, str, bool]]:
+    """Path, type and required, of every column; a struct's fields follow it."""
+    for each in fields:
+        path, kind = above + each.name, each.field_type
+        if isinstance(kind, StructType):
+            yield path, "struct", each.required
+            yield from columns(kind.fields, f"{path}.")
+        else:
+            yield path, _type(kind), each.required
+
+
+def _type(kind: IcebergType) -> str:
+    """A type without field ids, as SQL writes it."""
+    match kind:
+        case StructType():
+            return f"struct<{', '.join(f'{each.name} {_type(each.field_type)}' for each in kind.fields)}>"
+        case ListType():
+            return f"list<{_type(kind.element_type)}>"
+        case MapType():
+            return f"map<{_type(kind.key_type)}, {_type(kind.value_type)}>"
+    return str(kind)
+
+
+def partitioning(table: Table) -> str:
+    """The partition fields as calve.yaml writes them: `day(created_at), bucket(16, userid)`."""
+    terms = [_term(table, each.source_id, str(each.transform)) for each in table.spec().fields]
+    return ", ".join(terms) or "-"
+
+
+def sorting(table: Table) -> str:
+    """The sort fields as calve.yaml writes them: `price desc, symbol`."""
+    terms = [
+        _term(table, each.source_id, str(each.transform))
+        + (" desc" if each.direction.value == "desc" else "")
+        for each in table.sort_order().fields
+    ]
+    return ", ".join(terms) or "-"
+
+
+def _term(table: Table, source_id: int, transform: str) -> str:
+    column = table.schema().find_column_name(source_id) or f"field {source_id}"
+    if transform == "identity":
+        return column
+    name, _, argument = transform.rstrip("]").partition("[")
+    return f"{name}({argument}, {column})" if argument else f"{name}({column})"

@@ -22,7 +22,7 @@ from calve.schema.wire import Schema
 from cli.config import DEFAULT_CONFIG
 from cli.console import Console
 from cli.embedded.layout import project_root
-from cli.embedded.stack import Stack, current
+from cli.embedded.stack import current
 from cli.kafka import Cluster
 
 ServersOption = Annotated[
@@ -84,8 +84,19 @@ def init(
         raise ConfigError(
             "no Kafka is named", fix="add --bootstrap-servers host:port, or start the embedded one: calve up"
         )
-    kafka = _kafka(bootstrap_servers, auth, secret, embedded)
-    schemas = _registry(registry, registry_secret, region, embedded)
+    kafka = Kafka(embedded.bootstrap_servers if embedded else "")
+    if bootstrap_servers:
+        mechanism = "SCRAM-SHA-512" if auth == "sasl_scram" else None
+        kafka = Kafka(bootstrap_servers, auth, mechanism, tls=auth != "none", secret=secret)
+    schemas: AnyRegistry
+    if registry and registry.startswith("glue:"):
+        schemas = GlueRegistry(registry.removeprefix("glue:"), region)
+    elif registry:
+        schemas = Registry(registry.rstrip("/"), registry_secret)
+    elif embedded:
+        schemas = Registry(embedded.registry_url)
+    else:
+        raise ConfigError("no schema registry is named", fix="add --registry https://host, or glue:NAME")
     found = survey(kafka, schemas, region)
     ready = sum(each.problem is None for each in found)
     if not ready:
@@ -108,23 +119,6 @@ def init(
     console.event(f"wrote {config}", tables=ready, left_out=len(found) - ready)
     then = "calve plan" if config == DEFAULT_CONFIG else f"calve plan --config {config}"
     console.event("next", look=f"$EDITOR {config}", then=then)
-
-
-def _kafka(servers: str | None, auth: Auth, secret: str | None, embedded: Stack | None) -> Kafka:
-    if servers is None and embedded:
-        return Kafka(embedded.bootstrap_servers)
-    mechanism = "SCRAM-SHA-512" if auth == "sasl_scram" else None
-    return Kafka(servers or "", auth, mechanism, tls=auth != "none", secret=secret)
-
-
-def _registry(url: str | None, secret: str | None, region: str, embedded: Stack | None) -> AnyRegistry:
-    if url and url.startswith("glue:"):
-        return GlueRegistry(url.removeprefix("glue:"), region)
-    if url:
-        return Registry(url.rstrip("/"), secret)
-    if embedded is None:
-        raise ConfigError("no schema registry is named", fix="add --registry https://host, or glue:NAME")
-    return Registry(embedded.registry_url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,19 +179,26 @@ class Source:
 def configuration(source: Source, found: Sequence[Found]) -> str:
     """The whole file; topics that cannot be tables yet are commented out with the reason."""
     names = table_names([each.topic for each in found])
-    head = HEAD.format(
-        name=source.name,
-        kafka=_kafka_section(source.kafka) if source.kafka else EMBEDDED_KAFKA,
-        registry=_registry_section(source.registry) if source.registry else EMBEDDED_REGISTRY,
-        region=source.region,
-    )
+    kafka, registry = EMBEDDED_KAFKA, EMBEDDED_REGISTRY
+    if source.kafka:
+        kafka = f"kafka:\n  bootstrap_servers: {_quoted(source.kafka.bootstrap_servers)}\n"
+        if source.kafka.auth == "none":
+            kafka += "  # auth: {type: sasl_scram, secret: aws:SECRET_ID}"
+        else:
+            secret = f"\n    secret: {_quoted(source.kafka.secret)}" if source.kafka.secret else ""
+            kafka += f"  auth:\n    type: {source.kafka.auth}{secret}"
+    if isinstance(source.registry, GlueRegistry):
+        registry = f"registry:\n  type: glue\n  name: {_quoted(source.registry.name)}"
+    elif source.registry:
+        secret = f"\n  secret: {_quoted(source.registry.secret)}" if source.registry.secret else ""
+        registry = f"registry:\n  url: {_quoted(source.registry.url)}{secret}"
+    head = HEAD.format(name=source.name, kafka=kafka, registry=registry, region=source.region)
     usable = next((names[each.topic] for each in found if each.problem is None), None)
     exports = [EXPORTS.format(short=usable[:20].rstrip("_"), table=usable)] if usable else []
     return "\n".join([head, *_tables(found, names), *exports, ""])
 
 
 def deployment_name(text: str) -> str:
-    """A valid name of a deployment, made from any text."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return re.sub(r"^[^a-z]+", "", plain)[:30].rstrip("-") or "calve"
 
@@ -255,21 +256,6 @@ EXPORTS = """
 #     schedule: cron(0 6 ? * MON *) # Mondays at six
 #     time_zone: Europe/Vilnius
 #     recipients: [analyst@example.com]"""
-
-
-def _kafka_section(kafka: Kafka) -> str:
-    lines = ["kafka:", f"  bootstrap_servers: {_quoted(kafka.bootstrap_servers)}"]
-    if kafka.auth == "none":
-        return "\n".join([*lines, "  # auth: {type: sasl_scram, secret: aws:SECRET_ID}"])
-    lines += ["  auth:", f"    type: {kafka.auth}"]
-    return "\n".join([*lines, *([f"    secret: {_quoted(kafka.secret)}"] if kafka.secret else [])])
-
-
-def _registry_section(registry: AnyRegistry) -> str:
-    if isinstance(registry, GlueRegistry):
-        return f"registry:\n  type: glue\n  name: {_quoted(registry.name)}"
-    secret = f"\n  secret: {_quoted(registry.secret)}" if registry.secret else ""
-    return f"registry:\n  url: {_quoted(registry.url)}{secret}"
 
 
 def _tables(found: Sequence[Found], names: Mapping[str, str]) -> Iterator[str]:

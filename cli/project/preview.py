@@ -15,8 +15,7 @@ from pyspark.sql import functions as F
 from calve.config.job import Job, Table
 from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import REASONS
-from calve.table.position import Offsets
-from calve.table.protocol import TopicState, bounded
+from calve.table.protocol import bounded
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
 from cli.console import Console, Output, OutputOption
 from cli.look.query.command import shown
@@ -56,17 +55,11 @@ def preview(
     job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
     with console.progress().task(f"reading {wanted.topic}"):
         found = look(local_session(job), job, wanted, records)
-    show(console, table, found)
-
-
-def show(console: Console, table: str, found: Preview) -> None:
-    """Print the rows, then what became of the other records, and why."""
-    rows = [list(map(shown, row.values())) for row in found.shown]
-    if rows:
+    if found.shown:
         console.heading(f"preview {table}")
-        console.grid(list(found.shown[0]), rows)
+        console.grid(list(found.shown[0]), [list(map(shown, row.values())) for row in found.shown])
     if found.refused:
-        refused = [{**asdict(each), "why": each.why} for each in found.refused]
+        refused = [{**asdict(each), "why": REASONS[each.reason]} for each in found.refused]
         console.table("dead letters", refused)
     console.say(summary(found))
     console.document(asdict(replace(found, shown=tuple(map(_plain, found.shown)))))
@@ -104,10 +97,6 @@ class Refused:
     partition: int
     offset: int
 
-    @property
-    def why(self) -> str:
-        return REASONS[self.reason]
-
 
 class _Row(NamedTuple):
     """A record, or one of its rows: place, outcome and columns."""
@@ -143,18 +132,19 @@ class Preview:
 
 
 def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
-    """The outcome of the steps for the `newest` records of the table's topic, whatever the table and its position.
-
-    Raises:
-        CalveError: the topic, the registry or a step cannot be used.
-    """
+    """The outcome of the steps for the `newest` records of the table's topic, whatever the table and its position."""
     with closing(Cluster(job.kafka)) as cluster:
         [opener] = openers_of(replace(job, tables=(table,)), Lake(spark, job.name), cluster)
         plan = opener.plan_without_table()
         topic = cluster.state(table.topic)
         where = settings_of(plan.services.cluster.connection), topic.name, topic.key.topic_id
+        # Of each partition as many of the newest as it has, up to a fair share.
+        backwards = {p: -end for p, end in topic.end.items()}
+        first = {p: -start for p, start in topic.log_start.items()}
+        share = bounded(backwards, first, budget_records=newest, partition_records=newest)
+        start = {p: -offset for p, offset in share.items()}
         with errors_of_source(table):
-            records = read_few(spark, *where, _start(topic, newest), topic.end)
+            records = read_few(spark, *where, start, topic.end)
             found = plan.row_plan.records(decode(records, plan.decode_plan, os.urandom(8), plan.mode))
             if not plan.row_plan.chain.explodes:
                 return _preview(_collected(found, data(found)))
@@ -164,14 +154,6 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
                 return _preview(_collected(found, ()), _collected(made, data(made)))
             finally:
                 found.unpersist()
-
-
-def _start(topic: TopicState, newest: int) -> Offsets:
-    """The start of the newest records: of each partition as many as it has, up to a fair share."""
-    backwards = {p: -end for p, end in topic.end.items()}
-    first = {p: -start for p, start in topic.log_start.items()}
-    share = bounded(backwards, first, budget_records=newest, partition_records=newest)
-    return {p: -offset for p, offset in share.items()}
 
 
 def _collected(frame: DataFrame, names: Iterable[str]) -> list[_Row]:
@@ -190,6 +172,16 @@ def _collected(frame: DataFrame, names: Iterable[str]) -> list[_Row]:
 def _preview(records: list[_Row], made: list[_Row] | None = None) -> Preview:
     """`made`: the rows of records that may make several; None: each record is one row."""
     good = [each for each in (records if made is None else made) if each.is_live]
+    refused = []
+    for judged in (records, made or []):
+        places: dict[str, list[_Row]] = {}
+        for each in judged:
+            if each.reject is not None:
+                places.setdefault(each.reject, []).append(each)
+        refused += [
+            Refused(reason, len(found), found[0].partition, found[0].offset)
+            for reason, found in sorted(places.items())
+        ]
     return Preview(
         records=len(records),
         rows=len(good),
@@ -199,17 +191,5 @@ def _preview(records: list[_Row], made: list[_Row] | None = None) -> Preview:
         filtered=sum(bool(each.left_out) for each in records),
         cut=sum(bool(each.left_out) for each in made or ()),
         others=sum(each.other is not None for each in records),
-        refused=(*_refused(records), *_refused(made or ())),
-    )
-
-
-def _refused(judged: Iterable[_Row]) -> tuple[Refused, ...]:
-    """Refused rows by reason; each of several rows of a record counts."""
-    places: dict[str, list[_Row]] = {}
-    for each in judged:
-        if each.reject is not None:
-            places.setdefault(each.reject, []).append(each)
-    return tuple(
-        Refused(reason, len(found), found[0].partition, found[0].offset)
-        for reason, found in sorted(places.items())
+        refused=tuple(refused),
     )

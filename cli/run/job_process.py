@@ -8,19 +8,18 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from calve.errors import CalveError, ConfigError, Fatal
 from calve.outputs.job_status import JobStatus
 from cli.console import Console, duration
 from cli.embedded.processes import child, handled, kill_group, tail
-from cli.look.health import Condition, Conditions, TableStatus, Trouble, Urgency, newest, troubles, urgency
+from cli.look.health import Condition, Conditions, TableStatus, Urgency, newest, troubles, urgency
 from cli.look.status.command import say
 from cli.look.status.screen import fitted, marked, named, rejects, short
 from cli.progress import End, Task
@@ -54,14 +53,22 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
         running.task = task
         task.update(0, note="starting Spark")
         shown = _Shown(console, task, expected or 0)
-        for event in _events(running.process):
+        for line in running.process.stdout or ():
+            if not line.startswith("{"):
+                continue
+            event = json.loads(line)
             ended |= event["event"] in ("job.ended", "job.failed")
             failed = event if event["event"] == "job.failed" else failed
             summary.hear(event)
             shown.see(event)
             running.remind()
         code = running.process.wait()
-        over = summary.ended(_said(program)) if program.said and ended and not failed else None
+        over = None
+        if program.said and ended and not failed:
+            report = None
+            with suppress(CalveError):  # without it, the events tell less
+                report = program.said()
+            over = summary.ended(report)
         if over:
             task.end(*over.how)
         elif code:
@@ -78,13 +85,6 @@ def follow(program: Program, console: Console, *, title: str, expected: int | No
             fix=f"read {program.log}",
         )
     return code
-
-
-def _said(program: Program) -> JobStatus | None:
-    """The job's report of its tables, if it can be read."""
-    with suppress(CalveError):
-        return program.said() if program.said else None
-    return None
 
 
 @dataclass(slots=True)
@@ -127,12 +127,6 @@ def _process(program: Program) -> Iterator[_Running]:
             yield running
 
 
-def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
-    for line in process.stdout or ():
-        if line.startswith("{"):
-            yield json.loads(line)
-
-
 class _Shown:
     """Shows events: the progress of all tables, and a line for everything unusual."""
 
@@ -169,22 +163,11 @@ MOST_TABLES = 20
 
 
 @dataclass(slots=True)
-class Taken:
-    """The records that one table took in. until: time of its newest commit."""
-
-    topic: str
-    rows: int = 0
-    rejects: Counter[str] = field(default_factory=Counter)
-    lost: int = 0
-    until: str | None = None
-
-
-@dataclass(slots=True)
 class RunSummary:
-    """Collects the events of a run, by the full names of tables."""
+    """Collects the events of a run, by the full names of tables. `tables`: what the run took into each."""
 
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
-    tables: dict[str, Taken] = field(default_factory=dict)
+    tables: dict[str, TableStatus] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
 
     def hear(self, event: dict[str, Any]) -> None:
@@ -192,34 +175,28 @@ class RunSummary:
             self.states = event["states"]
         if "table" not in event:
             return
-        taken = self.tables.setdefault(event["table"], Taken(event.get("topic", "")))
+        name = event["table"]
+        taken = self.tables.get(name) or TableStatus("", name, event.get("topic", ""), "pending")
         if event["event"] == "round.committed":
-            taken.rows += event["rows"]
-            taken.rejects.update(event["dead_letters"])
-            taken.lost += event["lost"]
-            taken.until = event["time"]
+            taken = replace(
+                taken,
+                rows=taken.rows + event["rows"],
+                dead_letters=dict(Counter(taken.dead_letters) + Counter(event["dead_letters"])),
+                lost=taken.lost + event["lost"],
+                committed_at=event["time"],
+            )
+        self.tables[name] = taken
 
     def ended(self, report: JobStatus | None) -> Ended:
-        conditions = Conditions(reports=newest([report] if report else []))
-        found = [self._status(name, conditions) for name in sorted({*self.tables, *self.states})]
+        conditions, found = Conditions(reports=newest([report] if report else [])), []
+        for name in sorted({*self.tables, *self.states}):
+            table, condition = name.rpartition(".")[2], Condition(self.states.get(name, "pending"))
+            if table in conditions.reports:
+                known, _ = conditions.reports[table]
+                condition = conditions.of_table(table, known.state if known.made else None)
+            taken = self.tables.get(name) or TableStatus("", name, "", "pending")
+            found.append(replace(taken, **asdict(condition)))
         return Ended(found, self.began, datetime.now(UTC))
-
-    def _status(self, name: str, conditions: Conditions) -> TableStatus:
-        table, taken = name.rpartition(".")[2], self.tables.get(name, Taken(""))
-        found = Condition(self.states.get(name, "pending"))
-        if table in conditions.reports:
-            known, _ = conditions.reports[table]
-            found = conditions.of_table(table, known.state if known.made else None)
-        return TableStatus(
-            job="",
-            table=name,
-            topic=taken.topic,
-            rows=taken.rows,
-            dead_letters=dict(taken.rejects),
-            lost=taken.lost,
-            committed_at=taken.until,
-            **asdict(found),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +206,6 @@ class Ended:
     tables: Sequence[TableStatus]
     began: datetime
     at: datetime
-
-    @property
-    def troubles(self) -> list[Trouble]:
-        return troubles(self.tables, [], [], self.at)
 
     @property
     def how(self) -> tuple[End, str]:
@@ -245,22 +218,28 @@ class Ended:
     def show(self, console: Console) -> None:
         rows = sorted(self.tables, key=lambda each: urgency(each, self.at))
         if console.is_terminal:
-            console.draw(self._drawn(rows[:MOST_TABLES], console.size[0]))
+            shown = rows[:MOST_TABLES]
+            columns = {
+                "table": [named(each) for each in shown],
+                "state": [marked(each.state) for each in shown],
+                "rows": [Text(short(each.rows)) for each in shown],
+                "dead letters": [rejects(each) for each in shown],
+                "time": [Text(self._time(each)) for each in shown],
+            }
+            width = console.size[0]
+            console.draw(fitted(columns, width, left=("table", "state"), dispensable=("time",)))
             if len(rows) > MOST_TABLES:
                 console.say(f"and {_tables(len(rows) - MOST_TABLES)} more")
         else:
             console.table("ingested", [self._line(each) for each in rows])
-        say(console, self.troubles)
+        say(console, troubles(self.tables, [], [], self.at))
+        taken = sum(each.rows for each in rows)
         dead_letters = sum(sum(each.dead_letters.values()) for each in rows)
-        sums = [
-            _tables(len(rows)),
-            f"{sum(each.rows for each in rows):,} rows",
-            f"{dead_letters:,} dead letters",
-        ]
-        console.say(f"{', '.join(sums)} in {duration((self.at - self.began).total_seconds())}")
+        lasted = duration((self.at - self.began).total_seconds())
+        console.say(f"{_tables(len(rows))}, {taken:,} rows, {dead_letters:,} dead letters in {lasted}")
 
     def _line(self, table: TableStatus) -> dict[str, object]:
-        dead_letters = sorted(table.dead_letters.items(), key=lambda each: -each[1])
+        dead_letters = Counter(table.dead_letters).most_common()
         return {
             "table": table.table,
             "state": table.state,
@@ -268,16 +247,6 @@ class Ended:
             "dead_letters": ", ".join(f"{count:,} {reason}" for reason, count in dead_letters) or "-",
             "time": self._time(table),
         }
-
-    def _drawn(self, rows: Sequence[TableStatus], width: int) -> Table:
-        columns = {
-            "table": [named(each) for each in rows],
-            "state": [marked(each.state) for each in rows],
-            "rows": [Text(short(each.rows)) for each in rows],
-            "dead letters": [rejects(each) for each in rows],
-            "time": [Text(self._time(each)) for each in rows],
-        }
-        return fitted(columns, width, left=("table", "state"), dispensable=("time",))
 
     def _time(self, table: TableStatus) -> str:
         """From the start of the run to the newest commit."""

@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,8 @@ import typer
 
 from calve.config.job import Job
 from calve.errors import ConfigError, Fatal
-from calve.outputs.job_status import JobStatus
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, load_jobs, spark_settings
+from calve.settings import load_spark_settings
+from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, found, load_jobs
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.layout import Layout, project_root
@@ -53,7 +53,7 @@ def ingest(
     Example:
       calve ingest stock_trades --drain
     """
-    jobs, conf = _chosen(config, env, tables, writes=True), spark_settings(config, env)
+    jobs, conf = _chosen(config, env, tables, writes=True), load_spark_settings(found(config), env)
     arguments = ["--drain"] if drain else []
     codes = [run("ingest", job, arguments, Console(), memory=memory, conf=conf) for job in jobs]
     if any(codes):
@@ -132,7 +132,7 @@ def maintain(
     """
     if kind is not None and kind not in KINDS:
         raise typer.BadParameter(f"use one of {', '.join(KINDS)}", param_hint="--only")
-    conf = spark_settings(config, env)
+    conf = load_spark_settings(found(config), env)
     arguments = [*(["--dry-run"] if dry_run else []), *(["--only", kind] if kind else [])]
     for job in _chosen(config, env, tables):
         if run("maintain", job, arguments, Console(), memory=memory, conf=conf):
@@ -173,11 +173,7 @@ def run_deployed(
     quick: bool = False,
     expected: int | None = None,
 ) -> int:
-    """Run the deployed job until it ends, as `follow`; return its exit code.
-
-    Raises:
-        ConfigError: no job of this name is deployed.
-    """
+    """Run the deployed job until it ends, as `follow`; return its exit code."""
     definition = Definition.deployed(aws.client("glue", stack.aws_endpoint), name)
     with tempfile.TemporaryDirectory(prefix="calve-job-") as folder:
         program = prepared(definition, stack, Path(folder), drain=drain, memory=memory, quick=quick)
@@ -194,11 +190,6 @@ class Definition:
 
     @classmethod
     def deployed(cls, glue: Any, name: str) -> Self:
-        """The definition of a deployed job.
-
-        Raises:
-            ConfigError: Glue has no job of this name.
-        """
         jobs = {each["Name"]: each for each in glue.get_jobs()["Jobs"]}
         if name not in jobs:
             known = ", ".join(sorted(jobs))
@@ -210,10 +201,6 @@ class Definition:
 
     def files(self, argument: str) -> list[str]:
         return [uri for uri in self.arguments.get(argument, "").split(",") if uri]
-
-    @property
-    def conf(self) -> dict[str, str]:
-        return parse_conf(self.arguments.get(CONF, ""))
 
     def script_arguments(self, given: Mapping[str, str]) -> list[str]:
         """The script's arguments, as on Glue: its own, and some of Glue's."""
@@ -232,14 +219,19 @@ def prepared(
     (script,) = _fetch(s3, [definition.script], folder)
     _fetch(s3, definition.files(FILES), folder)
     packages = _fetch(s3, definition.files(PY_FILES), Layout(stack.root).job_code)
-    environment = spark_environment(
-        stack.root,
-        stack,
-        memory=memory,
-        quick=quick,
-        jars=_jars(stack.root, _fetch(s3, definition.files(JARS), folder)),
-        conf=definition.conf,
-    )
+    jars = _fetch(s3, definition.files(JARS), folder)
+    known = {hashlib.sha256(each.read_bytes()).hexdigest() for each in jars}
+    # Glue has these by itself.
+    ours = [jar for jar in pinned() if jar.class_path == "spark" and jar.sha256 not in known]
+    jars += [Layout(stack.root).jars / jar.file for jar in ours]
+    conf = parse_conf(definition.arguments.get(CONF, ""))
+    environment = spark_environment(stack.root, stack, memory=memory, quick=quick, jars=jars, conf=conf)
+    said = None  # a maintenance job reports nothing
+    if "--control" in definition.arguments:
+        job = Job.from_json((folder / definition.arguments["--settings-file"]).read_text())
+        warehouse = definition.arguments["--warehouse"]
+        lake = replace(job.lake, warehouse=warehouse, region=stack.region, endpoint=stack.aws_endpoint)
+        said = partial(reported_by, replace(job, lake=lake))
     return Program(
         [sys.executable, str(script), *definition.script_arguments({"--drain": "true"} if drain else {})],
         # Before what is installed: calve itself is, on this machine, and must come from the deployed archive.
@@ -247,18 +239,8 @@ def prepared(
         folder,
         Layout(stack.root).logs / f"{definition.name}.log",
         drains=drain or definition.arguments.get("--drain") == "true",
-        said=_said(definition, stack, folder),
+        said=said,
     )
-
-
-def _said(definition: Definition, stack: Stack, folder: Path) -> Callable[[], JobStatus] | None:
-    """A reader of the job's report of its tables; a maintenance job reports nothing."""
-    if "--control" not in definition.arguments:
-        return None
-    job = Job.from_json((folder / definition.arguments["--settings-file"]).read_text())
-    warehouse = definition.arguments["--warehouse"]
-    lake = replace(job.lake, warehouse=warehouse, region=stack.region, endpoint=stack.aws_endpoint)
-    return partial(reported_by, replace(job, lake=lake))
 
 
 def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:
@@ -270,10 +252,3 @@ def _fetch(s3: Any, uris: Sequence[str], folder: Path) -> list[Path]:
         if not found[-1].exists():
             s3.download_file(bucket, key, str(found[-1]))
     return found
-
-
-def _jars(root: Path, deployed: Sequence[Path]) -> list[Path]:
-    """The deployed jars, and those of ours that Glue has by itself."""
-    known = {hashlib.sha256(each.read_bytes()).hexdigest() for each in deployed}
-    ours = [jar for jar in pinned() if jar.class_path == "spark" and jar.sha256 not in known]
-    return [*deployed, *(Layout(root).jars / jar.file for jar in ours)]

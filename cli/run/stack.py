@@ -90,24 +90,18 @@ def app(stack: Stack, config: Path, env: str | None = None) -> App:
     """The stacks of a configuration, with the embedded stack's Kafka and registry unless it names some."""
     folder = Layout(stack.root).deploy
     folder.mkdir(parents=True, exist_ok=True)
-    deployed = folder / "calve.yaml"
-    deployed.write_text(config.read_text() + _supplied(stack, config, env))
+    overlay, text = config.with_name(f"{config.stem}.{env}{config.suffix}"), config.read_text()
+    given = yaml.safe_load(text) or {}
     if env:
-        shutil.copy(config.with_name(f"{config.stem}.{env}{config.suffix}"), folder / f"calve.{env}.yaml")
-    return App(stack, deployed, env)
-
-
-def _supplied(stack: Stack, config: Path, env: str | None) -> str:
-    """Sections to append, so that the lines above keep their numbers."""
-    given: set[str] = set()
-    for file in (config, config.with_name(f"{config.stem}.{env}{config.suffix}")):
-        if file.exists():
-            given |= {
-                key for key, value in (yaml.safe_load(file.read_text()) or {}).items() if value is not None
-            }
+        shutil.copy(overlay, folder / f"calve.{env}.yaml")
+        of_env = yaml.safe_load(overlay.read_text()) or {}
+        given |= {key: value for key, value in of_env.items() if value is not None}
     sections = {
         "kafka": {"bootstrap_servers": stack.bootstrap_servers},
         "registry": {"url": stack.registry_url},
     }
-    missing = (f"\n{name}: {json.dumps(values)}" for name, values in sections.items() if name not in given)
-    return "".join(missing) + "\n"
+    # Appended, so that the lines above keep their numbers.
+    missing = [f"\n{name}: {json.dumps(each)}" for name, each in sections.items() if given.get(name) is None]
+    deployed = folder / "calve.yaml"
+    deployed.write_text(text + "".join(missing) + "\n")
+    return App(stack, deployed, env)

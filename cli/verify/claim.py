@@ -124,7 +124,7 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     Raises:
         Suspended: neither main's history nor the position's tag says which offsets the table holds.
     """
-    history = [each.commit for each in lake.ancestors(table)]
+    history: list[Commit] = [*lake.ancestors(table)]
     known = ExpiredHistory.of(table.properties, history)
     expired = known if known and all(kind_of(each.mode) == "append" for each in known.spans) else None
     if expired is not None:

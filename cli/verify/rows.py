@@ -48,7 +48,7 @@ class Aged:
         """The retention that a table noted for a topic's incarnation; None: nothing was deleted for its age."""
         if table is None:
             return None
-        line = [each.commit for each in lake.ancestors(table)]
+        line = lake.ancestors(table)
         newest = retained(line, table.properties)
         if newest is None:
             return None

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.schema.columns import UNDELIVERED
-from cli.kafka import Topic
+from calve.table.protocol import TopicState
 from cli.verify.claim import Bounds, Claim
 from cli.verify.columns import Digests, Place, number, numbers, places_of, within
 from cli.verify.counts import BY_SCHEMA, LASTING, Filters, Key, LeftOut, Skips
@@ -49,7 +49,7 @@ class Sides:
     decoder: Decoding
     dead_letters: DeadLetters
     claim: Claim
-    source: Topic
+    source: TopicState
     claimed: Mapping[int, Bounds]
     spans: Mapping[int, Bounds]
     main: MainRows

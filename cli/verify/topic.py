@@ -19,7 +19,8 @@ from calve.errors import CalveError, Retryable
 from calve.registry.registry import Registry, open_registry
 from calve.schema.columns import MOST_MILLIS, UNDELIVERED
 from calve.table.position import Offsets
-from cli.kafka import Topic, client_properties
+from calve.table.protocol import TopicState
+from cli.kafka import client_properties
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -106,7 +107,7 @@ class Reader:
     bounded: partitions that librdkafka cannot read in bounded memory; the job's own fetch reads them.
     """
 
-    def __init__(self, topic: Topic, kafka: job.Kafka, region: str) -> None:
+    def __init__(self, topic: TopicState, kafka: job.Kafka, region: str) -> None:
         self._topic = topic.name
         self._topic_id = topic.key.topic_id
         self._kafka = kafka

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.schema.columns import UNDELIVERED
+from calve.table.protocol import TopicState
 from cli import lake
-from cli.kafka import Cluster, Topic, client_properties
+from cli.kafka import Cluster, client_properties
 from cli.verify.checks import checks_of, digests_of, findings_of
 from cli.verify.claim import Bounds, Claim, read_claim
 from cli.verify.compare import explain
@@ -90,7 +91,7 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
 
 
 def _compare(
-    table: Table, claim: Claim, topic: Topic, sources: Sources, queries: Queries, progress: Progress
+    table: Table, claim: Claim, topic: TopicState, sources: Sources, queries: Queries, progress: Progress
 ) -> tuple[Sides, list[Finding]]:
     """The passes over both sides, in order, and the faults."""
     dead_letters = lake.load(sources.catalog, TableName(*table.name()).dead_letters)

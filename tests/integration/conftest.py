@@ -12,7 +12,9 @@ from pyspark.sql import SparkSession
 
 from calve.config.job import Job, Kafka, Lake, Registry
 from calve.config.spark_conf import CATALOG
+from cli.embedded import runtimes
 from cli.embedded import stack as embedded
+from cli.embedded.layout import Layout
 from cli.progress import LineProgress
 from cli.spark import spark_environment
 from glue_jobs.engines import choice
@@ -30,7 +32,9 @@ ROOT = Path(__file__).parents[2]
 def stack(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Stack]:
     """The embedded stack: the one that runs, left as it is, or one for this session alone; each further worker's own."""
     progress = LineProgress(lambda line: print(line, file=sys.__stderr__, flush=True))
-    embedded.prepare(ROOT, progress)
+    with embedded.exclusive(layout := Layout(ROOT), progress):
+        embedded.prepare(layout, progress)
+        runtimes.install_cdk(layout, progress)
     alone = worker_id in ("master", "gw0")
     root = ROOT if alone else project(tmp_path_factory.mktemp("worker"), ROOT)
     with contextlib.chdir(root), embedded.running(root, progress) as running:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from botocore.exceptions import ClientError
 
 from calve.config.job import Job, Kafka, Registry
 from calve.settings import load_deployment
@@ -26,6 +24,7 @@ from cli.console import Branch, Console, Output, OutputOption
 from cli.kafka import cluster_database
 from cli.lake import Snapshot, ancestors, aws_errors, load, open_catalog
 from cli.look.cost.model import Load, Rate, Rates, assumptions, bill, dpus, rates, totals
+from lambdas.aws import tolerating
 
 RateOption = Annotated[float, typer.Option("--topic-rate", min=0, help="MB/s that arrive in each topic.")]
 PartitionsOption = Annotated[int, typer.Option("--partitions", min=1, help="Partitions of each topic.")]
@@ -58,22 +57,29 @@ def cost(
     """
     anywhere = StackDefaults(Kafka("anywhere:9092"), Registry("https://anywhere"))
     deployment = load_deployment(found(config), env, anywhere)
-    load = Load(topic_rate, partitions, kept_months, _checked(schedule))
+    try:
+        load = Load(topic_rate, partitions, kept_months, expression(schedule))
+    except Invalid as invalid:
+        (problem,) = invalid.problems
+        raise typer.BadParameter(f"{problem.reason}. {problem.fix}", param_hint="--schedule") from None
     known = rates()
     total, idle = bill(deployment, load, known), bill(deployment, replace(load, topic_mb_s=0.0), known)
     console = Console(output)
-    ways = [asdict(way) for way in totals(total, idle)]
+    ways = totals(total, idle)
     console.table("cost", ways, title=f"{deployment.name} in {known.region}, US dollars")
     for warning in total.warnings:
         console.event("too little", reason=warning)
     console.heading("Parts, US dollars a month")
-    parts = [(line.part, line.continuous, line.scheduled, line.basis) for line in total.lines]
-    console.table(
-        "part",
-        [dict(zip(("part", "always", "scheduled", "how"), row, strict=True)) for row in parts],
-        title="",
-    )
-    tables = _measured(config, env, known, console) if measured else []
+    parts = [
+        {"part": line.part, "always": line.continuous, "scheduled": line.scheduled, "how": line.basis}
+        for line in total.lines
+    ]
+    console.table("part", parts, title="")
+    tables: list[dict[str, Any]] = []
+    if measured:
+        tables = [each.document for each in measured_costs(load_jobs(config, env), known)]
+        console.heading("Measured, by the commits that the tables still know")
+        console.table("measured", tables, title="")
     console.heading("Assumptions")
     for each in assumptions(load):
         console.say(f"  {each}")
@@ -86,27 +92,12 @@ def cost(
             "load": asdict(load),
             "lines": [asdict(line) for line in total.lines],
             "totals": ways,
-            "measured": [each.document for each in tables],
+            "measured": tables,
             "warnings": total.warnings,
             "assumptions": assumptions(load),
             "rates": {name: asdict(rate) for name, rate in used.items()},
         }
     )
-
-
-def _measured(config: Path, env: str | None, known: Rates, console: Console) -> list[Measured]:
-    tables = measured_costs(load_jobs(config, env), known)
-    console.heading("Measured, by the commits that the tables still know")
-    console.table("measured", [each.document for each in tables], title="")
-    return tables
-
-
-def _checked(schedule: str) -> str:
-    try:
-        return expression(schedule)
-    except Invalid as invalid:
-        (problem,) = invalid.problems
-        raise typer.BadParameter(f"{problem.reason}. {problem.fix}", param_hint="--schedule") from None
 
 
 def _by_source(region: str, used: Iterable[Rate]) -> Branch:
@@ -179,33 +170,22 @@ class Measured(CommitCosts):
         return asdict(self) | rounded
 
 
-def measured_costs(jobs: Iterable[Job], rates: Rates) -> list[Measured]:
-    """The cost of the jobs' tables, each since its oldest recorded commit."""
+def measured_costs(jobs: Iterable[Job], rates: Rates) -> Iterator[Measured]:
     now = datetime.now(UTC)
-    return [each for job in jobs for each in measured(list(_commit_costs(job)), _runs(job, now), rates, now)]
-
-
-def _commit_costs(job: Job) -> Iterator[CommitCosts]:
-    catalog, database = open_catalog(job.lake), cluster_database(job)
-    job = with_tables(job, surveyed(job, catalog, database or job.lake.database, ()))
-    for table in job.tables:
-        name = job.table_name(table, database)
-        found = load(catalog, name)
-        if found is not None and (each := commit_costs(str(name), ancestors(found))):
-            yield each
-
-
-def _runs(job: Job, now: datetime) -> list[Run]:
-    name = f"{job.name}-{job.job}"
-    glue = Account(job.lake.region, job.lake.endpoint).client("glue")
-    with aws_errors(f"runs of job {name}"):
-        try:
-            pages = glue.get_paginator("get_job_runs").paginate(JobName=name)
-            return [run_of(each, now) for page in pages for each in page["JobRuns"]]
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "EntityNotFoundException":
-                return []
-            raise
+    for job in jobs:
+        catalog, database = open_catalog(job.lake), cluster_database(job)
+        job = with_tables(job, surveyed(job, catalog, database or job.lake.database, ()))
+        costs = []
+        for name in (job.table_name(table, database) for table in job.tables):
+            found = load(catalog, name)
+            if found is not None and (each := commit_costs(str(name), ancestors(found))):
+                costs.append(each)
+        glue, deployed = Account(job.lake.region, job.lake.endpoint).client("glue"), f"{job.name}-{job.job}"
+        runs: list[Run] = []
+        with aws_errors(f"runs of job {deployed}"), tolerating("EntityNotFoundException"):
+            pages = glue.get_paginator("get_job_runs").paginate(JobName=deployed)
+            runs = [run_of(each, now) for page in pages for each in page["JobRuns"]]
+        yield from measured(costs, runs, rates, now)
 
 
 def commit_costs(table: str, history: Iterable[Snapshot]) -> CommitCosts | None:
@@ -215,7 +195,7 @@ def commit_costs(table: str, history: Iterable[Snapshot]) -> CommitCosts | None:
         return None
     figures = {name: sum(each.metrics[name] for each in found) for name in FIGURES}
     records = sum(each.ledger.consumed for each in found if each.ledger)
-    return CommitCosts(table, min(each.committed_at for each in found), len(found), records, **figures)
+    return CommitCosts(table, min(each.at for each in found), len(found), records, **figures)
 
 
 def measured(

@@ -7,13 +7,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from calve.config.deployment import Deployment, JobDeployment
 from calve.config.job import Table
 from calve.settings.entries.deploy import UNSCALED
 from calve.settings.schedules import firings_per_day
-
-FILE = Path(__file__).with_name("rates.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Rates:
 
 
 def rates() -> Rates:
-    raw = json.loads(FILE.read_text(encoding="utf-8"))
+    raw = json.loads(Path(__file__).with_name("rates.json").read_text(encoding="utf-8"))
     return Rates(raw["region"], {name: Rate(**each) for name, each in raw["rates"].items()})
 
 
@@ -103,17 +102,6 @@ class Bill:
         return float(sum(getattr(line, way) for line in self.lines))
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
-    """The bill for one way to run the jobs."""
-
-    jobs: str
-    month: float
-    day: float
-    idle_month: float
-    idle_day: float
-
-
 def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
     """The bill of a month: jobs as configured, every job always running, every job by a schedule."""
     priced = [_job(job, load, rates) for job in deployment.jobs]
@@ -122,9 +110,13 @@ def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
         for job in deployment.jobs
         for each in job.settings.patterns
     ]
+    # The maintenance jobs cost their starts: they have little to do beside a job that always runs.
+    runs = len(deployment.jobs) * firings_per_day(MAINTENANCE) * DAYS
+    hours = runs * MAINTENANCE_WORKERS * START_S / 3600
+    basis = f"{runs:,.0f} runs of {MAINTENANCE_WORKERS} x G.1X, {START_S:g} s each"
     lines = [
         *(line for line, _ in priced),
-        _maintenance(deployment, rates),
+        _both("Maintenance", hours * rates["glue_dpu_hour"], basis, "glue_dpu_hour"),
         *_objects(deployment, load, rates),
         *_kafka(deployment, load, rates),
         *_around(deployment, rates),
@@ -132,11 +124,15 @@ def bill(deployment: Deployment, load: Load, rates: Rates) -> Bill:
     return Bill(lines, [*(each for _, warnings in priced for each in warnings), *unknown])
 
 
-def totals(total: Bill, idle: Bill) -> list[Total]:
+def totals(total: Bill, idle: Bill) -> list[dict[str, Any]]:
+    """The bills for each way to run the jobs. idle: the bill without a load."""
     found = []
     for way, jobs in WAYS.items():
         month, idle_month = total.total(way), idle.total(way)
-        found.append(Total(jobs, month, month / DAYS, idle_month, idle_month / DAYS))
+        day, idle_day = month / DAYS, idle_month / DAYS
+        found.append(
+            {"jobs": jobs, "month": month, "day": day, "idle_month": idle_month, "idle_day": idle_day}
+        )
     return found
 
 
@@ -169,7 +165,7 @@ def _job(job: JobDeployment, load: Load, rates: Rates) -> tuple[Line, list[str]]
     name, most = job.settings.job, job.workers.max
     priced = "glue_memory_dpu_hour" if job.worker.startswith("R.") else "glue_dpu_hour"
     rate = rates[priced]
-    mb_s = load.topic_mb_s * len(_topics(job))
+    mb_s = load.topic_mb_s * len(_tables(job))
     each = vcpus(job.worker) * VCPU_MB_S
     needed = 1 + math.ceil(mb_s / each)
     always = min(max(needed, job.workers.min), most)
@@ -186,14 +182,6 @@ def _job(job: JobDeployment, load: Load, rates: Rates) -> tuple[Line, list[str]]
     configured = scheduled if job.schedule else continuous
     basis = f"{always} x {job.worker} x {HOURS} h, or {most} x {min(hours, HOURS):,.0f} h"
     return Line(f"Glue job {name}", configured, continuous, scheduled, basis, (priced,)), warnings
-
-
-def _maintenance(deployment: Deployment, rates: Rates) -> Line:
-    """The maintenance jobs: the cost of their starts, since they have little to do beside a job that always runs."""
-    runs = len(deployment.jobs) * firings_per_day(MAINTENANCE) * DAYS
-    hours = runs * MAINTENANCE_WORKERS * START_S / 3600
-    basis = f"{runs:,.0f} runs of {MAINTENANCE_WORKERS} x G.1X, {START_S:g} s each"
-    return _both("Maintenance", hours * rates["glue_dpu_hour"], basis, "glue_dpu_hour")
 
 
 def _objects(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]:
@@ -216,8 +204,8 @@ def _objects(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]
 
 def _kafka(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]:
     """The cost of a cluster that the stack makes; an existing cluster is not counted."""
-    topics = {topic for job in deployment.jobs for topic in _topics(job)}
-    tables = sum(len(_tables(job)) for job in deployment.jobs)
+    fed = [table.topic for job in deployment.jobs for table in _tables(job)]
+    topics, tables = set(fed), len(fed)  # a topic that feeds two tables is read twice
     if deployment.msk and deployment.msk.arn is None:
         partitions = load.partitions * len(topics)
         gib_in, gib_out = (load.topic_mb_s * MB * SECONDS * count / GIB for count in (len(topics), tables))
@@ -237,12 +225,9 @@ def _kafka(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]:
 def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
     if deployment.lake.bucket is None and deployment.lake.kms_key is None:
         yield _both("KMS key", rates["kms_key_month"], "1 key", "kms_key_month")
-    tables = sum(len(job.settings.tables) for job in deployment.jobs)
-    snowflake = deployment.publish and deployment.publish.snowflake
+    tables = sum(len(_tables(job)) for job in deployment.jobs)
     searching = sum(bool(job.settings.patterns) for job in deployment.jobs)
-    alarms = _alarms(deployment)
-    of_patterns = sum(len(job.settings.patterns) for job in deployment.jobs)
-    metrics = TABLE_METRICS * (tables + of_patterns) + PATTERN_METRICS * searching
+    alarms, metrics = _alarms(deployment), TABLE_METRICS * tables + PATTERN_METRICS * searching
     usd = alarms * rates["alarm_month"] + metrics * rates["metric_month"] + rates["dashboard_month"]
     basis = f"{alarms} alarms, {metrics} metrics, 1 dashboard"
     yield _both("Monitoring", usd, basis, "alarm_month", "metric_month", "dashboard_month")
@@ -251,10 +236,10 @@ def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
         usd = rates["secret_month"] + runs * EXPORT_GB_S * rates["lambda_gb_second"]
         basis = f"1 secret, {runs:,.0f} runs of {EXPORT_GB_S} GB-s"
         yield _both("Exports", usd, basis, "secret_month", "lambda_gb_second")
-    catalog = deployment.publish and deployment.publish.iceberg_rest
-    if catalog and catalog.bootstrap:
+    publish = deployment.publish
+    if publish and publish.iceberg_rest and publish.iceberg_rest.bootstrap:
         yield _both("Catalog", rates["secret_month"], "1 secret", "secret_month")
-    if snowflake:
+    if publish and publish.snowflake:
         yield _both("Snowflake's key", rates["secret_month"], "1 secret", "secret_month")
 
 
@@ -279,11 +264,6 @@ def _alarms(deployment: Deployment) -> int:
 
 def _both(part: str, usd: float, basis: str, *used: str) -> Line:
     return Line(part, usd, usd, usd, basis, used)
-
-
-def _topics(job: JobDeployment) -> list[str]:
-    """One entry for each table: a topic that feeds two tables is read twice."""
-    return [table.topic for table in _tables(job)]
 
 
 def _tables(job: JobDeployment) -> tuple[Table, ...]:

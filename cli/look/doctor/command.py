@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import socket
 import sys
@@ -73,7 +74,7 @@ def probes(root: Path, *, embedded: bool = True) -> dict[str, Probe]:
 
 
 def python(_root: Path) -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
+    version = platform.python_version()
     if (3, 11) <= sys.version_info[:2] <= (3, 13):
         return Finding("python", "ok", f"{version} ({sys.executable})")
     return Finding("python", "fail", f"{version}; needs 3.11 to 3.13", "make clean setup PYTHON=python3.13")
@@ -82,9 +83,8 @@ def python(_root: Path) -> Finding:
 def java(root: Path) -> Finding:
     found = find_java(Layout(root))
     if java_version(Path(found.executable)) is None:
-        return Finding(
-            "java", "fail", f"{found.executable} does not run", "export JAVA_HOME=<a Java 17 or 21>"
-        )
+        fix = "export JAVA_HOME=<a Java 17 or 21>"
+        return Finding("java", "fail", f"{found.executable} does not run", fix)
     detail = f"{found.version} from {found.source} ({found.home})"
     if os.environ.get("JAVA_HOME") and found.source != "JAVA_HOME":
         return Finding("java", "warn", f"{detail}; JAVA_HOME is no Java 17 or 21", "unset JAVA_HOME")
@@ -93,21 +93,17 @@ def java(root: Path) -> Finding:
 
 def disk(root: Path) -> Finding:
     free = shutil.disk_usage(root).free
-    detail = f"{free / GIB:,.1f} GiB free"
+    detail, fix = f"{free / GIB:,.1f} GiB free", "make clean, or free some room"
     if free < DISK_NEEDED:
-        return Finding(
-            "disk", "fail", f"{detail}, {DISK_NEEDED / GIB:.0f} GiB needed", "make clean, or free some room"
-        )
+        return Finding("disk", "fail", f"{detail}, {DISK_NEEDED / GIB:.0f} GiB needed", fix)
     return Finding("disk", "ok", detail)
 
 
 def memory(_root: Path) -> Finding:
     available = available_memory(Path("/proc/meminfo"))
-    detail = f"{available / GIB:,.1f} GiB available"
+    detail, fix = f"{available / GIB:,.1f} GiB available", "close other programs"
     if available < MEMORY_NEEDED:
-        return Finding(
-            "memory", "warn", f"{detail}, {MEMORY_NEEDED / GIB:.0f} GiB wanted", "close other programs"
-        )
+        return Finding("memory", "warn", f"{detail}, {MEMORY_NEEDED / GIB:.0f} GiB wanted", fix)
     return Finding("memory", "ok", detail)
 
 
@@ -136,18 +132,13 @@ def jars(root: Path) -> Finding:
         return Finding("jars", "fail", f"{len(bad)} damaged: {bad[0].file}", f"rm {files} && calve up")
     if missing := [jar for jar in lock if not present(jar, folder)]:
         size = sum(jar.size_bytes for jar in missing) / 1e6
-        return Finding(
-            "jars", "absent", f"{len(missing)} of {len(lock)} to download, {size:,.0f} MB", "calve up"
-        )
+        detail = f"{len(missing)} of {len(lock)} to download, {size:,.0f} MB"
+        return Finding("jars", "absent", detail, "calve up")
     return Finding("jars", "ok", f"{len(lock)}, checksums right")
 
 
 def emulator(root: Path) -> Finding:
     return _installed("aws emulator", aws.emulator(Layout(root)), "calve up")
-
-
-def cdk(root: Path) -> Finding:
-    return _installed("aws cdk", runtimes.cdk(Layout(root)), "calve deploy")
 
 
 def _installed(name: str, program: runtimes.Installation, fix: str) -> Finding:
@@ -177,6 +168,6 @@ STACK_CHECKS: dict[str, Check] = {
     "loopback": loopback,
     "jars": jars,
     "aws emulator": emulator,
-    "aws cdk": cdk,
+    "aws cdk": lambda root: _installed("aws cdk", runtimes.cdk(Layout(root)), "calve deploy"),
 }
 STACK_CHECKS |= {name: server(name) for name in get_args(Server)}

@@ -8,18 +8,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment
-from calve.config.job import Job, Kafka, Registry
+from calve.config.job import Kafka, Registry
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from calve.settings import load_deployment
 from calve.settings.resolving import StackDefaults
@@ -36,7 +35,6 @@ from lambdas.doctor.lake import ABSENT, DENIED
 
 NO_KAFKA, NO_REGISTRY = Kafka("kafka.invalid:9092"), Registry("https://registry.invalid")
 """Placeholders while the embedded stack does not run."""
-REMOTE_LIMIT_S = 140.0
 DEPLOY_FIRST = "deploy it: calve plan, then npx cdk deploy --all; into the embedded stack: calve deploy"
 DEPLOY = "npx cdk deploy --all"
 FEW_RUNS_OF_FUNCTIONS = 10
@@ -49,22 +47,16 @@ PATIENT = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attemp
 UNKNOWN = ("InternalFailure", "InvalidAction", "UnknownOperationException", "NotImplemented")
 
 
-@dataclass(frozen=True, slots=True)
-class Stacks:
-    """The outputs of the deployed stacks. servers: of a cluster that they made."""
-
-    warehouse: str
-    release: str | None
-    doctor: str | None
-    servers: str | None
-
-
 def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Finding]:
     """All findings; a failed check that others depend on ends the list."""
     if not found(config).exists():
         return [Finding("configuration", "absent", f"there is no {config}", "calve init")]
     try:
-        deployment, embedded = _loaded(config, env)
+        if embedded_stack() or profile_is_named():
+            deployment, embedded = load_target(config, env)
+        else:
+            deployment = load_deployment(found(config), env, StackDefaults(NO_KAFKA, NO_REGISTRY))
+            embedded = None
     except CalveError as error:
         return [of_error("configuration", error)]
     first = deployment.jobs[0].settings
@@ -76,20 +68,11 @@ def of_deployment(config: Path, env: str | None, *, remote: bool) -> list[Findin
     return [Finding("configuration", "ok", detail), *of_account(deployment, embedded, remote=remote)]
 
 
-def _loaded(config: Path, env: str | None) -> tuple[Deployment, Stack | None]:
-    if embedded_stack() or profile_is_named():
-        return load_target(config, env)
-    return load_deployment(found(config), env, StackDefaults(NO_KAFKA, NO_REGISTRY)), None
-
-
 def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) -> list[Finding]:
-    """The findings in the account of a deployment, and in the systems that its jobs use."""
+    own: dict[str, Probe] = {}
     try:
         account = Account.of(embedded, deployment.region)
-    except ConfigError as error:
-        return [of_error("aws account", error)]
-    own: dict[str, Probe] = {"clock": partial(lake.clock, account.client("sts").get_caller_identity)}
-    try:
+        own["clock"] = partial(lake.clock, account.client("sts").get_caller_identity)
         number = account.id()
     except ConfigError as error:
         return [of_error("aws account", error)]
@@ -97,19 +80,24 @@ def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) 
         return [of_error("aws account", error), *examine(own, limit_s=LIMIT_S)]
     stacks = _stacks(deployment, account)
     own["quotas"] = partial(quotas, deployment, account)
-    settings = [_here(job.settings, account, stacks) for job in deployment.jobs]
+    # With values that only the account or a deploy knows.
+    settings = [each.settings for each in deployment.jobs]
+    settings = [replace(each, lake=replace(each.lake, region=account.region)) for each in settings]
+    if isinstance(stacks, dict) and (servers := stacks.get("Servers")):
+        settings = [replace(each, kafka=replace(each.kafka, bootstrap_servers=servers)) for each in settings]
     shared = probes(settings, account.client)
     if settings[0].kafka.bootstrap_servers == UNKNOWN_SERVERS:
         shared["kafka"] = partial(Finding, "kafka", "absent", "a deploy makes the cluster", DEPLOY_FIRST)
     far: list[Finding] = []
-    if isinstance(stacks, Stacks):
+    if isinstance(stacks, dict):
         database = deployment.lake.database if deployment.lake.namespace == "database" else None
-        shared |= lake_probes(settings, account.client, stacks.warehouse, database)
-        own["release"] = partial(of_release, stacks.release)
+        shared |= lake_probes(settings, account.client, stacks["Warehouse"], database)
+        own["release"] = partial(of_release, stacks.get("Release"))
         own["jobs"] = partial(jobs, deployment, account)
-        own["roles"] = partial(roles, deployment, account, stacks.warehouse)
+        own["roles"] = partial(roles, deployment, account, stacks["Warehouse"])
         if remote:
-            far = examine({"doctor": partial(seen_from_aws, account, stacks.doctor)}, limit_s=REMOTE_LIMIT_S)
+            function = stacks.get("DoctorFunction")
+            far = examine({"doctor": partial(seen_from_aws, account, function)}, limit_s=140.0)
     return [
         Finding("aws account", "ok", f"{number}, {account.region}"),
         *([stacks] if isinstance(stacks, Finding) else []),
@@ -126,27 +114,17 @@ def second_to(far: list[Finding], here: list[Finding]) -> list[Finding]:
     return [replace(each, state="warn") if each.state == "fail" else each for each in here]
 
 
-def _stacks(deployment: Deployment, account: Account) -> Stacks | Finding:
+def _stacks(deployment: Deployment, account: Account) -> dict[str, str] | Finding:
+    """The outputs of the deployed stacks, with the servers of a cluster that they made."""
+    found: dict[str, str] = {}
     try:
-        warehouse = outputs(account, f"{deployment.name}-lake", fix=DEPLOY_FIRST)["Warehouse"]
-        ingest = outputs(account, f"{deployment.name}-ingest", fix=DEPLOY_FIRST)
-        made = outputs(account, f"{deployment.name}-kafka", fix=DEPLOY_FIRST) if deployment.msk else {}
+        for stack in ("lake", "ingest", *(["kafka"] if deployment.msk else [])):
+            found |= outputs(account, f"{deployment.name}-{stack}", fix=DEPLOY_FIRST)
     except (Retryable, Fatal) as error:
         return of_error("deployment", error)
     except CalveError as error:
         return Finding("deployment", "absent", error.message, error.fix or "")
-    return Stacks(warehouse, ingest.get("Release"), ingest.get("DoctorFunction"), made.get("Servers"))
-
-
-def _here(job: Job, account: Account, stacks: Stacks | Finding) -> Job:
-    """A job's settings, with values that only the account or a deploy knows."""
-    made = stacks.servers if isinstance(stacks, Stacks) else None
-    servers = made or job.kafka.bootstrap_servers
-    return replace(
-        job,
-        lake=replace(job.lake, region=account.region),
-        kafka=replace(job.kafka, bootstrap_servers=servers),
-    )
+    return found
 
 
 def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
@@ -165,14 +143,13 @@ def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
                 yield Finding(f"job {name}", "warn", f"it may not be read: {code_of(error)}", fix)
             continue
         shape = f"Glue {found.get('GlueVersion', '?')}, {found.get('NumberOfWorkers')} x {found.get('WorkerType')}"
-        state = runs[0]["JobRunState"] if runs else "has not run"
+        state = runs[0]["JobRunState"] if runs else ""
+        detail = f"{shape}; {f'newest run {state}' if runs else 'has not run'}"
         if state in ("FAILED", "ERROR", "TIMEOUT"):
             log = f"its log says why: /calve/{deployment.name}/{job.settings.job} in CloudWatch Logs"
-            yield Finding(f"job {name}", "fail", f"{shape}; newest run {state}", log)
+            yield Finding(f"job {name}", "fail", detail, log)
         else:
-            yield Finding(
-                f"job {name}", "ok", f"{shape}; newest run {state}" if runs else f"{shape}; {state}"
-            )
+            yield Finding(f"job {name}", "ok", detail)
 
 
 def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[Finding]:
@@ -182,11 +159,16 @@ def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[
         check = f"role of {job.settings.job}"
         try:
             role = glue.get_job(JobName=f"{deployment.name}-{job.settings.job}")["Job"]["Role"]
-            denied = [
-                f"{action} on {resource}"
-                for actions, resource in _needed(deployment, role, account.region, warehouse)
-                for action in _denied(iam, role, actions, resource)
-            ]
+            denied = []
+            for actions, resource in _needed(deployment, role, account.region, warehouse):
+                simulated = iam.simulate_principal_policy(
+                    PolicySourceArn=role, ActionNames=actions, ResourceArns=[resource]
+                )
+                denied += [
+                    f"{each['EvalActionName']} on {resource}"
+                    for each in simulated["EvaluationResults"]
+                    if each["EvalDecision"] != "allowed"
+                ]
         except ClientError as error:
             code = code_of(error)
             if code in DENIED:
@@ -202,25 +184,45 @@ def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[
 
 
 def quotas(deployment: Deployment, account: Account) -> Iterator[Finding]:
-    """The quotas of the account against the needs of the jobs."""
     try:
         limits = account.client("lambda").get_account_settings()["AccountLimit"]
     except ClientError as error:
         yield _unread("quota of functions", error, "lambda:GetAccountSettings")
     else:
         free = limits.get("UnreservedConcurrentExecutions", limits.get("ConcurrentExecutions", 0))
-        fix = "ask for more: quota L-B99A9384 of lambda in Service Quotas"
-        state: Any = "ok" if free > FEW_RUNS_OF_FUNCTIONS else "warn"
-        yield Finding("quota of functions", state, f"{free:g} run at once", "" if state == "ok" else fix)
+        check, detail = "quota of functions", f"{free:g} run at once"
+        if free > FEW_RUNS_OF_FUNCTIONS:
+            yield Finding(check, "ok", detail)
+        else:
+            yield Finding(check, "warn", detail, "ask for more: quota L-B99A9384 of lambda in Service Quotas")
     client = account.client("service-quotas")
-    for service, needs in _needs(deployment).items():
+    tables = [each for job in deployment.jobs for each in job.settings.tables]
+    workers = sum(each.workers.max * dpus(each.worker) for each in deployment.jobs)
+    events = sum(COMMITS_PER_FRESHNESS / each.freshness_s for each in tables)
+    # The greatest need of the jobs per service, by a part of the quota's name.
+    greatest = {
+        "glue": {
+            "concurrent job runs per account": len(deployment.jobs),
+            "max task dpus per account": math.ceil(workers),
+        },
+        "events": {"putevents throttle limit": math.ceil(events)},
+    }
+    for service, needs in greatest.items():
         try:
             pages = client.get_paginator("list_service_quotas").paginate(ServiceCode=service)
             found = [each for page in pages for each in page["Quotas"]]
         except ClientError as error:
             yield _unread(f"quotas of {service}", error, "servicequotas:ListServiceQuotas")
-        else:
-            yield from _of_service(service, needs, found)
+            continue
+        for part, need in needs.items():
+            for each in (each for each in found if part in each["QuotaName"].lower()):
+                name, value = f"quota: {part}", each["Value"]
+                if need > value:
+                    code = f"ask for more: quota {each['QuotaCode']} of {service} in Service Quotas"
+                    fix = f"{code}, or {INSTEAD[service]}"
+                    yield Finding(name, "fail", f"the jobs need {need}, the account has {value:g}", fix)
+                else:
+                    yield Finding(name, "ok", f"the jobs need {need} of {value:g}")
 
 
 def of_release(deployed: str | None) -> Finding:
@@ -244,38 +246,6 @@ def seen_from_aws(account: Account, function: str | None) -> list[Finding]:
     return [Finding(**each) for each in answered]
 
 
-def _needs(deployment: Deployment) -> dict[str, dict[str, int]]:
-    """The greatest need of the jobs per service, by a part of the quota's name."""
-    running, tables = deployment.jobs, [each for job in deployment.jobs for each in job.settings.tables]
-    return {
-        "glue": {
-            "concurrent job runs per account": len(running),
-            "max task dpus per account": math.ceil(
-                sum(each.workers.max * dpus(each.worker) for each in running)
-            ),
-        },
-        "events": {
-            "putevents throttle limit": math.ceil(
-                sum(COMMITS_PER_FRESHNESS / each.freshness_s for each in tables)
-            )
-        },
-    }
-
-
-def _of_service(service: str, needs: dict[str, int], quotas: list[dict[str, Any]]) -> Iterator[Finding]:
-    for part, need in needs.items():
-        for each in quotas:
-            if part not in each["QuotaName"].lower():
-                continue
-            name, value = f"quota: {part}", each["Value"]
-            if need > value:
-                code = f"ask for more: quota {each['QuotaCode']} of {service} in Service Quotas"
-                fix = f"{code}, or {INSTEAD[service]}"
-                yield Finding(name, "fail", f"the jobs need {need}, the account has {value:g}", fix)
-            else:
-                yield Finding(name, "ok", f"the jobs need {need} of {value:g}")
-
-
 def _needed(
     deployment: Deployment, role: str, region: str, warehouse: str
 ) -> Iterator[tuple[list[str], str]]:
@@ -294,13 +264,6 @@ def _needed(
         if kind == "aws":
             whole = f"arn:{partition}:secretsmanager:{region}:{number}:secret:{name}-AbCdEf"
             yield ["secretsmanager:GetSecretValue"], name if name.startswith("arn:") else whole
-
-
-def _denied(iam: Any, role: str, actions: list[str], resource: str) -> list[str]:
-    answer = iam.simulate_principal_policy(PolicySourceArn=role, ActionNames=actions, ResourceArns=[resource])
-    return [
-        each["EvalActionName"] for each in answer["EvaluationResults"] if each["EvalDecision"] != "allowed"
-    ]
 
 
 def _unread(check: str, error: ClientError, action: str) -> Finding:

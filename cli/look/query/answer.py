@@ -5,10 +5,9 @@ DuckDB's extensions come as wheels, so nothing is downloaded.
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import duckdb
@@ -28,18 +27,10 @@ AS_THEY_ARE = {"boolean", "float", "double", "varchar"} | {
     f"{sign}{size}int" for sign in ("", "u") for size in ("tiny", "small", "big", "huge")
 }
 AS_THEY_ARE |= {"integer", "uinteger"}
-Value = Any
-"""A text, a number, a boolean, None, a list or a dict of such."""
-Place = tuple[str, str]
-"""A schema, and a view in it."""
 
 
 def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
-    """An in-memory database that reads the lake's files, with the credentials of the other commands.
-
-    Raises:
-        ConfigError: there are no credentials.
-    """
+    """An in-memory database that reads the lake's files, with the credentials of the other commands."""
     connection = duckdb.connect(
         config={
             "autoinstall_known_extensions": False,
@@ -49,13 +40,8 @@ def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
     )
     connection.execute("SET TimeZone = 'UTC'")
     for extension in EXTENSIONS:
-        connection.load_extension(str(_extension(extension)))
-    secret = ", ".join(f"{key} {literal(value)}" for key, value in _secret(lake).items())
-    connection.execute(f"CREATE SECRET (TYPE s3, {secret})")
-    return connection
-
-
-def _secret(lake: Lake) -> dict[str, str]:
+        folder = files(f"duckdb_extension_{extension}") / "extensions" / f"v{duckdb.__version__}"
+        connection.load_extension(str(folder / f"{extension}.duckdb_extension"))
     found = credentials(lake)
     secret = {
         "KEY_ID": found["client.access-key-id"],
@@ -66,7 +52,9 @@ def _secret(lake: Lake) -> dict[str, str]:
         secret["SESSION_TOKEN"] = token
     if lake.endpoint:
         secret |= {"ENDPOINT": lake.endpoint.removeprefix("http://"), "URL_STYLE": "path", "USE_SSL": "false"}
-    return secret
+    settings = ", ".join(f"{key} {literal(value)}" for key, value in secret.items())
+    connection.execute(f"CREATE SECRET (TYPE s3, {settings})")
+    return connection
 
 
 def literal(text: str) -> str:
@@ -77,43 +65,23 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _extension(name: str) -> Path:
-    found = importlib.util.find_spec(f"duckdb_extension_{name}")
-    if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError(f"duckdb_extension_{name}")
-    folder = Path(found.submodule_search_locations[0])
-    return folder / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
-
-
 class Answer:
     """The columns of an answer, and its rows as they are read."""
 
     def __init__(self, connection: DuckDBPyConnection, sql: str) -> None:
-        """Bind the query; rows are read later.
-
-        Raises:
-            ConfigError: a column or function does not exist, or the query wants more than to read these tables.
-        """
+        """Bind the query; rows are read later."""
         self._connection = connection
         with _errors():
             query = connection.sql(sql)
             self.columns: Sequence[str] = query.columns
             self.types: Sequence[str] = [str(each) for each in query.types]
-            self._relation = query.project(
-                ", ".join(
-                    f"CAST(#{number} AS {_plain(kind)}) AS {identifier(name)}"
-                    for number, (name, kind) in enumerate(
-                        zip(query.columns, query.types, strict=True), start=1
-                    )
-                )
-            )
+            plain = [
+                f"CAST(#{number} AS {_plain(kind)}) AS {identifier(name)}"
+                for number, (name, kind) in enumerate(zip(query.columns, query.types, strict=True), start=1)
+            ]
+            self._relation = query.project(", ".join(plain))
 
-    def rows(self) -> Iterator[tuple[Value, ...]]:
-        """Every row, as the query orders them.
-
-        Raises:
-            CalveError: a value cannot be computed, the memory does not suffice, or the store does not answer.
-        """
+    def rows(self) -> Iterator[tuple[Any, ...]]:
         with _errors():
             while found := self._relation.fetchmany(BATCH):
                 yield from found
@@ -123,48 +91,37 @@ class Answer:
 def answered(
     statement: Statement, tables: Mapping[Reference, Opened], lake: Lake, database: str
 ) -> Iterator[Answer]:
-    """The answer of a statement over these tables; names without a database are of `database`.
-
-    Raises:
-        CalveError: as `Answer`, `cli.look.query.answer.connect`.
-    """
+    """The answer of a statement over these tables; names without a database are of `database`."""
+    folders = ", ".join(literal(f"{each.location.rstrip('/')}/") for each in tables.values())
     with connect(lake) as connection:
         with _errors():
             places = {reference: _view(connection, reference, table) for reference, table in tables.items()}
-            for sql in _closing(database, tables.values()):
-                connection.execute(sql)
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}")
+            connection.execute(f"SET schema = {literal(identifier(database))}")
+            # From here on, a query can read only these tables, and leaves nothing behind.
+            connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
+            connection.execute("SET temp_directory = ''")  # else rows would spill onto this machine's disk
+            connection.execute(f"SET allowed_directories = [{folders}]")
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
         yield Answer(connection, statement.sql(places))
 
 
-def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -> Place:
-    """The place of a view of the table, made here.
+def _view(connection: DuckDBPyConnection, reference: Reference, table: Opened) -> tuple[str, str]:
+    """The schema and name of a view of the table, made here.
 
     `OFFSET 0` keeps filters out of the scan: DuckDB 1.5's Iceberg extension prunes files wrongly by days before 1970 and by NaN.
-    Filters made by joins pass it nevertheless; `_closing` switches them off.
+    Filters made by joins pass it nevertheless; `answered` switches them off.
     """
     place = (table.name.database, table.name.table)
     if reference.when is not None:
         place = (HISTORY, f"{table.name} {table.snapshot}")
-    source = [literal(table.metadata)]
-    if table.snapshot is not None:
-        source.append(f"snapshot_from_id = {table.snapshot}")
+    at = "" if table.snapshot is None else f", snapshot_from_id = {table.snapshot}"
     schema, view = map(identifier, place)
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-    scan = f"SELECT * FROM iceberg_scan({', '.join(source)}) OFFSET 0"  # noqa: S608  all of it is quoted
+    scan = f"SELECT * FROM iceberg_scan({literal(table.metadata)}{at}) OFFSET 0"  # noqa: S608  all of it is quoted
     connection.execute(f"CREATE OR REPLACE VIEW {schema}.{view} AS {scan}")
     return place
-
-
-def _closing(database: str, tables: Collection[Opened]) -> Iterator[str]:
-    """Statements after which a query can read only these tables, and leaves nothing behind."""
-    yield f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}"
-    yield f"SET schema = {literal(identifier(database))}"
-    yield "SET disabled_optimizers = 'join_filter_pushdown'"
-    yield "SET temp_directory = ''"  # else rows would spill onto this machine's disk
-    folders = ", ".join(literal(f"{each.location.rstrip('/')}/") for each in tables)
-    yield f"SET allowed_directories = [{folders}]"
-    yield "SET enable_external_access = false"
-    yield "SET lock_configuration = true"
 
 
 def _plain(kind: Any) -> str:

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from itertools import islice
@@ -77,48 +78,34 @@ def query(
     configured = [table.name for job in jobs for table in job.tables]
     tables = Lookup(open_catalog(lake), database, configured).opened(statement, otherwise)
     for each in tables.values():
-        console.event("query.reads", **each.reads)
+        committed = each.committed_at and each.committed_at.isoformat(sep=" ", timespec="milliseconds")
+        console.event("query.reads", table=each.name, snapshot=each.snapshot, committed=committed)
+    hidden = () if system or SYSTEM_COLUMN in sql.lower() else (SYSTEM_COLUMN,)
     with answered(statement, tables, lake, database) as answer:
-        write(
-            console,
-            output,
-            answer,
-            limit,
-            hidden=() if system or SYSTEM_COLUMN in sql.lower() else (SYSTEM_COLUMN,),
-        )
+        write(console, output, answer, limit, hidden)
 
 
 def write(
     console: Console, output: Format, answer: Answer, limit: int | None, hidden: Sequence[str] = ()
 ) -> None:
     """Write the rows as they come; text ends after `limit` of them, and reports if there are more."""
-    if output is Format.text:
+    if output is Format.csv:
+        console.lines(csv_lines(answer.columns, islice(answer.rows(), limit)))
+    elif output is Format.json:
+        console.document(objects(answer.columns, islice(answer.rows(), limit)))
+    else:
         most = limit or SHOWN
         rows = list(islice(answer.rows(), most + 1))
         if console.is_terminal:
-            _draw(console, answer, rows[:most], hidden)
+            wanted = [place for place, name in enumerate(answer.columns) if name not in hidden]
+            cells = [[_cell(row[n], answer.types[n]) for n in wanted] for row in rows[:most]]
+            console.grid([answer.columns[n] for n in wanted], cells)
+            if len(wanted) < len(answer.columns):
+                console.event("query.hides", columns=list(hidden), shown_by="--system")
         else:
             console.grid(answer.columns, [[text(value) for value in row] for row in rows[:most]])
         if len(rows) > most:
             console.event("query.cut", rows=most, more="--limit, or -o csv for all")
-        return
-    written = islice(answer.rows(), limit)
-    if output is Format.csv:
-        console.lines(csv_lines(answer.columns, written))
-    else:
-        console.document(objects(answer.columns, written))
-
-
-def _draw(console: Console, answer: Answer, rows: Sequence[Sequence[Any]], hidden: Sequence[str]) -> None:
-    wanted = [place for place, name in enumerate(answer.columns) if name not in hidden]
-    kinds = answer.types
-    cells = [
-        [shown(timestamp(row[n], kinds[n]) if isinstance(row[n], str) else row[n]) for n in wanted]
-        for row in rows
-    ]
-    console.grid([answer.columns[n] for n in wanted], cells)
-    if len(wanted) < len(answer.columns):
-        console.event("query.hides", columns=list(hidden), shown_by="--system")
 
 
 def text(value: Any) -> str | None:
@@ -142,29 +129,17 @@ def shown(value: Any) -> str | None:
         case bytes() | bytearray():
             return value.hex()
         case list() | tuple() | dict():
-            return json.dumps(_plain(value), ensure_ascii=False)
+            return json.dumps(_spoken(value), ensure_ascii=False, default=shown)
         case _:
             return text(value)
 
 
-def timestamp(value: str, kind: str) -> datetime | str:
-    """DuckDB's text of a timestamp as a datetime, if Python can hold it; else the text."""
-    try:
-        return datetime.fromisoformat(value) if kind.startswith("TIMESTAMP") else value
-    except ValueError:
-        return value
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {str(name): _plain(each) for name, each in value.items()}
-        case list() | tuple():
-            return [_plain(each) for each in value]
-        case None | bool() | int() | float() | str():
-            return _spoken(value)
-        case _:
-            return shown(value)
+def _cell(value: Any, kind: str) -> str | None:
+    """As `shown`; also DuckDB's text of a timestamp, if Python can hold it."""
+    if isinstance(value, str) and kind.startswith("TIMESTAMP"):
+        with suppress(ValueError):
+            return shown(datetime.fromisoformat(value))
+    return shown(value)
 
 
 def _spoken(value: Any) -> Any:
@@ -172,10 +147,10 @@ def _spoken(value: Any) -> Any:
     match value:
         case float() if not math.isfinite(value):
             return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
-        case list():
+        case list() | tuple():
             return [_spoken(each) for each in value]
         case dict():
-            return {name: _spoken(each) for name, each in value.items()}
+            return {str(name): _spoken(each) for name, each in value.items()}
         case _:
             return value
 
@@ -191,16 +166,9 @@ def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator
 
 
 def objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """The rows as JSON objects.
-
-    Raises:
-        ConfigError: two columns have one name, so an object would lose one of them.
-    """
-    twice = sorted(name for name, times in Counter(columns).items() if times > 1)
-    if twice:
-        raise ConfigError(
-            f'several columns are named "{twice[0]}"', fix="name them apart: ... as another_name"
-        )
+    if twice := sorted(name for name, times in Counter(columns).items() if times > 1):
+        reason = f'several columns are named "{twice[0]}"'
+        raise ConfigError(reason, fix="name them apart: ... as another_name")
     return [dict(zip(columns, map(_spoken, row), strict=True)) for row in rows]
 
 
@@ -208,6 +176,5 @@ def _field(value: Any) -> str:
     found = text(value)
     if found is None:
         return ""
-    if not found or SPECIAL & set(found):
-        return '"' + found.replace('"', '""') + '"'
-    return found
+    special = not found or SPECIAL & set(found)
+    return '"' + found.replace('"', '""') + '"' if special else found

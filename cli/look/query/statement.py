@@ -14,21 +14,20 @@ from typing import Any
 
 import duckdb
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError
+from pyiceberg.exceptions import NoSuchIcebergTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from calve.errors import CalveError, ConfigError
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.settings.problems import near_miss
-from cli.lake import aws_errors, load
+from cli.lake import load, table_names
 
 Node = dict[str, Any]
 When = int | datetime
 """As of a snapshot, by its id, or as of a moment."""
 
 READS_ONLY = "write a query: select, with, from, values, describe or summarize"
-ONE_SELECT = "SELECT 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +46,14 @@ class Statement:
     """A text that is one query."""
 
     def __init__(self, text: str) -> None:
-        """Parse it.
-
-        Raises:
-            ConfigError: it is not one query, or names a table or a timestamp in an invalid way.
-        """
         self.text = text.strip().rstrip(";")
         with duckdb.connect() as parser:
             self._tree = _parsed(parser, self.text)
-            self._named = [(each, _reference(parser, each)) for each in _tables(self._tree)]
-        self.tables = frozenset(reference for _, reference in self._named)
-        self.defined = frozenset(str(name).lower() for name in _defined(self._tree))
+            self._named = [_reference(parser, each) for each in _nodes(self._tree, "BASE_TABLE")]
+        self.tables = frozenset(self._named)
+        # The names of the query's own `with` clauses.
+        maps = [each["cte_map"]["map"] for each in _all_nodes(self._tree) if "cte_map" in each]
+        self.defined = frozenset(str(entry["key"]).lower() for found in maps for entry in found)
 
     def sql(self, places: Mapping[Reference, tuple[str, str]]) -> str:
         """The text for DuckDB: a view (schema, name) replaces each table that is read as of some time.
@@ -67,7 +63,7 @@ class Statement:
         if not any(reference.when is not None for reference in self.tables):
             return self.text
         tree = deepcopy(self._tree)
-        for node, (_, reference) in zip(_tables(tree), self._named, strict=True):
+        for node, reference in zip(_nodes(tree, "BASE_TABLE"), self._named, strict=True):
             if reference.when is not None:
                 node["alias"] = node["alias"] or node["table_name"]
                 node["schema_name"], node["table_name"] = places[reference]
@@ -99,7 +95,7 @@ def _reference(parser: duckdb.DuckDBPyConnection, node: Node) -> Reference:
 
 def _when(parser: duckdb.DuckDBPyConnection, clause: Node) -> When:
     kind = "BIGINT" if clause["unit"].upper() == "VERSION" else "TIMESTAMPTZ"
-    tree = _json(parser, "SELECT json_serialize_sql(?)", ONE_SELECT)
+    tree = _json(parser, "SELECT json_serialize_sql(?)", "SELECT 1")
     tree["statements"][0]["node"]["select_list"] = [clause["expr"]]
     try:
         parser.execute("SET TimeZone = 'UTC'")
@@ -112,18 +108,8 @@ def _when(parser: duckdb.DuckDBPyConnection, clause: Node) -> When:
         raise ConfigError(f"`at ({clause['unit'].lower()} => ...)` cannot be used", fix=fix) from None
 
 
-def _tables(tree: Node) -> Iterator[Node]:
-    return _nodes(tree, "BASE_TABLE")
-
-
 def _nodes(tree: Any, kind: str) -> Iterator[Node]:
     return (each for each in _all_nodes(tree) if each.get("type") == kind)
-
-
-def _defined(tree: Any) -> Iterator[str]:
-    """The names that the query's own `with` clauses define."""
-    maps = (each["cte_map"]["map"] for each in _all_nodes(tree) if "cte_map" in each)
-    return (entry["key"] for found in maps for entry in found)
 
 
 def _all_nodes(tree: Any) -> Iterator[Node]:
@@ -153,12 +139,6 @@ class Opened:
     snapshot: int | None
     committed_at: datetime | None
 
-    @property
-    def reads(self) -> dict[str, object]:
-        """What the answer is based on, for people."""
-        committed = self.committed_at and self.committed_at.isoformat(sep=" ", timespec="milliseconds")
-        return {"table": self.name, "snapshot": self.snapshot, "committed": committed}
-
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
@@ -172,9 +152,6 @@ class Lookup:
         """The statement's tables at the snapshots that it names, else at `otherwise`, else at the newest.
 
         A name that the statement defines itself may or may not be a table.
-
-        Raises:
-            CalveError: there is no such table, or it has no such snapshot.
         """
         found = {}
         for reference in sorted(statement.tables, key=str):
@@ -203,33 +180,22 @@ class Lookup:
             if of != name.table:
                 return CalveError(f"the table {name} does not exist: no record of {of} was ever rejected")
             return CalveError(f"the table {name} does not exist yet", fix="the job makes it: calve ingest")
-        known = self._tables(name.database)
+        known = table_names(self.catalog, name.database)
         if not known:
             return ConfigError(f'there is no database "{name.database}" with tables', fix="calve tables")
         fix = near_miss(name.table, known) or "calve tables"
         return ConfigError(f'the database {name.database} has no table "{name.table}"', fix=fix)
 
-    def _tables(self, database: str) -> list[str]:
-        with aws_errors(f"database {database}"):
-            try:
-                return [str(identifier[-1]) for identifier in self.catalog.list_tables(database)]
-            except NoSuchNamespaceError:
-                return []
-
 
 def _snapshot(table: Table, name: TableName, when: When | None) -> Snapshot | None:
     if when is None:
         return table.current_snapshot()
-    fix = f"calve tables {name.table}"
     if isinstance(when, int):
-        found = table.snapshot_by_id(when)
-        if found is None:
-            raise CalveError(f"{name} has no snapshot {when}; it may have expired", fix=fix)
-        return found
-    found = table.snapshot_as_of_timestamp(int(when.timestamp() * 1000))
-    if found is None:
+        found, problem = table.snapshot_by_id(when), f"{when}; it may have expired"
+    else:
+        found = table.snapshot_as_of_timestamp(int(when.timestamp() * 1000))
         moment = when.isoformat(sep=" ", timespec="seconds")
-        raise CalveError(
-            f"{name} has no snapshot as of {moment}; the history that it keeps begins later", fix=fix
-        )
+        problem = f"as of {moment}; the history that it keeps begins later"
+    if found is None:
+        raise CalveError(f"{name} has no snapshot {problem}", fix=f"calve tables {name.table}")
     return found

@@ -22,14 +22,12 @@ from cli.console import Console, Output, OutputOption, duration
 from cli.look.health import TableStatus, Trouble
 from cli.look.status.overview import Overview, lines, look
 from cli.look.status.screen import MOST_TROUBLES, alarming, screen, table_screen
-from lambdas.publish_states import PublishState
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", "-w", help="Draw the screen again every few seconds, until q or Ctrl-C.")
 ]
 EVERY_S = 3.0
 LISTEN_S = 0.2
-QUIT = "q"
 
 
 def status(
@@ -62,20 +60,27 @@ def status(
         console.error(each)
     if console.is_terminal:
         console.draw(drawn(found, console.size[0]))
-    else:
-        _print(console, found)
+    else:  # a log or a pipe: one line per problem and per table
+        say(console, found.troubles)
+        console.table("status", [_line(each) for each in found.tables])
+        published = [
+            {
+                "table": each.table,
+                "target": each.target,
+                "state": each.state,
+                "since": datetime.fromtimestamp(each.since_ms / 1000, UTC).isoformat(timespec="seconds"),
+                "snapshot": each.snapshot_id,
+                "lag": None if each.lag_s is None else duration(each.lag_s),
+                "reason": each.reason,
+            }
+            for each in found.published
+        ]
+        console.table("published", published)
+        if found.history:
+            console.table("snapshot", list(lines(found.history, len(found.history.snapshots))))
+            console.table("state", [asdict(each) for each in found.history.states])
+            console.table("done", [asdict(each) for each in found.history.done])
     console.document(found.document)
-
-
-def _print(console: Console, found: Overview) -> None:
-    """For a log or a pipe: one line per problem and per table."""
-    say(console, found.troubles)
-    console.table("status", [_line(each) for each in found.tables])
-    console.table("published", [_published(each) for each in found.published])
-    if found.history:
-        console.table("snapshot", list(lines(found.history, len(found.history.snapshots))))
-        console.table("state", [asdict(each) for each in found.history.states])
-        console.table("done", [asdict(each) for each in found.history.done])
 
 
 def say(console: Console, troubles: Sequence[Trouble]) -> None:
@@ -108,18 +113,6 @@ def _line(status: TableStatus) -> dict[str, object]:
     }
 
 
-def _published(state: PublishState) -> dict[str, object]:
-    return {
-        "table": state.table,
-        "target": state.target,
-        "state": state.state,
-        "since": datetime.fromtimestamp(state.since_ms / 1000, UTC).isoformat(timespec="seconds"),
-        "snapshot": state.snapshot_id,
-        "lag": None if state.lag_s is None else duration(state.lag_s),
-        "reason": state.reason,
-    }
-
-
 def drawn(found: Overview, width: int, height: int | None = None) -> RenderableType:
     """The screen of one table with its history, or of all."""
     return (table_screen if found.history else screen)(found, width, height)
@@ -134,10 +127,13 @@ def watch_screen(console: Console, look: Callable[[], Overview]) -> None:
         found: Overview | None = None
         problem: CalveError | None = None
         try:
-            while pressed(LISTEN_S) != QUIT:
+            while pressed(LISTEN_S) != "q":
                 news = looking is not None and looking.done()
                 if looking is not None and news:
-                    found, problem = _result(looking, found)
+                    try:
+                        found, problem = looking.result(), None
+                    except CalveError as error:
+                        problem = error
                     looking, due = None, time.monotonic() + EVERY_S
                 if looking is None and time.monotonic() >= due:
                     looking = pool.submit(look)
@@ -150,19 +146,11 @@ def watch_screen(console: Console, look: Callable[[], Overview]) -> None:
             return
 
 
-def _result(looking: Future[Overview], before: Overview | None) -> tuple[Overview | None, CalveError | None]:
-    try:
-        return looking.result(), None
-    except CalveError as error:
-        return before, error
-
-
 def _picture(found: Overview | None, problem: CalveError | None, width: int, height: int) -> RenderableType:
-    parts: list[RenderableType] = []
-    problems = [problem] if problem else []
-    problems += found.problems if found else []
-    for each in problems:
-        parts.append(Text(f"{each.message} → {each.fix}" if each.fix else each.message, "yellow"))
+    problems = [*([problem] if problem else []), *(found.problems if found else [])]
+    parts: list[RenderableType] = [
+        Text(f"{each.message} → {each.fix}" if each.fix else each.message, "yellow") for each in problems
+    ]
     if found:
         parts.append(drawn(found, width, height - len(parts) - 1))
     return Group(*parts, Text("q ends", "dim"))
@@ -177,14 +165,12 @@ def _keys() -> Iterator[Callable[[float], str | None]]:
     import termios
     import tty
 
+    def pressed(patience_s: float) -> str | None:
+        return sys.stdin.read(1) if select.select([sys.stdin], [], [], patience_s)[0] else None
+
     before = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin)
-        yield _pressed
+        yield pressed
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
-
-
-def _pressed(patience_s: float) -> str | None:
-    ready, _, _ = select.select([sys.stdin], [], [], patience_s)
-    return sys.stdin.read(1) if ready else None

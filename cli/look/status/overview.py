@@ -16,12 +16,23 @@ from calve.errors import CalveError
 from calve.names import TableName
 from calve.outputs.job_status import FormerState
 from calve.requests.requests import Entry
-from calve.table.summary import BACKFILL, FORGET, MAINTENANCE, REDRIVE, has_position
+from calve.table.summary import (
+    BACKFILL,
+    FORGET,
+    FROM,
+    MAINTENANCE,
+    REDRIVE,
+    TO,
+    TOPIC,
+    as_stored,
+    has_position,
+    round_of,
+)
 from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
+from cli.console import ago
 from cli.lake import Snapshot, ancestors, aws_errors, load, state_of
-from cli.look.description import snapshot_document, snapshot_line
-from cli.look.health import TableStatus, Trouble, troubles, urgency
+from cli.look.health import TableStatus, Trouble, troubles
 from cli.look.status.survey import Survey
 from lambdas.publish_states import PublishState, PublishStates
 
@@ -44,39 +55,74 @@ class History:
         if table is None:
             return cls()
         state = state_of(table)
-        states = (now, FormerState(state.state, state.since, state.code), *state.before)
-        if now.state == state.state:
-            states = states[1:]
-        done = tuple(reversed(Entry.all(table.properties)))
-        return cls(tuple(ancestors(table)), states, done)
+        states = (FormerState(state.state, state.since, state.code), *state.before)
+        if now.state != state.state:
+            states = (now, *states)
+        return cls(tuple(ancestors(table)), states, tuple(reversed(Entry.all(table.properties))))
 
     def figures(self, name: str) -> list[tuple[datetime, float]]:
         """One metric of the rounds by commit time, the oldest first."""
         return [
-            (each.committed_at, float(each.metrics[name]))
-            for each in reversed(self.snapshots)
-            if name in each.metrics
+            (each.at, float(each.metrics[name])) for each in reversed(self.snapshots) if name in each.metrics
         ]
 
-    @property
-    def document(self) -> dict[str, Any]:
-        return {
-            "snapshots": [snapshot_document(each) for each in self.snapshots],
-            "states": [asdict(each) for each in self.states],
-            "done": [asdict(each) for each in self.done],
-        }
+
+def snapshot_line(snapshot: Snapshot) -> dict[str, object]:
+    """One snapshot for people; without ledger figures if no round made it."""
+    ledger = snapshot.ledger
+    return {
+        "snapshot": str(snapshot.id),
+        "committed": ago(snapshot.at, datetime.now(UTC)),
+        "operation": snapshot.operation,
+        "offsets": ledger.span if ledger else None,
+        "applied": ledger.applied if ledger else None,
+        "dead_letters": ledger.dead_lettered if ledger else None,
+        "skipped": (sum(ledger.skipped.values()) or None) if ledger else None,
+        "filtered": (ledger.filtered or None) if ledger else None,
+        "deduplicated": (ledger.deduplicated or None) if ledger else None,
+        "gaps": ledger.gaps if ledger else None,
+        "lost": ledger.lost if ledger else None,
+        "deleted": (ledger.rows_deleted or None) if ledger else None,
+        "rows": snapshot.total("records"),
+    }
+
+
+def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
+    ledger = snapshot.ledger
+    return {
+        "snapshot_id": snapshot.id,
+        "parent_id": snapshot.parent,
+        "committed_at": snapshot.at.isoformat(timespec="milliseconds"),
+        "operation": snapshot.operation,
+        "topic": snapshot.summary.get(TOPIC),
+        "round": round_of(snapshot.summary),
+        "from": as_stored(snapshot.summary, FROM),
+        "to": as_stored(snapshot.summary, TO),
+        "ledger": asdict(ledger) if ledger else None,
+        "metrics": snapshot.metrics,
+    }
 
 
 def lines(history: History, limit: int) -> Iterator[dict[str, object]]:
     """The newest snapshots for people: kind, cost of the round, lateness."""
     for each in history.snapshots[:limit]:
-        line = snapshot_line(each)
-        del line["operation"]
-        yield (
-            {"snapshot": line.pop("snapshot"), "committed": line.pop("committed"), "what": kind(each)}
-            | line
-            | _round(each.metrics)
-        )
+        metrics = each.metrics
+        costs = ("s3_puts", "s3_gets", "s3_lists", "catalog_calls")
+        requests = [metrics[name] for name in costs if name in metrics]
+        ledger = snapshot_line(each)
+        del ledger["operation"]
+        head = {"snapshot": ledger.pop("snapshot"), "committed": ledger.pop("committed"), "what": kind(each)}
+        yield {
+            **head,
+            **ledger,
+            "lag": metrics.get("lag_records"),
+            "p95_s": metrics.get("freshness_p95_s"),
+            "round_ms": metrics.get("round_ms"),
+            "commit_ms": metrics.get("commit_ms"),
+            "requests": sum(requests) if requests else None,
+            "bytes": metrics.get("bytes_written", metrics.get("file_bytes")),
+            "cpu_s": metrics.get("cpu_s"),
+        }
 
 
 def kind(snapshot: Snapshot) -> str:
@@ -90,21 +136,6 @@ def kind(snapshot: Snapshot) -> str:
     if not has_position(snapshot.summary):
         return "others"
     return "round" if snapshot.ledger else "made"
-
-
-def _round(metrics: dict[str, Any]) -> dict[str, object]:
-    requests = [
-        metrics[name] for name in ("s3_puts", "s3_gets", "s3_lists", "catalog_calls") if name in metrics
-    ]
-    return {
-        "lag": metrics.get("lag_records"),
-        "p95_s": metrics.get("freshness_p95_s"),
-        "round_ms": metrics.get("round_ms"),
-        "commit_ms": metrics.get("commit_ms"),
-        "requests": sum(requests) if requests else None,
-        "bytes": metrics.get("bytes_written", metrics.get("file_bytes")),
-        "cpu_s": metrics.get("cpu_s"),
-    }
 
 
 def published(config: Path, env: str | None, only: Collection[str] = ()) -> list[PublishState]:
@@ -142,27 +173,26 @@ class Overview:
         return troubles(self.tables, self.published, self.not_kept, self.at)
 
     @property
-    def by_urgency(self) -> list[TableStatus]:
-        return sorted(self.tables, key=lambda each: urgency(each, self.at))
-
-    @property
     def document(self) -> dict[str, Any]:
-        return {
+        document: dict[str, Any] = {
             "at": self.at.isoformat(timespec="seconds"),
             "tables": [asdict(each) for each in self.tables],
             "troubles": [asdict(each) for each in self.troubles],
             "published": [asdict(each) for each in self.published],
             "not_kept": [asdict(each) for each in self.not_kept],
             "problems": [{"problem": each.message, "fix": each.fix} for each in self.problems],
-        } | ({"history": self.history.document} if self.history else {})
+        }
+        if self.history:
+            document["history"] = {
+                "snapshots": [snapshot_document(each) for each in self.history.snapshots],
+                "states": [asdict(each) for each in self.history.states],
+                "done": [asdict(each) for each in self.history.done],
+            }
+        return document
 
 
 def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
-    """All tables, or the named ones; a single named table comes with its history.
-
-    Raises:
-        ConfigError: the configuration is invalid.
-    """
+    """All tables, or the named ones; a single named table comes with its history."""
     jobs = load_jobs(config, env, tables=only)
     problems: list[CalveError] = []
     with ThreadPoolExecutor() as pool:
@@ -172,22 +202,16 @@ def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
             each for statuses in pool.map(lambda each: each.statuses(only), surveys) for each in statuses
         ]
         problems += {str(each.unreached): each.unreached for each in surveys if each.unreached}.values()
+        states: list[PublishState] = []
         try:
             states = elsewhere.result()
         except CalveError as error:
-            states = []
             problems.append(error)
-    return Overview(
-        datetime.now(UTC),
-        found,
-        states,
-        [] if only else [topic for each in surveys for topic in each.not_kept],
-        problems,
-        _history(surveys, found[0]) if len(only) == 1 else None,
-    )
-
-
-def _history(surveys: Sequence[Survey], status: TableStatus) -> History:
-    catalog = next(each.catalog for each in surveys if each.job.job == status.job)
-    now = FormerState(status.state, status.since, status.code)
-    return History.of(catalog, TableName(*status.table.split(".")), now)
+    not_kept = [] if only else [topic for each in surveys for topic in each.not_kept]
+    history = None
+    if len(only) == 1:
+        [status] = found
+        catalog = next(each.catalog for each in surveys if each.job.job == status.job)
+        now = FormerState(status.state, status.since, status.code)
+        history = History.of(catalog, TableName(*status.table.split(".")), now)
+    return Overview(datetime.now(UTC), found, states, not_kept, problems, history)

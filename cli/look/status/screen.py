@@ -6,7 +6,7 @@ The parts are shared with other screens: tables that fit the terminal, plots, sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 
@@ -15,8 +15,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from cli.console import duration
-from cli.look.health import TableStatus, Trouble, Urgency
+from cli.console import duration, plain
+from cli.look.health import TableStatus, Trouble, Urgency, urgency
 from cli.look.status.overview import History, Overview, lines
 
 MARKS = {
@@ -32,10 +32,7 @@ MARKS = {
     "synced": ("●", "green"),
     "syncing": ("○", "yellow"),
 }
-UNKNOWN = ("?", "dim")
-GAP, NARROW = 2, 1
 BLOCKS = " ▁▂▃▄▅▆▇█"
-BROADEST = 3
 WIDE = 100
 """The least columns of a terminal with room for all figures."""
 URGENT = {
@@ -54,28 +51,26 @@ def fitted(
 
     left: left-aligned columns. dispensable: columns to leave out, in this order.
     """
-    shown = dict(columns)
+    widths = {name: max([len(name), *(each.cell_len for each in cells)]) for name, cells in columns.items()}
+    shown = list(columns)
     for name in dispensable:
-        if _width(shown, NARROW) <= width:
-            break
-        shown.pop(name, None)
-    gap = GAP if _width(shown, GAP) <= width else NARROW
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, gap, 0, 0))
+        if name in shown and sum(1 + widths[each] for each in shown) > width:
+            shown.remove(name)
+    gap = 2 if sum(2 + widths[each] for each in shown) <= width else 1
+    table = plain(padding=(0, gap, 0, 0))
     for name in shown:
         table.add_column(name, justify="left" if name in left else "right", no_wrap=True, overflow="ellipsis")
-    for row in zip(*shown.values(), strict=True):
+    for row in zip(*(columns[name] for name in shown), strict=True):
         table.add_row(*row)
     return table
 
 
-def _width(columns: Mapping[str, Sequence[Text]], gap: int) -> int:
-    return sum(gap + max([len(name), *(each.cell_len for each in cells)]) for name, cells in columns.items())
-
-
 def plot(values: Sequence[float], *, width: int, height: int, label: Callable[[float], str]) -> list[str]:
     """Bars from 0 to the greatest value, the oldest at the left; if there are too many, a bar is the greatest of several."""
-    broad = max(1, min(BROADEST, width // max(1, len(values))))
-    bars = [each for each in _binned(values, width) for _ in range(broad)]
+    broad = max(1, min(3, width // max(1, len(values))))
+    edges = [n * len(values) // width for n in range(width + 1)]
+    binned = values if len(values) <= width else [max(values[a:b]) for a, b in pairwise(edges)]
+    bars = [each for each in binned for _ in range(broad)]
     top = max(bars, default=0.0)
     steps = [round(each / top * height * 8) if top else 0 for each in bars]
     steps = [step or (1 if each > 0 else 0) for step, each in zip(steps, bars, strict=True)]
@@ -87,13 +82,6 @@ def plot(values: Sequence[float], *, width: int, height: int, label: Callable[[f
             f"{axis:>{margin}} ┤" + "".join(BLOCKS[max(0, min(8, step - 8 * row))] for step in steps)
         )
     return lines
-
-
-def _binned(values: Sequence[float], width: int) -> list[float]:
-    if len(values) <= width:
-        return list(values)
-    edges = [n * len(values) // width for n in range(width + 1)]
-    return [max(values[a:b]) for a, b in pairwise(edges)]
 
 
 def short(count: int) -> str:
@@ -121,12 +109,21 @@ def screen(found: Overview, width: int, height: int | None = None) -> Renderable
     """The whole screen. height: lines of the terminal, which cut off the less urgent tables; None: no limit."""
     troubles = found.troubles
     at_most = MOST_TROUBLES if height is None else max(2, min(MOST_TROUBLES, (height - 8) // 4))
-    parts: list[RenderableType] = [heading(found), Text()]
-    parts += [alarming(troubles, at_most), Text()]
     left = None if height is None else max(1, height - 8 - 2 * min(len(troubles), at_most))
-    parts.append(_tables(found, width, left))
-    if found.published:
-        parts += [Text(), _elsewhere(found)]
+    shown = sorted(found.tables, key=lambda each: urgency(each, found.at))[:left]
+    columns = {name: [cell(each, found) for each in shown] for name, cell in COLUMNS.items()}
+    tables = fitted(columns, width, left=("table", "state", "due"), dispensable=DISPENSABLE)
+    parts: list[RenderableType] = [heading(found), Text(), alarming(troubles, at_most), Text(), tables]
+    if more := len(found.tables) - len(shown):
+        parts.append(Text(f"and {more} more, which are less urgent", "dim"))
+    if found.published:  # with the number of tables in each state
+        line = Text("published  ", "dim")
+        for target in sorted({each.target for each in found.published}):
+            line.append(f"{target} ", "bold")
+            states = Counter(each.state for each in found.published if each.target == target)
+            for state, count in states.most_common():
+                line.append_text(marked(state, count, "  "))
+        parts += [Text(), line]
     return Group(*parts)
 
 
@@ -163,41 +160,15 @@ def alarming(troubles: Sequence[Trouble], at_most: int) -> RenderableType:
     return grid
 
 
-def _elsewhere(found: Overview) -> RenderableType:
-    """The targets that tables are published to, with the number of tables in each state."""
-    line = Text("published  ", "dim")
-    for target in sorted({each.target for each in found.published}):
-        line.append(f"{target} ", "bold")
-        states = Counter(each.state for each in found.published if each.target == target)
-        for state, count in states.most_common():
-            line.append_text(marked(state, count, "  "))
-    return line
-
-
-def _tables(found: Overview, width: int, at_most: int | None) -> RenderableType:
-    shown = found.by_urgency[:at_most]
-    columns = {name: [cell(each, found) for each in shown] for name, cell in COLUMNS.items()}
-    table = fitted(columns, width, left=("table", "state", "due"), dispensable=DISPENSABLE)
-    if len(shown) == len(found.tables):
-        return table
-    return Group(table, Text(f"and {len(found.tables) - len(shown)} more, which are less urgent", "dim"))
-
-
 def marked(state: str, count: int | None = None, more: str = "") -> Text:
     """A state with its mark and colour, and how many have it."""
-    mark, style = MARKS.get(state, UNKNOWN)
+    mark, style = MARKS.get(state, ("?", "dim"))
     return Text(" ".join(filter(None, (mark, str(count or ""), state))) + more, style)
 
 
 def rejects(table: TableStatus) -> Text:
     count = sum(table.dead_letters.values())
     return Text(short(count), "yellow") if count else Text("-", "dim")
-
-
-def _fresh(table: TableStatus) -> Text:
-    return Text(
-        seconds(table.freshness_p95_s or table.freshness_s), "yellow" if table.freshness_missed else ""
-    )
 
 
 def named(table: TableStatus) -> Text:
@@ -212,7 +183,9 @@ COLUMNS: dict[str, Callable[[TableStatus, Overview], Text]] = {
     "lag": lambda table, _: Text("-" if table.lag_records is None else short(table.lag_records), late(table)),
     "oldest": lambda table, found: Text(lag_age(table, found), late(table)),
     "p50": lambda table, _: Text(seconds(table.freshness_p50_s)),
-    "fresh": lambda table, _: _fresh(table),
+    "fresh": lambda table, _: Text(
+        seconds(table.freshness_p95_s or table.freshness_s), "yellow" if table.freshness_missed else ""
+    ),
     "of": lambda table, _: Text(duration(table.freshness_target_s), "dim"),
     "rows": lambda table, _: Text(short(table.rows)),
     "commit": lambda table, _: Text(seconds(table.commit_age_s)),
@@ -251,7 +224,6 @@ DISPENSABLE_OF_ROUNDS = (
     "bytes",
     "deduplicated",
     "deleted",
-    "stage ms",
     "commit ms",
 )
 """Columns of rounds to leave out, in this order."""
@@ -267,11 +239,17 @@ def table_screen(found: Overview, width: int, height: int | None = None) -> Rend
     parts: list[RenderableType] = [heading(found), Text()]
     parts += [alarming(found.troubles, MOST_TROUBLES), Text(), _facts(table, found), Text()]
     if history.snapshots:
-        parts += [_plots(history, table, width), Text(), _timeline(history, snapshots, width)]
+        parts += [_plots(history, table, width), Text(), *_timeline(history, snapshots, width)]
     if len(history.states) > 1:
         parts += [Text(), _states(history, found.at)]
     if history.done:
-        parts += [Text(), _done(history)]
+        done = plain(padding=(0, 1))
+        for name in ("done", "at", "by", "what became of it"):
+            done.add_column(name, overflow="fold")
+        for each in history.done[:DONE]:
+            became = Text(f"refused: {each.problem}", "yellow") if each.problem else Text(each.told)
+            done.add_row(each.what, each.at, Text(each.by or "the job"), became)
+        parts += [Text(), done]
     return Group(*parts)
 
 
@@ -287,20 +265,17 @@ def _facts(table: TableStatus, found: Overview) -> RenderableType:
         grid.add_column(overflow="fold")
     grid.add_row("state", marked(table.state, more=lasting), "topic", table.topic)
     grid.add_row("lag", Text(f"{lag}, {age}" if age else lag, late(table)), "rows", f"{table.rows:,}")
-    grid.add_row("freshness", _freshness(table), "files", f"{short(table.files)}{average}{deletes}")
+    fresh = seconds(table.freshness_s)
+    if table.freshness_p95_s is not None:
+        fresh = f"{seconds(table.freshness_p50_s)} p50, {seconds(table.freshness_p95_s)} p95"
+    fresh += f" of {duration(table.freshness_target_s)} promised"
+    grid.add_row("freshness", fresh, "files", f"{short(table.files)}{average}{deletes}")
     newest = "none yet" if table.commit_age_s is None else f"{duration(table.commit_age_s)} ago"
     grid.add_row("commit", newest, "snapshots", f"{table.snapshots:,}")
     more = [("due", f"{each.kind}: {each.why}") for each in table.due]
     more += [("waits", f"a {each.request} since {each.at}") for each in table.waiting]
     more += [(each.target, f"{each.state} {each.reason or ''}") for each in found.published]
     return Group(grid, *(Text.assemble((f"{name}  ", "dim"), value) for name, value in more if value))
-
-
-def _freshness(table: TableStatus) -> str:
-    promise = f"{duration(table.freshness_target_s)} promised"
-    if table.freshness_p95_s is None:
-        return f"{seconds(table.freshness_s)} of {promise}"
-    return f"{seconds(table.freshness_p50_s)} p50, {seconds(table.freshness_p95_s)} p95 of {promise}"
 
 
 def _plots(history: History, table: TableStatus, width: int) -> RenderableType:
@@ -313,7 +288,14 @@ def _plots(history: History, table: TableStatus, width: int) -> RenderableType:
     shown = {title: values for title, values in found.items() if values}
     beside = len(shown) > 1 and width >= WIDE
     room = (width // 2 if beside else width) - 12
-    drawn = [_plot(title, values, room) for title, values in shown.items()]
+    drawn = []
+    for title, values in shown.items():
+        bars = plot([value for _, value in values], width=room, height=PLOT_HEIGHT, label=duration)
+        began, ended = values[0][0], values[-1][0]
+        text = Text(f"{title}\n", "bold")
+        text.append("\n".join(bars) + "\n", "not bold cyan")
+        text.append(f"{began:%m-%d %H:%M} .. {ended:%m-%d %H:%M} UTC, {len(values)} commits", "not bold dim")
+        drawn.append(text)
     if not beside:
         return Group(*drawn)
     grid = Table.grid(expand=True)
@@ -321,27 +303,16 @@ def _plots(history: History, table: TableStatus, width: int) -> RenderableType:
     return grid
 
 
-def _plot(title: str, values: Sequence[tuple[datetime, float]], room: int) -> RenderableType:
-    drawn = plot([value for _, value in values], width=room, height=PLOT_HEIGHT, label=duration)
-    began, ended = values[0][0], values[-1][0]
-    text = Text(f"{title}\n", "bold")
-    text.append("\n".join(drawn) + "\n", "not bold cyan")
-    text.append(f"{began:%m-%d %H:%M} .. {ended:%m-%d %H:%M} UTC, {len(values)} commits", "not bold dim")
-    return text
-
-
-def _timeline(history: History, at_most: int, width: int) -> RenderableType:
+def _timeline(history: History, at_most: int, width: int) -> Iterator[RenderableType]:
     rows = list(lines(history, at_most))
-    names = [name for name in rows[0] if any(row[name] not in (None, 0, "") for row in rows)]
     columns = {
         name.replace("_", " "): [_cell(name, row[name]) for row in rows]
-        for name in names
-        if name != "snapshot"
+        for name in rows[0]
+        if name != "snapshot" and any(row[name] not in (None, 0, "") for row in rows)
     }
-    table = fitted(columns, width, left=("committed", "what"), dispensable=DISPENSABLE_OF_ROUNDS)
+    yield fitted(columns, width, left=("committed", "what"), dispensable=DISPENSABLE_OF_ROUNDS)
     if more := len(history.snapshots) - len(rows):
-        return Group(table, Text(f"and {more} older: -o json has all", "dim"))
-    return table
+        yield Text(f"and {more} older: -o json has all", "dim")
 
 
 def _cell(name: str, value: object) -> Text:
@@ -354,18 +325,8 @@ def _cell(name: str, value: object) -> Text:
     return Text(f"{value:,}" if isinstance(value, int | float) else str(value))
 
 
-def _done(history: History) -> RenderableType:
-    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
-    for name in ("done", "at", "by", "what became of it"):
-        grid.add_column(name, overflow="fold")
-    for each in history.done[:DONE]:
-        became = Text(f"refused: {each.problem}", "yellow") if each.problem else Text(each.told)
-        grid.add_row(each.what, each.at, Text(each.by or "the job"), became)
-    return grid
-
-
 def _states(history: History, now: datetime) -> RenderableType:
-    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    grid = plain(padding=(0, 1))
     for name in ("state", "since", "for", "code"):
         grid.add_column(name)
     ended = now

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
@@ -26,16 +25,15 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.requests.requests import Pause
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import Offsets, Position
-from calve.table.protocol import complete_until
+from calve.table.protocol import TopicState, complete_until
 from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL
 from cli import lake
 from cli.config import surveyed, with_tables
 from cli.dead_letters import Selection
-from cli.kafka import Cluster, Topic, cluster_database
+from cli.kafka import Cluster, cluster_database
 from cli.lake import Snapshot, aws_errors
 from cli.look.health import ANY_REASON, STOPPED, Conditions, TableStatus, Waiting
 
-_T = TypeVar("_T")
 PATIENCE_S = 3.0
 """Time limit of each question to Kafka: from outside a private network it never answers."""
 AT_ONCE = 16
@@ -46,13 +44,12 @@ _COUNTED: dict[tuple[str, int], dict[str, int]] = {}
 REQUESTS = {REDRIVE: "redrive", FORGET: "forget", TRAVEL: "rollback", BACKFILL: "backfill"}
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A table by its metadata, and the position that its lag is counted from."""
 
     status: TableStatus
     position: Position | None
-    reported: dict[str, Any] = field(default_factory=dict)
+    reported: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class Survey:
     job: Job
     catalog: Catalog
     cluster: Cluster | None = None
-    topics: dict[str, Topic] = field(default_factory=dict)
+    topics: dict[str, TopicState] = field(default_factory=dict)
     database: str | None = None
     conditions: Conditions = field(default_factory=Conditions)
     not_kept: tuple[NotKept, ...] = ()
@@ -75,32 +72,24 @@ class Survey:
     def begin(cls, job: Job) -> Survey:
         """Ask the cluster about all topics at once; go on without it if it does not answer, or refuses."""
         catalog, database = lake.open_catalog(job.lake), cluster_database(job, PATIENCE_S)
-        problems: list[CalveError] = []
-
-        def answered(question: Callable[[], _T]) -> _T | None:
-            try:
-                return question()
-            except CalveError as error:
-                problems.append(error)
-                return None
-
-        cluster = answered(lambda: Cluster(job.kafka, job.lake.region, PATIENCE_S))
-        listed = answered(cluster.topic_names) if cluster and job.patterns else []
-        found = surveyed(job, catalog, database or job.lake.database, listed or ())
+        cluster, listed, unreached = None, list[str](), None
+        topics: dict[str, TopicState] = {}
+        try:
+            cluster = Cluster(job.kafka, job.lake.region, PATIENCE_S)
+            listed = cluster.topic_names() if job.patterns else []
+        except CalveError as error:
+            cluster, unreached = None, error
+        found = surveyed(job, catalog, database or job.lake.database, listed)
         whole = with_tables(job, found)
-        names = {table.topic for table in whole.tables}
-        topics = answered(lambda: cluster.topics(names)) if cluster and listed is not None else None
-        reached = cluster if topics is not None else None
-        unreached = problems[0] if problems else None
+        try:
+            topics = cluster.topics({table.topic for table in whole.tables}) if cluster else {}
+        except CalveError as error:
+            cluster, unreached = None, error
         conditions = Conditions.of(job)
-        return cls(whole, catalog, reached, topics or {}, database, conditions, found.not_kept, unreached)
+        return cls(whole, catalog, cluster, topics, database, conditions, found.not_kept, unreached)
 
     def statuses(self, only: Sequence[str] = ()) -> list[TableStatus]:
-        """The tables in the order of calve.yaml.
-
-        Raises:
-            Retryable: the catalog or the object store does not answer.
-        """
+        """The tables in the order of calve.yaml."""
         wanted = [table for table in self.job.tables if not only or table.name in only]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             found = list(pool.map(self._found, wanted))
@@ -129,8 +118,8 @@ class Survey:
             **asdict(state),
             rows=lake.rows(main) if main else 0,
             snapshot_id=shown.id if shown else None,
-            committed_at=moved.committed_at.isoformat(timespec="milliseconds") if moved else None,
-            commit_age_s=_age_s(moved.committed_at) if moved else None,
+            committed_at=moved.at.isoformat(timespec="milliseconds") if moved else None,
+            commit_age_s=round(time.time() - moved.committed_at, 1) if moved else None,
             freshness_s=metrics.get("freshness_s"),
             freshness_p50_s=metrics.get("freshness_p50_s"),
             freshness_p95_s=metrics.get("freshness_p95_s"),
@@ -158,43 +147,39 @@ class Survey:
             behind.append((each, unread, turns[topic]))
             waves[turns[topic]][topic] = unread or {}
             turns[topic] += 1  # one consumer reads a topic at one place: the next table of it is another's
+        oldest: dict[int, dict[str, float | None]] = {}
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            oldest = dict(zip(waves, pool.map(partial(_oldest, cluster), waves.values()), strict=True))
+            asked = {turn: pool.submit(cluster.oldest_records, unread) for turn, unread in waves.items()}
+            for turn, answer in asked.items():
+                with suppress(Retryable, Fatal):
+                    oldest[turn] = answer.result()
         now = time.time()
         return [
             each.status
             if unread is None
-            else replace(each.status, **_lag(unread, self.topics[each.status.topic], oldest[turn], now))
+            else replace(
+                each.status, **_lag(unread, self.topics[each.status.topic], oldest.get(turn, {}), now)
+            )
             for each, unread, turn in behind
         ]
 
 
-def _oldest(cluster: Cluster, unread: Mapping[str, Offsets]) -> dict[str, float | None]:
-    try:
-        return cluster.oldest_records(unread)
-    except (Retryable, Fatal):
-        return {}
-
-
 def waiting(properties: Mapping[str, str], state: str) -> tuple[Waiting, ...]:
-    found = [
-        Waiting(title, json.loads(properties[name]).get("at"))
-        for name, title in REQUESTS.items()
-        if name in properties
-    ]
+    known = {title: properties[name] for name, title in REQUESTS.items() if name in properties}
+    found = [Waiting(title, json.loads(text).get("at")) for title, text in known.items()]
     pause = Pause.of(properties, datetime.now(UTC))
     if pause and state == "running":
         found.append(Waiting("pause", pause.at))
     return tuple(found)
 
 
-def unread_offsets(known: Offsets, topic: Topic) -> Offsets:
+def unread_offsets(known: Offsets, topic: TopicState) -> Offsets:
     """The next offset to read of every partition that holds more; expired offsets do not count."""
     starts = {p: max(known.get(p, first), first) for p, first in topic.log_start.items()}
     return {p: offset for p, offset in starts.items() if offset < topic.end[p]}
 
 
-def _unread(position: Position | None, topic: Topic | None) -> Offsets | None:
+def _unread(position: Position | None, topic: TopicState | None) -> Offsets | None:
     if topic is None:
         return None
     known = position.of(topic.key) if position else None
@@ -203,7 +188,9 @@ def _unread(position: Position | None, topic: Topic | None) -> Offsets | None:
     return unread_offsets(known or {}, topic)
 
 
-def _lag(unread: Offsets, topic: Topic, oldest: Mapping[str, float | None], now: float) -> dict[str, Any]:
+def _lag(
+    unread: Offsets, topic: TopicState, oldest: Mapping[str, float | None], now: float
+) -> dict[str, Any]:
     """Lag in records and seconds. Transaction markers are not records, and of a silent partition their age is unknown."""
     records = sum(topic.end[p] - offset for p, offset in unread.items())
     lag_s: float | None = None
@@ -212,22 +199,22 @@ def _lag(unread: Offsets, topic: Topic, oldest: Mapping[str, float | None], now:
     elif topic.name in oldest:
         began = oldest[topic.name]
         records, lag_s = (0, 0.0) if began is None else (records, round(max(0.0, now - began), 1))
-    as_of = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-    return {"lag_records": records, "lag_s": lag_s, "lag_source": "kafka", "lag_as_of": as_of}
+    return _lag_of(records, lag_s, "kafka", now)
+
+
+def _lag_of(records: int, lag_s: float | None, source: str, as_of: float) -> dict[str, Any]:
+    moment = datetime.fromtimestamp(as_of, UTC).isoformat(timespec="seconds")
+    return {"lag_records": records, "lag_s": lag_s, "lag_source": source, "lag_as_of": moment}
 
 
 def _report(main: Iceberg, history: Sequence[Snapshot], reported: Snapshot) -> dict[str, Any]:
     """The lag as the job reported it: with its last round, or as complete until a later moment."""
-    as_of, lag = reported.committed_at.timestamp(), reported.metrics
+    as_of, lag = reported.committed_at, reported.metrics
     records, lag_s = lag.get("lag_records"), lag.get("lag_s")
-    commits = (each.commit for each in history)
-    until = complete_until(commits, main.properties)
+    until = complete_until(history, main.properties)
     if until is not None and until > as_of:
         as_of, records, lag_s = until, 0, 0.0
-    if records is None:
-        return {}
-    moment = datetime.fromtimestamp(as_of, UTC).isoformat(timespec="seconds")
-    return {"lag_records": records, "lag_s": lag_s, "lag_source": "job", "lag_as_of": moment}
+    return {} if records is None else _lag_of(records, lag_s, "job", as_of)
 
 
 def _count_open(dead_letters: Iceberg) -> dict[str, int]:
@@ -245,10 +232,6 @@ def _count_open(dead_letters: Iceberg) -> dict[str, int]:
     return {ANY_REASON: count} if count else {}
 
 
-def _age_s(moment: datetime) -> float:
-    return round((datetime.now(UTC) - moment).total_seconds(), 1)
-
-
 PER_SECOND = {"date": 1 / 86_400, "timestamp_ns": 10**9, "timestamptz_ns": 10**9}
 """Units of Iceberg's types of time; of the others, microseconds."""
 
@@ -264,9 +247,16 @@ def figures(main: Iceberg, dead_letters: Iceberg | None, maintenance: Maintenanc
     # The sizes of all files are read only if their number does not decide.
     many = data_files - -(-size_bytes // maintenance.file_bytes) >= SURPLUS_FILES
     files = _data_files(main, manifests) if many or maintenance.rows else []
+    sizes: defaultdict[object, list[int]] = defaultdict(list)
+    for each in files if many else ():
+        sizes[each.spec_id, repr(each.partition)].append(each.file_size_in_bytes)
+    oldest_dead_letter_s = None
+    if dead_letters is not None and maintenance.dead_letters_s is not None:
+        rejected = _data_files(dead_letters, _manifests(dead_letters))
+        oldest_dead_letter_s = _oldest_s(now, dead_letters, rejected, REJECTED_AT)
     return Figures(
         data_files=data_files,
-        surplus_files=_surplus(files, maintenance.file_bytes) if many else 0,
+        surplus_files=surplus(sizes, maintenance.file_bytes),
         delete_files=head.total("delete-files"),
         rows=head.total("records"),
         deleted_rows=head.total("position-deletes"),
@@ -275,11 +265,7 @@ def figures(main: Iceberg, dead_letters: Iceberg | None, maintenance: Maintenanc
         snapshots=len(main.metadata.snapshots),
         oldest_snapshot_s=now - oldest_s,
         oldest_row_s=_oldest_s(now, main, files, maintenance.rows.column) if maintenance.rows else None,
-        oldest_dead_letter_s=_oldest_s(
-            now, dead_letters, _data_files(dead_letters, _manifests(dead_letters)), REJECTED_AT
-        )
-        if dead_letters is not None and maintenance.dead_letters_s is not None
-        else None,
+        oldest_dead_letter_s=oldest_dead_letter_s,
         orphans_s=now - (_looked_at(main) or oldest_s),
     )
 
@@ -294,13 +280,6 @@ def _data_files(table: Iceberg, manifests: Sequence[ManifestFile]) -> list[DataF
     with aws_errors(f"table {'.'.join(table.name())}"):
         entries = (entry for each in manifests for entry in each.fetch_manifest_entry(table.io))
         return [each.data_file for each in entries if each.data_file.content is DataFileContent.DATA]
-
-
-def _surplus(files: Sequence[DataFile], file_bytes: int) -> int:
-    sizes: dict[object, list[int]] = {}
-    for each in files:
-        sizes.setdefault((each.spec_id, repr(each.partition)), []).append(each.file_size_in_bytes)
-    return surplus(sizes, file_bytes)
 
 
 def _oldest_s(now: float, table: Iceberg, files: Sequence[DataFile], column: str) -> float | None:

@@ -10,29 +10,19 @@ from typing import Any, Literal
 
 from calve.config.job import Job, Table
 from calve.config.maintenance import Maintenance
-from calve.config.publishing import Emit, Export
+from calve.config.publishing import Export
 from calve.errors import Suspended
 from calve.modes.switch import switch
 from calve.schema.columns import Transform
+from calve.settings.fields import FIELDS
 from cli.console import duration
 from cli.project.plan.deployed import DeployedTable
 
 CONTENT = ("table", "time_column", "window", "time_zone", "filter", "group_by", "measures", "csv")
 """Keys of an export that determine its files."""
 NOTHING = "-"
-KEYS = {
-    "freshness_s": "freshness",
-    "flush_bytes": "flush_size",
-    "partition_flush_bytes": "partition_flush_size",
-    "wait_s": "wait",
-    "keep_s": "keep",
-    "keep_days": "keep",
-    "link_days": "link.days",
-    "max_downloads": "link.max_downloads",
-    "file_bytes": "file_size",
-    "snapshots_s": "snapshots",
-    "dead_letters_s": "dead_letters",
-}
+KEYS = {field: key for key, field in FIELDS.items()}
+KEYS |= {"keep_s": "keep", "link_days": "link.days", "max_downloads": "link.max_downloads"}
 """Fields whose keys in calve.yaml have other names."""
 
 
@@ -69,8 +59,14 @@ def table_consequences(
     before: Table | None, after: Table, held: DeployedTable | None, keys: Collection[str]
 ) -> Iterator[Consequence]:
     """The consequences for a table if these keys change. before: its deployed settings; held: the table in the lake."""
-    if held and not held.empty:
-        yield from _of_rows(after, held, keys)
+    if held and not held.empty:  # it has read something
+        if "mode" in keys:
+            yield _of_mode(after, held)
+        if "topic" in keys:
+            text = "the job will suspend it: its rows are from the other topic"
+            yield Consequence(text, breaking=True, at=("topic",))
+        if _any(keys, "start"):
+            yield Consequence("`start` is for topics that were never read: nothing is read again")
     if _any(keys, "partition_by", "sort_by"):
         yield Consequence("new files are laid out so; existing files stay until they are compacted")
     if "format_version" in keys:
@@ -81,12 +77,10 @@ def table_consequences(
         yield Consequence("new rows are made so; existing rows stay as they are")
     if before:
         yield from _of_losses(before, after)
-        yield from _of_emit(before.emit, after.emit)
         yield from _of_maintenance(before.maintenance, after.maintenance)
 
 
 def column_consequences(renamed: Iterable[tuple[str, str]], unfilled: Iterable[str]) -> Iterator[Consequence]:
-    """The consequences of columns that steps rename or no longer make."""
     for old, new in renamed:
         yield Consequence(f"readers of {old} must read {new}", breaking=True)
     for path in unfilled:
@@ -94,10 +88,11 @@ def column_consequences(renamed: Iterable[tuple[str, str]], unfilled: Iterable[s
 
 
 def export_consequences(before: Export, after: Export, keys: Collection[str]) -> Iterator[Consequence]:
-    for gone in (each for each in before.recipients if each not in after.recipients):
-        yield Consequence(f"{gone} gets no more mails", breaking=True)
-    for more in (each for each in after.recipients if each not in before.recipients):
-        yield Consequence(f"{more} gets a mail from the next run on")
+    for each in dict.fromkeys((*before.recipients, *after.recipients)):
+        if each not in after.recipients:
+            yield Consequence(f"{each} gets no more mails", breaking=True)
+        elif each not in before.recipients:
+            yield Consequence(f"{each} gets a mail from the next run on")
     appended = before.columns and after.columns[: len(before.columns)] == before.columns
     if _any(keys, *CONTENT) or ("columns" in keys and not appended):
         yield Consequence("the content or the format of the next files changes", breaking=True)
@@ -107,22 +102,16 @@ def export_consequences(before: Export, after: Export, keys: Collection[str]) ->
         yield Consequence("it arrives at other times")
 
 
-def _of_rows(table: Table, held: DeployedTable, keys: Collection[str]) -> Iterator[Consequence]:
-    """For a table that has read something."""
-    if "mode" in keys:
-        yield _of_mode(table, held)
-    if "topic" in keys:
-        text = "the job will suspend it: its rows are from the other topic"
-        yield Consequence(text, breaking=True, at=("topic",))
-    if _any(keys, "start"):
-        yield Consequence("`start` is for topics that were never read: nothing is read again")
-
-
 def _of_losses(before: Table, after: Table) -> Iterator[Consequence]:
     if after.on_error != before.on_error and after.on_error == "skip":
         yield Consequence("records that fail to decode are counted, and no longer kept", breaking=True)
     if after.on_data_loss != before.on_data_loss and after.on_data_loss == "continue":
         yield Consequence("offsets that Kafka no longer has are skipped, and counted in the ledger")
+    old, new = before.emit, after.emit
+    if old and (new is None or new.topic != old.topic):
+        yield Consequence(f"topic {old.topic} gets no more rows", breaking=True)
+    elif old and new and (new.format, new.key) != (old.format, old.key):
+        yield Consequence(f"the next records of topic {new.topic} are written otherwise", breaking=True)
 
 
 def _of_mode(table: Table, held: DeployedTable) -> Consequence:
@@ -132,21 +121,10 @@ def _of_mode(table: Table, held: DeployedTable) -> Consequence:
     except Suspended as refused:
         at = ((table.mode.kind,) if table.mode.key else ()) if refused.code == "mode_changed" else None
         return Consequence(f"the job will suspend it: {refused.message}", breaking=True, at=at)
+    text = "the rows stay, and every further record is one: a key may have several"
     if kind == "fold":
         text = "the job deletes the rows that newer records of their key replace, in one commit"
-        return Consequence(text, breaking=True)
-    return Consequence(
-        "the rows stay, and every further record is one: a key may have several", breaking=True
-    )
-
-
-def _of_emit(before: Emit | None, after: Emit | None) -> Iterator[Consequence]:
-    if before is None or before == after:
-        return
-    if after is None or after.topic != before.topic:
-        yield Consequence(f"topic {before.topic} gets no more rows", breaking=True)
-    elif (after.format, after.key) != (before.format, before.key):
-        yield Consequence(f"the next records of topic {after.topic} are written otherwise", breaking=True)
+    return Consequence(text, breaking=True)
 
 
 def _of_maintenance(before: Maintenance, after: Maintenance) -> Iterator[Consequence]:
@@ -154,19 +132,17 @@ def _of_maintenance(before: Maintenance, after: Maintenance) -> Iterator[Consequ
     if new and (old is None or old.column != new.column or new.keep_s < old.keep_s):
         text = f"rows are deleted whose {new.column} is older than {duration(new.keep_s)}"
         yield Consequence(text, breaking=True)
-    if _shorter(before.dead_letters_s, after.dead_letters_s):
-        kept = duration(after.dead_letters_s or 0)
-        yield Consequence(f"dead letters are deleted after {kept}, redriven or not", breaking=True)
+    kept_s = after.dead_letters_s
+    if kept_s is not None and (before.dead_letters_s is None or kept_s < before.dead_letters_s):
+        yield Consequence(
+            f"dead letters are deleted after {duration(kept_s)}, redriven or not", breaking=True
+        )
     fewer = after.snapshots_at_most < before.snapshots_at_most
     if fewer or after.snapshots_s < before.snapshots_s:
         text = f"no query or rollback can use snapshots older than {duration(after.snapshots_s)}"
         yield Consequence(f"{text}, or beyond the newest {after.snapshots_at_most}", breaking=True)
     if after.file_bytes != before.file_bytes:
         yield Consequence("files are merged to that size from the next maintenance on")
-
-
-def _shorter(before: float | None, after: float | None) -> bool:
-    return after is not None and (before is None or after < before)
 
 
 def _any(keys: Collection[str], *names: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from calve.config.deployment import Deployment, JobDeployment, Msk, Network, Workers
@@ -17,22 +17,8 @@ from calve.schema.columns import Json
 from calve.schema.evolution import SchemaProblem, data_columns, show
 from calve.schema.evolution import changes as changes_of
 from cli.look.cost.model import Load, Rates, bill
-from cli.project.plan.change import (
-    NOTHING,
-    Change,
-    Consequence,
-    Difference,
-    Kind,
-    column_consequences,
-    differences,
-    export_consequences,
-    flat,
-    job_consequences,
-    of_job,
-    of_table,
-    table_consequences,
-    terms,
-)
+from cli.project.plan import change as rules
+from cli.project.plan.change import NOTHING, Change, Consequence, Difference, Kind, differences, flat, terms
 from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
 
 LAYOUT = ("partition_by", "sort_by", "format_version")
@@ -45,32 +31,26 @@ Made = Mapping[str, "Json | CalveError"]
 
 def changes(deployment: Deployment, deployed: Deployed, made: Made | None = None) -> list[Change]:
     """The changes of jobs, tables, exports, targets and the database, in the order of calve.yaml."""
-    jobs = {job.settings.job: job for job in deployment.jobs}
-    exports = {export.name: export for export in deployment.exports}
-    tables = {table.name: (name, table) for name, job in jobs.items() for table in job.settings.tables}
-    entries = {table.name for job in deployment.jobs for table in job.settings.patterns}
     return [
         Change("lake", f"database {deployed.database}", "=" if deployed.database_exists else "+"),
-        *(_job(job, deployed.jobs.get(name)) for name, job in jobs.items()),
-        *(_job_gone(name) for name in deployed.jobs if name not in jobs),
-        *(
-            replace(
-                _with_steps(
-                    of_entry(job, table, deployed), deployed.tables.get(name), (made or {}).get(name)
-                ),
-                entry=table.pattern,
-            )
-            for name, (job, table) in tables.items()
-        ),
-        *(
-            _table_gone(name, held=name in deployed.tables)
-            for name in {**deployed.tables, **deployed.settings}
-            if name not in tables and name not in entries
-        ),
-        *(_export(each, deployed.exports.get(name)) for name, each in exports.items()),
-        *(_export_gone(name) for name in deployed.exports if name not in exports),
+        *_of_jobs(deployment.jobs, deployed.jobs),
+        *_of_tables(deployment.jobs, deployed, made or {}),
+        *_of_exports(deployment.exports, deployed.exports),
         *_of_targets(deployment.publish, deployed.targets),
     ]
+
+
+def _of_tables(jobs: Iterable[JobDeployment], deployed: Deployed, made: Made) -> Iterator[Change]:
+    entries = {table.name for job in jobs for table in (*job.settings.tables, *job.settings.patterns)}
+    for job in jobs:
+        for table in job.settings.tables:
+            change = of_entry(job.settings.job, table, deployed)
+            change = _with_steps(change, deployed.tables.get(table.name), made.get(table.name))
+            yield replace(change, entry=table.pattern)
+    for name in {**deployed.tables, **deployed.settings}:
+        if name not in entries:
+            stays = Consequence("it stays, and no job writes it", breaking=True)
+            yield Change("tables", name, "-", consequences=(stays,) if name in deployed.tables else ())
 
 
 def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
@@ -82,7 +62,7 @@ def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
     found = [*_settings(job, table, before, held), *(_held(table, held) if held else ())]
     if found:
         keys = {each.key for each in found}
-        following = table_consequences(before[1] if before else None, table, held, keys)
+        following = rules.table_consequences(before[1] if before else None, table, held, keys)
         return Change("tables", table.name, "~", tuple(found), consequences=tuple(following))
     if entry is None and any(each.settings for each in deployed.jobs.values()):
         return Change("tables", table.name, "~", note="it is there, and a job writes it again")
@@ -98,35 +78,29 @@ def _settings(
     known = (*(LAYOUT if held else ()), *(MODES if held and not held.empty else ()))
     if before[0] != job:
         yield Difference("job", before[0], job)
-    for each in differences(of_table(before[1]), of_table(table)):
+    for each in differences(rules.of_table(before[1]), rules.of_table(table)):
         if each.key.partition(".")[0] not in known:
             yield each
 
 
 def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
-    by_key = table.mode.bucketed
-    same = by_key or _fields(terms(table.partition_by)) == _fields(held.partition_by)
     configured = {
-        "partition_by": held.partition_by if same else terms(table.partition_by),
+        "partition_by": terms(table.partition_by),
         "sort_by": terms(table.sort_by),
         "format_version": str(table.format_version),
     }
     there = {name: str(getattr(held, name)) for name in LAYOUT}
+    # The order of partition fields does not matter.
+    old, new = (sorted(FIELD.findall(each["partition_by"])) for each in (there, configured))
+    if table.mode.bucketed or old == new:
+        configured["partition_by"] = held.partition_by
     if not held.empty:
-        there["mode"], configured["mode"] = described(held.columns, held.mode), _mode(table, held)
+        there["mode"] = described(held.columns, held.mode)
+        try:
+            configured["mode"] = described(held.columns, table.mode.note(held.columns))
+        except Suspended as unusable:
+            configured["mode"] = unusable.message
     yield from differences(there, configured)
-
-
-def _fields(partition_by: str) -> list[str]:
-    """Partition fields, whose order does not matter."""
-    return sorted(FIELD.findall(partition_by))
-
-
-def _mode(table: Table, held: DeployedTable) -> str:
-    try:
-        return described(held.columns, table.mode.note(held.columns))
-    except Suspended as unusable:
-        return unusable.message
 
 
 def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveError | None) -> Change:
@@ -147,7 +121,7 @@ def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveEr
         return replace(change, kind=kind, consequences=(*change.consequences, suspended))
     renamed = [(".".join((*each.parent, each.name)), each.where) for each in wanted if each.kind == "rename"]
     lost = leaves(data_columns(held.columns)).keys() - leaves(made).keys() - {old for old, _ in renamed}
-    following = tuple(column_consequences(renamed, sorted(lost)))
+    following = tuple(rules.column_consequences(renamed, sorted(lost)))
     if wanted:
         added = Difference("columns", NOTHING, ", ".join(map(str, wanted)))
         change = replace(change, kind=kind, differences=(*change.differences, added))
@@ -156,59 +130,56 @@ def _with_steps(change: Change, held: DeployedTable | None, made: Json | CalveEr
     return replace(change, consequences=(*change.consequences, *following))
 
 
-def _table_gone(name: str, *, held: bool) -> Change:
-    stays = (Consequence("it stays, and no job writes it", breaking=True),) if held else ()
-    return Change("tables", name, "-", consequences=stays)
-
-
-def _job(job: JobDeployment, deployed: DeployedJob | None) -> Change:
-    name = job.settings.job
-    if deployed is None:
-        return Change("jobs", name, "+")
-    found = tuple(_job_differences(job, deployed))
-    following = job_consequences({each.key for each in found}) if found else ()
-    return Change("jobs", name, "~" if found else "=", found, consequences=tuple(following))
+def _of_jobs(jobs: Sequence[JobDeployment], deployed: Mapping[str, DeployedJob]) -> Iterator[Change]:
+    gone = dict(deployed)
+    for job in jobs:
+        name, before = job.settings.job, gone.pop(job.settings.job, None)
+        if before is None:
+            yield Change("jobs", name, "+")
+        elif found := tuple(_job_differences(job, before)):
+            following = tuple(rules.job_consequences({each.key for each in found}))
+            yield Change("jobs", name, "~", found, consequences=following)
+        else:
+            yield Change("jobs", name, "=")
+    for name in gone:
+        yield Change("jobs", name, "-", consequences=(Consequence("it ends its round, and is deleted"),))
 
 
 def _job_differences(job: JobDeployment, deployed: DeployedJob) -> Iterator[Difference]:
-    zone = bool(job.schedule and deployed.schedule)
-    window = job.schedule is None and bool(deployed.maintenance_window)
-    yield from differences(
-        _shape(deployed, deployed.fewest, deployed.workers, zone=zone, window=window),
-        _shape(job, job.workers.min, job.workers.max, zone=zone, window=window),
-    )
+    aspects: list[tuple[str, object, object]] = [
+        ("worker", deployed.worker, job.worker),
+        ("workers.min", deployed.fewest, job.workers.min),
+        ("workers.max", deployed.workers, job.workers.max),
+        ("run", deployed.schedule or "continuous", job.schedule or "continuous"),
+    ]
+    if job.schedule and deployed.schedule:
+        aspects.append(("time_zone", deployed.time_zone, job.time_zone))
+    if job.schedule is None and deployed.maintenance_window:
+        aspects.append(("maintenance_window", deployed.maintenance_window, job.maintenance_window or NOTHING))
+    for key, before, after in aspects:
+        if before != after:
+            yield Difference(key, str(before), str(after))
     yield from differences(deployed.conf, job.conf, "conf.")
     if deployed.settings is None:
         yield Difference("settings", "not readable", "as in calve.yaml")
     else:
-        yield from differences(of_job(deployed.settings), of_job(job.settings))
+        yield from differences(rules.of_job(deployed.settings), rules.of_job(job.settings))
 
 
-def _shape(
-    job: DeployedJob | JobDeployment, fewest: int, most: int, *, zone: bool, window: bool
-) -> dict[str, str]:
-    """The workers and times of a job by their keys. zone, window: whether its time zone and maintenance window count."""
-    run = job.schedule or "continuous"
-    found = {"worker": job.worker, "workers.min": str(fewest), "workers.max": str(most), "run": run}
-    found |= {"time_zone": job.time_zone} if zone else {}
-    return found | ({"maintenance_window": job.maintenance_window or NOTHING} if window else {})
-
-
-def _job_gone(name: str) -> Change:
-    return Change("jobs", name, "-", consequences=(Consequence("it ends its round, and is deleted"),))
-
-
-def _export(export: Export, deployed: Export | None) -> Change:
-    if deployed is None:
-        return Change("exports", export.name, "+", note=f"of {export.table}, {export.schedule}")
-    found = tuple(differences(flat(asdict(deployed)), flat(asdict(export))))
-    following = export_consequences(deployed, export, {each.key for each in found}) if found else ()
-    return Change("exports", export.name, "~" if found else "=", found, consequences=tuple(following))
-
-
-def _export_gone(name: str) -> Change:
+def _of_exports(exports: Iterable[Export], deployed: Mapping[str, Export]) -> Iterator[Change]:
+    gone = dict(deployed)
+    for export in exports:
+        name, before = export.name, gone.pop(export.name, None)
+        if before is None:
+            yield Change("exports", name, "+", note=f"of {export.table}, {export.schedule}")
+        elif found := tuple(differences(flat(asdict(before)), flat(asdict(export)))):
+            following = tuple(rules.export_consequences(before, export, {each.key for each in found}))
+            yield Change("exports", name, "~", found, consequences=following)
+        else:
+            yield Change("exports", name, "=")
     text = "its recipients get no more mails; delivered files stay as long as before"
-    return Change("exports", name, "-", consequences=(Consequence(text, breaking=True),))
+    for name in gone:
+        yield Change("exports", name, "-", consequences=(Consequence(text, breaking=True),))
 
 
 PLACE = {
@@ -219,14 +190,13 @@ PLACE = {
 SHOWN = 10
 
 
-def _of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget]) -> list[Change]:
-    wanted = {name: each for name in PLACE if publish and (each := getattr(publish, name))}
-    found = [_target(name, each, publish, deployed.get(name)) for name, each in wanted.items() if publish]
-    return found + [
-        Change("publish", name, "-", consequences=tuple(_dropped(each.tables)))
-        for name, each in deployed.items()
-        if name not in wanted
-    ]
+def _of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget]) -> Iterator[Change]:
+    gone = dict(deployed)
+    for name in PLACE:
+        if publish and (wanted := getattr(publish, name)):
+            yield _target(name, wanted, publish, gone.pop(name, None))
+    for name, target in gone.items():
+        yield Change("publish", name, "-", consequences=tuple(_dropped(target.tables)))
 
 
 def _target(
@@ -234,9 +204,8 @@ def _target(
 ) -> Change:
     tables = {each.table for each in publish.tables}
     if deployed is None:
-        return Change(
-            "publish", name, "+", note=f"of {_listed(tables) or 'the tables of topics by expression'}"
-        )
+        note = f"of {_listed(tables) or 'the tables of topics by expression'}"
+        return Change("publish", name, "+", note=note)
     patterns = [re.compile(each) for each in publish.patterns]
     if deployed.settings:
         found = list(differences(_unmade(deployed.settings), _unmade(wanted)))
@@ -294,9 +263,26 @@ class Bills:
 
 
 def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) -> Bills:
-    there = _as_deployed(deployment, deployed)
-    before = _parts(there, load, rates) if there.jobs else {}
-    after = _parts(deployment, load, rates)
+    # The deployed state in the form of a configuration; the lake, whose parts never change, is the configuration's.
+    jobs = tuple(
+        JobDeployment(each.settings, each.worker, Workers(each.fewest, each.workers), each.schedule)
+        for each in deployed.jobs.values()
+        if each.settings
+    )
+    targets = [each.settings for each in deployed.targets.values()]
+    rest = next((each for each in targets if isinstance(each, IcebergRest)), None)
+    snowflake = next((each for each in targets if isinstance(each, Snowflake)), None)
+    there = replace(
+        deployment,
+        jobs=jobs,
+        msk=Msk() if deployed.cluster else None,
+        network=Network() if deployed.endpoints else None,
+        exports=tuple(deployed.exports.values()),
+        publish=Publish((), iceberg_rest=rest, snowflake=snowflake) if targets else None,
+    )
+    after = {line.part: line.configured for line in bill(deployment, load, rates).lines}
+    lines = bill(there, load, rates).lines if jobs else []
+    before = {line.part: line.configured for line in lines}
     parts = (Part(name, before.get(name, 0.0), after.get(name, 0.0)) for name in {**after, **before})
     return Bills(
         sum(before.values()),
@@ -304,31 +290,3 @@ def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) 
         tuple(each for each in parts if each.before != each.after),
         tuple(name for name, job in deployed.jobs.items() if job.settings is None),
     )
-
-
-def _as_deployed(deployment: Deployment, deployed: Deployed) -> Deployment:
-    """The deployed state in the form of a configuration; the lake, whose parts never change, is the configuration's."""
-    jobs = tuple(
-        JobDeployment(each.settings, each.worker, Workers(each.fewest, each.workers), each.schedule)
-        for each in deployed.jobs.values()
-        if each.settings
-    )
-    return replace(
-        deployment,
-        jobs=jobs,
-        msk=Msk() if deployed.cluster else None,
-        network=Network() if deployed.endpoints else None,
-        exports=tuple(deployed.exports.values()),
-        publish=_publish(deployed),
-    )
-
-
-def _publish(deployed: Deployed) -> Publish | None:
-    settings = [each.settings for each in deployed.targets.values()]
-    rest = next((each for each in settings if isinstance(each, IcebergRest)), None)
-    snowflake = next((each for each in settings if isinstance(each, Snowflake)), None)
-    return Publish((), iceberg_rest=rest, snowflake=snowflake) if settings else None
-
-
-def _parts(deployment: Deployment, load: Load, rates: Rates) -> dict[str, float]:
-    return {line.part: line.configured for line in bill(deployment, load, rates).lines}

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from zoneinfo import ZoneInfo
 
 from pyiceberg.schema import Schema
@@ -17,14 +16,7 @@ from calve.config.steps import masked_columns
 from calve.errors import CalveError, Retryable, Suspended, topic_missing
 from calve.modes.aggregate import Aggregate, columns_of, require_same_columns
 from calve.modes.switch import kind_of
-from calve.rounds.column_rules import (
-    layout_problems,
-    require_age,
-    require_countable,
-    require_emit_key,
-    step_changes,
-    transform_problem,
-)
+from calve.rounds import column_rules as rules
 from calve.schema.columns import KAFKA, Json, Transform, struct, with_ids
 from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
@@ -34,6 +26,8 @@ from cli.project.plan.survey import Foreseen, Read, Records, Survey
 from lambdas.csv_export.aggregate import columns_written
 from lambdas.csv_export.scan import column_of, filter_of, in_window
 from lambdas.csv_export.window import ExportFailed, previous
+
+At = tuple[str, ...]
 
 
 def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
@@ -76,10 +70,8 @@ def problems(surveyed: Survey, deployed: Mapping[str, DeployedTable]) -> Iterato
             if surveyed.listed is not None and table.topic not in surveyed.listed:  # a problem of its own
                 found = [each for each in found if not isinstance(each, Retryable)]
             yield from (_problem(table, each) for each in found)
-            if columns is None:
-                continue
             for export in deployment.exports:
-                if export.table == table.name and table.pattern is None:
+                if columns is not None and export.table == table.name and table.pattern is None:
                     yield from _of_export(export, columns, table.event_time)
 
 
@@ -115,18 +107,11 @@ def _columns(
             data = columns_of(data, table.aggregate)
         elif table.steps and held:
             there = data_columns(held.columns)
-            data = apply(there, step_changes(table.name, there, data))
+            data = apply(there, rules.step_changes(table.name, there, data))
     except CalveError as problem:
         found.append(problem)
         return None
     return struct(*data["fields"], KAFKA)
-
-
-def _of_export(export: Export, columns: Json, event_time: str | None) -> Iterator[Problem]:
-    inherited = export.time_column == event_time and column_at(columns, event_time) is None
-    for at, failed in _export_problems(export, columns):
-        if not (inherited and at == ("time_column",)):  # a problem of the table
-            yield Problem(("exports", export.name, *at), failed.message, failed.fix)
 
 
 def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
@@ -142,20 +127,20 @@ def _of_measures(records: Json, aggregate: Aggregate) -> Iterator[CalveError]:
 def _of_columns(table: Table, columns: Json, read: Read | CalveError) -> Iterator[CalveError]:
     """Columns that calve.yaml names and that do not exist or do not fit."""
     name, by_day = table.name, Transform(table.event_time, "day") if table.event_time else None
-    problem = transform_problem(name, by_day, columns, ("event_time",)) if by_day else None
+    problem = rules.transform_problem(name, by_day, columns, ("event_time",)) if by_day else None
     if problem:
         yield problem
         table = replace(table, partition_by=tuple(each for each in table.partition_by if each != by_day))
-    yield from layout_problems(table, name, columns)
+    yield from rules.layout_problems(table, name, columns)
     emit, column, rows = table.emit, table.count_by, table.maintenance.rows
     yield from _refused(table.mode.resolve, columns)
     if emit:
-        yield from _refused(require_emit_key, emit, columns)
+        yield from _refused(rules.require_emit_key, emit, columns)
     if rows:
-        yield from _refused(require_age, name, rows.column, columns)
+        yield from _refused(rules.require_age, name, rows.column, columns)
     if column and isinstance(read, Read):
         personal = masked_columns(table.steps, read.parts.tags(read.columns, read.versions))
-        yield from _refused(require_countable, name, column, columns, personal)
+        yield from _refused(rules.require_countable, name, column, columns, personal)
 
 
 def _refused(check: Callable[..., object], *of: object) -> Iterator[CalveError]:
@@ -174,33 +159,24 @@ def _problem(table: Table, error: CalveError) -> Problem:
     return Problem(("tables", table.pattern or table.name, *at), reason, error.fix)
 
 
-At = tuple[str, ...]
-
-
-def _export_problems(export: Export, columns: Json) -> list[tuple[At, CalveError]]:
-    """Columns that the export names and a table of these columns does not have, by the exporting function's rules.
-
-    Each comes with its key in calve.yaml.
-    """
+def _of_export(export: Export, columns: Json, event_time: str | None) -> Iterator[Problem]:
+    """Columns that the export names and a table of these columns does not have, by the exporting function's rules."""
     schema = Schema.model_validate_json(json.dumps(with_ids(columns) | {"schema-id": 0}))
     period = previous(export.window, datetime.now(UTC), ZoneInfo(export.time_zone))
-    checks: list[tuple[At, Callable[[], object]]] = [
-        (at, partial(column_of, schema, export, name)) for at, name in _named(export)
+    named: list[tuple[At, str]] = [
+        ((key, str(number)), name)
+        for key in ("columns", "group_by")
+        for number, name in enumerate(getattr(export, key))
     ]
-    checks.append((("time_column",), partial(in_window, schema, export, period)))
+    named += [(("measures", each.name), each.column) for each in export.measures if each.column]
+    found = [(at, failed) for at, name in named for failed in _refused(column_of, schema, export, name)]
+    found += [(("time_column",), failed) for failed in _refused(in_window, schema, export, period)]
     if export.filter:
-        checks.append((("filter",), partial(filter_of, schema, export.filter)))
-    found = [(at, failed) for at, check in checks for failed in _refused(check)]
+        found += [(("filter",), failed) for failed in _refused(filter_of, schema, export.filter)]
     if not found and export.measures:
-        read = tuple(column_of(schema, export, name) for _, name in _named(export))
+        read = tuple(column_of(schema, export, name) for _, name in named)
         found = [(("measures",), failed) for failed in _refused(columns_written, export, read)]
-    return found
-
-
-def _named(export: Export) -> Iterator[tuple[At, str]]:
-    for key in ("columns", "group_by"):
-        for number, name in enumerate(getattr(export, key)):
-            yield (key, str(number)), name
-    for each in export.measures:
-        if each.column:
-            yield ("measures", each.name), each.column
+    inherited = export.time_column == event_time and column_at(columns, event_time) is None
+    for at, failed in found:
+        if not (inherited and at == ("time_column",)):  # a problem of the table
+            yield Problem(("exports", export.name, *at), failed.message, failed.fix)

@@ -86,33 +86,26 @@ def plan(
     """
     console = Console(output)
     if table and schema:
-        code = 0 if _plan_schema(console, config, env, table, schema, "key" if key else "value") else 1
+        candidate = read_candidate(schema)
+        part: PartName = "key" if key else "value"
+        found, to_review = proposed(load_jobs(config, env, tables=[table]), table, candidate, part)
+        console.tree("plan", candidate_tree(f"{schema.name} -> {table}", lines(found), to_review))
+        console.document(
+            {
+                "table": table,
+                "schema": str(schema),
+                "accepted": found.problem is None,
+                "changes": lines(found),
+                "undecided": to_review,
+            }
+        )
+        code = 0 if found.problem is None else 1
     elif table or schema or key:
         raise ConfigError("--table and --schema go together")
     else:
         code = _plan_deploy(console, config, env, topic_rate, detailed=detailed_exitcode, offline=offline)
     if code:
         raise typer.Exit(code)
-
-
-def _plan_schema(
-    console: Console, config: Path, env: str | None, table: str, schema: Path, part: PartName
-) -> bool:
-    """Show what a schema would change in a table; False where the table refuses it."""
-    candidate = read_candidate(schema)
-    found, undecided = proposed(load_jobs(config, env, tables=[table]), table, candidate, part)
-    accepted = found.problem is None
-    console.tree("plan", candidate_tree(f"{schema.name} -> {table}", lines(found), undecided))
-    console.document(
-        {
-            "table": table,
-            "schema": str(schema),
-            "accepted": accepted,
-            "changes": lines(found),
-            "undecided": undecided,
-        }
-    )
-    return accepted
 
 
 def _plan_deploy(
@@ -128,15 +121,21 @@ def _plan_deploy(
     number = account.id()
     deployed = read_deployed(deployment, account)
     surveyed = survey(deployment, deployed, offline=offline)
-    found = planned(surveyed, deployed)
+    made = {name: each.columns for name, each in surveyed.made.items()}
+    to_review = undecided(surveyed.records, deployed.tables)
+    found = [
+        replace(each, undecided=to_review.get(each.name, ())) if each.section == "tables" else each
+        for each in changes(surveyed.deployment, deployed, made)
+    ]
+    found = [*with_engines(found, surveyed.engines), *surveyed.entries]
     costs = bills(deployment, deployed, Load(topic_rate), rates())
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
     source = read_source(found_config(config), env)
-    problems, warnings = findings(surveyed, found, deployed)
+    problems, warnings = map(source.placed, findings(surveyed, found, deployed))
     shown = folded(found) if console.is_terminal else found
     console.tree("plan", tree(deployment.name, where, shown, costs, topic_rate))
-    console.problems("warning", rows(source.placed(warnings)))
-    console.problems("problem", rows(source.placed(problems)))
+    console.problems("warning", rows(warnings))
+    console.problems("problem", rows(problems))
     decide = [DECIDE] if any(PERSONAL in text for each in found for text in each.undecided) else []
     for sentence in (*decide, *surveyed.skipped):
         console.say(sentence)
@@ -147,8 +146,8 @@ def _plan_deploy(
             "account": number,
             "region": account.region,
             "embedded": embedded is not None,
-            "problems": _documented(source.placed(problems)),
-            "warnings": _documented(source.placed(warnings)),
+            "problems": _documented(problems),
+            "warnings": _documented(warnings),
             "skipped": surveyed.skipped,
             "changes": [asdict(each) | {"breaking": each.breaking} for each in found],
             "cost": asdict(costs) | {"topic_mb_s": topic_rate},
@@ -157,16 +156,6 @@ def _plan_deploy(
     if problems:
         return 1
     return exit_code(found) if detailed else 0
-
-
-def planned(surveyed: Survey, deployed: Deployed) -> list[Change]:
-    made = {name: each.columns for name, each in surveyed.made.items()}
-    to_review = undecided(surveyed.records, deployed.tables)
-    found = [
-        replace(each, undecided=to_review.get(each.name, ())) if each.section == "tables" else each
-        for each in changes(surveyed.deployment, deployed, made)
-    ]
-    return [*with_engines(found, surveyed.engines), *surveyed.entries]
 
 
 def findings(
@@ -212,15 +201,13 @@ def folded(found: Sequence[Change]) -> list[Change]:
     alike: dict[Change, list[Change]] = {}
     for each in found:
         alike.setdefault(replace(each, name="", note="") if each.entry else each, []).append(each)
-    return [
-        each
-        if len(same) <= ALIKE
-        else replace(
-            each, name=f"{', '.join(one.name for one in same[:ALIKE])}, {len(same) - ALIKE} more", note=""
-        )
-        for same in alike.values()
-        for each in (same if len(same) <= ALIKE else same[:1])
-    ]
+    lines = []
+    for same in alike.values():
+        if len(same) > ALIKE:
+            names = ", ".join(each.name for each in same[:ALIKE])
+            same = [replace(same[0], name=f"{names}, {len(same) - ALIKE} more", note="")]
+        lines += same
+    return lines
 
 
 def tree(name: str, where: str, found: Sequence[Change], costs: Bills, topic_rate: float) -> Branch:
@@ -255,11 +242,11 @@ def _branch(change: Change, shown: Sequence[Change]) -> Branch:
 
 def _cost(costs: Bills, topic_rate: float) -> Branch:
     """US dollars a month: the parts that differ, and the total."""
-    changed = (
-        f"{costs.before:,.2f} -> {costs.after:,.2f} US dollars a month ({costs.after - costs.before:+,.2f})"
-    )
-    same = f"{costs.after:,.2f} US dollars a month, as now"
+    before, after = costs.before, costs.after
+    total = f"{after:,.2f} US dollars a month, as now"
+    if costs.parts:
+        total = f"{before:,.2f} -> {after:,.2f} US dollars a month ({after - before:+,.2f})"
     below = [Branch("", note=f"{each.part}  {each.before:,.2f} -> {each.after:,.2f}") for each in costs.parts]
     below += [Branch("", "?", f"what job {each} costs now is not known") for each in costs.unknown]
-    total = f"all  {changed if costs.parts else same}, at {topic_rate:g} MB/s a topic"
-    return Branch("cost", below=[*below, Branch("", note=total)])
+    below.append(Branch("", note=f"all  {total}, at {topic_rate:g} MB/s a topic"))
+    return Branch("cost", below=below)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table as IcebergTable
 
 from calve.config.deployment import Deployment
 from calve.config.job import Job, Table
@@ -24,13 +22,18 @@ from calve.table.summary import TOPIC
 from cli.account import Account, resources
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, latest_commit, load, open_catalog
-from cli.look.description import partitioning, sorting
+from cli.look.tables import partitioning, sorting
 from cli.spark import parse_conf
+from lambdas.aws import tolerating
+from lambdas.doctor.lake import ABSENT
 from lambdas.publish_states import PublishStates
 
-ABSENT = ("EntityNotFoundException", "ResourceNotFoundException", "NoSuchKey", "NoSuchBucket", "404")
-PROPERTIES = "calve."
-STREAMING = "gluestreaming"
+_T = TypeVar("_T")
+TARGETS: dict[str, tuple[str, Callable[[str], IcebergRest | Snowflake]]] = {
+    "iceberg_rest": ("CATALOG", IcebergRest.from_json),
+    "snowflake": ("SNOWFLAKE", Snowflake.from_json),
+}
+"""By key below `publish`: the variable of its functions with its settings, and how to read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,11 @@ def read_deployed(deployment: Deployment, account: Account) -> Deployed:
     """Read the account; nothing is changed."""
     settings = deployment.jobs[0].settings
     database = cluster_database(settings) or deployment.lake.database
+    exists = False
     with aws_errors(f"the deployment {deployment.name}"):
-        exists = _database_exists(account, database)
+        with tolerating(*ABSENT):
+            account.client("glue").get_database(Name=database)
+            exists = True
         network = {each.type for each in resources(account, f"{deployment.name}-kafka")}
         return Deployed(
             database=database,
@@ -125,16 +131,6 @@ def read_deployed(deployment: Deployment, account: Account) -> Deployed:
         )
 
 
-def _database_exists(account: Account, database: str) -> bool:
-    try:
-        account.client("glue").get_database(Name=database)
-    except ClientError as error:
-        if _absent(error):
-            return False
-        raise
-    return True
-
-
 def _jobs(deployment: Deployment, account: Account) -> Iterator[tuple[str, DeployedJob]]:
     """The Glue jobs NAME-JOB that keep tables, and whose settings are of this deployment."""
     prefix = f"{deployment.name}-"
@@ -143,7 +139,7 @@ def _jobs(deployment: Deployment, account: Account) -> Iterator[tuple[str, Deplo
     for page in account.client("glue").get_paginator("get_jobs").paginate():
         for raw in page["Jobs"]:
             name = raw["Name"].removeprefix(prefix)
-            if not raw["Name"].startswith(prefix) or raw["Command"]["Name"] != STREAMING:
+            if not raw["Name"].startswith(prefix) or raw["Command"]["Name"] != "gluestreaming":
                 continue
             settings = _settings(account, raw.get("DefaultArguments", {}))
             if settings.name == deployment.name if settings else name in configured:
@@ -175,32 +171,27 @@ def _settings(account: Account, arguments: dict[str, str]) -> Job | None:
     place = next((urlsplit(file) for file in files if name and file.endswith(name)), None)
     if place is None:
         return None
-    try:
+    with tolerating(*ABSENT):
         found = account.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))
-        return Job.from_json(found["Body"].read().decode())
-    except ClientError as error:
-        if _absent(error):
-            return None
-        raise
-    except (ValueError, KeyError, TypeError):  # written by another release
+        return _readable(Job.from_json, found["Body"].read().decode())
+    return None
+
+
+def _readable(parse: Callable[[str], _T], text: str) -> _T | None:
+    """A stored value; None: another release wrote it."""
+    try:
+        return parse(text)
+    except (ValueError, KeyError, TypeError):
         return None
 
 
 def _exports(deployment: Deployment, account: Account) -> Iterator[tuple[str, Export]]:
     for schedule in _schedules(account, deployment.name):
-        try:
-            export = Export.from_json(json.dumps(json.loads(schedule["Target"]["Input"])["export"]))
-        except (ValueError, KeyError, TypeError):
-            continue
-        # The schedule is what fires; its input only says the same.
-        yield (
-            export.name,
-            replace(
-                export,
-                schedule=schedule["ScheduleExpression"],
-                time_zone=schedule.get("ScheduleExpressionTimezone") or export.time_zone,
-            ),
-        )
+        text = schedule["Target"]["Input"]
+        if export := _readable(lambda text: Export.from_json(json.dumps(json.loads(text)["export"])), text):
+            # The schedule is what fires; its input only says the same.
+            zone = schedule.get("ScheduleExpressionTimezone") or export.time_zone
+            yield export.name, replace(export, schedule=schedule["ScheduleExpression"], time_zone=zone)
 
 
 def _targets(account: Account, stack: str) -> Iterator[tuple[str, DeployedTarget]]:
@@ -214,30 +205,21 @@ def _targets(account: Account, stack: str) -> Iterator[tuple[str, DeployedTarget
     if "STATES_TABLE" not in variables:
         return
     states = list(PublishStates(variables["STATES_TABLE"], account.client("dynamodb")).all())
-    for target, variable, settings in (
-        ("iceberg_rest", "CATALOG", IcebergRest),
-        ("snowflake", "SNOWFLAKE", Snowflake),
-    ):
-        if variable in variables:
+    for target, (variable, parse) in TARGETS.items():
+        if text := variables.get(variable):
             tables = frozenset(each.table.rpartition(".")[2] for each in states if each.target == target)
-            try:
-                yield target, DeployedTarget(settings.from_json(variables[variable]), tables)
-            except (ValueError, KeyError, TypeError):  # written by another release
-                yield target, DeployedTarget(None, tables)
+            yield target, DeployedTarget(_readable(parse, text), tables)
 
 
 def _schedules(account: Account, group: str) -> Iterator[dict[str, Any]]:
     """The repeating schedules of a group; those that fire once are retries."""
     scheduler = account.client("scheduler")
-    try:
+    with tolerating(*ABSENT):
         for page in scheduler.get_paginator("list_schedules").paginate(GroupName=group):
             for each in page["Schedules"]:
                 found = scheduler.get_schedule(Name=each["Name"], GroupName=group)
                 if not found["ScheduleExpression"].startswith("at("):
                     yield found
-    except ClientError as error:
-        if not _absent(error):
-            raise
 
 
 def _tables(deployment: Deployment, account: Account, database: str) -> dict[str, DeployedTable]:
@@ -258,8 +240,12 @@ def _tables(deployment: Deployment, account: Account, database: str) -> dict[str
 
 def _table(catalog: Catalog, name: TableName) -> DeployedTable | None:
     table = load(catalog, name)
-    if table is None or not _made_by_calve(table):
+    if table is None:
         return None
+    head = table.current_snapshot()
+    summary = head.summary.additional_properties if head and head.summary else {}
+    if not any(key.startswith("calve.") for key in (*table.properties, *summary)):
+        return None  # calve did not make it
     latest = latest_commit(table)
     return DeployedTable(
         partitioning(table),
@@ -271,13 +257,3 @@ def _table(catalog: Catalog, name: TableName) -> DeployedTable | None:
         fields=fields_in(table.properties),
         topic=table.properties.get(TOPIC),
     )
-
-
-def _made_by_calve(table: IcebergTable) -> bool:
-    head = table.current_snapshot()
-    summary = head.summary.additional_properties if head and head.summary else {}
-    return any(key.startswith(PROPERTIES) for key in (*table.properties, *summary))
-
-
-def _absent(error: ClientError) -> bool:
-    return error.response["Error"]["Code"] in ABSENT

@@ -54,8 +54,13 @@ def undecided(records: Records, deployed: Mapping[str, DeployedTable]) -> Undeci
 
 def looking_personal(table: Table, columns: Json, tags: Tags, is_new: Callable[[str], bool]) -> Iterator[str]:
     """A sentence for each new field that looks like personal data and that no rule decides on."""
+    # Of aggregated records, only group keys are kept as they are.
+    kept = set(table.aggregate.key) if table.aggregate else None
     for path, why in findings(columns, tags).items():
-        if is_new(path) and _may_get_in(table, path) and not _is_decided(table, path, tags):
+        ways = ways_to(path)
+        # A rule may name the field, a tag of it, or a tag of a field around it.
+        decided = is_masked(table.steps, path, (tag for way in ways for tag in tags.get(way, ())))
+        if is_new(path) and not decided and (kept is None or not kept.isdisjoint(ways)):
             yield f"{path} {PERSONAL} ({why})"
 
 
@@ -75,16 +80,6 @@ def _of_table(read: Read, deployed: DeployedTable | None) -> Iterator[str]:
     there = {path for path in fields if path not in let_in or names_behind(table.steps, path) & held}
     begun = {way for path in there for way in ways_to(path)}
     yield from looking_personal(table, columns, tags, lambda path: path not in begun)
-
-
-def _is_decided(table: Table, path: str, tags: Tags) -> bool:
-    """Whether a rule names the field, a tag of it, or a tag of a field around it."""
-    return is_masked(table.steps, path, (tag for way in ways_to(path) for tag in tags.get(way, ())))
-
-
-def _may_get_in(table: Table, path: str) -> bool:
-    """Whether the field can reach the table: of aggregated records, only group keys are kept as they are."""
-    return table.aggregate is None or not set(table.aggregate.key).isdisjoint(ways_to(path))
 
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -185,12 +180,10 @@ def _fields(kind: Json, path: str) -> Iterator[tuple[str, Json]]:
             yield from _fields(each["type"], join(path, each["name"]))
 
 
-def _by_word(kinds: Mapping[str, str]) -> dict[str, str]:
-    return {word: why for why, words in kinds.items() for word in words.split()}
-
-
-_TEXTS = _by_word(TEXTS) | {f"{each}name": "name of a person" for each in PERSONS.split()}
-_VALUES = _by_word(VALUES)
+_TEXTS, _VALUES = (
+    {word: why for why, words in kinds.items() for word in words.split()} for kinds in (TEXTS, VALUES)
+)
+_TEXTS |= {f"{each}name": "name of a person" for each in PERSONS.split()}
 _OTHERS, _BESIDE, _COUNTED = (frozenset(words.split()) for words in (OTHERS, BESIDE, COUNTED))
 
 
@@ -199,11 +192,7 @@ MARKS = {"add": "+", "widen": "~", "rename": "~", "comment": "~"}
 
 
 def read_candidate(file: Path) -> Schema:
-    """A schema without an id.
-
-    Raises:
-        ConfigError: the file is missing, or its ending is unknown.
-    """
+    """A schema without an id."""
     kind = TYPES.get(file.suffix)
     if kind is None:
         raise ConfigError(f"{file} has none of the endings {', '.join(TYPES)}")
@@ -220,9 +209,6 @@ def proposed(
 
     For a table with steps or an aggregate: the effect on the columns of its records. Also a sentence for each added field that
     looks like personal data.
-
-    Raises:
-        ConfigError: this part of the table's records has no schema.
     """
     job, table = table_named(jobs, name)
     source = table.key if part == "key" else table.value
@@ -231,31 +217,27 @@ def proposed(
     registry = open_registry(job.registry) if table.registered else None
     parts = record_schemas_of(table, registry)
     mine = parts.key if part == "key" and parts.key else parts.value
-    made = table.aggregate or table.steps
-    held = parts.first_columns(parts.versions()) if made else _columns(job, table)
+    reshaped = table.aggregate or table.steps
+    held = parts.first_columns(parts.versions()) if reshaped else _columns(job, table)
     found = parts.proposal(part, held, mine.schemas.listed(), candidate)
-    return found, [] if found.problem else _undecided(table, columns(candidate, mine.top), found.changes)
-
-
-def _undecided(table: Table, found: Any, changes: Sequence[Change]) -> list[str]:
-    added = {each.where.replace("[]", "").replace("{}", "") for each in changes if each.kind == "add"}
-    return list(
-        looking_personal(table, found, tags_of(found), lambda path: not added.isdisjoint(ways_to(path)))
-    )
+    if found.problem:
+        return found, []
+    made = columns(candidate, mine.top)
+    added = {each.where.replace("[]", "").replace("{}", "") for each in found.changes if each.kind == "add"}
+    personal = looking_personal(table, made, tags_of(made), lambda path: not added.isdisjoint(ways_to(path)))
+    return found, list(personal)
 
 
 def lines(found: Proposal) -> list[dict[str, str | None]]:
     """The effects of a schema, path by path. `kind`: a kind of change, `unfilled` or `reject`."""
-
-    def line(kind: str, path: str, note: str, rule: str | None = None) -> dict[str, str | None]:
-        return {"kind": kind, "path": path, "note": note, "rule": rule}
-
+    effects: list[tuple[str, str, str, str | None]]
     if problem := found.problem:
-        return [line("reject", problem.path or "the schema", problem.why, problem.rule)]
-    return [
-        *(line(each.kind, each.where, _note(each)) for each in found.changes),
-        *(line("unfilled", path, "stays, and this version does not fill it") for path in found.unfilled),
-    ]
+        effects = [("reject", problem.path or "the schema", problem.why, problem.rule)]
+    else:
+        effects = [(each.kind, each.where, _note(each), None) for each in found.changes]
+        unfilled = "stays, and this version does not fill it"
+        effects += [("unfilled", path, unfilled, None) for path in found.unfilled]
+    return [dict(zip(("kind", "path", "note", "rule"), each, strict=True)) for each in effects]
 
 
 def tree(name: str, found: Sequence[Mapping[str, str | None]], undecided: Sequence[str] = ()) -> Branch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
 from calve.config.engine_choice import Chosen, choose, of_settings
 from calve.config.job import Job, Table
-from calve.config.topics import Expansion, expand
+from calve.config.topics import expand
 from calve.decoding.avro_program import reasons
 from calve.decoding.record_schemas import RecordSchemas, Versions, record_schemas_of
 from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
@@ -88,8 +88,10 @@ def _read(
         versions = parts.versions()
         if held is None or table.aggregate or table.steps:
             columns = parts.first_columns(versions)
-        else:
-            columns = _evolved(parts, data_columns(held.columns), versions)
+        else:  # those of the table, once its job has added those of newer versions
+            columns = data_columns(held.columns)
+            while found := parts.evolution(columns, versions):
+                columns = apply(columns, found[0][1])
         decoding = parts.decoding(columns, versions)
     except (Retryable, Suspended) as problem:
         return problem
@@ -99,23 +101,24 @@ def _read(
     return Read(table, parts, versions, columns, misfit)
 
 
-def _evolved(parts: RecordSchemas, held: Json, versions: Versions) -> Json:
-    """The columns of an existing table, once its job has added those of newer versions."""
-    while found := parts.evolution(held, versions):
-        held = apply(held, found[0][1])
-    return held
-
-
 Engines = dict[str, "Chosen | Suspended"]
 """By table; an error says why it cannot have the engine that calve.yaml wants."""
 
 
 def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines:
-    return {
-        name: _of_table(each, by_rows.get(name, ()))
-        for name, each in records.items()
-        if isinstance(each, Read)
-    }
+    found: Engines = {}
+    for name, read in records.items():
+        if isinstance(read, Read):
+            try:
+                why = of_settings(read.table)
+                if not why:
+                    columns = read.parts.first_columns(read.versions)
+                    decoding = read.parts.decoding(columns, read.versions)
+                    why = by_rows.get(name) or tuple(reasons(decoding, columns))
+                found[name] = choose(name, read.table.engine, why)
+            except Suspended as refused:
+                found[name] = refused
+    return found
 
 
 def with_engines(found: Sequence[Change], chosen: Engines) -> list[Change]:
@@ -124,18 +127,6 @@ def with_engines(found: Sequence[Change], chosen: Engines) -> list[Change]:
         replace(each, engine=shown.get(each.name)) if each.section == "tables" and each.kind != "-" else each
         for each in found
     ]
-
-
-def _of_table(read: Read, by_rows: tuple[str, ...]) -> Chosen | Suspended:
-    table, parts = read.table, read.parts
-    try:
-        why = of_settings(table)
-        if not why:
-            columns = parts.first_columns(read.versions)
-            why = by_rows or tuple(reasons(parts.decoding(columns, read.versions), columns))
-        return choose(table.name, table.engine, why)
-    except Suspended as refused:
-        return refused
 
 
 def expanded(
@@ -149,22 +140,17 @@ def expanded(
         settings = job.settings
         found = joined(expand(settings, listed, topics.get), of_lake(settings, topics))
         jobs.append(replace(job, settings=with_tables(settings, found)))
-        entries += _entries(settings, found, deployed)
-    return replace(deployment, jobs=tuple(jobs)), entries
-
-
-def _entries(settings: Job, found: Expansion, deployed: Deployed) -> Iterator[Change]:
-    for each in settings.patterns:
-        count = sum(table.pattern == each.name for table in found.tables)
-        yield replace(
-            of_entry(settings.job, each, deployed),
-            note=f"from topics {each.topic}: {count} {'table' if count == 1 else 'tables'}",
-            undecided=tuple(
+        for each in settings.patterns:
+            count = sum(table.pattern == each.name for table in found.tables)
+            note = f"from topics {each.topic}: {count} {'table' if count == 1 else 'tables'}"
+            undecided = tuple(
                 f"topic {one.topic} is not kept: {one.reason}; {one.fix}"
                 for one in found.not_kept
                 if one.entry == each.name
-            ),
-        )
+            )
+            change = of_entry(settings.job, each, deployed)
+            entries.append(replace(change, note=note, undecided=undecided))
+    return replace(deployment, jobs=tuple(jobs)), entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +174,20 @@ class Survey:
 def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Survey:
     """Ask all systems; offline: neither Kafka nor the registry, and only tables whose schemas are files."""
     faults: list[Problem] = []
-    listed, skipped = (None, _SKIPPED) if offline else _listed(deployment.jobs[0].settings, faults)
+    skipped: list[str] = []
+    listed: Collection[str] | None = None
+    first = deployment.jobs[0].settings
+    if offline:
+        skipped = [
+            "neither topics nor registered schemas were looked at, nor what depends on them: --offline"
+        ]
+    elif first.kafka.bootstrap_servers == UNKNOWN_SERVERS:
+        skipped = ["topics were not looked for: a deploy makes the cluster"]
+    else:
+        try:
+            listed = set(Cluster(first.kafka, first.lake.region).topic_names())
+        except (Retryable, Fatal) as error:
+            faults.append(_fault("kafka", error))
     deployment, entries = expanded(deployment, deployed, listed or ())
     jobs = _jobs(deployment, lambda table: table.pattern is None or listed is None or table.topic in listed)
     without_registry = _jobs(deployment, lambda table: not _asks_registry(table))
@@ -198,25 +197,19 @@ def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Surv
         faults.append(_fault("registry", error))
         records = read_records(without_registry, deployed.tables)
     faults += _refused_topics(jobs, listed or (), deployed)
-    made = _made_by_steps([_only(job, lambda each: isinstance(records.get(each.name), Read)) for job in jobs])
+    made: dict[str, Foreseen] = {}
+    stepped = [
+        _only(job, lambda each: each.steps and isinstance(records.get(each.name), Read)) for job in jobs
+    ]
+    if stepped := [job for job in stepped if job.tables]:
+        spark = local_session(stepped[0])
+        for job in stepped:
+            made |= made_by_steps(spark, job)
     failed = {name for name, each in made.items() if isinstance(each.columns, CalveError)}
     shaped = {name: each for name, each in records.items() if name not in failed}
     by_rows = {name: each.by_rows for name, each in made.items()}
     chosen = engines(shaped, by_rows)
     return Survey(deployment, records, made, chosen, entries, listed, faults, skipped)
-
-
-_SKIPPED = ["neither topics nor registered schemas were looked at, nor what depends on them: --offline"]
-
-
-def _listed(job: Job, faults: list[Problem]) -> tuple[Collection[str] | None, list[str]]:
-    if job.kafka.bootstrap_servers == UNKNOWN_SERVERS:
-        return None, ["topics were not looked for: a deploy makes the cluster"]
-    try:
-        return set(Cluster(job.kafka, job.lake.region).topic_names()), []
-    except (Retryable, Fatal) as error:
-        faults.append(_fault("kafka", error))
-        return None, []
 
 
 def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Deployed) -> list[Problem]:
@@ -257,28 +250,11 @@ def _jobs(deployment: Deployment, wanted: Callable[[Table], bool]) -> list[Job]:
     return [_only(job.settings, wanted) for job in deployment.jobs]
 
 
-def _only(job: Job, wanted: Callable[[Table], bool]) -> Job:
+def _only(job: Job, wanted: Callable[[Table], object]) -> Job:
     return replace(job, tables=tuple(filter(wanted, job.tables)))
 
 
-def _made_by_steps(jobs: Sequence[Job]) -> dict[str, Foreseen]:
-    """The result of steps, by Spark; Spark starts only if a table has steps."""
-    found: dict[str, Foreseen] = {}
-    stepped = [job for job in jobs if any(each.steps for each in job.tables)]
-    if not stepped:
-        return found
-    spark = local_session(stepped[0])
-    for job in stepped:
-        found |= made_by_steps(spark, job)
-    return found
-
-
 def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
-    """The result of the steps of each table with steps.
-
-    Raises:
-        CalveError: the cluster does not answer, or its secret cannot be read.
-    """
     from glue_jobs.engines.choice import reasons_foreseen
     from glue_jobs.iceberg.catalog import Lake
     from glue_jobs.ingest import openers_of
@@ -286,8 +262,6 @@ def made_by_steps(spark: SparkSession, job: Job) -> dict[str, Foreseen]:
 
     # `cli.project.plan.checks` checks announcements against the final columns.
     tables = tuple(replace(each, announce=None) for each in job.tables if each.steps)
-    if not tables:
-        return {}
     found: dict[str, Foreseen] = {}
     with closing(JobCluster(job.kafka)) as cluster:
         for opener in openers_of(replace(job, tables=tables), Lake(spark, job.name), cluster):

@@ -14,7 +14,7 @@ from cli.config import EnvOption, load_jobs
 from cli.console import Console, Output, OutputOption
 from cli.embedded.layout import project_root
 from cli.embedded.stack import current
-from cli.run.datagen.plan import DATASETS, MALFORMED, Dataset, Plan, in_turn
+from cli.run.datagen.plan import DATASETS, MALFORMED, Plan, in_turn
 from cli.run.datagen.produce import Target, produce
 
 TopicArgument = Annotated[
@@ -75,15 +75,25 @@ def datagen(
       calve datagen stock_trades --count 300000 --duplicates 0.01 --malformed 60
       calve datagen stock_trades --evolve
     """
+    dataset = next((known for known in DATASETS if known == (like or topic)), None)
+    if dataset is None:
+        fix = f"add --like {' or --like '.join(DATASETS)}"
+        raise ConfigError(f'there are no example records "{like or topic}"', fix=fix)
+    kinds = in_turn(malformed)
+    for each in malformed_kind or ():
+        kind, _, number = each.partition("=")
+        if not number.isdecimal():
+            raise ConfigError(f'"{each}" is not KIND=N', fix="--malformed-kind bad_magic=10")
+        kinds[kind] = kinds.get(kind, 0) + int(number)
     plan = Plan(
         topic=topic,
         count=count,
-        dataset=_dataset(like or topic),
+        dataset=dataset,
         seed=seed,
         rate=rate,
         duplicates=duplicates,
         tombstones=tombstones,
-        malformed=_malformed(malformed, malformed_kind or []),
+        malformed=kinds,
         negative_prices=negative_prices,
         large_quantities=large_quantities,
         evolve=evolve,
@@ -93,39 +103,16 @@ def datagen(
     target = _target(bootstrap, registry, config, env)
     with console.progress().task(f"producing {topic}", total=count, unit="records") as task:
         produced = produce(plan, target, task.update)
-    console.table(
-        "produced",
-        [
-            {
-                "topic": produced.topic,
-                "records": produced.records,
-                "per_second": int(produced.records / max(produced.seconds, 0.001)),
-                "applied": produced.fates.applied,
-                "duplicates": produced.fates.duplicates,
-                "dead_letters": sum(produced.fates.dead_lettered.values()),
-            }
-        ],
-    )
+    figures = {
+        "topic": produced.topic,
+        "records": produced.records,
+        "per_second": int(produced.records / max(produced.seconds, 0.001)),
+        "applied": produced.fates.applied,
+        "duplicates": produced.fates.duplicates,
+        "dead_letters": sum(produced.fates.dead_lettered.values()),
+    }
+    console.table("produced", [figures])
     console.document(asdict(produced))
-
-
-def _dataset(name: str) -> Dataset:
-    for known in DATASETS:
-        if name == known:
-            return known
-    raise ConfigError(
-        f'there are no example records "{name}"', fix=f"add --like {' or --like '.join(DATASETS)}"
-    )
-
-
-def _malformed(total: int, kinds: list[str]) -> dict[str, int]:
-    counts = in_turn(total)
-    for each in kinds:
-        kind, _, number = each.partition("=")
-        if not number.isdecimal():
-            raise ConfigError(f'"{each}" is not KIND=N', fix="--malformed-kind bad_magic=10")
-        counts[kind] = counts.get(kind, 0) + int(number)
-    return counts
 
 
 def _target(bootstrap: str | None, registry: str | None, config: Path | None, env: str | None) -> Target:

@@ -50,9 +50,6 @@ class Plan:
     Shares are 0 to 1: `duplicates` and `tombstones` of all records, `negative_prices` and `large_quantities` of the well-formed
     trades. `malformed` counts records by kind. With `evolve` the second half is written with the second schema version.
     `rate` is in records per second. `period`: the records' timestamps lie evenly in it; without it they are of now.
-
-    Raises:
-        ConfigError: figures that contradict each other, or names that are not known.
     """
 
     topic: str
@@ -70,37 +67,31 @@ class Plan:
     period: tuple[datetime, datetime] | None = None
 
     def __post_init__(self) -> None:
-        problems = [problem for problem in (topic_problem(self.topic), *self._problems()) if problem]
-        if problems:
+        if problems := list(self._problems()) or list(self._overfull()):
             raise ConfigError("; ".join(problems))
 
-    def _problems(self) -> list[str]:
-        problems = [
-            f"{name} is {value}, it must be at least 1"
-            for name, value in (("count", self.count), ("partitions", self.partitions))
-            if value < 1
-        ]
+    def _problems(self) -> Iterator[str]:
+        if problem := topic_problem(self.topic):
+            yield problem
+        for name in ("count", "partitions"):
+            if (number := getattr(self, name)) < 1:
+                yield f"{name} is {number}, it must be at least 1"
         for name in ("duplicates", "tombstones", "negative_prices", "large_quantities"):
-            if not 0 <= getattr(self, name) <= 1:
-                problems.append(f"{name} is {getattr(self, name)}, a share is between 0 and 1")
+            if not 0 <= (share := getattr(self, name)) <= 1:
+                yield f"{name} is {share}, a share is between 0 and 1"
         if self.dataset == "users" and (self.negative_prices or self.large_quantities):
-            problems.append("users have neither prices nor quantities")
+            yield "users have neither prices nor quantities"
         if self.rate is not None and self.rate <= 0:
-            problems.append(f"rate is {self.rate}, it must be above 0")
+            yield f"rate is {self.rate}, it must be above 0"
         if unknown := sorted(set(self.malformed) - set(MALFORMED)):
-            problems.append(f"unknown kinds of malformed records {unknown}; known: {', '.join(MALFORMED)}")
-        return problems or self._overfull()
+            yield f"unknown kinds of malformed records {unknown}; known: {', '.join(MALFORMED)}"
 
-    def _overfull(self) -> list[str]:
-        special = sum(self.special().values())
-        room = self.count
+    def _overfull(self) -> Iterator[str]:
+        special, room = sum(self.special().values()), self.count
         if self.duplicates:
             room = self.count - 1 if self.count <= BLOCK else self.count * 9 // 10
-        if special <= room:
-            return []
-        return [
-            f"{special} duplicates, tombstones and malformed records do not fit into {self.count} records"
-        ]
+        if special > room:
+            yield f"{special} duplicates, tombstones and malformed records do not fit into {self.count} records"
 
     def special(self) -> dict[Kind, int]:
         """The number of records that are not new well-formed ones, by kind."""
@@ -145,12 +136,7 @@ def blocks(plan: Plan) -> Iterator[Block]:
     reserved = int(DUPLICATE in sequence)
     for number, first in enumerate(range(0, plan.count, BLOCK)):
         size = min(BLOCK, plan.count - first)
-        kinds = sequence[
-            _share(len(sequence), first, plan.count) : _share(len(sequence), first + size, plan.count)
-        ]
+        begin, end = (-(-len(sequence) * record // plan.count) for record in (first, first + size))
+        kinds = sequence[begin:end]
         places = random.sample(range(reserved, size), len(kinds))
         yield Block(number, first, size, dict(zip(places, kinds, strict=True)))
-
-
-def _share(total: int, first: int, count: int) -> int:
-    return -(-total * first // count)

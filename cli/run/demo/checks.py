@@ -5,11 +5,10 @@ Published tables, in an Iceberg REST catalog and the stand-in for Snowflake, are
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -23,7 +22,6 @@ from cli import lake
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.elsewhere import Elsewhere
-from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.stack import Stack
 from cli.look.query.answer import connect, identifier, literal
 from cli.run import jobs
@@ -113,9 +111,7 @@ class Count:
     @property
     def differs(self) -> str | None:
         """A sentence if a reader finds another figure than expected."""
-        wrong = [
-            f"{reader} finds {found:,}" for reader, found in self.found.items() if found != self.expected
-        ]
+        wrong = [f"{name} finds {found:,}" for name, found in self.found.items() if found != self.expected]
         what = f"{self.table}, {self.figure}: expected {self.expected:,}"
         return f"{what}, {', '.join(wrong)}" if wrong else None
 
@@ -130,41 +126,28 @@ def counts_of(
     table: str, fates: Fates, found: Mapping[str, Found], *, total: Mapping[str, int]
 ) -> list[Count]:
     """Every figure of a table. `total`: its rows by other readers; the first of them is believed."""
-
-    def count(name: str, expected: int, figures: Mapping[str, int]) -> Count:
-        return Count(table, name, expected, figures)
-
-    def of_each(figure: Callable[[Found], int]) -> dict[str, int]:
-        return {name: figure(each) for name, each in found.items()}
-
-    reasons = set(fates.dead_lettered).union(*(each.dead_letters for each in found.values()))
-    return [
-        count("applied", fates.applied, of_each(lambda each: each.rows)),
-        count("duplicates", fates.duplicates, of_each(lambda each: each.repeated)),
+    readers, dead = list(found), fates.dead_lettered
+    reasons = sorted(set(dead).union(*(each.dead_letters for each in found.values())))
+    rows = [
+        ("applied", fates.applied, [each.rows for each in found.values()]),
+        ("duplicates", fates.duplicates, [each.repeated for each in found.values()]),
         *(
-            count(why, fates.dead_lettered.get(why, 0), of_each(lambda each: each.dead_letters.get(why, 0)))  # noqa: B023
-            for why in sorted(reasons)
+            (why, dead.get(why, 0), [each.dead_letters.get(why, 0) for each in found.values()])
+            for why in reasons
         ),
-        count("rows in all", next(iter(total.values())), of_each(lambda each: each.total) | dict(total)),
     ]
+    counts = [Count(table, name, n, dict(zip(readers, each, strict=True))) for name, n, each in rows]
+    in_all = {name: each.total for name, each in found.items()} | dict(total)
+    return [*counts, Count(table, "rows in all", next(iter(total.values())), in_all)]
 
 
 def ingested(stack: Stack, name: str, console: Console, expected: int) -> None:
-    """Run a deployed job until its topics' ends.
-
-    Raises:
-        CalveError: it left a table suspended or failed.
-    """
+    """Run a deployed job until its topics' ends."""
     if jobs.run_deployed(stack, name, console, drain=True, quick=True, expected=expected):
         raise CalveError("the job left a table suspended or failed", fix="see the reason above")
 
 
 def opened(catalog: Catalog, name: TableName) -> Table:
-    """A table of a job that has run.
-
-    Raises:
-        Fatal: it does not exist.
-    """
     found = lake.load(catalog, name)
     if found is None:
         raise Fatal(f"the job ended well, but there is no table {name}")
@@ -187,15 +170,6 @@ def unproved(found: Mapping[str, Verification]) -> list[str]:
     return wrong + [f"{name}: not all of it is proved" for name, each in found.items() if not each.complete]
 
 
-def published_configuration(stack: Stack, elsewhere: Elsewhere) -> Path:
-    """The shipped calve.yaml, with these targets."""
-    file = Layout(stack.root).demo / "calve.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    text = (CHECKOUT / "calve.yaml").read_text()
-    file.write_text(f"{text}\npublish: {json.dumps(elsewhere.publish)}\n")
-    return file
-
-
 def count_published(
     stack: Stack, job: Job, states: str, tables: list[Table], elsewhere: Elsewhere, console: Console
 ) -> list[Count]:
@@ -207,33 +181,32 @@ def count_published(
             f"ATTACH '' AS rest (TYPE iceberg, ENDPOINT '{elsewhere.catalog}', AUTHORIZATION_TYPE 'none',"
             " ACCESS_DELEGATION_MODE 'none')"
         )
-        for table in tables:
-            for target, where in NAMES.items():
-                state = _synced(rows, target, table)
-                source = _source(target, table, elsewhere)
-                [(found,)] = connection.execute(f"SELECT count(*) FROM {source}").fetchall()  # noqa: S608  quoted
-                expected = lake.rows(table)
-                counts.append(Count(table.name()[-1], f"rows in {where}", expected, {READER: found}))
-                lines.append(_line(state, found))
+        for table, (target, where) in product(tables, NAMES.items()):
+            database, name = table.name()
+            state = _synced(rows, target, table)
+            if target is Target.ICEBERG_REST:
+                source = f"rest.{identifier(database)}.{identifier(name)}"
+            else:
+                full = quoted(database.upper(), database.upper(), name.upper())
+                shown = system_status(elsewhere.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", full)
+                source = f"iceberg_scan({literal(str(shown['metadataLocation']))})"
+            [(found,)] = connection.execute(f"SELECT count(*) FROM {source}").fetchall()  # noqa: S608  quoted
+            counts.append(Count(name, f"rows in {where}", lake.rows(table), {READER: found}))
+            line = {
+                "table": state.table,
+                "in": where,
+                "state": state.state,
+                "snapshot": state.snapshot_id,
+                "lag s": None if state.lag_s is None else round(state.lag_s, 1),
+                "rows": found,
+            }
+            lines.append(line)
     console.table("published", lines, title="")
     return counts
 
 
-def _source(target: Target, table: Table, elsewhere: Elsewhere) -> str:
-    database, name = table.name()
-    if target is Target.ICEBERG_REST:
-        return f"rest.{identifier(database)}.{identifier(name)}"
-    full = quoted(database.upper(), database.upper(), name.upper())
-    shown = system_status(elsewhere.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", full)
-    return f"iceberg_scan({literal(str(shown['metadataLocation']))})"
-
-
 def _synced(states: PublishStates, target: Target, table: Table) -> PublishState:
-    """The state of a table once it is level with the lake, or after the patience: its rows will tell.
-
-    Raises:
-        CalveError: the table is missing.
-    """
+    """The state of a table once it is level with the lake, or after the patience: its rows will tell."""
     name, newest = ".".join(table.name()), table.current_snapshot()
     until = time.monotonic() + PATIENCE_S
     while True:
@@ -247,14 +220,3 @@ def _synced(states: PublishStates, target: Target, table: Table) -> PublishState
             said = f"{state.state}: {state.reason}" if state else "nobody has looked"
             raise CalveError(f"{name} is not in {NAMES[target]} after {PATIENCE_S:.0f} s ({said})")
         time.sleep(0.5)
-
-
-def _line(state: PublishState, rows: int) -> dict[str, object]:
-    return {
-        "table": state.table,
-        "in": NAMES[state.target],
-        "state": state.state,
-        "snapshot": state.snapshot_id,
-        "lag s": None if state.lag_s is None else round(state.lag_s, 1),
-        "rows": rows,
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -15,7 +16,7 @@ import typer
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as Iceberg
 
-from calve.config.job import Job, Table
+from calve.config.job import Job
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import REASONS
@@ -25,28 +26,15 @@ from cli.config import stack_defaults
 from cli.console import Console
 from cli.embedded import elsewhere
 from cli.embedded.elsewhere import Elsewhere
-from cli.embedded.layout import CHECKOUT, project_root
+from cli.embedded.layout import CHECKOUT, Layout, project_root
 from cli.embedded.stack import Stack, current, running
-from cli.kafka import Cluster, Topic
-from cli.look.description import facts, snapshot_line
+from cli.kafka import Cluster
 from cli.look.health import Conditions
+from cli.look.status.overview import snapshot_line
+from cli.look.tables import facts
 from cli.run.datagen.plan import Plan, in_turn
 from cli.run.datagen.produce import Target, produce
-from cli.run.demo import sales
-from cli.run.demo.checks import (
-    Count,
-    Spans,
-    by_duckdb,
-    by_pyiceberg,
-    count_published,
-    counts_of,
-    ingested,
-    opened,
-    published_configuration,
-    unproved,
-    verified,
-)
-from cli.run.demo.sales import last_week
+from cli.run.demo import checks, sales
 from cli.run.stack import app
 from cli.verify.findings import Verification
 
@@ -88,8 +76,10 @@ def demo(*, keep: Keep = False) -> None:
 
 
 def _what_next(*, left_up: bool) -> dict[str, str]:
-    """Purpose -> a command that works from here."""
-    calve = _program()
+    """Purpose -> a command that works from here: this program by its name if the shell finds it, else by its path."""
+    called, calve = Path(sys.argv[0]), "calve"
+    if called.name == "calve" and shutil.which("calve") != str(called):
+        calve = str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
     if not left_up:
         return {"again, and leave it up": f"{calve} demo --keep", "what else there is": f"{calve} --help"}
     return {
@@ -106,15 +96,7 @@ def _what_next(*, left_up: bool) -> dict[str, str]:
     }
 
 
-def _program() -> str:
-    """The name of this program if the shell finds it, else its path."""
-    called = Path(sys.argv[0])
-    if called.name != "calve" or shutil.which("calve") == str(called):
-        return "calve"
-    return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
-
-
-WEEK = last_week(datetime.now(UTC))
+WEEK = sales.last_week(datetime.now(UTC))
 TRADES = Plan("stock_trades", 300_000, duplicates=0.01, malformed=in_turn(60), period=WEEK)
 USERS = Plan("users", 10_000, dataset="users")
 PLANS = (TRADES, USERS)
@@ -123,7 +105,6 @@ PYICEBERG, DUCKDB, VERIFY = "PyIceberg", "DuckDB", "verify"
 
 
 def job_on(stack: Stack) -> Job:
-    """The job of the shipped calve.yaml, for readers."""
     [job] = load(CHECKOUT / "calve.yaml", stack=stack_defaults(stack))
     return job
 
@@ -134,39 +115,41 @@ class Kept:
 
     table: Iceberg
     dead_letters: Iceberg | None
-    spans: Spans
+    spans: checks.Spans
 
 
 def run(stack: Stack, console: Console) -> list[str]:
-    """Run all steps and show them; return a sentence for each difference from the produced records.
-
-    Raises:
-        CalveError: a step failed.
-    """
+    """Run all steps and show them; return a sentence for each difference from the produced records."""
     job = job_on(stack)
     others = elsewhere.up(stack)
     states = _deploy(stack, job, others, console)
     spans = _produce(job, console)
     console.heading("4  The job, as deployed into Glue, here on local Spark")
-    ingested(stack, f"{job.name}-{job.job}", console, sum(plan.count for plan in PLANS))
+    checks.ingested(stack, f"{job.name}-{job.job}", console, sum(plan.count for plan in PLANS))
     catalog = lake.open_catalog(job.lake)
-    kept = {table.topic: _open(catalog, job, table, spans[table.topic]) for table in job.tables}
-    _show_tables(catalog, job, console)
-    _show_rows(kept[TRADES.topic], console)
-    _show_snapshots(kept[TRADES.topic], console)
-    _show_dead_letters(kept[TRADES.topic], console)
+    kept = {}
+    for table in job.tables:
+        name = job.table_name(table)
+        dead_letters = lake.load(catalog, name.dead_letters)
+        kept[table.topic] = Kept(checks.opened(catalog, name), dead_letters, spans[table.topic])
+    _show(catalog, job, kept[TRADES.topic], console)
     console.heading("9  Verified: topics and tables read again, without Spark, and compared")
-    proved = verified(catalog, job, console)
+    proved = checks.verified(catalog, job, console)
     counts = _count(job, kept, proved, console)
     console.heading("11  Published: each commit was announced, and followed in both")
-    counts += count_published(stack, job, states, [each.table for each in kept.values()], others, console)
-    wrong = [each.differs for each in counts if each.differs] + unproved(proved)
+    counts += checks.count_published(
+        stack, job, states, [each.table for each in kept.values()], others, console
+    )
+    wrong = [each.differs for each in counts if each.differs] + checks.unproved(proved)
     return wrong + sales.run(stack, console)
 
 
 def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
     console.heading("2  Deployed: calve.yaml as AWS stacks, by the CDK CLI, as into an account")
-    outputs = app(stack, published_configuration(stack, others)).deploy(console.progress())
+    file = Layout(stack.root).demo / "calve.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{(CHECKOUT / 'calve.yaml').read_text()}\npublish: {json.dumps(others.publish)}\n")
+    outputs = app(stack, file).deploy(console.progress())
     lake_of = outputs[f"{job.name}-lake"]
     console.say(
         f"{len(outputs)} stacks: {', '.join(outputs)}. The tables will lie in {lake_of['Warehouse']},"
@@ -175,7 +158,7 @@ def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
     return outputs[f"{job.name}-publish"]["PublishStatesTable"]
 
 
-def _produce(job: Job, console: Console) -> dict[str, Spans]:
+def _produce(job: Job, console: Console) -> dict[str, checks.Spans]:
     fates = TRADES.fates()
     console.heading(f"3  Records: {TRADES.count:,} trades and {USERS.count:,} users")
     console.say(
@@ -191,68 +174,54 @@ def _produce(job: Job, console: Console) -> dict[str, Spans]:
     for plan in PLANS:
         with console.progress().task(f"producing {plan.topic}", total=plan.count, unit="records") as task:
             produce(plan, target, task.update)
-    return {name: _grown(before.get(name), topic) for name, topic in cluster.topics(names).items()}
+    first = {name: topic.end for name, topic in before.items()}
+    return {
+        name: {p: (first.get(name, {}).get(p, 0), end) for p, end in topic.end.items()}
+        for name, topic in cluster.topics(names).items()
+    }
 
 
-def _grown(before: Topic | None, after: Topic) -> Spans:
-    first = before.end if before else {}
-    return {p: (first.get(p, 0), end) for p, end in after.end.items()}
-
-
-def _open(catalog: Catalog, job: Job, table: Table, spans: Spans) -> Kept:
-    name = job.table_name(table)
-    return Kept(opened(catalog, name), lake.load(catalog, name.dead_letters), spans)
-
-
-def _show_tables(catalog: Catalog, job: Job, console: Console) -> None:
+def _show(catalog: Catalog, job: Job, kept: Kept, console: Console) -> None:
+    """All tables; then rows, snapshots and dead letters of one."""
     console.heading("5  The tables, in the emulator's Glue Data Catalog and S3")
     shown = ("table", "state", "rows", "files", "bytes", "dead_letters")
     conditions = Conditions.of(job)
-    found = [facts(catalog, job.table_name(table), conditions)[1] for table in job.tables]
-    console.table("tables", [{name: row[name] for name in shown} for row in found], title="")
-
-
-def _show_rows(kept: Kept, console: Console) -> None:
+    tables = [facts(catalog, job.table_name(table), conditions)[1] for table in job.tables]
+    console.table("tables", [{name: row[name] for name in shown} for row in tables], title="")
     console.heading("6  Some rows: the schema's fields, and from where in Kafka they come")
     rows = []
     for row in kept.table.scan(limit=SAMPLE).to_arrow().to_pylist():
         origin = row.pop(SYSTEM_COLUMN)
         rows.append(row | {name: origin[name] for name in ("partition", "offset")})
     console.table("row", rows, title="")
-
-
-def _show_snapshots(kept: Kept, console: Console) -> None:
     console.heading("7  Snapshots: each accounts for every offset that it took in")
     lines = [snapshot_line(each) for each in lake.ancestors(kept.table)]
     for line in lines:
         for each in ("operation", "skipped", "filtered", "deduplicated", "deleted"):
             del line[each]
     console.table("snapshot", lines, title="")
-
-
-def _show_dead_letters(kept: Kept, console: Console) -> None:
     console.heading("8  Dead letters: records that failed to decode, kept byte for byte")
     found = lake.count_by(kept.dead_letters, "reason") if kept.dead_letters else {}
     rows = [{"reason": reason, "records": n, "meaning": REASONS.get(reason)} for reason, n in found.items()]
     console.table("dead letters", rows, title="")
 
 
-def _count(job: Job, kept: dict[str, Kept], proved: dict[str, Verification], console: Console) -> list[Count]:
+def _count(
+    job: Job, kept: dict[str, Kept], proved: dict[str, Verification], console: Console
+) -> list[checks.Count]:
     """Compare the produced records with each reader's figures; total rows also by Iceberg's totals and by verify."""
     console.heading(f"10  Counted again by PyIceberg {version('pyiceberg')} and DuckDB {version('duckdb')}")
-    counts: list[Count] = []
+    counts: list[checks.Count] = []
     for plan in PLANS:
         here = kept[plan.topic]
         found = {
-            PYICEBERG: by_pyiceberg(here.table, here.dead_letters, here.spans),
-            DUCKDB: by_duckdb(here.table, here.dead_letters, here.spans, job.lake),
+            PYICEBERG: checks.by_pyiceberg(here.table, here.dead_letters, here.spans),
+            DUCKDB: checks.by_duckdb(here.table, here.dead_letters, here.spans, job.lake),
         }
-        total = {"Iceberg": lake.rows(here.table), VERIFY: _rows_verified(proved[plan.topic])}
-        counts += counts_of(plan.topic, plan.fates(), found, total=total)
+        contents = [each.figures for each in proved[plan.topic].checks if each.name == "contents"]
+        verified_rows = int(contents[0]["rows"]) if contents else 0
+        total = {"Iceberg": lake.rows(here.table), VERIFY: verified_rows}
+        counts += checks.counts_of(plan.topic, plan.fates(), found, total=total)
     lines = [{"table": each.table, **each.line((PYICEBERG, DUCKDB, VERIFY))} for each in counts]
     console.table("count", lines, title="")
     return counts
-
-
-def _rows_verified(found: Verification) -> int:
-    return next((int(each.figures["rows"]) for each in found.checks if each.name == "contents"), 0)

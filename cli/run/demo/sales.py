@@ -37,7 +37,7 @@ PATIENCE_S = 60
 LINK = re.compile(r"https://\S+\.lambda-url\.\S+")
 EXAMPLE = CHECKOUT / "examples" / "sales_channel"
 TOPIC, CLEAN, RAW, SALES = "sales_channel", "sales_clean", "sales_raw", "sales"
-EXPORT, ZONE = "weekly_sales", "Europe/Vilnius"
+NAME, EXPORT, ZONE = "sales", "weekly_sales", "Europe/Vilnius"
 SECRET = "sales/masking"  # noqa: S105 the name of one
 EVENTS = 1_000
 SHOWN = ("customer_email", "customer_phone", "customer_birth_date", "payment_card", "items_sku", "amount")
@@ -51,105 +51,20 @@ def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
     return week.start, week.end
 
 
-class _Monday:
-    """A deployment's export, its mailbox and its link; `name`: the deployment's."""
-
-    def __init__(self, stack: Stack, name: str, export: str) -> None:
-        self._stack, self._name, self._export = stack, name, export
-        self._queue = ""
-
-    def _client(self, service: str) -> Any:
-        return aws.client(service, self._stack.aws_endpoint)
-
-    def subscribe(self) -> None:
-        """Subscribe a queue to the recipients' topic: the emulator sends no mail."""
-        name = f"{self._name}-mails-{uuid.uuid4().hex[:8]}"
-        self._queue = self._client("sqs").create_queue(QueueName=name)["QueueUrl"]
-        resources = self._client("cloudformation").describe_stack_resources(StackName=f"{self._name}-exports")
-        for each in resources["StackResources"]:
-            if each["ResourceType"] == "AWS::SNS::Topic":
-                self._client("sns").subscribe(
-                    TopicArn=each["PhysicalResourceId"],
-                    Protocol="sqs",
-                    Endpoint=f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:{name}",
-                )
-
-    def fire(self) -> dict[str, Any]:
-        """Fire the Monday schedule now; return the export as deployed."""
-        scheduler = self._client("scheduler")
-        made = scheduler.get_schedule(Name=f"{self._name}-{self._export}", GroupName=self._name)
-        scheduler.create_schedule(
-            Name=f"demo-{uuid.uuid4().hex[:8]}",
-            GroupName=self._name,
-            ScheduleExpression=f"at({datetime.now(UTC) + timedelta(seconds=1):%Y-%m-%dT%H:%M:%S})",
-            FlexibleTimeWindow={"Mode": "OFF"},
-            Target=made["Target"],
-            ActionAfterCompletion="DELETE",
-        )
-        export: dict[str, Any] = json.loads(made["Target"]["Input"])["export"]
-        return export
-
-    def mail(self, recipient: str) -> EmailMessage:
-        """The next message of SNS to its subscribers, as a mail that mail programs open.
-
-        Raises:
-            CalveError: none came.
-        """
-        sqs = self._client("sqs")
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            answer = sqs.receive_message(QueueUrl=self._queue, WaitTimeSeconds=5)
-            for message in answer.get("Messages", []):
-                body, mail = json.loads(message["Body"]), EmailMessage()
-                mail["From"] = "AWS Notifications <no-reply@sns.amazonaws.com>"
-                mail["To"], mail["Subject"] = recipient, body["Subject"]
-                mail.set_content(body["Message"])
-                return mail
-        raise CalveError(
-            f"no mail of {self._export} came in {PATIENCE_S} s",
-            fix="calve export list says what was delivered before: a file that says the same is not mailed again",
-        )
-
-    def page(self, text: str) -> str:
-        """The address of the mail's page: on this machine, the emulator's.
-
-        Raises:
-            CalveError: the mail has no link.
-        """
-        found = LINK.search(text)
-        if found is None:
-            raise CalveError("the mail has no link")
-        return aws.reachable(found[0], self._stack.aws_endpoint)
-
-    def download(self, page: str) -> str:
-        """The file as a browser gets it: the page, its button, the address that expires after a minute.
-
-        Raises:
-            CalveError: one of them is refused.
-        """
-        self._request("GET", page, 200)
-        file = self._request("POST", page, 302).headers["location"]
-        return self._request("GET", file, 200).data.decode()
-
-    def _request(self, method: str, url: str, expected: int) -> urllib3.BaseHTTPResponse:
-        answer = urllib3.request(method, url, redirect=False)
-        if answer.status != expected:
-            raise CalveError(f"{method} of the mail's link is answered with {answer.status}")
-        return answer
+def _request(method: str, url: str, expected: int) -> urllib3.BaseHTTPResponse:
+    answer = urllib3.request(method, url, redirect=False)
+    if answer.status != expected:
+        raise CalveError(f"{method} of the mail's link is answered with {answer.status}")
+    return answer
 
 
 def run(stack: Stack, console: Console) -> list[str]:
-    """Run all steps and show them; return a sentence for each difference from the produced records.
-
-    Raises:
-        CalveError: a step failed.
-    """
     sales = _Sales(stack, console)
     sales.deploy()
     sales.produce()
     ingested(stack, "sales-main", console, 2 * EVENTS)
     sales.show()
-    return sales.verify() + sales.count() + sales.monday()
+    return sales.check() + sales.monday()
 
 
 class _Sales:
@@ -176,7 +91,7 @@ class _Sales:
 
     def deploy(self) -> None:
         self._console.heading("12  The sales channel: examples/sales_channel, deployed beside it")
-        secrets = aws.client("secretsmanager", self._stack.aws_endpoint)
+        secrets = self._client("secretsmanager")
         if SECRET not in {each["Name"] for each in secrets.list_secrets()["SecretList"]}:
             secrets.create_secret(Name=SECRET, SecretString=(EXAMPLE / "masking.json").read_text())
         outputs = app(self._stack, EXAMPLE / "calve.yaml", "aws").deploy(self._console.progress())
@@ -205,34 +120,31 @@ class _Sales:
         rows = [row for row in self._rows if row["event_id"] == event["event_id"]]
         self._console.table("row", [{name: _short(row[name]) for name in SHOWN} for row in rows], title="")
 
-    def verify(self) -> list[str]:
-        return unproved(verified(self._catalog, self._job, self._console))
-
-    def count(self) -> list[str]:
-        """Compare rows with plain Python's result for the events; check the topic, and search for personal values."""
+    def check(self) -> list[str]:
+        """Verify; compare rows with plain Python's result for the events; search for personal values."""
+        unproven = unproved(verified(self._catalog, self._job, self._console))
         expected = list(_script("expected")["rows"](self._events))
         same = sum(row in expected for row in map(_plain, self._rows))
         written = self._ends()[CLEAN] - self._before[CLEAN]
         texts = repr(self._rows)
         leaked = sum(value in texts for value in _personal(self._events))
-        counts = [
-            _counted("rows as plain Python has them", len(expected), same),
-            _counted("rows in all", len(expected), len(self._rows)),
-            _counted(f"records of {CLEAN}", len(expected), written),
-            _counted("names, e-mails, cards, addresses found in rows", 0, leaked),
+        figures = [
+            ("rows as plain Python has them", len(expected), same),
+            ("rows in all", len(expected), len(self._rows)),
+            (f"records of {CLEAN}", len(expected), written),
+            ("names, e-mails, cards, addresses found in rows", 0, leaked),
         ]
+        counts = [Count(SALES, name, wanted, {READER: found}) for name, wanted, found in figures]
         self._console.table("count", [each.line([READER]) for each in counts], title="")
-        return [each.differs for each in counts if each.differs]
+        return unproven + [each.differs for each in counts if each.differs]
 
     def monday(self) -> list[str]:
-        monday = _Monday(self._stack, "sales", EXPORT)
         self._console.heading(
             "15  Monday morning: the export's schedule fires, and the analyst gets this mail"
         )
-        monday.subscribe()
+        queue = self._subscribed()
         with self._console.progress().task(f"exporting {EXPORT}"):
-            export = monday.fire()
-            mail = monday.mail(export["recipients"][0])
+            mail = self._mail(queue, self._fire()["recipients"][0])
         subject, text = mail["Subject"], mail.get_content()
         self._console.quote(subject, text)
         file = Layout(self._stack.root).demo / f"{EXPORT}.eml"
@@ -240,15 +152,69 @@ class _Sales:
         file.write_bytes(bytes(mail))
         self._console.say(f"Saved as {file.relative_to(self._stack.root)}.")
         self._console.heading("16  The link: a page with a button, and behind the button the file")
-        page = monday.page(text)
+        found = LINK.search(text)
+        if found is None:
+            raise CalveError("the mail has no link")
+        page = aws.reachable(found[0], self._stack.aws_endpoint)
         self._console.say(
             "The emulator answers for the address in the mail. The page, as long as the stack is up:"
         )
         self._console.say(page)
-        lines = monday.download(page).splitlines()
+        # As a browser gets it: the page, its button, the address that expires after a minute.
+        _request("GET", page, 200)
+        address = _request("POST", page, 302).headers["location"]
+        lines = _request("GET", address, 200).data.decode().splitlines()
         first, rest = lines[: LINES + 1], len(lines) - LINES - 1
         self._console.quote(f"{EXPORT}.csv", "\n".join([*first, f"... and {rest} more"]))
         return self._wrong_in(lines, "\n".join([subject, text, *lines]))
+
+    def _client(self, service: str) -> Any:
+        return aws.client(service, self._stack.aws_endpoint)
+
+    def _subscribed(self) -> str:
+        """A queue that gets what the recipients' topic gets: the emulator sends no mail."""
+        name = f"{NAME}-mails-{uuid.uuid4().hex[:8]}"
+        resources = self._client("cloudformation").describe_stack_resources(StackName=f"{NAME}-exports")
+        url = self._client("sqs").create_queue(QueueName=name)["QueueUrl"]
+        for each in resources["StackResources"]:
+            if each["ResourceType"] == "AWS::SNS::Topic":
+                self._client("sns").subscribe(
+                    TopicArn=each["PhysicalResourceId"],
+                    Protocol="sqs",
+                    Endpoint=f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:{name}",
+                )
+        return str(url)
+
+    def _fire(self) -> dict[str, Any]:
+        """Fire the Monday schedule now; return the export as deployed."""
+        scheduler = self._client("scheduler")
+        made = scheduler.get_schedule(Name=f"{NAME}-{EXPORT}", GroupName=NAME)
+        scheduler.create_schedule(
+            Name=f"demo-{uuid.uuid4().hex[:8]}",
+            GroupName=NAME,
+            ScheduleExpression=f"at({datetime.now(UTC) + timedelta(seconds=1):%Y-%m-%dT%H:%M:%S})",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target=made["Target"],
+            ActionAfterCompletion="DELETE",
+        )
+        export: dict[str, Any] = json.loads(made["Target"]["Input"])["export"]
+        return export
+
+    def _mail(self, queue: str, recipient: str) -> EmailMessage:
+        """The next message of SNS to its subscribers, as a mail that mail programs open."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            answer = self._client("sqs").receive_message(QueueUrl=queue, WaitTimeSeconds=5)
+            for message in answer.get("Messages", []):
+                body, mail = json.loads(message["Body"]), EmailMessage()
+                mail["From"] = "AWS Notifications <no-reply@sns.amazonaws.com>"
+                mail["To"], mail["Subject"] = recipient, body["Subject"]
+                mail.set_content(body["Message"])
+                return mail
+        raise CalveError(
+            f"no mail of {EXPORT} came in {PATIENCE_S} s",
+            fix="calve export list says what was delivered before: a file that says the same is not mailed again",
+        )
 
     def _wrong_in(self, lines: list[str], sent: str) -> list[str]:
         """Counts that differ between file and table, and personal values in all that was sent."""
@@ -271,10 +237,6 @@ class _Sales:
     def _ends(self) -> dict[str, int]:
         found = Cluster(self._job.kafka, self._job.lake.region).topics({TOPIC, CLEAN})
         return {name: sum(found[name].end.values()) if name in found else 0 for name in (TOPIC, CLEAN)}
-
-
-def _counted(figure: str, expected: int, found: int) -> Count:
-    return Count(SALES, figure, expected, {READER: found})
 
 
 def _tells_much(event: dict[str, Any]) -> bool:
@@ -307,5 +269,4 @@ def _short(value: object) -> object:
 
 
 def _script(name: str) -> dict[str, Any]:
-    """The names that a script of the example defines."""
     return runpy.run_path(str(EXAMPLE / f"{name}.py"))

@@ -20,9 +20,9 @@ from calve.config.job import Budget, Kafka, Table
 from calve.names import TableName
 from cli import config as configuration
 from cli.lake import open_catalog
-from cli.look.description import facts
 from cli.look.health import Conditions, Urgency
 from cli.look.status.overview import Overview, look
+from cli.look.tables import facts
 from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.support.engine import DATABASE, Engine

@@ -17,7 +17,7 @@ from cli.embedded.stack import Stack
 from cli.progress import LineProgress
 from cli.run.jobs import run_deployed
 from cli.run.stack import app
-from tests.integration.support.deployed import Deployed, deployment
+from tests.integration.support.deployed import Deployed, deployment, destroy, diff
 from tests.integration.support.engine import Engine, everything, until
 from tests.integration.support.exporting import Deployment
 
@@ -27,7 +27,7 @@ NOTHING = "Number of stacks with differences: 0"
 
 @pytest.mark.long
 def test_right_after_a_deploy_nothing_is_left_to_deploy(weekly: Deployment) -> None:
-    assert NOTHING in weekly.app.diff(QUIET)
+    assert NOTHING in diff(weekly.app, QUIET)
     planned = weekly.calve("plan", "--offline")
     # A stack that was up before may hold tables of earlier deployments ("-").
     assert {each["name"] for each in planned["changes"] if each["kind"] in ("+", "~")} == set()
@@ -40,7 +40,7 @@ def test_a_refused_configuration_is_shown_as_the_app_words_it(stack: Stack, tmp_
     config = tmp_path / "calve.yaml"
     config.write_text("name: refused\ntables:\n  t: {topic: t, colour: red}\n")
     with pytest.raises(Fatal, match=r"(?s)cdk diff failed.*colour"):
-        app(stack, config).diff(QUIET)
+        diff(app(stack, config), QUIET)
 
 
 @pytest.mark.long
@@ -52,7 +52,7 @@ def test_a_destroy_ends_the_job_and_keeps_its_data_and_the_next_deploy_goes_on_f
     engine.produce(kept.topic, 100)
     with job_running(kept) as command:
         until(lambda: len(kept.rows()) == 100, seconds=120)
-        kept.app.destroy(kept.progress)
+        destroy(kept.app, kept.progress)
         _, said = command.communicate(timeout=60)
     assert command.returncode == 0, said
     assert "job.handed_over" in said
@@ -75,7 +75,7 @@ def test_a_destroy_with_both_keys_leaves_nothing_at_all(engine: Engine, tmp_path
     engine.spark.sql(f"CREATE TABLE lake.{gone.database}.made_by_hand (id BIGINT) USING iceberg")
     gone.deploy(delete_data=f"yes-delete-{gone.name}")
     assert gone.rows() == everything(10)
-    gone.app.destroy(gone.progress)
+    destroy(gone.app, gone.progress)
     assert left(gone) == set()
 
 

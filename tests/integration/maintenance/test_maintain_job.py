@@ -15,7 +15,7 @@ from cli.console import Console
 from cli.run.jobs import run_deployed
 from glue_jobs.maintain import Maintaining
 from glue_jobs.maintenance.table_stats import tables_of
-from tests.integration.support.deployed import deployment
+from tests.integration.support.deployed import deployment, destroy
 from tests.integration.support.engine import Engine
 from tests.integration.support.events import assert_as_documented
 from tests.integration.support.proofs import assert_proved, proof
@@ -67,4 +67,4 @@ def test_the_deployed_job_does_it(engine: Engine, tmp_path: Path) -> None:
         == 0
     )
     assert kept.rows() == before
-    kept.app.destroy(kept.progress)
+    destroy(kept.app, kept.progress)

@@ -24,7 +24,7 @@ from cli.run.jobs import run_deployed
 from cli.run.stack import app
 from lambdas.lake_tables import read
 from lambdas.publish_states import PublishState, PublishStates, State, Target
-from tests.integration.support.deployed import deployment
+from tests.integration.support.deployed import deployment, destroy
 from tests.integration.support.engine import Engine, until
 from tests.integration.support.servers.rest_catalogs import (
     CLIENT,
@@ -161,7 +161,7 @@ def test_a_commit_reaches_the_catalog_and_the_end_of_a_deployment_leaves_what_wa
     assert len(users.refresh().scan().to_arrow()) == 3
     assert deployed.state("users") is None
 
-    deployed.app.destroy(PROGRESS)
+    destroy(deployed.app, PROGRESS)
     with pytest.raises(NoSuchNamespaceError):
         reader.load_namespace_properties("market")
     assert reader.list_namespaces() == [("before",)]
@@ -193,7 +193,7 @@ def test_polaris_is_set_up_by_the_deploy_and_told_of_commits_and_cleared_away(
         tables = polaris.namespaces["lakehouse", published.database].tables
         until(lambda: tables["trades"][0] == trades.metadata_location, seconds=60)
 
-        deployed.app.destroy(PROGRESS)
+        destroy(deployed.app, PROGRESS)
         assert (polaris.things, polaris.held, polaris.namespaces) == ({}, set(), {})
         assert polaris.secrets == {ADMIN["client_id"]: ADMIN["client_secret"]}
 
@@ -214,5 +214,5 @@ def test_what_a_job_commits_is_in_the_catalog_without_anybody_asking(engine: Eng
         reader, name = published.reader(), (made.database, made.topic)
         until(lambda: reader.table_exists(name), seconds=90)
         until(lambda: len(reader.load_table(name).scan().to_arrow()) == 100, seconds=60)
-        made.app.destroy(made.progress)
+        destroy(made.app, made.progress)
         assert reader.list_namespaces() == []

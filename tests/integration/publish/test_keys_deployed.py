@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from tests.integration.support.deployed import deployment
+from tests.integration.support.deployed import deployment, destroy
 from tests.integration.support.engine import Engine, until
 from tests.integration.support.servers.principals import READING, User
 
@@ -54,7 +54,7 @@ def test_the_deployed_function_changes_the_user(engine: Engine, tmp_path: Path) 
     assert changed.name == f"{user.name}_clone"
     assert changed.rights() == user.rights()
     assert shown(keyed.config)["kafka"] == "ok"
-    keyed.app.destroy(keyed.progress)
+    destroy(keyed.app, keyed.progress)
     assert not secrets.describe_secret(SecretId=secret)["RotationEnabled"]
 
 

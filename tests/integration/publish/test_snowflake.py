@@ -25,6 +25,7 @@ from cli.progress import LineProgress
 from cli.run.stack import app
 from lambdas.publish_states import PublishStates, State, Target
 from lambdas.snowflake.sql_api import KeyPair
+from tests.integration.support.deployed import destroy
 from tests.integration.support.engine import until
 from tests.standins.snowflake.account import Account
 from tests.standins.snowflake.reach import Reach
@@ -122,7 +123,7 @@ def test_snowflake_follows_a_deployment_from_its_first_deploy_to_its_end(snowfla
     assert snowflake.metadata() == table.metadata_location
 
     lake.drop_table((NAME, "trades"))
-    snowflake.app().destroy(PROGRESS)
+    destroy(snowflake.app(), PROGRESS)
     assert snowflake.objects() == before
 
 
@@ -133,7 +134,7 @@ def test_the_words_of_a_refusal_end_the_deploy_and_leave_what_was_there(snowflak
     before = snowflake.objects()
     with pytest.raises(Fatal, match=r'Snowflake has a user "CALVE_REFUSED" already'):
         snowflake.app("refused").deploy(PROGRESS)
-    snowflake.app("refused").destroy(PROGRESS)
+    destroy(snowflake.app("refused"), PROGRESS)
     assert snowflake.objects() == before
 
 
@@ -143,7 +144,7 @@ def test_the_words_of_a_verification_end_the_deploy(snowflake: Snowflake) -> Non
     snowflake.api.account.reach = snowflake.api.account.iceberg.reach = Reach(snowflake.client, "eu-west-9")
     with pytest.raises(Fatal, match=r"(?s)CALVE_UNSEEN_CATALOG.*not authorized to perform: glue:GetCatalog"):
         snowflake.app("unseen").deploy(PROGRESS)
-    snowflake.app("unseen").destroy(PROGRESS)
+    destroy(snowflake.app("unseen"), PROGRESS)
 
 
 def _follow(snowflake: Snowflake, lake: Catalog) -> str:

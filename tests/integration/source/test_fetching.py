@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from calve.config.job import Kafka
 from calve.errors import Fatal, Retryable
-from cli.kafka import Topic
+from calve.table.protocol import TopicState
 from cli.verify.topic import Reader
 from glue_jobs.columns.helpers import REFUSED
 from glue_jobs.kafka import client as connecting
@@ -65,7 +65,9 @@ def fetched(
 def consumed(engine: Engine, topic: str, ranges: Sequence[Range]) -> list[Row]:
     """The same as librdkafka has it."""
     key = engine.cluster.state(topic).key
-    reader = Reader(Topic(key, topic), Kafka(engine.stack.bootstrap_servers), engine.stack.region)
+    reader = Reader(
+        TopicState(key, topic, {}, {}), Kafka(engine.stack.bootstrap_servers), engine.stack.region
+    )
     return sorted(
         row
         for chunk in reader.read({each.partition: (each.start, each.to) for each in ranges})

@@ -11,7 +11,7 @@ from calve.config.spark_conf import CATALOG
 from calve.names import TableName
 from cli.embedded import aws
 from cli.embedded.cdk import App, Outputs
-from cli.progress import LineProgress
+from cli.progress import LineProgress, Progress
 from cli.run.stack import app
 from tests.integration.support.engine import Engine
 
@@ -97,3 +97,13 @@ def deployment(engine: Engine, folder: Path, name: str, *, exports: bool = False
     config.write_text((CONFIG + (EXPORTS if exports else "")).format(name=name, topic=topic))
     progress = LineProgress(lambda line: print(line, file=sys.__stderr__, flush=True))
     return Deployed(engine, name, topic, config, progress)
+
+
+def diff(app: App, progress: Progress) -> str:
+    """The changes of a deploy, in the CDK CLI's words."""
+    return "\n".join(app.run("comparing", progress, ["diff", *app.arguments()]))
+
+
+def destroy(app: App, progress: Progress) -> None:
+    """Delete the stacks; data stays, by their policies."""
+    app.run("destroying", progress, ["destroy", "--all", *app.arguments(), "--force"])

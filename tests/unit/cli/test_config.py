@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from calve.config.deployment import UNKNOWN_WAREHOUSE
 from calve.errors import CalveError, ConfigError
+from calve.settings import load_spark_settings
 from cli.account import Account
-from cli.config import load_jobs, load_target, spark_settings
+from cli.config import load_jobs, load_target
 from cli.main import app
 from cli.spark import spark_environment
 
@@ -62,7 +63,7 @@ def test_the_spark_settings_of_a_job_reach_the_process_that_runs_it_here(tmp_pat
         "name: t\njobs: {main: {conf: {spark.sql.shuffle.partitions: 64}}, other: }\n"
         "tables: {a: {topic: a, job: main}, b: {topic: b, job: other}}\n"
     )
-    found = spark_settings(config)
+    found = load_spark_settings(config)
     assert found == {"main": {"spark.sql.shuffle.partitions": "64"}, "other": {}}
     submitted = spark_environment(tmp_path, None, jars=(), more=found["main"])["PYSPARK_SUBMIT_ARGS"]
     assert "--conf spark.sql.shuffle.partitions=64" in submitted

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from calve.errors import ConfigError
 from cli.config import embedded_stack
 from cli.console import PROFILE_VARIABLE
-from cli.main import KEY_VARIABLES, app, offer_profile
+from cli.main import KEY_VARIABLES, app, explain
 from tests.reference import commands
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def one(environment: None) -> typer.Typer:
         credentials = session.get_credentials()
         typer.echo(f"{credentials and credentials.access_key} {session.region_name} {embedded_stack()}")
 
-    offer_profile(made)
+    explain(made)
     return made
 
 

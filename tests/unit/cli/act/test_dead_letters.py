@@ -158,7 +158,7 @@ def test_filters_select(catalog: FolderCatalog, options: dict[str, Any], offsets
             Selection.of(**filled, now=NOW)
         return
     table = catalog.load_table((NAME.database, NAME.dead_letters.table))
-    selected = Selection.of(**filled, now=NOW).expression
+    selected = Selection.of(**filled, now=NOW).within(table)
     found = [each for batch in read(table, selected) for each in batch.column("offset").to_pylist()]
     assert sorted(found) == offsets
 
@@ -175,7 +175,7 @@ def test_a_filter_leaves_files_unread_that_hold_nothing_of_it(
 
     monkeypatch.setattr("lambdas.csv_export.scan.read", reading)
     table = catalog.load_table((NAME.database, NAME.dead_letters.table))
-    assert list(read(table, Selection(reason="bad_magic").expression)) == []
+    assert list(read(table, Selection(reason="bad_magic").within(table))) == []
     assert [len(tasks) for tasks in opened] == [1]
 
 
@@ -321,7 +321,7 @@ def test_an_export_never_overwrites_and_leaves_nothing_half_written(
             raise RuntimeError
         return real(each)
 
-    monkeypatch.setattr("cli.act.dead_letters.document", fails)
+    monkeypatch.setattr("cli.dead_letters.document", fails)
     _, _, error = run("export", "trades", str(target))
     assert isinstance(error, RuntimeError)
     assert not target.exists()

@@ -18,7 +18,7 @@ from calve.requests.requests import Entry, Pause
 from calve.requests.rollback import Request
 from calve.table.position import Ledger, Offsets
 from calve.table.summary import PAUSED, encode
-from cli.act import pause, requests
+from cli.act import requests
 from cli.main import app
 from tests.unit.calve.protocol_model.says import TOPIC, position
 from tests.unit.cli.act.test_dead_letters import JOB, NAME, catalog  # noqa: F401 a fixture
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 def main(catalog: FolderCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:  # noqa: F811 the fixture
     """The table behind two rounds of three offsets each; nobody waits longer than a moment."""
     monkeypatch.setattr(requests, "LONG_PATIENCE_S", 0.0)
-    for module in (pause, requests):
-        monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(requests, "PATIENCE_S", 0.0)
     monkeypatch.setattr(requests, "ASK_S", 0.0)
     impatient = replace(JOB, tables=tuple(replace(each, freshness_s=0.0) for each in JOB.tables))
     monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (impatient,))

@@ -89,7 +89,7 @@ def test_an_overlay_goes_along(stack: Stack, tmp_path: Path) -> None:
         deployed.config.with_name("calve.prod.yaml").read_text() == "kafka: {bootstrap_servers: 'own:9092'}\n"
     )
     assert "kafka" not in deployed.config.read_text()
-    assert "env=prod" in deployed._arguments()
+    assert "env=prod" in deployed.arguments()
 
 
 def test_nothing_of_the_users_aws_or_cdk_configuration_reaches_the_cli(
@@ -99,11 +99,11 @@ def test_nothing_of_the_users_aws_or_cdk_configuration_reaches_the_cli(
         monkeypatch.setenv(name, "the user's own")
     monkeypatch.setenv("HOME", "/home/me")
     deployed = app_of(stack)
-    environment = deployed._environment()
+    environment = deployed.environment()
     assert "the user's own" not in environment.values()
     assert environment["HOME"] == str(stack.root / ".calve" / "run" / "deploy" / "home")
     assert environment["AWS_ENDPOINT_URL"] == stack.aws_endpoint
-    assert "HOME=/home/me " in " ".join(deployed._arguments())
+    assert "HOME=/home/me " in " ".join(deployed.arguments())
 
 
 def app_of(stack: Stack) -> cdk.App:

@@ -76,7 +76,7 @@ def test_the_documented_example_is_recomputed(example: Path) -> None:
     total = bill(deployment, load, RATES)
     ways = totals(total, bill(deployment, replace(load, topic_mb_s=0.0), RATES))
     computed = [
-        f"| {way.jobs} | {way.month:,.2f} | {way.day:,.2f} | {way.idle_month:,.2f} | {way.idle_day:,.2f} |"
+        "| {jobs} | {month:,.2f} | {day:,.2f} | {idle_month:,.2f} | {idle_day:,.2f} |".format(**way)
         for way in ways
     ]
     computed += [f"| {line.part} | {line.continuous:,.2f} | {line.scheduled:,.2f} |" for line in total.lines]

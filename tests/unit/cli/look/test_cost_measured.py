@@ -21,7 +21,7 @@ HOUR = timedelta(hours=1)
 def snapshot(hours_ago: float, records: int, **metrics: float) -> Snapshot:
     ledger = Ledger(span=records, consumed=records, applied=records)
     summary = {"calve.ledger": ledger.to_json(), "calve.metrics": json.dumps(metrics)}
-    return Snapshot(1, None, NOW - hours_ago * HOUR, "append", summary)
+    return Snapshot(1, None, summary, (NOW - hours_ago * HOUR).timestamp(), operation="append")
 
 
 def taken(cpu_s: float, *, table: str = "a", hours_ago: float = 10) -> CommitCosts:

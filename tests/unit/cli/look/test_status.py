@@ -35,14 +35,14 @@ from calve.names import TableName
 from calve.outputs.job_status import FormerState, TableState
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
+from calve.table.protocol import TopicState
 from calve.table.summary import POSITION_TAG, STATE, carried_position, encode
 from cli.console import duration
-from cli.kafka import Topic
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
-from cli.look.description import columns, facts, partitioning, sorting
 from cli.look.health import Conditions, Waiting
 from cli.look.status.overview import History, kind
 from cli.look.status.survey import Survey, figures, unread_offsets, waiting
+from cli.look.tables import columns, facts, partitioning, sorting
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:
@@ -206,7 +206,9 @@ def test_a_table_that_was_made_and_never_written_has_no_commit_to_show(catalog: 
 
 
 def test_what_is_unread_runs_from_the_position_to_the_end_of_each_partition() -> None:
-    topic = Topic(TOPIC, "stock_trades", log_start={0: 0, 1: 0, 2: 5, 3: 0}, end={0: 10, 1: 10, 2: 10, 3: 0})
+    topic = TopicState(
+        TOPIC, "stock_trades", log_start={0: 0, 1: 0, 2: 5, 3: 0}, end={0: 10, 1: 10, 2: 10, 3: 0}
+    )
     assert unread_offsets({0: 10, 1: 4, 2: 3}, topic) == {1: 4, 2: 5}
     assert unread_offsets({}, topic) == {0: 0, 1: 0, 2: 5}
 
@@ -243,7 +245,7 @@ def test_layout_and_columns_are_written_as_in_calve_yaml(catalog: FolderCatalog)
     )
     assert partitioning(table) == "day(order.created_at), bucket(16, userid)"
     assert sorting(table) == "order.created_at desc, bucket(4, userid)"
-    assert list(columns(table)) == [
+    assert list(columns(table.schema().fields)) == [
         ("userid", "string", True),
         ("order", "struct", False),
         ("order.created_at", "timestamptz", False),

@@ -102,7 +102,8 @@ def history(count: int) -> History:
             "calve.metrics": figures,
             "total-records": str(8 * n),
         }
-        return Snapshot(n, n - 1, datetime.now(UTC) - timedelta(minutes=count - n), "append", summary)
+        at = datetime.now(UTC) - timedelta(minutes=count - n)
+        return Snapshot(n, n - 1, summary, at.timestamp(), operation="append")
 
     states = (
         FormerState("running", "2026-01-02T00:04:05+00:00"),

@@ -45,7 +45,7 @@ def test_settings_chained_in_one_argument_are_told_apart(text: str, settings: di
 def test_the_script_sees_its_own_arguments_and_those_of_this_run() -> None:
     definition = Definition.deployed(Glue(), "trading-main")
     assert definition.script == "s3://code/1.py"
-    assert definition.conf == {"a": "1", "b": "-Dx=y -Dz=--conf-like"}
+    assert parse_conf(definition.arguments["--conf"]) == {"a": "1", "b": "-Dx=y -Dz=--conf-like"}
     assert definition.files("--extra-py-files") == ["s3://code/2.zip", "s3://code/3.zip"]
     assert definition.files("--extra-files") == []
     words = definition.script_arguments({"--drain": "true"})

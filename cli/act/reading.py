@@ -1,10 +1,15 @@
-"""`calve rollback`, `calve rewind` and `calve backfill`: requests in the table, which the job answers between two rounds."""
+"""What of its topic a table reads: `calve pause`, `resume`, `rollback`, `rewind` and `backfill`.
+
+A pause is a property of the table that its job respects before each round; the others are requests, answered between two rounds.
+"""
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -14,14 +19,15 @@ from calve.config.job import Start
 from calve.config.job import Table as Settings
 from calve.errors import CalveError, ConfigError
 from calve.names import TABLE_NAME
+from calve.outputs.job_status import TableState
 from calve.requests.backfill import Request as BackfillRequest
-from calve.requests.requests import Entry
+from calve.requests.requests import Entry, Pause, outdated
 from calve.requests.rollback import Journey, Request, What, at_moment, before_offsets, journey
-from calve.table.position import Offsets, TopicKey
+from calve.table.position import Offsets
 from calve.table.protocol import Commit, nearest_position
-from calve.table.summary import ROUND
+from calve.table.summary import PAUSED, ROUND
 from cli import lake
-from cli.act.requests import Kind, OpenedTable, YesOption, person, stamp
+from cli.act.requests import Kind, OpenedTable, Unanswered, YesOption, person, stamp
 from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, parse_time
 from cli.console import Console, Output, OutputOption
 
@@ -65,6 +71,91 @@ ToOption = Annotated[
 ]
 
 
+REASON_LENGTH = 300
+ReasonOption = Annotated[str | None, typer.Option("--reason", "-r", help="Why: later readers see it.")]
+UntilOption = Annotated[
+    str | None, typer.Option("--until", "-u", help="When it ends by itself: 2026-01-01T00:00:00Z.")
+]
+
+
+def pause(
+    table: TableArgument,
+    *,
+    reason: ReasonOption = None,
+    until: UntilOption = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Have the job stop reading a table's topic after its running round, until `calve resume`, also over restarts.
+
+    The job keeps running and answers requests. Records wait in Kafka: check the topic's retention. Ctrl-C ends the waiting only.
+
+    Example:
+      calve pause stock_trades --reason "schema under repair"
+    """
+    now = datetime.now(UTC)
+    opened = OpenedTable.open(table, config, env, console := Console(output))
+    if reason is not None and len(reason) > REASON_LENGTH:
+        raise ConfigError(f"--reason is longer than {REASON_LENGTH} characters", fix="shorten it")
+    if until is not None:
+        until = _coming(until, now).isoformat()
+    held = Pause(uuid.uuid4().hex, stamp(now), person(), reason, until)
+    entry = Entry(held.id, held.at, "pause", held.words, held.by)
+    opened.change({PAUSED: held.to_json(), **entry.property()}, remove=outdated(opened.main.properties))
+    applied = _is_applied(opened, held.id, lambda state: state.code == held.id)
+    console.document({"table": str(opened.name), **asdict(held), "heeded": applied})
+    then = (
+        f"Go on with: calve resume {table}" if applied else "No job runs now; the next one will respect it."
+    )
+    console.say(f"{opened.name} is paused {held.words}. {then}")
+
+
+def resume(
+    table: TableArgument,
+    *,
+    config: ConfigOption = DEFAULT_CONFIG,
+    env: EnvOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Have the job read a paused table again, from its position.
+
+    Example:
+      calve resume stock_trades
+    """
+    now = datetime.now(UTC)
+    opened = OpenedTable.open(table, config, env, console := Console(output))
+    held = Pause.of(opened.main.properties, now)
+    if held is None:
+        console.say(f"{opened.name} is not paused: there is nothing to resume.")
+        console.document({"table": str(opened.name), "resumed": False})
+        return
+    entry = Entry(uuid.uuid4().hex, stamp(now), "resume", f"was paused {held.words}", person())
+    opened.change(entry.property(), remove=[PAUSED, *outdated(opened.main.properties)])
+    applied = _is_applied(opened, entry.id, lambda state: state.state != "paused")
+    console.document({"table": str(opened.name), "resumed": True, "heeded": applied})
+    effect = "is read again" if applied else "will be read again by the next job, as none runs now"
+    console.say(f"{opened.name} {effect}; it was paused {held.words}.")
+
+
+def _is_applied(opened: OpenedTable, id: str, applied: Callable[[TableState], bool]) -> bool:
+    """True once a job reports in the table that it has applied the change; False if no job runs."""
+    title = f"waiting for the job of {opened.name}"
+    try:
+        return opened.wait(title, lambda: applied(lake.state_of(opened.main)) or None, id=id)
+    except Unanswered:
+        return False
+
+
+def _coming(text: str, now: datetime) -> datetime:
+    with suppress(ValueError):
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is not None and found > now:
+            return found
+    fix = "write it as 2026-01-01T00:00:00Z, with its time zone"
+    raise ConfigError(f'--until: "{text}" is no moment to come', fix=fix)
+
+
 def rollback(
     table: TableArgument,
     *,
@@ -84,7 +175,7 @@ def rollback(
       calve rollback stock_trades --to 2h
     """
     opened, now = OpenedTable.open(table, config, env, Console(output)), datetime.now(UTC)
-    line = _ancestors(opened)
+    line = lake.ancestors(opened.main)
     if to is None:
         _list(opened.console, line)
         return
@@ -114,58 +205,48 @@ def rewind(
     if into is not None:
         _say_entry(opened.console, opened.settings, to, into, now)
         return
-    line = _ancestors(opened)
+    line = lake.ancestors(opened.main)
     if PLACES.fullmatch(to):
-        found = _found(before_offsets(line, _topic(line, str(opened.name)), _places(to)), table, to)
+        position = nearest_position(line)
+        if position is None or not position.offsets:
+            raise CalveError(f"{opened.name} has read nothing", fix="there is nothing to read again")
+        topic = next(reversed(position.offsets))
+        found = _found(before_offsets(line, topic, _places(to)), table, to)
     else:
         found = _at(line, to, now, table)
     _go_back(opened, journey(line, found.id), "rewind", now, yes=yes)
 
 
 def _go_back(opened: OpenedTable, way: Journey, what: What, now: datetime, *, yes: bool) -> None:
-    console, name = opened.console, str(opened.name)
+    say, name = opened.console.say, str(opened.name)
     opened.refuse_second(TRAVEL)
     if not way.left:
-        console.say(f"{name} is at snapshot {way.to.id} already: there is nothing to do.")
-        console.document({"table": name, "snapshot": way.to.id, "offsets": 0})
+        say(f"{name} is at snapshot {way.to.id} already: there is nothing to do.")
+        opened.console.document({"table": name, "snapshot": way.to.id, "offsets": 0})
         return
-    for each in _consequences(way, opened.settings):
-        console.say(each)
+    gone, topic, emit = way.ledger, opened.settings.topic, opened.settings.emit
+    at = datetime.fromtimestamp(way.to.committed_at, UTC).isoformat(timespec="seconds")
+    say(f"Main goes back to snapshot {way.to.id} of {at}, over {len(way.left)} snapshots.")
+    say(f"{way.reread:,} offsets of topic {topic} are read again, by today's schemas and calve.yaml.")
+    say(
+        f"Until they are, readers miss {gone.rows_appended:,} rows that were added since, and see {gone.rows_deleted:,} that "
+        "were deleted or replaced."
+    )
+    if gone.dead_lettered:
+        say(f"{gone.dead_lettered:,} dead letters go; their records are judged again.")
+    if gone.redriven:
+        say(f"{gone.redriven:,} dead letters that came back since are open again: redrive them once more.")
+    if gone.lost:
+        say(f"{gone.lost:,} offsets that were lost before they could be read stay lost.")
+    if way.others:
+        say(f"{way.others:,} commits of others are undone, deletions by hand among them.")
+    if emit:
+        say(f"Rows that are read again are written to topic {emit.topic} a second time.")
+    say("Announcements of the commits that follow come as of new ones; stored exports stay as they are.")
     request = Request(uuid.uuid4().hex, stamp(now), person(), what, way.to.id)
     question, more = f"Take {name} back to snapshot {way.to.id}?", {"snapshot": way.to.id}
     entry = opened.ask(TRAVEL, request, question=question, look_at="what will happen", yes=yes, more=more)
-    console.say(f"{name}: {entry.told}.")
-
-
-def _consequences(way: Journey, settings: Settings) -> list[str]:
-    gone = way.ledger
-    moment_ = datetime.fromtimestamp(way.to.committed_at, UTC).isoformat(timespec="seconds")
-    found = [
-        f"Main goes back to snapshot {way.to.id} of {moment_}, over {len(way.left)} snapshots.",
-        f"{way.reread:,} offsets of topic {settings.topic} are read again, by today's schemas and calve.yaml.",
-        f"Until they are, readers miss {gone.rows_appended:,} rows that were added since, and see {gone.rows_deleted:,} that "
-        "were deleted or replaced.",
-    ]
-    if gone.dead_lettered:
-        found.append(f"{gone.dead_lettered:,} dead letters go; their records are judged again.")
-    if gone.redriven:
-        found.append(
-            f"{gone.redriven:,} dead letters that came back since are open again: redrive them once more."
-        )
-    if gone.lost:
-        found.append(f"{gone.lost:,} offsets that were lost before they could be read stay lost.")
-    if way.others:
-        found.append(f"{way.others:,} commits of others are undone, deletions by hand among them.")
-    if settings.emit:
-        found.append(f"Rows that are read again are written to topic {settings.emit.topic} a second time.")
-    found.append(
-        "Announcements of the commits that follow come as of new ones; stored exports stay as they are."
-    )
-    return found
-
-
-def _ancestors(opened: OpenedTable) -> tuple[Commit, ...]:
-    return tuple(each.commit for each in lake.ancestors(opened.main))
+    say(f"{name}: {entry.told}.")
 
 
 def _at(line: Sequence[Commit], to: str, now: datetime, table: str) -> Commit:
@@ -181,34 +262,23 @@ def _found(commit: Commit | None, table: str, to: str) -> Commit:
     return commit
 
 
-def _list(console: Console, line: Sequence[Commit]) -> None:
+def _list(console: Console, line: Sequence[lake.Snapshot]) -> None:
     found = []
     for index, each in enumerate(line[:SHOWN]):
         position = nearest_position(line[index:])
+        newest = next(reversed(position.offsets.values()), {}) if position else {}
+        offsets = " ".join(f"{partition}:{offset}" for partition, offset in sorted(newest.items()))
         found.append(
             {
                 "snapshot": str(each.id),
-                "at": datetime.fromtimestamp(each.committed_at, UTC).isoformat(timespec="seconds"),
+                "at": each.at.isoformat(timespec="seconds"),
                 "by": "calve" if ROUND in each.summary else each.operation or "others",
-                "rows": int(each.summary.get("total-records", 0))
-                - int(each.summary.get("total-position-deletes", 0)),
-                "next_offsets": _words(position.offsets) if position else "not known: no way back to it",
+                "rows": each.rows,
+                "next_offsets": offsets or ("none read" if position else "not known: no way back to it"),
             }
         )
     console.table("snapshots", found)
     console.document({"snapshots": found, "more": max(0, len(line) - SHOWN)})
-
-
-def _words(offsets: dict[TopicKey, Offsets]) -> str:
-    newest = next(reversed(offsets.values()), {})
-    return " ".join(f"{partition}:{offset}" for partition, offset in sorted(newest.items())) or "none read"
-
-
-def _topic(line: Sequence[Commit], name: str) -> TopicKey:
-    position = nearest_position(line)
-    if position is None or not position.offsets:
-        raise CalveError(f"{name} has read nothing", fix="there is nothing to read again")
-    return next(reversed(position.offsets))
 
 
 def _places(text: str) -> Offsets:
@@ -219,6 +289,7 @@ def _places(text: str) -> Offsets:
 
 def _say_entry(console: Console, settings: Settings, to: str, into: str, now: datetime) -> None:
     """Show the entry to add to calve.yaml: the job takes its tables from there, so a request could only repeat it."""
+    name = settings.name
     if not TABLE_NAME.fullmatch(into):
         raise ConfigError(f'--into: "{into}" is no name of a table', fix="use a-z, 0-9 and _")
     if PLACES.fullmatch(to):
@@ -228,12 +299,10 @@ def _say_entry(console: Console, settings: Settings, to: str, into: str, now: da
         start = f"{{timestamp: {parse_time(to, now, '--to').isoformat(timespec='seconds')}}}"
     entry = f"tables:\n  {into}:\n    topic: {settings.topic}\n    start: {start}"
     console.say(
-        f"Add this to calve.yaml, with what else table {settings.name} has there, then deploy it or restart the job:"
+        f"Add this to calve.yaml, with what else table {name} has there, then deploy it or restart the job:"
     )
     console.say(entry)
-    console.say(
-        f"{settings.name} stays as it is. Partitions without a start offset begin at their first record."
-    )
+    console.say(f"{name} stays as it is. Partitions without a start offset begin at their first record.")
     console.document({"table": into, "topic": settings.topic, "calve_yaml": entry})
 
 
@@ -259,23 +328,16 @@ def backfill(
     opened.refuse_second(BACKFILL)
     first = _end(start, now, "--from")
     end = Start("timestamp", round(now.timestamp() * 1000)) if to is None else _end(to, now, "--to")
-    for each in _backfill_consequences(opened.settings):
-        opened.console.say(each)
+    topic, emit, say = opened.settings.topic, opened.settings.emit, opened.console.say
+    say(f"Records of topic {topic} in this range are read again, and their rows replaced in one commit.")
+    say("A record that makes a row only now, or made one only before, changes nothing.")
+    say("Dead letters stay; stored exports stay as they are.")
+    if emit:
+        say(f"The new rows are written to topic {emit.topic}.")
     request = BackfillRequest(uuid.uuid4().hex, stamp(now), person(), first, end)
     question = f"Replace these rows of {opened.name}?"
     entry = opened.ask(BACKFILL, request, question=question, look_at="what will happen", yes=yes)
-    opened.console.say(f"{opened.name}: {entry.told}.")
-
-
-def _backfill_consequences(settings: Settings) -> list[str]:
-    found = [
-        f"Records of topic {settings.topic} in this range are read again, and their rows replaced in one commit.",
-        "A record that makes a row only now, or made one only before, changes nothing.",
-        "Dead letters stay; stored exports stay as they are.",
-    ]
-    if settings.emit:
-        found.append(f"The new rows are written to topic {settings.emit.topic}.")
-    return found
+    say(f"{opened.name}: {entry.told}.")
 
 
 def _end(text: str, now: datetime, option: str) -> Start:
