@@ -15,19 +15,29 @@ SIBLINGS_IGNORED = ("draft-03", "draft-04", "draft-06", "draft-07")
 class Documents:
     """A schema and its references, by name, `$id` and anchor. Nothing is fetched.
 
-    Raises:
-        SchemaProblem: a text is nested too deeply.
-        ValueError: a text is not JSON.
+    Raises `SchemaProblem` if a text is nested too deeply, and `ValueError` if one is not JSON.
     """
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
-        documents = {name: load(each) for name, each in references.items()} | {"": load(text)}
+        try:
+            documents = {name: json.loads(each) for name, each in {**references, "": text}.items()}
+        except RecursionError:
+            raise SchemaProblem("", "it is nested too deeply") from None
         self.root = documents[""]
         self._known: dict[str, Json] = dict(documents)
-        for name, document in documents.items():
-            self._name(name, document)
-        for name, document in documents.items():
-            self._make_absolute(name, document)
+        objects = [each for name, document in documents.items() for each in _objects(name, document)]
+        for base, node in objects:
+            self._known.setdefault(base, node)
+            own = node.get("$id")
+            for anchor in (node.get("$anchor"), own[1:] if isinstance(own, str) and own[:1] == "#" else None):
+                if isinstance(anchor, str):
+                    self._known.setdefault(f"{base}#{anchor}", node)
+        for base, node in objects:
+            reference = node.get("$ref")
+            if isinstance(reference, str) and reference.startswith("#"):
+                node["$ref"] = base + reference.rstrip("#")
+            elif isinstance(reference, str) and reference.partition("#")[0] not in self._known:
+                node["$ref"] = _joined(base, reference)
 
     @property
     def siblings_ignored(self) -> bool:
@@ -36,11 +46,7 @@ class Documents:
         return isinstance(draft, str) and any(each in draft for each in SIBLINGS_IGNORED)
 
     def resolve(self, reference: str, path: str) -> Json:
-        """The schema of a `$ref`.
-
-        Raises:
-            SchemaProblem: there is none.
-        """
+        """The schema of a `$ref`. Raises `SchemaProblem` if there is none."""
         if reference in self._known:
             return self._known[reference]
         document, _, pointer = reference.partition("#")
@@ -54,40 +60,6 @@ class Documents:
         if found is None or (pointer and not pointer.startswith("/")):
             raise SchemaProblem(path, f'"{reference}" is neither in the schema nor among its references')
         return found
-
-    def _name(self, name: str, document: Json) -> None:
-        for around, node in _objects(name, document):
-            base = _base(around, node)
-            self._known.setdefault(base, node)
-            own = node.get("$id")
-            for anchor in (node.get("$anchor"), own[1:] if isinstance(own, str) and own[:1] == "#" else None):
-                if isinstance(anchor, str):
-                    self._known.setdefault(f"{base}#{anchor}", node)
-
-    def _make_absolute(self, name: str, document: Json) -> None:
-        for around, node in _objects(name, document):
-            reference = node.get("$ref")
-            if not isinstance(reference, str):
-                continue
-            base = _base(around, node)
-            if reference.startswith("#"):
-                node["$ref"] = base + reference.rstrip("#")
-            elif reference.partition("#")[0] not in self._known:
-                node["$ref"] = _joined(base, reference)
-
-
-def load(text: str) -> Json:
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise SchemaProblem("", "it is nested too deeply") from None
-
-
-def _base(around: str, node: Json) -> str:
-    own = node.get("$id")
-    if not isinstance(own, str) or own.startswith("#"):
-        return around
-    return _joined(around, own).partition("#")[0]
 
 
 def _joined(base: str, reference: str) -> str:
@@ -104,7 +76,10 @@ def _objects(base: str, document: Json) -> Iterator[tuple[str, dict[str, Json]]]
     while rest:
         around, node = rest.pop()
         if isinstance(node, dict):
+            own = node.get("$id")
+            if isinstance(own, str) and not own.startswith("#"):
+                around = _joined(around, own).partition("#")[0]
             yield around, node
-            rest += [(_base(around, node), each) for each in node.values()]
+            rest += [(around, each) for each in node.values()]
         elif isinstance(node, list):
             rest += [(around, each) for each in node]
