@@ -15,14 +15,7 @@ from pyspark.sql.types import StringType
 
 from calve.config.job import PartName
 from calve.decoding.decode_plan import DecodePlan
-from calve.schema.writers import (
-    AvroWriter,
-    JsonWriter,
-    PlainWriter,
-    ProtobufWriter,
-    WholeWriter,
-    Writer,
-)
+from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
 from glue_jobs.decode.explaining import avro_values, json_values, protobuf_values
 from glue_jobs.decode.explaining.walk import Misfit, Walk
 
@@ -87,26 +80,20 @@ def explanation(decoding: DecodePlan, reason: Column, value: Column, key: Column
 
 
 def _explain(data: bytes, writer: Writer, walk: Walk, *, by_message: bool) -> None:
-    inner = writer.inner if isinstance(writer, WholeWriter) else writer
+    """Raises `Misfit` if the value does not match. by_message: if it is another message of the writer's file."""
     if by_message:
-        if isinstance(inner, ProtobufWriter):
-            _explain_message(data, inner, walk)
+        if isinstance(writer, ProtobufWriter):
+            for name in (name for prefix, name in writer.others.items() if data.startswith(prefix)):
+                raise walk.wrong(f"the message {writer.message}", f"the message {name}")
         return
-    if not data.startswith(inner.prefix):
+    if not data.startswith(writer.prefix):
         return
-    match inner:
+    match writer:
         case AvroWriter():
-            avro_values.explain(data, inner, walk)
+            avro_values.explain(data, writer, walk)
         case JsonWriter():
-            json_values.explain(data, inner, walk)
+            json_values.explain(data, writer, walk)
         case ProtobufWriter():
-            protobuf_values.explain(data, inner, walk)
-        case PlainWriter() if inner.text:
+            protobuf_values.explain(data, writer, walk)
+        case PlainWriter() if writer.text:
             raise walk.wrong("a text in UTF-8", "other bytes")
-
-
-def _explain_message(data: bytes, writer: ProtobufWriter, walk: Walk) -> None:
-    """Raises `Misfit` if the value is another message of the writer's file."""
-    for prefix, name in writer.others.items():
-        if data.startswith(prefix):
-            raise walk.wrong(f"the message {writer.message}", f"the message {name}")

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numba import types
 from numpy.typing import NDArray
 
-from calve.decoding.avro_program import program, require_avro
+from calve.decoding.avro_program import program
 from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
 from calve.schema.columns import Json
 from calve.schema.wire import Wire
@@ -184,7 +184,7 @@ def _reader(writer: Writer, columns: Json) -> Reader | PlainReader:
     if isinstance(writer, PlainWriter):
         kinds = {each["name"]: each["type"] for each in columns["fields"]}
         return PlainReader(writer.column, kinds[writer.column], text=writer.text)
-    return Reader(program(require_avro(writer), columns), len(writer.prefix))
+    return Reader(program(writer, columns), len(writer.prefix))
 
 
 def _number(decoding: DecodePlan, writer: Writer) -> int | None:
