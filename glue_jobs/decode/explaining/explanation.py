@@ -13,20 +13,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
-from calve.config.job import PartName
 from calve.decoding.decode_plan import DecodePlan
 from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
 from glue_jobs.decode.explaining import avro_values, json_values, protobuf_values
 from glue_jobs.decode.explaining.walk import Misfit, Walk
 
-EXPLAINED: dict[str, PartName] = {
-    "malformed": "value",
-    "trailing_bytes": "value",
-    "incompatible_schema": "value",
-    "key_malformed": "key",
-    "key_incompatible_schema": "key",
-}
-"""Reject reasons with an explanation -> the part of the record to examine."""
+EXPLAINED = ("malformed", "trailing_bytes", "incompatible_schema", "key_malformed", "key_incompatible_schema")
+"""Reject reasons with an explanation: of the key if they begin with `key_`, else of the value."""
 MOST_EXPLAINED = 1_000
 """The most explained records per reason and task. The others get the sentence of their reason."""
 MOST_STEPS, STEPS_OF_ONE = 5_000_000, 200_000
@@ -41,7 +34,7 @@ class Explainer:
     counts: Counter[str] = field(default_factory=Counter)
 
     def explain(self, reason: str, data: bytes) -> str | None:
-        part = EXPLAINED[reason]
+        part = "key" if reason.startswith("key_") else "value"
         self.counts[reason] += 1
         if self.counts[reason] > MOST_EXPLAINED or self.left <= 0:
             return None
@@ -72,10 +65,9 @@ def explanation(decoding: DecodePlan, reason: Column, value: Column, key: Column
             ]
             yield pa.array(found, pa.string())
 
-    parts: dict[PartName, Column] = {"value": value, "key": key}
-    looked_at = [F.when(reason == each, parts[part]) for each, part in EXPLAINED.items()]
+    part = F.when(reason.startswith("key_"), key).otherwise(value)
     made: Any = arrow_udf(explained, StringType())  # type: ignore[call-overload]
-    found: Column = made.asNondeterministic()(reason, F.coalesce(*looked_at))
+    found: Column = made.asNondeterministic()(reason, F.when(reason.isin(*EXPLAINED), part))
     return found
 
 

@@ -28,12 +28,12 @@ class Messages:
     """Reads the messages of one type.
 
     exists: which messages exist; the others represent absent ones and are not checked.
-    broken: set for messages whose bytes are invalid.
+    broken: set for messages whose bytes are invalid. of_map: they are map entries, in which an absent message is an empty one.
     unfit: set for messages with a value that does not fit its field, unless a later value replaced it.
     """
 
-    def __init__(self, plan: Struct, spans: Spans, exists: Flags) -> None:
-        self._plan = plan
+    def __init__(self, plan: Struct, spans: Spans, exists: Flags, *, of_map: bool = False) -> None:
+        self._plan, self._of_map = plan, of_map
         self._data = spans.data
         self._exists = exists
         self._count = exists.size
@@ -171,6 +171,8 @@ class Messages:
 
     def _nested(self, value: Value, found: Found, owner: Ints, exists: Flags) -> tuple[Any, Flags, Flags]:
         """An array with one value per owner, null if absent; and the broken and the unfit owners."""
+        if self._of_map:
+            exists = np.ones_like(exists)
         if not exists.any():
             return pa.nulls(exists.size, arrow_type(value.column, fixed=False)), exists, exists
         plan = value.message or values.members(value)
@@ -188,7 +190,7 @@ class Messages:
         alone = np.arange(found.owner.size)
         always = np.ones(found.owner.size, np.bool_)
         spans = Spans(self._data, found.begin, found.begin + found.length, alone)
-        inner = Entries(values.entry(key, field.value), spans, always)
+        inner = Messages(values.entry(key, field.value), spans, always, of_map=True)
         keys, items = inner.columns()
         kept = _last_of_each(keys, found.owner)
         self.broken[found.owner[inner.broken]] = True
@@ -207,13 +209,6 @@ class Messages:
         fields = [pa.field(name, part.type) for name, part in zip(names, parts, strict=True)]
         mask = values.validity(absent) if absent.any() else None
         return pa.Array.from_buffers(pa.struct(fields), absent.size, [mask], children=parts)
-
-
-class Entries(Messages):
-    """Map entries, in which an absent message is an empty one."""
-
-    def _nested(self, value: Value, found: Found, owner: Ints, exists: Flags) -> tuple[Any, Flags, Flags]:
-        return super()._nested(value, found, owner, np.ones_like(exists))
 
 
 def _last_of_each(keys: Any, owner: Ints) -> Ints:
