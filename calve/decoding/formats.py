@@ -156,14 +156,14 @@ def _protobuf_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Write
     file = load(schema)
     path, message = message_of(file, top.message)
     found = plan(message, table["fields"][0]["type"] if top.column else table)
-    prefixes = {each: wire.frame(schema.id) + words for each, words in _indexes(file, wire).items()}
+    prefixes = {each: wire.frame(schema.id) + words for each, words in message_prefixes(file, wire).items()}
     prefix = prefixes.pop(path)
     names = dict(messages(file.messages))
     others = {words: names[each].name for each, words in prefixes.items()} if prefix else {}
     return ProtobufWriter(schema.id, prefix, found, message.name, others, top.column)
 
 
-def _indexes(file: File, wire: Wire) -> dict[tuple[int, ...], bytes]:
+def message_prefixes(file: File, wire: Wire) -> dict[tuple[int, ...], bytes]:
     """The bytes between the frame and a message, by the message's path.
 
     Confluent's serializers write the path as zigzag varints after their count, that of the first message as a single zero.
