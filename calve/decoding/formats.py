@@ -13,7 +13,7 @@ from calve.schema.columns import Json, field, struct
 from calve.schema.evolution import Rule, SchemaProblem
 from calve.schema.json_scalars import CONNECT_TYPES, PAYLOAD, as_json_schema, is_connect_schema
 from calve.schema.protobuf.columns import columns_of, plan
-from calve.schema.protobuf.files import load, message_of, messages, named
+from calve.schema.protobuf.files import has_message, load, message_of, messages
 from calve.schema.protobuf.model import File
 from calve.schema.wire import Schema, Wire, varint_of, zigzag
 from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
@@ -116,7 +116,7 @@ def concerns(schema: Schema, top: Top) -> bool:
     if not top.message or schema.type != "PROTOBUF":
         return True
     try:
-        return any(named(load(schema), top.message))
+        return has_message(load(schema), top.message)
     except SchemaProblem:
         return True
 

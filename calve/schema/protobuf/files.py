@@ -39,13 +39,17 @@ def message_of(file: File, name: str | None) -> tuple[tuple[int, ...], Message]:
         raise SchemaProblem("", "a table needs a message, and this file has none", Rule.NO_RECORD)
     if name is None:
         return (0,), file.messages[0]
-    found = next(named(file, name), None)
+    found = next(_named(file, name), None)
     if found is None:
         raise SchemaProblem("", f'there is no message "{name}" in this file', Rule.NO_RECORD)
     return found
 
 
-def named(file: File, name: str) -> Iterator[tuple[tuple[int, ...], Message]]:
+def has_message(file: File, name: str) -> bool:
+    return any(_named(file, name))
+
+
+def _named(file: File, name: str) -> Iterator[tuple[tuple[int, ...], Message]]:
     """The messages of a name, with or without the package."""
     for path, each in messages(file.messages):
         if each.name in (name, f"{file.package}.{name}") and not each.is_map_entry:
