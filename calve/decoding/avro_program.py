@@ -8,7 +8,6 @@ meaning of the cells.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -40,18 +39,22 @@ SKIPPED = {
 MILLIS = ("timestamp-millis", "local-timestamp-millis")
 
 
-def program(writer: AvroWriter, columns: Json) -> Program:
+def program(writer: Writer, columns: Json) -> Program:
     """The program that reads a writer's values, after their prefix, into its columns (Iceberg, JSON form).
 
-    Raises:
-        Unsupported: there is none.
+    Raises `Unsupported` if there is none.
     """
-    written, read = (_field(json.loads(each), "value") for each in (writer.schema, writer.reader))
+    if not isinstance(writer, AvroWriter):
+        raise Unsupported("its values are neither Avro nor plain bytes or text")
+    written, read = writer.types
     names = {each["name"] for each in read["fields"]}
     wanted = struct(*(each for each in columns["fields"] if each["name"] in names))
     compiler = _Compiler()
-    fields = compiler.fields(_Value(written, read, writer.shape, wanted))
-    return compiler.program(Group(wanted, None, fields))
+    row = Group(wanted, None, compiler.fields(_Value(written, read, writer.shape, wanted)))
+    compiler.emit(Op.END)
+    code = tuple(number for each in compiler.code for number in each)
+    pool, cells, marks = tuple(compiler.pool), tuple(compiler.cells), tuple(compiler.marks)
+    return Program(code, pool, cells, marks, compiler.levels, compiler.depth, row)
 
 
 def reasons(decoding: DecodePlan, columns: Json) -> list[str]:
@@ -60,21 +63,10 @@ def reasons(decoding: DecodePlan, columns: Json) -> list[str]:
     for writer in (*decoding.writers, *(decoding.key.writers if decoding.key else ())):
         try:
             if not isinstance(writer, PlainWriter):
-                program(require_avro(writer), columns)
+                program(writer, columns)
         except Unsupported as problem:
             found[problem.message] = None
     return list(found)
-
-
-def require_avro(writer: Writer) -> AvroWriter:
-    """Raises `Unsupported` if the writer does not write Avro."""
-    if not isinstance(writer, AvroWriter):
-        raise Unsupported("its values are neither Avro nor plain bytes or text")
-    return writer
-
-
-def _field(record: Json, name: str) -> Json:
-    return next(each["type"] for each in record["fields"] if each["name"] == name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +104,6 @@ class _Compiler:
     depth: int = 0
     maps: int = 0
 
-    def program(self, row: Group) -> Program:
-        self.emit(Op.END)
-        code = tuple(number for each in self.code for number in each)
-        return Program(
-            code, tuple(self.pool), tuple(self.cells), tuple(self.marks), self.levels, self.depth, row
-        )
-
     @property
     def here(self) -> int:
         return len(self.code) * WIDTH
@@ -145,7 +130,7 @@ class _Compiler:
     def fields(self, of: _Value) -> tuple[Part, ...]:
         """Read the column's fields, in its order."""
         kinds = {each["name"]: each["type"] for each in of.read["fields"]}
-        shapes = {name: inner for name, inner, absent in of.shape["struct"] if not absent} if of.shape else {}
+        shapes = {source: inner for _, source, inner, _ in of.shape["struct"]} if of.shape else {}
         wanted = {each["name"]: each["type"] for each in of.column["fields"]} if of.column else {}
         found: dict[str, Part] = {}
         for each in of.written["fields"]:
@@ -182,7 +167,7 @@ class _Compiler:
         optional = of.optional or len(branches(of.written)) < len(of.written)
         mark = self.mark() if several and optional else None
         fields: dict[str, tuple[str, Json | None, Json]] = {}
-        for name, member, inner, kind in of.shape["union"] if several and of.shape else ():
+        for name, member, inner, kind in of.shape["struct"] if several and of.shape else ():
             fields[member] = (name, inner, kind)
         found: dict[str, Part] = {}
 
@@ -245,10 +230,8 @@ class _Compiler:
         if not _takes_bytes(items):
             raise Unsupported("its lists have items without bytes")
         if shape and "entries" in shape:
-            sides = zip(("key", "value"), shape["entries"], strict=True)
-            shaped = {"struct": [[name, inner, None] for name, inner in sides]}
             kinds = [{"name": name, "type": column and column[name]} for name in ("key", "value")]
-            return self.fields(_Value(items, read, shaped, struct(*kinds)))
+            return self.fields(_Value(items, read, shape["entries"], struct(*kinds)))
         return (self.read(_Value(items, read, shape and shape["list"], column and column["element"])),)
 
     def leaf(self, of: _Value) -> Leaf:
@@ -261,12 +244,11 @@ class _Compiler:
         cell, size = self.cell(), int(of.written.get("size", 0))
         mark = self.mark() if of.optional or (unfit and in_map > 0) else None
         if logical == "decimal":
-            made = self.emit(
-                Op.DECIMAL, cell=cell, mark=mark, null=of.null, a=size if kind == "fixed" else -1
-            )
+            fixed = size if kind == "fixed" else -1
+            made = self.emit(Op.DECIMAL, cell=cell, mark=mark, null=of.null, a=fixed)
             made[B], made[SECOND] = len(self.pool), self.cell()
-            least = 10 ** int(read["precision"])
-            self.pool += [_signed(least), least >> 64, in_map]
+            high, low = divmod(10 ** int(read["precision"]), 2**64)
+            self.pool += [low - 2**64 if low >= 2**63 else low, high, in_map]
             return Leaf(column, "decimal", cell, mark)
         symbols = tuple(of.written["symbols"]) if kind == "enum" else ()
         if unfit:
@@ -332,9 +314,3 @@ def _takes_bytes(node: Json) -> bool:
     if isinstance(node, dict) and node["type"] == "fixed":
         return int(node["size"]) > 0
     return bool(node != "null")
-
-
-def _signed(number: int) -> int:
-    """The lower 64 bits of a number, as a signed number."""
-    low = number & (2**64 - 1)
-    return low - 2**64 if low >= 2**63 else low

@@ -57,17 +57,12 @@ def first_columns(versions: Sequence[Schema], title: str, top: Top = FIELDS) -> 
     """The columns of a table that does not exist yet: those of the first version, evolved by the later ones.
 
     `title`: a description of the versions' subject.
-
-    Raises:
-        Suspended: `schema_unsupported`: no table can hold the subject's first version.
+    Raises `Suspended` (`schema_unsupported`) if no table can hold the subject's first version.
     """
     first = versions[0]
     if first.type not in FORMATS:
-        raise Suspended(
-            "schema_unsupported",
-            f"{title} is {first.type}, which is none of {', '.join(REGISTERED)}",
-            fix=OTHER_SCHEMA,
-        )
+        why = f"{title} is {first.type}, which is none of {', '.join(REGISTERED)}"
+        raise Suspended("schema_unsupported", why, fix=OTHER_SCHEMA)
     found = _columns_or_problem(first, top)
     if isinstance(found, SchemaProblem):
         number = f", schema id {first.id}" if first.id else ""
@@ -106,9 +101,9 @@ def decoding(
     table: Json,
     versions: Sequence[Schema],
     foreign: Sequence[Schema] = (),
-    *,
     wire: Wire = CONFLUENT,
     top: Top = FIELDS,
+    *,
     shared: bool = False,
     fields: Collection[str] | None = None,
 ) -> DecodePlan:
@@ -147,9 +142,8 @@ def misfit(
     table: Json, versions: Sequence[Schema], schema_id: int, top: Top = FIELDS
 ) -> SchemaProblem | None:
     """Why no value of a version can be a row of the table; None if the schema is not the cause."""
-    return next(
-        (each.problem for version, each in fits(table, versions, top) if version.id == schema_id), None
-    )
+    found = {version.id: each.problem for version, each in fits(table, versions, top)}
+    return found.get(schema_id)
 
 
 def proposal(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 
 from calve.config.steps import Step, is_masked
-from calve.schema.columns import Json, join
+from calve.schema.columns import Json, inner_struct, join, with_inner_struct
 from calve.table.summary import FIELDS
 
 
@@ -32,7 +33,7 @@ def leaves(*versions: Json) -> dict[str, frozenset[str]]:
     """
     found: dict[str, frozenset[str]] = {}
     for columns in versions:
-        for path, had in _leaves(columns, "", frozenset()):
+        for path, had in _leaves(columns, "", frozenset({""})):
             found[path] = found.get(path, frozenset()) | had
     return found
 
@@ -59,40 +60,24 @@ def admitted(
     )
 
 
-def only(columns: Json, fields: Collection[str]) -> Json:
-    """The columns with only these fields, at any depth. A struct without remaining fields is removed."""
-    return columns | {"fields": list(_kept(columns, fields, ""))}
+def only(columns: Json, fields: Collection[str], path: str = "") -> Json:
+    """The columns (of a struct at `path`) with only these fields, at any depth. A struct without remaining fields is removed."""
+    kept = []
+    for each in columns["fields"]:
+        here = join(path, each["name"])
+        kind = with_inner_struct(each["type"], partial(only, fields=fields, path=here))
+        inner, _ = inner_struct(kind)
+        if here in fields if inner is None else inner["fields"]:
+            kept.append(each | {"type": kind})
+    return columns | {"fields": kept}
 
 
-def _leaves(kind: Json, path: str, had: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    if isinstance(kind, str):
-        yield path, had
-        return
-    match kind["type"]:
-        case "struct":
-            for each in kind["fields"]:
-                names = (each["name"], *each.get("former", ()))
-                ways = frozenset(join(way, name) for way in had or ("",) for name in names)
-                yield from _leaves(each["type"], join(path, each["name"]), ways)
-        case "list":
-            yield from _leaves(kind["element"], path, had)
-        case _:
-            yield from _leaves(kind["value"], path, had)
-
-
-def _kept(struct: Json, fields: Collection[str], path: str) -> Iterator[Json]:
+def _leaves(struct: Json, path: str, had: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
     for each in struct["fields"]:
-        kind = _only(each["type"], fields, join(path, each["name"]))
-        if kind is not None:
-            yield each | {"type": kind}
-
-
-def _only(kind: Json, fields: Collection[str], path: str) -> Json | None:
-    if isinstance(kind, str):
-        return kind if path in fields else None
-    if kind["type"] == "struct":
-        kept = list(_kept(kind, fields, path))
-        return kind | {"fields": kept} if kept else None
-    inside = "element" if kind["type"] == "list" else "value"
-    found = _only(kind[inside], fields, path)
-    return None if found is None else kind | {inside: found}
+        here, names = join(path, each["name"]), (each["name"], *each.get("former", ()))
+        ways = frozenset(join(way, name) for way in had for name in names)
+        inner, _ = inner_struct(each["type"])
+        if inner is None:
+            yield here, ways
+        else:
+            yield from _leaves(inner, here, ways)

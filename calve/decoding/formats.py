@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from calve.registry.registry import NO_ID
 from calve.schema import avro, json_schema
-from calve.schema.avro_reader import framed, resolution, unframed
+from calve.schema.avro_reader import framed, resolution
 from calve.schema.change_events import AVRO_LOGICAL, JSON_TYPES, read_as, row_of
 from calve.schema.columns import Json, field, struct
 from calve.schema.evolution import Rule, SchemaProblem
 from calve.schema.json_scalars import CONNECT_TYPES, PAYLOAD, as_json_schema, is_connect_schema
 from calve.schema.protobuf.columns import columns_of, plan
-from calve.schema.protobuf.descriptor import message_indexes, message_places
 from calve.schema.protobuf.files import has_message, load, message_of, messages
 from calve.schema.protobuf.model import File
-from calve.schema.wire import Schema, Wire
-from calve.schema.writers import (
-    AvroWriter,
-    JsonWriter,
-    PlainWriter,
-    ProtobufWriter,
-    WholeWriter,
-    Writer,
-)
+from calve.schema.wire import Schema, Wire, varint_of, zigzag
+from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +43,16 @@ FIELDS = Top()
 VALUE = "value"
 REGISTERED = ("AVRO", "JSON", "PROTOBUF")
 """The schema types of a registry."""
+FORMATS = (*REGISTERED, "STRING", "BYTES")
+"""All schema types; the others occur only in calve.yaml."""
 OF_CHANGES = ("AVRO", "JSON")
 """The schema types of Debezium's events."""
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """One kind of registered schema.
-
-    columns: the table columns of a schema, for comparison by `calve.schema.evolution`.
-    writer: how values of a schema are read as the columns of a table, in a wire format. Each column has the name
-        by which the schema writes it (`calve.schema.lineage.Fit`). Both raise `SchemaProblem`.
-    """
-
-    columns: Callable[[Schema, Top], Json]
-    writer: Callable[[Schema, Json, Wire, Top], Writer]
-
-
 def columns(schema: Schema, top: Top = FIELDS) -> Json:
-    """The table columns of a schema.
+    """The table columns of a schema, for comparison by `calve.schema.evolution`.
 
-    Raises:
-        SchemaProblem: no table can hold it.
+    Raises `SchemaProblem` if no table can hold it.
     """
     if schema.type not in FORMATS:
         raise SchemaProblem("", f"{schema.type} is not supported")
@@ -82,19 +61,54 @@ def columns(schema: Schema, top: Top = FIELDS) -> Json:
     if top.changes and schema.type not in OF_CHANGES:
         raise SchemaProblem("", f"change events are {' or '.join(OF_CHANGES)}, and this is {schema.type}")
     try:
-        found = FORMATS[schema.type].columns(schema, top)
-        found = row_of(found) if top.changes else found
+        found = row_of(own_columns(schema, top)) if top.changes else own_columns(schema, top)
     except (ValueError, LookupError, TypeError, AttributeError):
         raise SchemaProblem("", f"this is no {schema.type} schema") from None
-    _refuse_clashes([each["name"] for each in found["fields"]], top)
+    for word, column, fix in (("key", top.taken, "key: {column: NAME}"), ("rest", top.rest, "rest: NAME")):
+        names = [each["name"] for each in found["fields"]]
+        clashing = [name for name in names if column and name.lower() == column.lower()]
+        if len(clashing) > (word == "rest"):
+            why = f"calve.yaml gives this name to the column of {word}; name that otherwise: `{fix}`"
+            raise SchemaProblem(clashing[0], why, Rule.FIELD_NAME_RESERVED)
     return found
 
 
+def own_columns(schema: Schema, top: Top) -> Json:
+    """As `columns` without its checks; for a change event, the columns of the event."""
+    match schema.type:
+        case "AVRO":
+            return avro.columns_of(_avro_schema(schema, top))
+        case "JSON":
+            found = json_schema.columns_of(_json_shape(schema, top))
+            if not top.rest:
+                return found
+            rest = field(top.rest, "string", doc="what the schema does not declare, as JSON")
+            return struct(*found["fields"], rest)
+        case "PROTOBUF":
+            found = columns_of(message_of(load(schema), top.message)[1])
+            return struct(field(top.column, found)) if top.column else found
+        case kind:
+            return struct(field(top.column or VALUE, "string" if kind == "STRING" else "binary"))
+
+
 def writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
-    """As `Format.writer`; `change_events.read_as` defines how change events are read. `table`: the columns of the row."""
-    kind = FORMATS[schema.type]
-    read = read_as(kind.columns(schema, top), table, top.order) if top.changes else table
-    return kind.writer(schema, read, wire, top)
+    """How values of a schema are read as the columns of a table, in a wire format.
+
+    `table`: the columns, or those of the row of a change event (`change_events.read_as`), each with the name by which the schema
+    writes it (`calve.schema.lineage.Fit`). Raises `SchemaProblem` if they cannot be read so.
+    """
+    read = read_as(own_columns(schema, top), table, top.order) if top.changes else table
+    match schema.type:
+        case "AVRO":
+            frame, found = wire.frame(schema.id), resolution(_avro_schema(schema, top), read)
+            written = json.dumps(framed(found.writer, len(frame)))
+            return AvroWriter(schema.id, frame, written, json.dumps(framed(found.reader)), found.shape)
+        case "JSON":
+            return _json_writer(schema, read, wire, top)
+        case "PROTOBUF":
+            return _protobuf_writer(schema, read, wire, top)
+        case kind:
+            return PlainWriter(schema.id, wire.frame(schema.id), top.column or VALUE, text=kind == "STRING")
 
 
 def concerns(schema: Schema, top: Top) -> bool:
@@ -102,37 +116,9 @@ def concerns(schema: Schema, top: Top) -> bool:
     if not top.message or schema.type != "PROTOBUF":
         return True
     try:
-        file = load(schema)
+        return has_message(load(schema), top.message)
     except SchemaProblem:
         return True
-    return has_message(file, top.message)
-
-
-def _refuse_clashes(names: Sequence[str], top: Top) -> None:
-    for word, column, fix in (("key", top.taken, "key: {column: NAME}"), ("rest", top.rest, "rest: NAME")):
-        clashing = [name for name in names if column and name.lower() == column.lower()]
-        if len(clashing) > (word == "rest"):
-            why = f"calve.yaml gives this name to the column of {word}; name that otherwise: `{fix}`"
-            raise SchemaProblem(clashing[0], why, Rule.FIELD_NAME_RESERVED)
-
-
-def _plain_columns(schema: Schema, top: Top) -> Json:
-    kind = "string" if schema.type == "STRING" else "binary"
-    return struct(field(top.column or VALUE, kind))
-
-
-def _plain_writer(schema: Schema, _table: Json, wire: Wire, top: Top) -> Writer:
-    return PlainWriter(schema.id, wire.frame(schema.id), top.column or VALUE, text=schema.type == "STRING")
-
-
-def _avro_columns(schema: Schema, top: Top) -> Json:
-    return avro.columns_of(_avro_schema(schema, top))
-
-
-def _avro_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
-    frame, found = wire.frame(schema.id), resolution(_avro_schema(schema, top), table)
-    written, read = json.dumps(framed(found.writer, len(frame))), json.dumps(unframed(found.reader))
-    return AvroWriter(schema.id, frame, written, read, found.shape)
 
 
 def _avro_schema(schema: Schema, top: Top) -> Json:
@@ -141,15 +127,6 @@ def _avro_schema(schema: Schema, top: Top) -> Json:
     if top.column is None:
         return kind
     return {"type": "record", "name": "calve_whole", "fields": [{"name": top.column, "type": kind}]}
-
-
-def _json_columns(schema: Schema, top: Top) -> Json:
-    found = json_schema.columns_of(_json_shape(schema, top))
-    if not top.rest:
-        return found
-    return struct(
-        *found["fields"], field(top.rest, "string", doc="what the schema does not declare, as JSON")
-    )
 
 
 def _json_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
@@ -161,25 +138,18 @@ def _json_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
     if isinstance(part["type"], str):
         return JsonWriter(schema.id, frame, shape, table, scalar=top.column, member=member)
     kind = table["fields"][0]["type"]
-    return WholeWriter(JsonWriter(schema.id, frame, part["type"], kind, member=member), top.column)
+    return JsonWriter(schema.id, frame, part["type"], kind, member=member, whole=top.column)
 
 
 def _json_shape(schema: Schema, top: Top) -> Json:
     text = as_json_schema(schema.text) if _is_embedded(schema) else schema.text
     named = JSON_TYPES if top.changes else CONNECT_TYPES
-    if top.column is None:
-        return json_schema.shape(text, schema.references, named)
-    return json_schema.whole(text, schema.references, top.column, named)
+    return json_schema.shape(text, schema.references, named, top.column)
 
 
 def _is_embedded(schema: Schema) -> bool:
     """Whether each value contains its schema and payload: true for a schema file in Kafka Connect's format."""
     return schema.id == NO_ID and is_connect_schema(schema.text)
-
-
-def _protobuf_columns(schema: Schema, top: Top) -> Json:
-    found = columns_of(message_of(load(schema), top.message)[1])
-    return struct(field(top.column, found)) if top.column else found
 
 
 def _protobuf_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
@@ -190,26 +160,20 @@ def _protobuf_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Write
     prefix = prefixes.pop(path)
     names = dict(messages(file.messages))
     others = {words: names[each].name for each, words in prefixes.items()} if prefix else {}
-    made = ProtobufWriter(schema.id, prefix, found, message.name, others)
-    return WholeWriter(made, top.column) if top.column else made
+    return ProtobufWriter(schema.id, prefix, found, message.name, others, top.column)
 
 
 def message_prefixes(file: File, wire: Wire) -> dict[tuple[int, ...], bytes]:
-    """The bytes between the frame and a message, by the message's path."""
+    """The bytes between the frame and a message, by the message's path.
+
+    Confluent's serializers write the path as zigzag varints after their count, that of the first message as a single zero.
+    AWS's write the place among all messages of the file, sorted by their full names:
+    https://github.com/awslabs/aws-glue-schema-registry (`MessageIndexFinder`, `ProtobufWireFormatEncoder`)
+    """
     every = dict(messages(file.messages))
     if not wire.size:
         return dict.fromkeys(every, b"")
     if wire.names_are_numbers:
-        return {path: message_indexes(path) for path in every}
-    places = message_places(each.name for each in every.values())
-    return {path: places[each.name] for path, each in every.items()}
-
-
-FORMATS: Mapping[str, Format] = {
-    "AVRO": Format(_avro_columns, _avro_writer),
-    "JSON": Format(_json_columns, _json_writer),
-    "PROTOBUF": Format(_protobuf_columns, _protobuf_writer),
-    "STRING": Format(_plain_columns, _plain_writer),
-    "BYTES": Format(_plain_columns, _plain_writer),
-}
-"""By the registry's `schemaType`. STRING and BYTES occur only in calve.yaml."""
+        return {path: b"".join(map(zigzag, (len(path), *path))) for path in every} | {(0,): b"\x00"}
+    by_name = sorted(every, key=lambda path: every[path].name)
+    return {path: varint_of(place) for place, path in enumerate(by_name)}

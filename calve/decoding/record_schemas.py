@@ -12,17 +12,8 @@ from typing import NamedTuple
 from calve.config import job
 from calve.config.job import PartName, Source
 from calve.config.steps import ways_to
-from calve.decoding.decode_plan import (
-    OTHER_SCHEMA,
-    DecodePlan,
-    decoding,
-    evolution,
-    first_columns,
-    leaves,
-    misfit,
-    proposal,
-    tags,
-)
+from calve.decoding import decode_plan
+from calve.decoding.decode_plan import OTHER_SCHEMA, DecodePlan
 from calve.decoding.field_quarantine import leaves as leaves_of
 from calve.decoding.formats import Top, concerns
 from calve.errors import Retryable, Suspended
@@ -81,8 +72,7 @@ class Subjects:
     def versions(self) -> list[Schema]:
         """The versions of `listed`, then those no longer listed that records have named.
 
-        Raises:
-            Retryable: nothing is registered yet, or the registry does not answer.
+        Raises `Retryable` if nothing is registered yet, or the registry does not answer.
         """
         versions = self.listed()
         if not versions:
@@ -95,11 +85,7 @@ class Subjects:
         return [*versions, *(each for schema_id, each in self._deleted.items() if schema_id not in listed)]
 
     def learn(self, ids: Iterable[int]) -> bool:
-        """Look up unknown ids; True if the registry knows any of them.
-
-        Raises:
-            Retryable: as `versions`.
-        """
+        """Look up unknown ids; True if the registry knows any of them. Raises as `versions`."""
         known = [schema for schema_id in ids if (schema := self.registry.by_id(schema_id))]
         if not known:
             return False
@@ -156,8 +142,7 @@ class Part:
     def versions(self) -> tuple[list[Schema], list[Schema]]:
         """The table's current schemas, and the foreign ones: those that records have named, or without the table's message.
 
-        Raises:
-            Retryable: there is none yet, or the registry does not answer.
+        Raises `Retryable` if there is none yet, or the registry does not answer.
         """
         found = self.schemas.versions()
         ours = [each for each in found if concerns(each, self.top)]
@@ -169,25 +154,18 @@ class Part:
         return ours, [*self.schemas.foreign, *(each for each in found if each not in ours)]
 
     def decoding(
-        self,
-        table: Json,
-        versions: Sequence[Schema],
-        foreign: Sequence[Schema],
-        fields: Collection[str] | None,
+        self, table: Json, versions: list[Schema], foreign: list[Schema], fields: Collection[str] | None
     ) -> DecodePlan:
         """As `calve.decoding.decode_plan.decoding`.
 
-        Raises:
-            Suspended: `schema_unsupported`: the only schema does not fit the table, or the newest one has a field with a name
-                that calve.yaml gives to another column.
+        Raises `Suspended` (`schema_unsupported`) if the only schema does not fit the table, or the newest one has a field with a
+        name that calve.yaml gives to another column.
         """
-        shared = self.schemas.shared
-        found = decoding(table, versions, foreign, wire=self.wire, top=self.top, shared=shared, fields=fields)
-        problem = misfit(table, versions, versions[-1].id, self.top)
+        top, shared = self.top, self.schemas.shared
+        found = decode_plan.decoding(table, versions, foreign, self.wire, top, shared=shared, fields=fields)
+        problem = decode_plan.misfit(table, versions, versions[-1].id, self.top)
         ours = {each.lower() for each in (self.top.taken, self.top.rest) if each}
-        taken = (
-            problem is not None and problem.path.lower() in ours and problem.rule is Rule.FIELD_NAME_RESERVED
-        )
+        taken = problem and problem.path.lower() in ours and problem.rule is Rule.FIELD_NAME_RESERVED
         if taken or not (self.wire.size or found.writers):
             why = f": {problem.message}" if problem else " cannot be read as the columns of the table"
             raise Suspended("schema_unsupported", f"{self.schemas.title}{why}", fix=OTHER_SCHEMA)
@@ -213,11 +191,7 @@ class RecordSchemas:
         return frozenset(each for each in named if each)
 
     def versions(self) -> Versions:
-        """The current schemas.
-
-        Raises:
-            Retryable: as `Part.versions`.
-        """
+        """The current schemas. Raises as `Part.versions`."""
         values, others = self.value.versions()
         keys, other_keys = self.key.versions() if self.key else ([], [])
         return Versions(values, keys, others, other_keys)
@@ -230,25 +204,22 @@ class RecordSchemas:
     def first_columns(self, versions: Versions) -> Json:
         """The columns of a table that does not exist yet: the key's first, the newest change's last.
 
-        Raises:
-            Suspended: as `calve.decoding.decode_plan.first_columns`.
+        Raises as `calve.decoding.decode_plan.first_columns`.
         """
-        data = first_columns(versions.values, self.value.schemas.title, self.value.top)
-        key = first_columns(versions.keys, self.key.schemas.title, self.key.top) if self.key else struct()
-        change = [CHANGE] if self.value.top.changes else []
-        return struct(*key["fields"], *data["fields"], *change)
+        data = decode_plan.first_columns(versions.values, self.value.schemas.title, self.value.top)
+        fields = [*data["fields"], CHANGE] if self.value.top.changes else data["fields"]
+        if self.key is not None:
+            key = decode_plan.first_columns(versions.keys, self.key.schemas.title, self.key.top)
+            fields = [*key["fields"], *fields]
+        return struct(*fields)
 
     def evolution(self, table: Json, versions: Versions) -> list[tuple[Schema, list[Change]]]:
         """As `calve.decoding.decode_plan.evolution`."""
         parts = self._parts(table, versions)
-        return [each for part, share, found in parts for each in evolution(share, found, part.top)]
+        return [each for part in parts for each in decode_plan.evolution(*part)]
 
     def decoding(self, table: Json, versions: Versions, fields: Collection[str] | None = None) -> DecodePlan:
-        """How records become rows of the table; `fields`: as in `calve.decoding.decode_plan.decoding`.
-
-        Raises:
-            Suspended: as `Part.decoding`.
-        """
+        """How records become rows of the table. `fields`: as in `decode_plan.decoding`. Raises as `Part.decoding`."""
         share = self.value.share(table)
         values = self.value.decoding(share, versions.values, versions.foreign_values, fields)
         if self.key is None:
@@ -259,22 +230,20 @@ class RecordSchemas:
     def leaves(self, columns: Json, versions: Versions) -> dict[str, frozenset[str]]:
         """As `calve.decoding.decode_plan.leaves`, for records that are decoded to these columns."""
         parts = self._parts(columns, versions)
-        return dict(each for part, share, found in parts for each in leaves(share, found, part.top).items())
+        return dict(each for part in parts for each in decode_plan.leaves(*part).items())
 
     def tags(self, columns: Json, versions: Versions) -> dict[str, tuple[str, ...]]:
         """The schemas' tags, by path, for fields of records that are decoded to these columns."""
         parts = self._parts(columns, versions)
-        found = dict(
-            each for part, share, schemas in parts for each in tags(share, schemas, part.top).items()
-        )
+        found = dict(each for part in parts for each in decode_plan.tags(*part).items())
         held = {way for path in leaves_of(columns) for way in ways_to(path)}
         return {path: own for path, own in found.items() if path in held}
 
-    def _parts(self, table: Json, versions: Versions) -> Iterator[tuple[Part, Json, list[Schema]]]:
-        """The keys, then the values: the part, its columns and its schemas."""
+    def _parts(self, table: Json, versions: Versions) -> Iterator[tuple[Json, list[Schema], Top]]:
+        """The columns, the schemas and the top level of the keys, then of the values."""
         for part, found in ((self.key, versions.keys), (self.value, versions.values)):
             if part is not None:
-                yield part, part.share(table), found
+                yield part.share(table), found, part.top
 
     def read_with(self, versions: Versions) -> dict[str, str]:
         """The schemas of values and keys: `calve.registry.registry.identity` of the only schema, or `FRAMED`.
@@ -292,7 +261,7 @@ class RecordSchemas:
         versions, schemas = self.value.schemas.versions(), self.value.schemas
         if all(each.id != schema_id for each in versions):
             return f"not one of {schemas.title}"
-        problem = misfit(self.value.share(table), versions, schema_id, self.value.top)
+        problem = decode_plan.misfit(self.value.share(table), versions, schema_id, self.value.top)
         return schemas.title + (f", {problem.message}" if problem else "")
 
     def proposal(
@@ -302,7 +271,8 @@ class RecordSchemas:
         part = self.key if name == "key" else self.value
         if part is None:
             raise AssertionError("the keys of this table make no column")
-        return proposal(None if table is None else part.share(table), versions, candidate, part.top)
+        share = None if table is None else part.share(table)
+        return decode_plan.proposal(share, versions, candidate, part.top)
 
 
 def record_schemas_of(table: job.Table, registry: Registry | None) -> RecordSchemas:

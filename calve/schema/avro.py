@@ -37,16 +37,8 @@ from calve.schema.evolution import (
     top_of,
 )
 
-PRIMITIVES = {
-    "boolean": "boolean",
-    "int": "int",
-    "long": "long",
-    "float": "float",
-    "double": "double",
-    "bytes": "binary",
-    "string": "string",
-    "enum": "string",
-}
+PRIMITIVES = {kind: kind for kind in ("boolean", "int", "long", "float", "double", "string")}
+PRIMITIVES |= {"bytes": "binary", "enum": "string"}
 LOGICAL = {
     ("int", "date"): "date",
     ("long", "timestamp-millis"): "timestamptz",
@@ -80,11 +72,8 @@ def expand(
     """A registered schema as JSON, with every reference to a named type replaced by its definition.
 
     `references`: the texts of the schemas that it refers to. `logical`: logical types by type and `connect.name`.
-
-    Raises:
-        SchemaProblem: recursive types (a table cannot hold them), undefined references, or JSON that is not an Avro schema: some
-            registries call every version AVRO.
-        ValueError: a text is not JSON.
+    Raises `ValueError` if a text is not JSON, and `SchemaProblem` for recursive types (a table cannot hold them), undefined
+    references, or JSON that is not an Avro schema: some registries call every version AVRO.
     """
     expansion = _Expansion(logical)
     try:
@@ -144,7 +133,7 @@ class _Expansion:
             return node | {"items": self.of(node["items"], inside, namespace, f"{path}[]")}
         if kind == "map":
             return node | {"values": self.of(node["values"], inside, namespace, f"{path}{{}}")}
-        if kind not in PRIMITIVES and kind != "null":
+        if kind not in PRIMITIVES:
             return self.of(kind, inside, namespace, path)
         logical = self.logical.get((kind, str(node.get("connect.name"))))
         return node | {"logicalType": logical} if logical else node
@@ -192,8 +181,7 @@ def _full_name(node: Json, space: str) -> tuple[str, str]:
 def columns_of(schema: Json) -> Json:
     """The table columns of an expanded schema, as an Iceberg struct in JSON form without field ids.
 
-    Raises:
-        SchemaProblem: the schema is not a record, or a part of it has no column type.
+    Raises `SchemaProblem` if the schema is not a record, or a part of it has no column type.
     """
     if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
         why = "a table needs a record at the top, so that its fields can be columns"
@@ -204,8 +192,7 @@ def columns_of(schema: Json) -> Json:
 def column_type(node: Json, path: str) -> Json:
     """The column type of an expanded type. The fields of its structs are optional and may have `aliases` and `tags`.
 
-    Raises:
-        SchemaProblem: no column type holds its values.
+    Raises `SchemaProblem` if no column type holds its values.
     """
     if isinstance(node, list):
         return _union_type(node, path)
@@ -215,25 +202,22 @@ def column_type(node: Json, path: str) -> Json:
     match kind:
         case "record" | "error":
             return _record_type(node, path)
+        case "array" if is_map(node):
+            kinds = {each["name"]: each["type"] for each in node["items"]["fields"]}
+            key = column_type(kinds["key"], f"{path}{{key}}")
+            return map_of(column_type(kinds["value"], f"{path}{{}}"), key=key)
         case "array":
-            return _array_type(node, path)
+            return list_of(column_type(node["items"], f"{path}[]"))
         case "map":
             return map_of(column_type(node["values"], f"{path}{{}}"))
         case "bytes" | "fixed" if logical == "decimal":
-            return _decimal_type(node, path)
+            most = 38 if kind == "bytes" else min(38, len(str(2 ** (8 * node["size"] - 1) - 1)) - 1)
+            return decimal_type(node.get("precision", 10), node.get("scale", 0), path, most)
         case "fixed":
             return f"fixed[{node['size']}]"
         case "null":
             raise SchemaProblem(path, ALWAYS_NULL)
     return LOGICAL.get((kind, str(logical)), PRIMITIVES[kind])
-
-
-def _array_type(node: Json, path: str) -> Json:
-    if not is_map(node):
-        return list_of(column_type(node["items"], f"{path}[]"))
-    kinds = {each["name"]: each["type"] for each in node["items"]["fields"]}
-    key = column_type(kinds["key"], f"{path}{{key}}")
-    return map_of(column_type(kinds["value"], f"{path}{{}}"), key=key)
 
 
 def is_map(array: Json) -> bool:
@@ -256,18 +240,14 @@ def is_map(array: Json) -> bool:
 
 def branches(union: Sequence[Json]) -> list[Json]:
     """The types of a union without null."""
-    return [
-        each for each in union if each != "null" and not (isinstance(each, dict) and each["type"] == "null")
-    ]
+    return [each for each in union if each != "null"]
 
 
 def branch_names(union: Sequence[Json], path: str) -> list[str]:
     """The field names of the struct that a union of several types becomes, one for each of its `branches`.
 
     The name is the type's name without namespace; if two are equal, with it, and dots become underscores.
-
-    Raises:
-        SchemaProblem: two fields have the same name.
+    Raises `SchemaProblem` if two fields have the same name.
     """
     names = [short_name(each) for each in branches(union)]
     folded = [name.lower() for name in names]
@@ -330,8 +310,3 @@ def _doc(doc: str | None, kind: Json) -> str | None:
         kind = found[0] if len(found := branches(kind)) == 1 else "null"
     unit = UNITS.get((kind["type"], str(kind.get("logicalType")))) if isinstance(kind, dict) else None
     return with_unit(doc, unit)
-
-
-def _decimal_type(node: Json, path: str) -> str:
-    most = 38 if node["type"] == "bytes" else min(38, len(str(2 ** (8 * node["size"] - 1) - 1)) - 1)
-    return decimal_type(node.get("precision", 10), node.get("scale", 0), path, most)

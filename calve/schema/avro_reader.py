@@ -15,8 +15,10 @@ from calve.schema.columns import Json, decimal_digits, join
 from calve.schema.evolution import mismatch, show, widens
 
 FLOATS, INTEGERS = {"float", "double"}, {"int", "long"}
-SPARK_LOGICAL = {"date": ("int", "date"), "timestamptz": ("long", "timestamp-micros")} | {
-    "timestamp": ("long", "local-timestamp-micros")
+SPARK_LOGICAL = {
+    "date": {"type": "int", "logicalType": "date"},
+    "timestamptz": {"type": "long", "logicalType": "timestamp-micros"},
+    "timestamp": {"type": "long", "logicalType": "local-timestamp-micros"},
 }
 
 
@@ -26,10 +28,9 @@ class Resolution:
 
     `shape` is None if the value needs no conversion, otherwise one of
     `{"cast": type}`, `{"moment": type}` (a timestamp as text), `{"millis": type}` (a timestamp as a number),
-    `{"list": shape}`, `{"map": shape}`,
-    `{"struct": [[name, shape, absent]]}` (`absent`: the type of a field that is null and not in the value),
-    `{"union": [[name, member, shape, type]]}` (a union as Spark has it; `member` null: the writer has no such branch) and
-    `{"entries": [shape, shape]}` (a list of key and value, to become a map).
+    `{"list": shape}`, `{"map": shape}`, `{"entries": shape}` (a list of key and value, to become a map) and
+    `{"struct": [[name, source, shape, type]]}`, also of a union, whose fields Spark names `member0`, `member1` (without null).
+    `source` is None if the value lacks the field: it is a null of this type.
     """
 
     writer: Json
@@ -41,9 +42,7 @@ def resolution(writer: Json, table: Json) -> Resolution:
     """How to read an (expanded) writer's bytes as the table's columns, in their order.
 
     A column may have `written`: the name by which this writer writes it, or None if it does not.
-
-    Raises:
-        SchemaProblem: the writer's bytes cannot be read as this table's columns.
+    Raises `SchemaProblem` if the writer's bytes cannot be read as this table's columns.
     """
     return _Resolver().record(writer, table, "")
 
@@ -73,17 +72,16 @@ class _Resolver:
             name, source = column["name"], column.get("written", column["name"])
             if source in found:
                 read.append({"name": name, "type": found[source].reader})
-                shapes.append([name, found[source].shape, None])
+                shapes.append([name, name, found[source].shape, column["type"]])
             elif (absent := self.absent(column["type"])) is not None:
                 read.append({"name": name, "type": ["null", absent], "default": None})
-                shapes.append([name, None, None])
+                shapes.append([name, name, None, column["type"]])
             else:
-                shapes.append([name, None, column["type"]])
+                shapes.append([name, None, None, column["type"]])
         named = {"type": "record", "name": self.name()}
-        shaped = any(shape or absent for _, shape, absent in shapes)
-        return Resolution(
-            named | {"fields": fields}, named | {"fields": read}, {"struct": shapes} if shaped else None
-        )
+        shaped = any(shape or source is None for _, source, shape, _ in shapes)
+        shape = {"struct": shapes} if shaped else None
+        return Resolution(named | {"fields": fields}, named | {"fields": read}, shape)
 
     def type(self, writer: Json, column: Json, path: str) -> Resolution:
         if isinstance(writer, list):
@@ -92,44 +90,44 @@ class _Resolver:
         return self.nested(node, column, path) if isinstance(column, dict) else self.leaf(node, column, path)
 
     def union(self, writer: list[Json], column: Json, path: str) -> Resolution:
+        """Both unions, in the writer's order.
+
+        Spark reads a union of two numbers as the wider one. A third type, which no writer writes, prevents that.
+        """
+        made, shape = self.members(writer, column, path)
+        for place, each in enumerate(writer):
+            if each == "null":
+                made.insert(place, Resolution("null", "null", None))
+        read = [each.reader for each in made]
+        kinds = {each if isinstance(each, str) else each["type"] for each in read} - {"null"}
+        if kinds in (FLOATS, INTEGERS):
+            read.append({"type": "fixed", "name": self.name(), "size": 1})
+        return Resolution([each.writer for each in made], read, shape)
+
+    def members(self, writer: list[Json], column: Json, path: str) -> tuple[list[Resolution], Json | None]:
+        """Each type of a union without null, and the shape of the union."""
         found = branches(writer)
-        if len(found) < 2:
-            made = [self.type(each, column, path) for each in found]
-            return self._union(writer, made, made[0].shape)
+        if len(found) == 1:
+            only = self.type(found[0], column, path)
+            return [only], only.shape
         if not isinstance(column, dict) or column["type"] != "struct":
             raise mismatch(show(column), "a union of several types", path)
-        names = branch_names(writer, path)
-        columns = _by_written_name(column)
-        made = []
-        for name, each in zip(names, found, strict=True):
+        columns, made, members = _by_written_name(column), [], {}
+        for number, (name, each) in enumerate(zip(branch_names(writer, path), found, strict=True)):
             if name not in columns:
                 made.append(Resolution(skipped := self.copy(each), skipped, None))
                 continue
             node = {"type": each} if isinstance(each, str) else each
             kind, where = columns[name]["type"], join(path, name)
-            one = self.type(node, kind, where) if isinstance(kind, dict) else self.cast(node, kind, where)
-            made.append(one)
-        members = {
-            name: (f"member{n}", one.shape) for n, (name, one) in enumerate(zip(names, made, strict=True))
-        }
-        shape = [
-            [each["name"], *members.get(each.get("written", each["name"]), (None, None)), each["type"]]
-            for each in column["fields"]
+            made.append(
+                self.nested(node, kind, where) if isinstance(kind, dict) else self.cast(node, kind, where)
+            )
+            members[columns[name]["name"]] = (f"member{number}", made[-1].shape)
+        absent = (None, None)
+        fields = [
+            [each["name"], *members.get(each["name"], absent), each["type"]] for each in column["fields"]
         ]
-        return self._union(writer, made, {"union": shape})
-
-    def _union(self, writer: list[Json], made: list[Resolution], shape: Json | None) -> Resolution:
-        """Both unions, in the writer's order, with null at its place.
-
-        Spark reads a union of two numbers as the wider one. A third type, which no writer writes, prevents that.
-        """
-        writers, readers = (iter(each.writer for each in made), iter(each.reader for each in made))
-        nulls = [len(branches([each])) == 0 for each in writer]
-        read = ["null" if null else next(readers) for null in nulls]
-        kinds = {each if isinstance(each, str) else each["type"] for each in read if each != "null"}
-        if kinds in (FLOATS, INTEGERS):
-            read.append({"type": "fixed", "name": self.name(), "size": 1})
-        return Resolution(["null" if null else next(writers) for null in nulls], read, shape)
+        return made, {"struct": fields}
 
     def nested(self, node: Json, column: Json, path: str) -> Resolution:
         match column["type"], node["type"]:
@@ -153,9 +151,7 @@ class _Resolver:
         plain = kinds["key"] if isinstance(kinds["key"], str) else kinds["key"]["type"]
         if first["name"] == "key" and plain == "string" and column["key"] == "string":
             return self._collection("map", "values", value, "map")
-        key = self.leaf(
-            {"type": plain} if isinstance(kinds["key"], str) else kinds["key"], column["key"], path
-        )
+        key = self.leaf({"type": plain} if kinds["key"] == plain else kinds["key"], column["key"], path)
         sides = {"key": key, "value": value}
         named = {"type": "record", "name": self.name()}
         written = [{"name": each["name"], "type": sides[each["name"]].writer} for each in (first, last)]
@@ -163,7 +159,7 @@ class _Resolver:
         return Resolution(
             {"type": "array", "items": named | {"fields": written}},
             {"type": "array", "items": named | {"fields": read}},
-            {"entries": [key.shape, value.shape]},
+            {"entries": {"struct": [[name, name, each.shape, None] for name, each in sides.items()]}},
         )
 
     def _collection(self, kind: str, inside: str, made: Resolution, shape: str) -> Resolution:
@@ -215,15 +211,17 @@ class _Resolver:
     def absent(self, column: Json) -> Json | None:
         """An Avro type that Spark maps to this column, read as null; None if Avro has none."""
         if isinstance(column, str):
-            return _absent_primitive(column)
+            if column in SPARK_LOGICAL or decimal_digits(column):
+                node = SPARK_LOGICAL.get(column, {"type": "bytes"})
+                return _logical(node["type"], node, column)
+            return "bytes" if column == "binary" or column.startswith("fixed") else column
         match column["type"]:
             case "struct":
                 kinds = {each["name"]: self.absent(each["type"]) for each in column["fields"]}
                 if None in kinds.values():
                     return None
-                fields = [
-                    {"name": name, "type": ["null", kind], "default": None} for name, kind in kinds.items()
-                ]
+                named = kinds.items()
+                fields = [{"name": name, "type": ["null", kind], "default": None} for name, kind in named]
                 return {"type": "record", "name": self.name(), "fields": fields}
             case "list":
                 element = self.absent(column["element"])
@@ -252,29 +250,12 @@ def _logical(written: Json, node: Json, own: str) -> Json:
     return written
 
 
-def _absent_primitive(column: str) -> Json:
-    if digits := decimal_digits(column):
-        precision, scale = digits
-        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
-    if column in SPARK_LOGICAL:
-        kind, name = SPARK_LOGICAL[column]
-        return {"type": kind, "logicalType": name}
-    return "bytes" if column == "binary" or column.startswith("fixed") else column
+def framed(schema: Json, size: int = 0) -> Json:
+    """A record of the frame (`size` bytes; none for reading, which skips it), the value, and 8 bytes that the reader appends.
 
-
-def framed(schema: Json, size: int) -> Json:
-    """A record of the frame (`size` bytes), the value, and 8 bytes that the reader appends (see `glue_jobs.decode.decode`)."""
+    See `glue_jobs.decode.decode`.
+    """
     frame = {"name": "frame", "type": {"type": "fixed", "name": "calve_frame", "size": size}}
-    return {"type": "record", "name": "calve_framed", "fields": [*([frame] if size else []), *_tail(schema)]}
-
-
-def unframed(schema: Json) -> Json:
-    """`framed` for reading: the frame is skipped."""
-    return {"type": "record", "name": "calve_framed", "fields": _tail(schema)}
-
-
-def _tail(schema: Json) -> list[Json]:
-    return [
-        {"name": "value", "type": schema},
-        {"name": "end", "type": {"type": "fixed", "name": "calve_end", "size": 8}},
-    ]
+    value = {"name": "value", "type": schema}
+    end = {"name": "end", "type": {"type": "fixed", "name": "calve_end", "size": 8}}
+    return {"type": "record", "name": "calve_framed", "fields": [*([frame] if size else []), value, end]}

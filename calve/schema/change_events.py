@@ -14,14 +14,7 @@ from collections.abc import Sequence
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import CHANGE, Json, field, struct
 from calve.schema.evolution import Rule, SchemaProblem
-from calve.schema.json_scalars import (
-    CONNECT,
-    CONNECT_DECIMAL,
-    CONNECT_NUMBERS,
-    CONNECT_TYPES,
-    DECIMAL,
-    Named,
-)
+from calve.schema.json_scalars import CONNECT, CONNECT_DECIMAL, CONNECT_NUMBERS, CONNECT_TYPES, DECIMAL, Named
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """Replaces a value that an update did not change and that the database's log omits."""
@@ -37,20 +30,16 @@ MONGODB = (
 def row_of(envelope: Json) -> Json:
     """The columns of the rows in events; `envelope`: the columns of the whole event.
 
-    Raises:
-        SchemaProblem: not a change event, or a field has a name that calve uses.
+    Raises `SchemaProblem` if it is no change event, or a field has a name that calve uses.
     """
     after = _fields(envelope).get("after")
     if _fields(envelope).get("op") != "string" or after is None or not _is_struct(after):
         why = "it is no change event of Debezium, which has `before`, `after`, `op` and `source`"
-        if after == "string":
-            why = MONGODB
-        raise SchemaProblem("", why, Rule.NO_RECORD)
+        raise SchemaProblem("", MONGODB if after == "string" else why, Rule.NO_RECORD)
     for each in after["fields"]:
         if each["name"].lower() in (SYSTEM_COLUMN, CHANGE["name"]):
-            raise SchemaProblem(
-                each["name"], "calve uses this name for a column of its own", Rule.FIELD_NAME_RESERVED
-            )
+            why = "calve uses this name for a column of its own"
+            raise SchemaProblem(each["name"], why, Rule.FIELD_NAME_RESERVED)
     return after
 
 
@@ -58,21 +47,18 @@ def read_as(envelope: Json, row: Json, order: Sequence[str]) -> Json:
     """The part of an event that is read, the same for all schemas of a table: `op`, `before`, `after`, and `slots` of `source`.
 
     `row`: the table's columns, as in `calve.schema.lineage.Fit`. `order`: fields of `source`.
-
-    Raises:
-        SchemaProblem: a field of `order` is missing, or is neither an integer nor a text.
+    Raises `SchemaProblem` if a field of `order` is missing, or is neither an integer nor a text.
     """
     parts = _fields(envelope)
     source = _fields(parts["source"]) if _is_struct(parts.get("source")) else {}
     for name in order:
         if source.get(name) not in (*NUMBERS, "string"):
-            raise SchemaProblem(
-                f"source.{name}", "changes are ordered by it, but it is neither an integer nor a string"
-            )
-    read = [
-        field(slot, kind) | {"written": name if _holds(source.get(name), kind) else None}
-        for slot, (name, kind) in slots(order).items()
-    ]
+            why = "changes are ordered by it, but it is neither an integer nor a string"
+            raise SchemaProblem(f"source.{name}", why)
+    read = []
+    for slot, (name, kind) in slots(order).items():
+        holds = source.get(name) in (NUMBERS if kind == "long" else (kind,))
+        read.append(field(slot, kind) | {"written": name if holds else None})
     return struct(
         field("op", "string"),
         field("before", row) | {"written": "before" if _is_struct(parts.get("before")) else None},
@@ -85,10 +71,6 @@ def slots(order: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Column -> field of `source` and its type. Numbers and texts have separate columns, as versions may differ."""
     wanted = [*TIMES.items(), *((name, kind) for name in order for kind in ("long", "string"))]
     return {f"{name}_{kind}": (name, kind) for name, kind in wanted}
-
-
-def _holds(kind: Json, column: str) -> bool:
-    return kind == column or (column == "long" and kind in NUMBERS)
 
 
 def _fields(kind: Json) -> dict[str, Json]:

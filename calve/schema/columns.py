@@ -158,13 +158,11 @@ def leaf_names(kind: Json, name: str = "", path: str = "") -> Iterator[tuple[str
     if not isinstance(kind, dict):
         yield name, path
         return
-    of = {"struct": (), "list": ("element",), "map": ("key", "value")}[kind["type"]]
     for each in kind.get("fields", ()):
-        yield from leaf_names(
-            each["type"], f"{name}.{each['name']}".lstrip("."), f"{path}.{each['name']}".lstrip(".")
-        )
-    for part in of:
-        yield from leaf_names(kind[part], f"{name}.{part}", path)
+        yield from leaf_names(each["type"], join(name, each["name"]), join(path, each["name"]))
+    for part in ("element", "key", "value"):
+        if part in kind:
+            yield from leaf_names(kind[part], f"{name}.{part}", path)
 
 
 def with_ids(kind: Json, ids: Iterator[int] | None = None) -> Json:

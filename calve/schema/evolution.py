@@ -6,14 +6,15 @@ column is optional, so that no later schema needs a rewrite. `docs/types.md` des
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
 from calve.errors import CalveError
 from calve.names import FIELD_NAME, SYSTEM_COLUMN, nearest
-from calve.schema.columns import Json, decimal_digits, join, struct
+from calve.schema.columns import Json, decimal_digits, join, places, struct
+from calve.schema.columns import field as column
 
 WIDENINGS = (("int", "long"), ("float", "double"))
 
@@ -80,18 +81,12 @@ class Change:
         return f"{self.kind} {self.path}" + (f" to {self.to}" if self.to else "")
 
 
-def changes(table: Json, schema: Json) -> list[Change]:
+def changes(table: Json, schema: Json, path: tuple[str, ...] = (), where: str = "") -> list[Change]:
     """The changes of a table (Iceberg struct) that rows of `schema` (columns) need; may be empty.
 
-    A field of `schema` may have `former`, its earlier names: a column of such a name is renamed.
-
-    Raises:
-        SchemaProblem: a column would need more than an addition, a widening or a rename.
+    A field of `schema` may have `former`, its earlier names: a column of such a name is renamed. `path`, `where`: of a struct in
+    the table. Raises `SchemaProblem` if a column would need more than an addition, a widening or a rename.
     """
-    return _struct_changes(table, schema, (), "")
-
-
-def _struct_changes(table: Json, schema: Json, path: tuple[str, ...], where: str) -> list[Change]:
     present = {each["name"]: each for each in table["fields"]}
     folded = {name.lower(): name for name in present}
     wanted = {each["name"] for each in schema["fields"]}
@@ -100,9 +95,8 @@ def _struct_changes(table: Json, schema: Json, path: tuple[str, ...], where: str
         name, here = each["name"], join(where, each["name"])
         source = name if name in present else _former(each, present, wanted, here)
         if source != name and (clash := folded.get(name.lower())) not in (None, source):
-            raise SchemaProblem(
-                here, f'the table has "{clash}", which differs only by case', Rule.FIELD_NAME_CASE_COLLISION
-            )
+            why = f'the table has "{clash}", which differs only by case'
+            raise SchemaProblem(here, why, Rule.FIELD_NAME_CASE_COLLISION)
         if source is None:
             found.append(Change("add", path, name, plain(each["type"]), each.get("doc"), where=here))
             continue
@@ -130,7 +124,7 @@ def _type_changes(old: Json, new: Json, path: tuple[str, ...], where: str) -> li
     if isinstance(old, dict) and isinstance(new, dict) and old["type"] == new["type"]:
         match old["type"]:
             case "struct":
-                return _struct_changes(old, new, path, where)
+                return changes(old, new, path, where)
             case "list":
                 return _type_changes(old["element"], new["element"], (*path, "element"), f"{where}[]")
         if old["key"] != new["key"]:
@@ -157,36 +151,25 @@ def widens(narrow: Json, wide: Json) -> bool:
     return one is not None and other is not None and one[1] == other[1] and one[0] < other[0]
 
 
-def apply(table: Json, wanted: Sequence[Change]) -> Json:
-    return _applied(table, wanted, ())
-
-
-def _applied(kind: Json, wanted: Sequence[Change], path: tuple[str, ...]) -> Json:
+def apply(kind: Json, wanted: Sequence[Change], path: tuple[str, ...] = ()) -> Json:
+    """The table's struct after the changes. `path`: of a type in it."""
     if not isinstance(kind, dict):
         return next((c.type for c in wanted if c.kind == "widen" and (*c.parent, c.name) == path), kind)
     match kind["type"]:
         case "list":
-            return kind | {"element": _applied(kind["element"], wanted, (*path, "element"))}
+            return kind | {"element": apply(kind["element"], wanted, (*path, "element"))}
         case "map":
-            return kind | {"value": _applied(kind["value"], wanted, (*path, "value"))}
+            return kind | {"value": apply(kind["value"], wanted, (*path, "value"))}
     here = [each for each in wanted if each.parent == path]
     names = {each.name: each.to for each in here if each.kind == "rename"}
     docs = {each.name: {"doc": each.doc} for each in here if each.kind == "comment"}
-    kept = [
-        each
-        | {
-            "name": names.get(each["name"], each["name"]),
-            "type": _applied(each["type"], wanted, (*path, each["name"])),
-        }
-        | docs.get(each["name"], {})
-        for each in kind["fields"]
-    ]
-    added = [
-        {"name": c.name, "required": False, "type": c.type} | ({"doc": c.doc} if c.doc else {})
-        for c in here
-        if c.kind == "add"
-    ]
-    return kind | {"fields": [*kept, *added]}
+    fields = []
+    for each in kind["fields"]:
+        name = each["name"]
+        changed = {"name": names.get(name, name), "type": apply(each["type"], wanted, (*path, name))}
+        fields.append(each | changed | docs.get(name, {}))
+    fields += [column(each.name, each.type, doc=each.doc) for each in here if each.kind == "add"]
+    return kind | {"fields": fields}
 
 
 def column_at(table: Json, path: str) -> Json | None:
@@ -203,22 +186,13 @@ def column_at(table: Json, path: str) -> Json | None:
 
 def no_column(table: Json, path: str) -> str:
     """The message for a missing column: `the schemas of its records make no column prize; did you mean price?`"""
-    near = nearest(path, _paths(table, ""))
+    outside_lists_and_maps = (each.name for each in places(table) if each.name == ".".join(each.path))
+    near = nearest(path, outside_lists_and_maps)
     return f"the schemas of its records make no column {path}" + (f"; did you mean {near}?" if near else "")
 
 
-def _paths(kind: Json, above: str) -> Iterator[str]:
-    for each in kind["fields"] if isinstance(kind, dict) and kind["type"] == "struct" else ():
-        yield (path := join(above, each["name"]))
-        yield from _paths(each["type"], path)
-
-
 def column_name(name: str, where: str) -> str:
-    """The name of a field, if a column may have it.
-
-    Raises:
-        SchemaProblem: it may not (`FIELD_NAME_INVALID`).
-    """
+    """The name of a field. Raises `SchemaProblem` if no column may have it (`FIELD_NAME_INVALID`)."""
     if not FIELD_NAME.fullmatch(name):
         why = "a column name must be letters, digits and _ and start with a letter or _"
         raise SchemaProblem(where, why, Rule.FIELD_NAME_INVALID)
@@ -226,11 +200,7 @@ def column_name(name: str, where: str) -> str:
 
 
 def struct_of(columns: Sequence[dict[str, Json]], path: str) -> Json:
-    """A struct of columns.
-
-    Raises:
-        SchemaProblem: two names differ only by case.
-    """
+    """A struct of columns. Raises `SchemaProblem` if two names differ only by case."""
     names: dict[str, str] = {}
     for each in columns:
         if (other := names.setdefault(each["name"].lower(), each["name"])) is not each["name"]:
@@ -240,11 +210,7 @@ def struct_of(columns: Sequence[dict[str, Json]], path: str) -> Json:
 
 
 def top_of(columns: Json) -> Json:
-    """The columns, unless one has the name of the system column.
-
-    Raises:
-        SchemaProblem: one has it.
-    """
+    """The columns. Raises `SchemaProblem` if one has the name of the system column."""
     if any(each["name"].lower() == SYSTEM_COLUMN for each in columns["fields"]):
         why = "calve uses this name for the record's metadata"
         raise SchemaProblem(SYSTEM_COLUMN, why, Rule.FIELD_NAME_RESERVED)
@@ -280,26 +246,15 @@ def data_columns(table: Json) -> Json:
     return plain(table | {"fields": [each for each in table["fields"] if each["name"] != SYSTEM_COLUMN]})
 
 
-PLAIN = frozenset(
-    (
-        "type",
-        "fields",
-        "name",
-        "required",
-        "doc",
-        "element-required",
-        "element",
-        "key",
-        "value-required",
-        "value",
-    )
-)
+PLAIN = {
+    "type", "fields", "name", "required", "doc", "element-required", "element", "key", "value-required", "value"
+}  # fmt: skip
 
 
 def plain(kind: Json) -> Json:
     """The type with only what makes columns."""
     if isinstance(kind, list):
         return [plain(each) for each in kind]
-    return (
-        {key: plain(each) for key, each in kind.items() if key in PLAIN} if isinstance(kind, dict) else kind
-    )
+    if not isinstance(kind, dict):
+        return kind
+    return {key: plain(each) for key, each in kind.items() if key in PLAIN}

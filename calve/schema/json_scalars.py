@@ -52,16 +52,11 @@ CONNECT_TYPES = Named(
 def kind_of(node: dict[str, Json]) -> str | None:
     """The only type of a node's values besides null; None if there are several, or none."""
     kind = node.get("type")
-    if kind is None:
-        return _kind_of_values(node)
-    kinds = set(kind if isinstance(kind, list) else [kind]) - {"null"}
-    if kinds == {"integer", "number"}:
-        return "number"
-    return str(kinds.pop()) if len(kinds) == 1 else None
-
-
-def _kind_of_values(node: dict[str, Json]) -> str | None:
-    """The type of a node that declares none, from its values or its keywords."""
+    if kind is not None:
+        declared = set(kind if isinstance(kind, list) else [kind]) - {"null"}
+        if declared == {"integer", "number"}:
+            return "number"
+        return str(declared.pop()) if len(declared) == 1 else None
     if "properties" in node or "additionalProperties" in node or "patternProperties" in node:
         return "object"
     if "items" in node or "prefixItems" in node:
@@ -77,11 +72,7 @@ def _kind_of_values(node: dict[str, Json]) -> str | None:
 
 
 def scalar(kind: str, node: dict[str, Json], path: str, named: Named) -> str:
-    """The leaf of a node of this type.
-
-    Raises:
-        SchemaProblem: no column type holds its values.
-    """
+    """The leaf of a node of this type. Raises `SchemaProblem` if no column type holds its values."""
     name, said = _name(node, kind), node.get("connect.type")
     connect = None if said is None else str(said)
     leaf = named.leaves.get(name)
@@ -101,9 +92,8 @@ def scalar(kind: str, node: dict[str, Json], path: str, named: Named) -> str:
             return "long" if kind == "integer" else named.numbers["float64"]
         case "integer" | "number" if connect in CONNECT_NUMBERS:
             return leaf or named.numbers[connect]
-    raise SchemaProblem(
-        path, f'"{connect}" is no connect.type of a {kind}' if connect else f'"{kind}" is no type'
-    )
+    why = f'"{connect}" is no connect.type of a {kind}' if connect else f'"{kind}" is no type'
+    raise SchemaProblem(path, why)
 
 
 def _name(node: dict[str, Json], kind: str | None = None) -> TypeName:
@@ -133,11 +123,7 @@ OPTIONAL = "optional"
 
 
 def is_connect_schema(text: str) -> bool:
-    """Whether a text is a schema of Connect, not a JSON Schema.
-
-    Raises:
-        ValueError: it is not JSON.
-    """
+    """Whether a text is a schema of Connect, not a JSON Schema. Raises `ValueError` if it is not JSON."""
     node = json.loads(text)
     if not isinstance(node, dict) or not isinstance(node.get("type"), str):
         return False
@@ -149,8 +135,7 @@ def is_connect_schema(text: str) -> bool:
 def as_json_schema(text: str) -> str:
     """The JSON Schema of the payloads of a Connect schema.
 
-    Raises:
-        SchemaProblem: it is not a Connect schema, or JSON Schema cannot express it.
+    Raises `SchemaProblem` if it is not a Connect schema, or JSON Schema cannot express it.
     """
     try:
         return json.dumps(_schema(json.loads(text), ""))
@@ -181,21 +166,16 @@ def _type(node: Json, path: str) -> dict[str, Json]:
         case "array":
             return {"type": "array", "items": _schema(node.get("items"), f"{path}[]")}
         case "map":
-            return _map(node, path)
+            keys = node.get("keys")
+            if not isinstance(keys, dict) or keys.get("type") != "string":
+                why = "a map whose keys are no strings is written as a list of pairs, which no column holds"
+                raise SchemaProblem(path, why)
+            values = _schema(node.get("values"), f"{path}{{}}")
+            return {"type": "object", "connect.type": "map", "additionalProperties": values}
         case "struct":
             return {"type": "object", "properties": _properties(node.get("fields"), path)}
         case kind:
             raise SchemaProblem(path, f'"{kind}" is no type of Kafka Connect')
-
-
-def _map(node: Json, path: str) -> dict[str, Json]:
-    keys = node.get("keys")
-    if not isinstance(keys, dict) or keys.get("type") != "string":
-        raise SchemaProblem(
-            path, "a map whose keys are no strings is written as a list of pairs, which no column holds"
-        )
-    values = _schema(node.get("values"), f"{path}{{}}")
-    return {"type": "object", "connect.type": "map", "additionalProperties": values}
 
 
 def _properties(fields: Json, path: str) -> dict[str, Json]:

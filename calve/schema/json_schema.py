@@ -8,9 +8,11 @@ A shape is an Iceberg type in JSON form whose leaves may also be one of `WIRE`: 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
+from urllib.parse import unquote, urljoin
 
 from calve.schema.columns import (
     TAGS,
@@ -26,7 +28,6 @@ from calve.schema.columns import (
     with_unit,
 )
 from calve.schema.evolution import SchemaProblem, column_name, struct_of, top_of
-from calve.schema.json_pointers import Documents
 from calve.schema.json_scalars import CONNECT_TYPES, Named, kind_of, scalar
 
 WIRE = {"json": "string", "days": "date", "millis": "timestamptz", "instant": "timestamptz"} | {
@@ -42,34 +43,27 @@ TEXTS = {"string", "date", "timestamptz"}
 ALIASES = "x-aliases"
 """Annotation of a property: its earlier names."""
 CONDITIONAL = ("if", "then", "else", "not")
+SIBLINGS_IGNORED = ("draft-03", "draft-04", "draft-06", "draft-07")
 CONDITIONAL_BY_NAME = ("dependentSchemas", "dependencies")
 
 
-def shape(text: str, references: Mapping[str, str], named: Named = CONNECT_TYPES) -> Json:
+def shape(
+    text: str, references: Mapping[str, str], named: Named = CONNECT_TYPES, column: str | None = None
+) -> Json:
     """The shape of a registered schema's values. `references`: the schemas that it refers to, by the name it uses.
 
-    Raises:
-        SchemaProblem: it is not an object with properties, or a part of it has no column type.
-        ValueError: the text is not JSON.
+    column: the whole value, an object with properties or one plain value, is this one field.
+    Raises `SchemaProblem` if it is neither, or a part of it has no column type, and `ValueError` if the text is not JSON.
     """
     documents = Documents(text, references)
-    found = _Shapes(documents, named).of(documents.root, "", ())
-    if not isinstance(found, dict) or found["type"] != "struct":
-        raise SchemaProblem(
-            "", "a table needs an object with properties at the top, so that they can be columns"
-        )
-    return top_of(found)
-
-
-def whole(text: str, references: Mapping[str, str], column: str, named: Named = CONNECT_TYPES) -> Json:
-    """As `shape`, but the whole value is one field: an object with properties, or one plain value.
-
-    Raises:
-        SchemaProblem, ValueError: as `shape`.
-    """
-    documents = Documents(text, references)
-    found = _Shapes(documents, named).of(documents.root, column, ())
-    if found == "json" or (isinstance(found, dict) and found["type"] != "struct"):
+    found = _Shapes(documents, named).of(documents.root, column or "", ())
+    has_properties = isinstance(found, dict) and found["type"] == "struct"
+    if column is None and not has_properties:
+        why = "a table needs an object with properties at the top, so that they can be columns"
+        raise SchemaProblem("", why)
+    if column is None:
+        return top_of(found)
+    if not has_properties and (found == "json" or isinstance(found, dict)):
         raise SchemaProblem(column, "it must be an object with properties, or one plain value")
     return struct(field(column, found))
 
@@ -101,19 +95,23 @@ class _Shapes:
             raise SchemaProblem(path, f"it is nested deeper than {MAX_DEPTH}")
         inside = (*inside, node)
         resolved = self._resolved(node, path)
-        others = [each for each in self._branches(resolved, path) if not _is_null(each)]
+        listed = _listed(resolved, "oneOf", path) + _listed(resolved, "anyOf", path)
+        branches = [self._resolved(each, path) for each in listed]
+        kind = kind_of(resolved)
+        if kind == "object" and "properties" in resolved:
+            branches = []  # they only refine the node itself
+        others = [each for each in branches if not _is_null(each)]
         if len(others) == 1:
             rest = {key: value for key, value in resolved.items() if key not in ("oneOf", "anyOf")}
             return self.of(merged([rest, others[0]], path), path, inside)
-        kind = kind_of(resolved)
         if kind is None and others:
             return self._union(others, path, inside)
         match kind:
             case "object":
                 return self._object(resolved, path, inside)
-            case "array":
-                return self._array(resolved, path, inside)
-            case None:
+            case "array" if "prefixItems" not in resolved and isinstance(resolved.get("items"), dict | bool):
+                return list_of(self.of(resolved["items"], f"{path}[]", inside))
+            case "array" | None:
                 return "json"
         return scalar(kind, resolved, path, self._named)
 
@@ -124,10 +122,9 @@ class _Shapes:
             raise SchemaProblem(path, f"the schema has more than {MAX_PARTS} parts")
         if node is True:
             return {}
-        if not isinstance(node, dict) or not _is_type(node.get("type", [])):
-            raise SchemaProblem(
-                path, "no value is allowed here" if node is False else "this is no JSON Schema"
-            )
+        if not isinstance(node, dict) or not _are_texts(node.get("type", [])):
+            why = "no value is allowed here" if node is False else "this is no JSON Schema"
+            raise SchemaProblem(path, why)
         if "$dynamicRef" in node or "$recursiveRef" in node:
             raise SchemaProblem(path, "a dynamic reference has no table form")
         parts = []
@@ -143,13 +140,6 @@ class _Shapes:
         parts += [self._resolved(each, path, seen) for each in _listed(node, "allOf", path)]
         return merged([rest, *parts], path)
 
-    def _branches(self, node: dict[str, Json], path: str) -> list[dict[str, Json]]:
-        """The alternatives of a node, resolved; none if they only refine the node itself."""
-        found = [
-            self._resolved(each, path) for each in _listed(node, "oneOf", path) + _listed(node, "anyOf", path)
-        ]
-        return [] if kind_of(node) == "object" and "properties" in node else found
-
     def _union(self, branches: list[dict[str, Json]], path: str, inside: tuple[Json, ...]) -> Json:
         """Alternatives that agree on a value's type; several text formats are text, anything else is JSON text.
 
@@ -159,9 +149,8 @@ class _Shapes:
         alike = reduce(lambda found, each: found and joined(found, each), others, first)
         if alike is not None:
             return alike
-        return (
-            "string" if all(isinstance(each, str) and each in TEXTS for each in (first, *others)) else "json"
-        )
+        are_texts = all(isinstance(each, str) and each in TEXTS for each in (first, *others))
+        return "string" if are_texts else "json"
 
     def _object(self, node: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
         properties, more = node.get("properties", {}), node.get("additionalProperties", True)
@@ -190,19 +179,21 @@ class _Shapes:
             doc = with_unit(said if isinstance(said, str) else None, self._named.unit(node))
             kind = self.of(node, where, inside)
             made = field(column_name(name, where), kind, doc=doc)
-            if aliases := _aliases(node, where):
-                made["aliases"] = aliases
+            aliases = node.get(ALIASES, []) if isinstance(node, dict) else []
+            if isinstance(aliases, str) or not _are_texts(aliases):
+                raise SchemaProblem(where, f"{ALIASES} must be a list of names")
+            made |= {"aliases": aliases} if aliases else {}
             fields.append(with_tags(made, tags_in(node, self._documents, kind)))
         return struct_of(fields, path)
 
-    def _array(self, node: dict[str, Json], path: str, inside: tuple[Json, ...]) -> Json:
-        if "prefixItems" in node or not isinstance(node.get("items"), dict | bool):
-            return "json"
-        return list_of(self.of(node["items"], f"{path}[]", inside))
-
     def _conditional(self, node: Json, path: str, seen: tuple[str, ...]) -> Iterator[str]:
-        """Names of properties that a node declares outside its own `properties`."""
-        for each in _conditions(node, path):
+        """Names of properties that a node declares outside its own `properties`: they apply to the same value, but not always."""
+        found = [node[key] for key in CONDITIONAL if key in node]
+        for key in ("allOf", "anyOf", "oneOf"):
+            found += _listed(node, key, path)
+        for key in CONDITIONAL_BY_NAME:
+            found += node[key].values() if isinstance(node.get(key), dict) else ()
+        for each in (each for each in found if isinstance(each, dict)):
             reference = each.get("$ref")
             if isinstance(reference, str) and reference not in seen:
                 target = self._documents.resolve(reference, path)
@@ -219,21 +210,10 @@ def _text(path: str, why: str) -> Json:
     raise SchemaProblem(path, why)
 
 
-def _aliases(node: Json, path: str) -> list[str]:
-    found = node.get(ALIASES, []) if isinstance(node, dict) else []
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise SchemaProblem(path, f"{ALIASES} must be a list of names")
-    return found
-
-
-def _conditions(node: Json, path: str) -> list[Json]:
-    """The subschemas of a node that apply to the same value, but not always."""
-    found = [node[key] for key in CONDITIONAL if key in node]
-    for key in ("allOf", "anyOf", "oneOf"):
-        found += _listed(node, key, path)
-    for key in CONDITIONAL_BY_NAME:
-        found += node[key].values() if isinstance(node.get(key), dict) else ()
-    return [each for each in found if isinstance(each, dict)]
+def _are_texts(given: Json) -> bool:
+    """Whether it is a text or a list of texts."""
+    listed = given if isinstance(given, list) else [given]
+    return all(isinstance(each, str) for each in listed)
 
 
 def _listed(node: dict[str, Json], key: str, path: str) -> list[Json]:
@@ -248,36 +228,21 @@ def _order(named: tuple[str, Json]) -> float:
     return index if isinstance(index, int) else float("inf")
 
 
-def _is_type(named: Json) -> bool:
-    return isinstance(named, str) or (
-        isinstance(named, list) and all(isinstance(each, str) for each in named)
-    )
-
-
 def _is_null(node: dict[str, Json]) -> bool:
     return (
         node.get("type") in ("null", ["null"]) or node.get("enum") == [None] or node.get("const", 0) is None
     )
 
 
-MEANT_FOR_PEOPLE = (
-    "title",
-    "description",
-    "default",
-    "examples",
-    "$comment",
-    "$id",
-    "$schema",
-    "$defs",
-    "definitions",
-)
+MEANT_FOR_PEOPLE = {
+    "title", "description", "default", "examples", "$comment", "$id", "$schema", "$defs", "definitions"
+}  # fmt: skip
 
 
 def merged(nodes: Sequence[dict[str, Json]], path: str) -> dict[str, Json]:
     """One schema with the constraints of all. Contradictions are checked only where they matter.
 
-    Raises:
-        SchemaProblem: they require types that no value has at once.
+    Raises `SchemaProblem` if they require types that no value has at once.
     """
     first, *others = [each for each in nodes if each] or [{}]
     found = dict(first)
@@ -295,9 +260,7 @@ def _both(key: str, one: Json, other: Json, path: str) -> Json:
             return _type(one, other, path)
         case "properties" if isinstance(one, dict) and isinstance(other, dict):
             shared = {name: {"allOf": [one[name], other[name]]} for name in one.keys() & other.keys()}
-            return {
-                name: shared.get(name, (one | other)[name]) for name in [*one, *(other.keys() - one.keys())]
-            }
+            return one | other | shared
         case "items" | "additionalProperties" if isinstance(one, dict) and isinstance(other, dict):
             return {"allOf": [one, other]}
         case "additionalProperties":
@@ -348,3 +311,76 @@ def tags_in(node: Json, documents: Documents, kind: Json) -> list[str]:
             with suppress(SchemaProblem):  # inside JSON text it may not resolve
                 rest.append(documents.resolve(reference, ""))
     return found
+
+
+class Documents:
+    """A schema and its references, by name, `$id` and anchor. Nothing is fetched.
+
+    Raises `SchemaProblem` if a text is nested too deeply, and `ValueError` if one is not JSON.
+    """
+
+    def __init__(self, text: str, references: Mapping[str, str]) -> None:
+        try:
+            documents = {name: json.loads(each) for name, each in {**references, "": text}.items()}
+        except RecursionError:
+            raise SchemaProblem("", "it is nested too deeply") from None
+        self.root = documents[""]
+        self._known: dict[str, Json] = dict(documents)
+        objects = [each for name, document in documents.items() for each in _objects(name, document)]
+        for base, node in objects:
+            self._known.setdefault(base, node)
+            own = node.get("$id")
+            for anchor in (node.get("$anchor"), own[1:] if isinstance(own, str) and own[:1] == "#" else None):
+                if isinstance(anchor, str):
+                    self._known.setdefault(f"{base}#{anchor}", node)
+        for base, node in objects:
+            reference = node.get("$ref")
+            if isinstance(reference, str) and reference.startswith("#"):
+                node["$ref"] = base + reference.rstrip("#")
+            elif isinstance(reference, str) and reference.partition("#")[0] not in self._known:
+                node["$ref"] = _joined(base, reference)
+
+    @property
+    def siblings_ignored(self) -> bool:
+        """Whether the schema's draft ignores properties beside a `$ref`."""
+        draft = self.root.get("$schema") if isinstance(self.root, dict) else None
+        return isinstance(draft, str) and any(each in draft for each in SIBLINGS_IGNORED)
+
+    def resolve(self, reference: str, path: str) -> Json:
+        """The schema of a `$ref`. Raises `SchemaProblem` if there is none."""
+        if reference in self._known:
+            return self._known[reference]
+        document, _, pointer = reference.partition("#")
+        found = self._known.get(document)
+        for part in pointer.split("/")[1:]:
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            else:
+                found = found.get(key) if isinstance(found, dict) else None
+        if found is None or (pointer and not pointer.startswith("/")):
+            raise SchemaProblem(path, f'"{reference}" is neither in the schema nor among its references')
+        return found
+
+
+def _joined(base: str, reference: str) -> str:
+    """A URI relative to another. An invalid URI is not changed, so it resolves to nothing."""
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        return reference
+
+
+def _objects(base: str, document: Json) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Every object of a document, with its base URI."""
+    rest: list[tuple[str, Json]] = [(base, document)]
+    while rest:
+        around, node = rest.pop()
+        if isinstance(node, dict):
+            own = node.get("$id")
+            if isinstance(own, str) and not own.startswith("#"):
+                around = _joined(around, own).partition("#")[0]
+            yield around, node
+            rest += [(around, each) for each in node.values()]
+        elif isinstance(node, list):
+            rest += [(around, each) for each in node]

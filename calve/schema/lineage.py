@@ -7,13 +7,17 @@ version writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from calve.schema.columns import Json, inner_struct, join, places, with_inner_struct
 from calve.schema.evolution import Change, Rule, SchemaProblem, apply, changes
+
+Versions = Sequence[Json | SchemaProblem]
+"""Columns of each version, oldest first, or its problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,8 @@ class Fit:
     columns: Json | None = None
 
 
-def fit(table: Json, versions: Sequence[Json | SchemaProblem]) -> list[Fit]:
-    """How each version (columns, oldest first; or its problem) fits a table.
-
-    A version that does not fit renames nothing.
-    """
+def fit(table: Json, versions: Versions) -> list[Fit]:
+    """How each version (columns, oldest first; or its problem) fits a table. A version that does not fit renames nothing."""
     problems = {n: each for n, each in enumerate(versions) if isinstance(each, SchemaProblem)}
     while True:
         named, clashes = _named(versions, without=problems)
@@ -50,17 +51,21 @@ def fit(table: Json, versions: Sequence[Json | SchemaProblem]) -> list[Fit]:
         if not misfits:
             break
         # Without the names that only they declare, other versions may fit.
-        problems |= {n: misfits[n] for n in misfits if _has_aliases(versions[n])} or misfits
-    return [
-        Fit(None, problem=problems[n]) if n in problems else _fit(table, named[n], found[n])
-        for n in range(len(versions))
-    ]
-
-
-def _fit(table: Json, named: Json, wanted: list[Change]) -> Fit:
-    if not wanted:
-        return Fit(named, columns=_written(table, named))
-    return Fit(named, tuple(_first(wanted)))
+        declaring = {
+            number: problem
+            for number, problem in misfits.items()
+            if any(each.field.get("aliases") for each in places(versions[number]))
+        }
+        problems |= declaring or misfits
+    fits = []
+    for number in range(len(versions)):
+        if number in problems:
+            fits.append(Fit(None, problem=problems[number]))
+        elif found[number]:
+            fits.append(Fit(named[number], tuple(_first(found[number]))))
+        else:
+            fits.append(Fit(named[number], columns=_written(table, named[number])))
+    return fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ class Proposal:
     unfilled: tuple[str, ...] = ()
 
 
-def settle(table: Json, versions: Sequence[Json | SchemaProblem]) -> tuple[Json, list[Change], list[Fit]]:
+def settle(table: Json, versions: Versions) -> tuple[Json, list[Change], list[Fit]]:
     """The table after all changes that the versions need, these changes, and the final fit."""
     done: list[Change] = []
     while True:
@@ -99,27 +104,16 @@ def _first(wanted: Sequence[Change]) -> Sequence[Change]:
     return [each for each in renames or wanted if each.declared]
 
 
-def propose(
-    table: Json, versions: Sequence[Json | SchemaProblem], candidate: Json | SchemaProblem
-) -> Proposal:
+def propose(table: Json, versions: Versions, candidate: Json | SchemaProblem) -> Proposal:
     """The effect of a version after all others on a table."""
     table, _, _ = settle(table, versions)
     _, done, fits = settle(table, [*versions, candidate])
     mine = fits[-1]
     if mine.columns is None:
         return Proposal(problem=mine.problem)
-    return Proposal(tuple(done), unfilled=tuple(_unfilled(mine.columns, "")))
-
-
-def _unfilled(columns: Json, where: str) -> Iterator[str]:
-    for each in columns["fields"]:
-        here = join(where, each["name"])
-        if each["written"] is None:
-            yield here
-            continue
-        struct, inside = inner_struct(each["type"], here)
-        if struct is not None:
-            yield from _unfilled(struct, inside)
+    # Fields of a column that it does not write have no `written`.
+    unfilled = (each.where for each in places(mine.columns) if each.field.get("written", "") is None)
+    return Proposal(tuple(done), unfilled=tuple(unfilled))
 
 
 @dataclass(slots=True, eq=False)
@@ -135,7 +129,7 @@ _Links = list[tuple[_Column, Json, "_Links"]]
 
 
 def _named(
-    versions: Sequence[Json | SchemaProblem], *, without: dict[int, SchemaProblem]
+    versions: Versions, *, without: dict[int, SchemaProblem]
 ) -> tuple[dict[int, Json], dict[int, SchemaProblem]]:
     """Each version's columns under their newest names, and the versions with ambiguous aliases."""
     left_out = dict(without)
@@ -200,9 +194,8 @@ def _refuse_exchange(each: Json, own: dict[str, Json], current: dict[str, _Colum
         if alias == each["name"] or alias not in own or alias not in current:
             continue
         if any(other in current and other != alias for other in own[alias].get("aliases", ())):
-            raise SchemaProblem(
-                here, f'"{alias}" is renamed itself in the same version', Rule.RENAME_AMBIGUOUS
-            )
+            why = f'"{alias}" is renamed itself in the same version'
+            raise SchemaProblem(here, why, Rule.RENAME_AMBIGUOUS)
 
 
 def _renamed(struct: Json, links: _Links) -> Json:
@@ -229,29 +222,20 @@ def _written(table: Json, named: Json) -> Json:
     return table | {"fields": fields}
 
 
-def _has_aliases(kind: Json) -> bool:
-    struct, _ = inner_struct(kind)
-    return struct is not None and any(
-        each.get("aliases") or _has_aliases(each["type"]) for each in struct["fields"]
-    )
-
-
 def comments(table: Json, versions: Sequence[Json]) -> list[Change]:
     """The changes that give each column its newest comment.
 
     versions: columns under the table's names, oldest first. A version without a comment changes nothing. A comment that no
     version has belongs to the user and stays.
     """
-    given: dict[tuple[str, ...], list[str]] = {}
+    given = defaultdict[tuple[str, ...], list[str]](list)
     for each in (place for version in versions for place in places(version)):
         if doc := each.field.get("doc"):
-            given.setdefault(each.path, []).append(doc)
+            given[each.path].append(doc)
     found = []
     for each in places(table):
         docs, doc = given.get(each.path), each.field.get("doc")
         if docs and doc != docs[-1] and (not doc or doc in docs):
-            *parent, name = each.path
-            found.append(
-                Change("comment", tuple(parent), name, each.field["type"], docs[-1], where=each.where)
-            )
+            parent, name = each.path[:-1], each.path[-1]
+            found.append(Change("comment", parent, name, each.field["type"], docs[-1], where=each.where))
     return found

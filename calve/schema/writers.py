@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,13 +23,20 @@ class AvroWriter:
     reader: str
     shape: Json | None = None
 
+    @property
+    def types(self) -> tuple[Json, Json]:
+        """The types of the values, as written and as read."""
+        framed = (json.loads(each)["fields"] for each in (self.schema, self.reader))
+        written, read = (each["type"] for fields in framed for each in fields if each["name"] == "value")
+        return written, read
+
 
 @dataclass(frozen=True, slots=True)
 class JsonWriter:
     """A schema id, the prefix and shape of its values (`calve.schema.json_schema`), and the columns to read them as.
 
     rest: the column of undeclared properties. scalar: the value is this one field, not an object.
-    member: the value is this member of an object.
+    member: the value is this member of an object. whole: the value, an object, is this one column.
     """
 
     id: int
@@ -38,6 +46,7 @@ class JsonWriter:
     rest: str | None = None
     scalar: str | None = None
     member: str | None = None
+    whole: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ class ProtobufWriter:
     """A schema id, the prefix of the values of one of its messages, and how they are read.
 
     `prefix`: the frame and the indexes of `message`, its name. `others`: the prefixes and names of the schema's other messages,
-    which are not rows of the table.
+    which are not rows of the table. `whole`: the message is this one column.
     """
 
     id: int
@@ -53,6 +62,7 @@ class ProtobufWriter:
     plan: Struct
     message: str
     others: Mapping[bytes, str] = field(default_factory=dict)
+    whole: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +75,4 @@ class PlainWriter:
     text: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WholeWriter:
-    """A writer whose value is one column."""
-
-    inner: Writer
-    column: str
-
-    @property
-    def id(self) -> int:
-        return self.inner.id
-
-    @property
-    def prefix(self) -> bytes:
-        return self.inner.prefix
-
-
-Writer = AvroWriter | JsonWriter | ProtobufWriter | PlainWriter | WholeWriter
+Writer = AvroWriter | JsonWriter | ProtobufWriter | PlainWriter

@@ -23,11 +23,7 @@ PRIMITIVES: dict[str, pa.DataType] = {
 
 
 def leaf_type(kind: str) -> pa.DataType:
-    """The Arrow type of a primitive type of Iceberg's.
-
-    Raises:
-        KeyError: it has none here.
-    """
+    """The Arrow type of a primitive type of Iceberg's. Raises `KeyError` if it has none here."""
     if digits := decimal_digits(kind):
         return pa.decimal128(*digits)
     if kind.startswith("fixed["):

@@ -12,10 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from calve.schema.change_events import slots
-from calve.schema.columns import CHANGE
+from calve.schema.columns import CHANGE, MOST_MILLIS
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.helpers import DECODED, IDLE, TOMBSTONE
-from glue_jobs.decode.json_leaves import GREATEST_MILLIS
 from glue_jobs.decode.shapes import kept_within_years
 
 WRITES, DELETES, TRUNCATES, SAYS = ("c", "r", "u"), "d", "t", "m"
@@ -84,7 +83,7 @@ def _op() -> Column:
 
 def _moment(source: Column) -> Column:
     millis = source["ts_ms_long"]
-    coarse = F.when(millis.between(-GREATEST_MILLIS, GREATEST_MILLIS), F.timestamp_millis(millis))
+    coarse = F.when(millis.between(-MOST_MILLIS, MOST_MILLIS), F.timestamp_millis(millis))
     return F.coalesce(F.timestamp_micros(source["ts_us_long"]), coarse)
 
 

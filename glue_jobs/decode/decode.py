@@ -25,19 +25,12 @@ from calve.config.job import PartName
 from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
 from calve.modes.mode import APPEND, Mode
 from calve.schema.wire import GLUE, Wire
-from calve.schema.writers import (
-    AvroWriter,
-    JsonWriter,
-    PlainWriter,
-    ProtobufWriter,
-    WholeWriter,
-    Writer,
-)
+from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter
 from glue_jobs.columns.expressions import case, false
 from glue_jobs.columns.helpers import DECODED, OTHER, RAW, REFUSED, REJECT, SCHEMA_ID, SIZE, TOMBSTONE
 from glue_jobs.decode.change_events import is_bad, tombstones_and_idle, with_rows
 from glue_jobs.decode.json_values import JsonValue
-from glue_jobs.decode.protobuf.decoder import Frame, from_protobuf
+from glue_jobs.decode.protobuf.decoder import from_protobuf
 from glue_jobs.decode.shapes import shaped
 
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
@@ -91,81 +84,53 @@ def raw(records: DataFrame, part: PartName) -> Column:
 
 
 def _decoded(decoding: DecodePlan, part: PartName, end: bytes, parsed: dict[str, Column]) -> Column:
-    """The decoded value or key. Expressions that must be evaluated once go to `parsed`, under new names."""
-    branches = [
-        (_is_ours(writer, part), _read(writer, F.col(part), end, parsed))
-        for writer in decoding.writers
-        if message(writer) is None
-    ]
-    branches += _messages(decoding.writers, part, end, parsed)
+    """The decoded value or key, as `_judged`. Expressions that must be evaluated once go to `parsed`, under new names."""
+    bytes_, branches = F.col(part), []
+    for writer in decoding.writers:
+        match writer:
+            case AvroWriter():
+                branches.append((begins_with(writer.prefix, part), _from_avro(bytes_, writer, end)))
+            case JsonWriter():
+                branches.append((begins_with(writer.prefix, part), _from_json(bytes_, writer, end, parsed)))
+            case PlainWriter():
+                text = bytes_.cast("string") if writer.text else bytes_
+                good = bytes_.isNull() | F.is_valid_utf8(text) if writer.text else ~false()
+                branches.append((~false(), _judged(text, good, end, writer.column)))
+    if messages := _messages(decoding):
+        ours, name = (
+            begins_with_any([each.prefix for each in messages], part),
+            f"calve:protobuf:{len(parsed)}",
+        )
+        parsed[name] = from_protobuf(F.when(ours, bytes_), messages)
+        found = F.col(name)
+        branches.append((ours, _judged(found["value"], found["good"], end, messages[0].whole)))
     return case(branches, F.lit(None)) if branches else F.lit(None).cast(NOTHING)
 
 
-def _is_ours(writer: Writer, part: PartName) -> Column:
-    return F.lit(True) if isinstance(writer, PlainWriter) else begins_with(writer.prefix, part)  # noqa: FBT003 a literal column
+def _judged(value: Column, good: Column, end: bytes, whole: str | None = None) -> Column:
+    """A struct of `value` (a struct of columns, or of the one column `whole`) and `end`, which is set if it is good."""
+    value = value if whole is None else F.struct(value.alias(whole))
+    return F.struct(value.alias("value"), F.when(good, F.lit(bytearray(end))).alias("end"))
 
 
-def _read(writer: Writer, bytes_: Column, end: bytes, parsed: dict[str, Column]) -> Column:
-    """A struct of `value` (a struct of columns) and `end`, which is set if the bytes are good."""
-    match writer:
-        case AvroWriter():
-            return _from_avro(F.concat(bytes_, F.lit(bytearray(end))), writer, end)
-        case JsonWriter():
-            return _from_json(bytes_, writer, end, parsed)
-        case PlainWriter():
-            return _kept(bytes_, writer, end)
-        case WholeWriter():
-            inner = _read(writer.inner, bytes_, end, parsed)
-            return F.struct(
-                F.struct(inner["value"].alias(writer.column)).alias("value"),
-                inner["end"].alias("end"),
-            )
-        case ProtobufWriter():
-            raise AssertionError("messages are read together, by `_messages`")
+def _messages(decoding: DecodePlan) -> list[ProtobufWriter]:
+    """The writers of messages, which are decoded together."""
+    return [each for each in decoding.writers if isinstance(each, ProtobufWriter)]
 
 
-def _from_avro(framed: Column, writer: AvroWriter, end: bytes) -> Column:
+def _from_avro(bytes_: Column, writer: AvroWriter, end: bytes) -> Column:
+    framed = F.concat(bytes_, F.lit(bytearray(end)))
     decoded = from_avro(framed, writer.schema, {"mode": "PERMISSIVE", "avroSchema": writer.reader})
     return decoded if writer.shape is None else shaped(decoded, writer.shape, end)
 
 
 def _from_json(bytes_: Column, writer: JsonWriter, end: bytes, parsed: dict[str, Column]) -> Column:
     payload = F.substring(bytes_, len(writer.prefix) + 1, 2**31 - 1)
-    word = f"w{end.hex()}"  # Spark parses it as a name in places: digits alone would be a number
-    json = JsonValue(payload, writer.shape, word, writer.scalar, writer.rest, writer.member)
+    word = f"w{end.hex()}"  # Spark parses it as a name: digits alone would be a number
+    json = JsonValue(payload, writer, word)
     name = f"calve:json:{len(parsed)}"
     parsed[name] = F.when(begins_with(writer.prefix, bytes_), json.parsed())
-    return F.struct(
-        json.row(F.col(name), writer.table).alias("value"),
-        F.when(json.is_good(F.col(name)), F.lit(bytearray(end))).alias("end"),
-    )
-
-
-def _messages(
-    writers: Iterable[Writer], part: PartName, end: bytes, parsed: dict[str, Column]
-) -> list[tuple[Column, Column]]:
-    """One branch for all Protobuf messages: they are decoded together."""
-    messages = [inner for writer in writers if (inner := message(writer)) is not None]
-    if not messages:
-        return []
-    ours, name = begins_with_any([each.prefix for each in messages], part), f"calve:protobuf:{len(parsed)}"
-    frames = [Frame(each.prefix, each.plan) for each in messages]
-    parsed[name] = from_protobuf(F.when(ours, F.col(part)), frames)
-    value, good = F.col(name)["value"], F.when(F.col(name)["good"], F.lit(bytearray(end)))
-    for whole in (each.column for each in writers if isinstance(each, WholeWriter)):
-        value = F.struct(value.alias(whole))
-        break
-    return [(ours, F.struct(value.alias("value"), good.alias("end")))]
-
-
-def _kept(bytes_: Column, writer: PlainWriter, end: bytes) -> Column:
-    """The unchanged bytes; null is a value, too."""
-    found = F.lit(bytearray(end))
-    if not writer.text:
-        return F.struct(F.struct(bytes_.alias(writer.column)).alias("value"), found.alias("end"))
-    text = bytes_.cast("string")
-    good = F.when(bytes_.isNull() | F.is_valid_utf8(text), found)
-    return F.struct(F.struct(text.alias(writer.column)).alias("value"), good.alias("end"))
+    return _judged(json.row(F.col(name)), json.is_good(F.col(name)), end, writer.whole)
 
 
 def _plain(records: DataFrame, decoding: DecodePlan) -> DataFrame:
@@ -292,15 +257,9 @@ def begins_with_any(prefixes: Iterable[bytes], part: PartName = "value") -> Colu
 
 def _other_messages(decoding: DecodePlan) -> list[bytes]:
     """The prefixes of values that are other messages of a known schema."""
-    messages = (inner for writer in decoding.writers if (inner := message(writer)) is not None)
-    return [prefix for each in messages for prefix in each.others]
+    return [prefix for each in _messages(decoding) for prefix in each.others]
 
 
 def begins_with(prefix: bytes, found: Column | PartName = "value") -> Column:
     """Compares bytes, because a number would need a string per record."""
     return F.substring(found, 1, len(prefix)) == F.lit(bytearray(prefix))
-
-
-def message(writer: Writer) -> ProtobufWriter | None:
-    inner = writer.inner if isinstance(writer, WholeWriter) else writer
-    return inner if isinstance(inner, ProtobufWriter) else None

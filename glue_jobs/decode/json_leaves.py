@@ -11,23 +11,19 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
-from calve.schema.columns import Json, decimal_digits
+from calve.schema.columns import MOST_MILLIS, Json, decimal_digits
 from glue_jobs.columns.expressions import false
 from glue_jobs.decode.shapes import any_in, any_of, database_millis, database_moment, date, moment, spark_type
 
-TYPES: dict[str, T.DataType] = {
+SAME: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),
     "int": T.IntegerType(),
     "long": T.LongType(),
     "float": T.FloatType(),
     "double": T.DoubleType(),
     "string": T.StringType(),
-    "binary": T.BinaryType(),
-    "date": T.DateType(),
-    "timestamp": T.TimestampNTZType(),
-    "timestamptz": T.TimestampType(),
 }
-PARSED: dict[str, T.DataType] = {
+PARSED: dict[str, T.DataType] = SAME | {
     "binary": T.StringType(),
     "date": T.StringType(),
     "timestamptz": T.StringType(),
@@ -44,7 +40,6 @@ PARSED: dict[str, T.DataType] = {
 TEXTS = ("string", "binary")
 BASE64 = r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
 DECIMAL_BYTES = 16
-GREATEST_MILLIS = (2**63 - 1) // 1000
 LIKE_NO_STRING = r"\A(?:true\z|false\z|-?[0-9][0-9.eE+-]*\z|[{\[])"
 """Texts that the parser makes from non-strings. Some strings look like them."""
 DATABASE_NUMBERS = ("database_float", "database_double")
@@ -60,7 +55,11 @@ NONE: Mapping[str, Column] = {}
 
 def parse_type(shape: Json) -> T.StructType:
     """The Spark type for parsing a struct."""
-    return cast("T.StructType", _mapped(shape, _parsed))
+
+    def parsed(leaf: str) -> T.DataType:
+        return T.VariantType() if leaf.startswith("decimal") else PARSED[leaf]
+
+    return cast("T.StructType", _mapped(shape, parsed))
 
 
 def strings(shape: Json) -> T.DataType | None:
@@ -130,7 +129,7 @@ def converted(shape: Json, column: Json, value: Column, given: Mapping[str, Colu
             held = {each["name"]: each["type"] for each in shape["fields"]}
             fields = []
             for each in column["fields"]:
-                source = _source(each)
+                source = each.get("written", each["name"])
                 if source in held:
                     found = converted(held[source], each["type"], value[source])
                 else:
@@ -163,7 +162,7 @@ def _made(shape: str, value: Column) -> Column:
     """The value of a leaf; null if there is none."""
     match shape:
         case "millis":
-            return F.when(value.between(-GREATEST_MILLIS, GREATEST_MILLIS), F.timestamp_millis(value))
+            return F.when(value.between(-MOST_MILLIS, MOST_MILLIS), F.timestamp_millis(value))
         case "json":
             return F.when(~F.is_variant_null(value), F.to_json(value))
         case str() if shape.startswith("decimal"):
@@ -210,25 +209,16 @@ def _any(shape: Json, value: Column, test: Walk) -> Column | None:
 def _same(shape: Json, column: Json) -> bool:
     """True if a parsed value equals the column's value without conversion."""
     if isinstance(shape, str):
-        return shape == column and shape in TYPES and shape not in PARSED
+        return shape == column and shape in SAME
     if shape["type"] == "struct":
         pairs = zip(shape["fields"], column["fields"], strict=False)
         return len(shape["fields"]) == len(column["fields"]) and all(
-            held["name"] == each["name"] == _source(each) and _same(held["type"], each["type"])
+            held["name"] == each["name"] == each.get("written", each["name"])
+            and _same(held["type"], each["type"])
             for held, each in pairs
         )
     inner = "element" if shape["type"] == "list" else "value"
     return _same(shape[inner], column[inner])
-
-
-def _source(column: Json) -> str | None:
-    """The name that the writer uses for a column."""
-    name: str | None = column.get("written", column["name"])
-    return name
-
-
-def _parsed(leaf: str) -> T.DataType:
-    return T.VariantType() if leaf.startswith("decimal") else PARSED.get(leaf) or TYPES[leaf]
 
 
 def _mapped(shape: Json, leaf: Callable[[str], T.DataType | None]) -> T.DataType | None:

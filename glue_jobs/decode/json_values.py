@@ -15,18 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from calve.names import quote
-from calve.schema.columns import Json, map_of
+from calve.schema.columns import map_of
+from calve.schema.writers import JsonWriter
 from glue_jobs.columns.expressions import false
-from glue_jobs.decode.json_leaves import (
-    converted,
-    invalid,
-    no_number,
-    not_finite,
-    parse_type,
-    strict_numbers,
-    strings,
-    suspicious,
-)
+from glue_jobs.decode import json_leaves
 
 CORRUPT = "calve:corrupt"
 STRICT = {
@@ -53,42 +45,35 @@ UNDECLARED = map_of("json")
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """Payloads (binary) of a shape of `calve.schema.json_schema`; `word` is the round's random word.
-
-    scalar: the payload is the value of the shape's only field, without an object around it.
-    rest: the column for undeclared fields. member: the payload is an object, and this member is the value.
-    """
+    """Payloads (binary) of a writer's values; `word` is the round's random word."""
 
     payload: Column
-    shape: Json
+    writer: JsonWriter
     word: str
-    scalar: str | None = None
-    rest: str | None = None
-    member: str | None = None
 
     def parsed(self) -> Column:
         """The parsed payload. Evaluate it once, in its own projection."""
-        lenient = strict_numbers(self.shape) is not None
-        found = self._parse(self._item(parse_type(self.shape)), LENIENT if lenient else STRICT)
-        if self.rest is None:
-            return found
-        return found.withField(quote(self._rest), self._parse_rest())
+        lenient = json_leaves.strict_numbers(self.writer.shape) is not None
+        found = self._parse(
+            self._item(json_leaves.parse_type(self.writer.shape)), LENIENT if lenient else STRICT
+        )
+        return found if self.writer.rest is None else found.withField(quote(self._rest), self._parse_rest())
 
-    def row(self, parsed: Column, table: Json) -> Column:
-        """Exactly the columns of a table: rows of all writers must have the same type."""
+    def row(self, parsed: Column) -> Column:
+        """Exactly the columns of the table: rows of all writers must have the same type."""
         given = {}
-        if self.rest is not None:
+        if self.writer.rest is not None:
             rest = parsed[self._rest]
             names = F.map_keys(rest)
             once = (F.size(names) > 0) & (F.size(names) == F.size(F.array_distinct(names)))
-            given[self.rest] = F.when(once, F.to_json(F.to_variant_object(rest)))
+            given[self.writer.rest] = F.when(once, F.to_json(F.to_variant_object(rest)))
         found = self._found(parsed)
-        row = converted(self.shape, table, found, given)
-        return found.dropFields(self.word) if row is found and self.member is None else row
+        row = json_leaves.converted(self.writer.shape, self.writer.table, found, given)
+        return found.dropFields(self.word) if row is found and self.writer.member is None else row
 
     def is_good(self, parsed: Column) -> Column:
         """True if the payload is one value of the shape and parsing changed or lost nothing; never null."""
-        items, text = parsed[self.word], self.payload.cast("string")
+        shape, items, text = self.writer.shape, parsed[self.word], self.payload.cast("string")
         found = self._found(parsed)
         escaped_surrogate = text.contains("\\ud") | text.contains("\\uD")
         conditions = [
@@ -99,31 +84,27 @@ class JsonValue:
             F.is_valid_utf8(text),
             ~F.when(escaped_surrogate, text.rlike(LONE_SURROGATE)).otherwise(false()),
         ]
-        if self.scalar is not None:
-            conditions.append(text.rlike(SCALAR) if self.member is None else self._is_there(parsed))
-        wrong = invalid(self.shape, found, text)
+        if self.writer.scalar is not None:
+            conditions.append(text.rlike(SCALAR) if self.writer.member is None else self._is_there(parsed))
+        wrong = json_leaves.invalid(shape, found, text)
         if wrong is not None:
             conditions.append(~F.coalesce(wrong, false()))
-        doubtful, kind = suspicious(self.shape, found), strings(self.shape)
+        doubtful, kind = json_leaves.suspicious(shape, found), json_leaves.strings(shape)
         if doubtful is not None and isinstance(kind, T.StructType):
             no_string = self._parse(self._item(kind))[CORRUPT].isNotNull()
             conditions.append(~F.when(doubtful, no_string).otherwise(false()))
-        unusual, kind = not_finite(self.shape, found), strict_numbers(self.shape)
+        unusual, kind = json_leaves.not_finite(shape, found), json_leaves.strict_numbers(shape)
         if unusual is not None and isinstance(kind, T.StructType):
             doubtful = reduce(Column.__or__, map(text.contains, WORDS), F.coalesce(unusual, false()))
             strict = self._parse(self._item(kind))
             conditions.append(~F.when(doubtful, strict[CORRUPT].isNotNull()).otherwise(false()))
-            wrong = no_number(self.shape, self._found(strict))
+            wrong = json_leaves.no_number(shape, self._found(strict))
             conditions.append(~F.coalesce(F.when(doubtful, wrong), false()))
-        if self.rest is not None:
-            wrong = invalid(UNDECLARED, parsed[self._rest], text)
+        if self.writer.rest is not None:
+            wrong = json_leaves.invalid(UNDECLARED, parsed[self._rest], text)
             conditions.append(parsed[self._rest].isNotNull())
             conditions += [] if wrong is None else [~F.coalesce(wrong, false())]
         return F.coalesce(reduce(Column.__and__, conditions), false())
-
-    @property
-    def _mark(self) -> T.StructField:
-        return T.StructField(self.word, T.BooleanType())
 
     @property
     def _rest(self) -> str:
@@ -131,31 +112,30 @@ class JsonValue:
 
     def _item(self, kind: T.StructType) -> T.StructType:
         """The type for parsing the value and the mark, if the value is a struct of this type."""
-        if self.member is None:
-            return T.StructType([*kind.fields, self._mark])
-        held = kind if self.scalar is None else kind.fields[0].dataType
-        return T.StructType([T.StructField(self.member, held), self._mark])
+        member, mark = self.writer.member, T.StructField(self.word, T.BooleanType())
+        if member is None:
+            return T.StructType([*kind.fields, mark])
+        held = kind if self.writer.scalar is None else kind.fields[0].dataType
+        return T.StructType([T.StructField(member, held), mark])
 
     def _found(self, parsed: Column) -> Column:
         """The parsed value: a struct of the shape's fields."""
         item = F.get(parsed[self.word], F.lit(0))
-        if self.member is None:
+        if self.writer.member is None:
             return item
-        held = item[self.member]
-        return held if self.scalar is None else F.struct(held.alias(self.scalar))
+        held = item[self.writer.member]
+        return held if self.writer.scalar is None else F.struct(held.alias(self.writer.scalar))
 
     def _is_there(self, parsed: Column) -> Column:
         """Whether the object has the member, even if null."""
-        found = self._found(parsed)[self.scalar]
-        any_value = T.StructType([T.StructField(self.member or "", T.VariantType()), self._mark])
-        there = F.get(self._parse(any_value)[self.word], F.lit(0))[self.member].isNotNull()
-        return F.when(found.isNull(), there).otherwise(~false())
+        any_value = self._item(T.StructType([T.StructField("", T.VariantType())]))
+        there = F.get(self._parse(any_value)[self.word], F.lit(0))[self.writer.member].isNotNull()
+        return F.when(self._found(parsed)[self.writer.scalar].isNull(), there).otherwise(~false())
 
     def _parse_rest(self) -> Column:
         """The undeclared fields by name; duplicates are kept. Null if it is not JSON."""
-        declared = [each["name"] for each in self.shape["fields"]]
-        fields = T.MapType(T.StringType(), T.VariantType())
-        member = self.member
+        declared = [each["name"] for each in self.writer.shape["fields"]]
+        fields, member = T.MapType(T.StringType(), T.VariantType()), self.writer.member
         found = self._parse(fields if member is None else T.StructType([T.StructField(member, fields)]))
         item = F.get(found[self.word], F.lit(0))
         first = item if member is None else item[member]
@@ -166,7 +146,7 @@ class JsonValue:
             [T.StructField(self.word, T.ArrayType(item)), T.StructField(CORRUPT, T.StringType())]
         )
         before, after = f'{{"{self.word}":[', f',{{"{self.word}":true}}]}}'
-        if self.scalar is not None and self.member is None:
-            before, after = f'{before}{{"{self.scalar}":', f"}}{after}"
+        if self.writer.scalar is not None and self.writer.member is None:
+            before, after = f'{before}{{"{self.writer.scalar}":', f"}}{after}"
         framed = F.concat(F.lit(bytearray(before.encode())), self.payload, F.lit(bytearray(after.encode())))
         return F.from_json(framed.cast("string"), schema, options)

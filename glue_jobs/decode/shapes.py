@@ -26,15 +26,15 @@ def shaped(decoded: Column, shape: Json, end: bytes) -> Column:
     `end` becomes null if it was good but a text of the value is not a timestamp.
     The decoded struct is a lambda variable. Otherwise Spark would decode it again for every field.
     """
-    return F.transform(F.array(decoded), lambda each: _judged(each, shape, end))[0]
 
+    def judged(each: Column) -> Column:
+        value, found = each["value"], each["end"]
+        wrong = _misread(value, shape)
+        if wrong is not None:
+            found = F.when(~F.coalesce(wrong, false()) | (found != F.lit(bytearray(end))), found)
+        return F.when(each.isNotNull(), F.struct(_shaped(value, shape).alias("value"), found.alias("end")))
 
-def _judged(decoded: Column, shape: Json, end: bytes) -> Column:
-    value, found = decoded["value"], decoded["end"]
-    wrong = _misread(value, shape)
-    if wrong is not None:
-        found = F.when(~F.coalesce(wrong, false()) | (found != F.lit(bytearray(end))), found)
-    return F.when(decoded.isNotNull(), F.struct(_shaped(value, shape).alias("value"), found.alias("end")))
+    return F.transform(F.array(decoded), judged)[0]
 
 
 def _misread(value: Column, shape: Json | None) -> Column | None:
@@ -45,17 +45,12 @@ def _misread(value: Column, shape: Json | None) -> Column | None:
     match kind:
         case "moment":
             return value.isNotNull() & database_moment(value).isNull()
-        case "list":
+        case "list" | "entries":
             return any_in(value, lambda each: _misread(each, parts))
         case "map":
             return any_in(F.map_values(value), lambda each: _misread(each, parts))
-        case "entries":
-            sides = list(zip(("key", "value"), parts, strict=True))
-            return any_in(value, lambda each: any_of(_misread(each[name], side) for name, side in sides))
         case "struct":
-            return any_of(_misread(value[name], inner) for name, inner, absent in parts if not absent)
-        case "union":
-            return any_of(_misread(value[member], inner) for _, member, inner, _ in parts if member)
+            return any_of(_misread(value[source], inner) for _, source, inner, _ in parts if source)
     return None
 
 
@@ -75,29 +70,12 @@ def _shaped(value: Column, shape: Json | None) -> Column:
         case "map":
             return F.transform_values(value, lambda _, each: _shaped(each, parts))
         case "entries":
-            return F.map_from_entries(F.transform(value, lambda each: _entry(each, *parts)))
-        case "struct":
-            fields = [
-                _null(absent, name) if absent else _field(value, name, name, s) for name, s, absent in parts
-            ]
-        case _:
-            fields = [
-                _field(value, name, member, s) if member else _null(kind, name)
-                for name, member, s, kind in parts
-            ]
+            return F.map_from_entries(F.transform(value, lambda each: _shaped(each, parts)))
+    fields = (
+        (F.lit(None).cast(spark_type(null)) if source is None else _shaped(value[source], inner)).alias(name)
+        for name, source, inner, null in parts
+    )
     return F.when(value.isNotNull(), F.struct(*fields))
-
-
-def _entry(value: Column, key: Json | None, item: Json | None) -> Column:
-    return F.struct(_field(value, "key", "key", key), _field(value, "value", "value", item))
-
-
-def _field(value: Column, name: str, source: str, shape: Json | None) -> Column:
-    return _shaped(value.getField(source), shape).alias(name)
-
-
-def _null(kind: Json, name: str) -> Column:
-    return F.lit(None).cast(spark_type(kind)).alias(name)
 
 
 def spark_type(kind: Json) -> str:

@@ -58,20 +58,9 @@ def columns_of(message: Message) -> Json:
     """The table columns of a message, as an Iceberg struct in JSON form without field ids.
 
     Each has the `number` of its field, by which renamed ones are found; a oneof has its name and no number.
-
-    Raises:
-        SchemaProblem: a part of it has no column type.
+    Raises `SchemaProblem` if a part of it has no column type.
     """
     return top_of(_Columns().struct(message, (), ""))
-
-
-def own_column(each: Field, path: str) -> Json:
-    """The column type of a field of a message (at `path`).
-
-    Raises:
-        SchemaProblem: it has none.
-    """
-    return _Columns().column(each, (), path)["type"]
 
 
 def value_kind(message: Message | None) -> str | None:
@@ -85,8 +74,7 @@ def value_kind(message: Message | None) -> str | None:
 def value_column(each: Field, path: str) -> str | None:
     """The column type of one value, even if it is repeated; None for a struct.
 
-    Raises:
-        SchemaProblem: the digits in the field's options are invalid for a decimal.
+    Raises `SchemaProblem` if the digits in the field's options are invalid for a decimal.
     """
     match value_kind(each.message):
         case None:
@@ -94,8 +82,9 @@ def value_column(each: Field, path: str) -> str | None:
         case name if name in WRAPPERS:
             return SCALAR_COLUMNS[WRAPPERS[name]]
         case name if name == DECIMAL:
-            precision, scale = (_integer(each.params.get(name)) for name in ("precision", "scale"))
-            return decimal_type(10 if precision is None else precision, 0 if scale is None else scale, path)
+            digits = (each.params.get("precision", "10"), each.params.get("scale", "0"))
+            precision, scale = (int(text) if text.isdecimal() else text for text in digits)
+            return decimal_type(precision, scale, path)
         case name:
             return {TIMESTAMP: "timestamptz", DATE: "date"}[name]
 
@@ -126,20 +115,15 @@ class _Columns:
 
     def column(self, each: Field, inside: tuple[str, ...], path: str) -> dict[str, Json]:
         here = join(path, each.name)
-        if each.is_map:
-            kind = self.map(each, inside, here)
+        if each.entry:
+            key, value = each.entry
+            kind = map_of(self.type(value, inside, f"{here}{{}}"), key=SCALAR_COLUMNS[key.kind])
         elif each.repeated:
             kind = list_of(self.type(each, inside, f"{here}[]"))
         else:
             kind = self.type(each, inside, here)
         made = field(column_name(each.name, here), kind, doc=each.doc) | {"number": each.number}
         return with_tags(made, each.tags)
-
-    def map(self, each: Field, inside: tuple[str, ...], path: str) -> Json:
-        entry = each.message
-        assert entry is not None  # noqa: S101 the caller saw it
-        key, value = entry.fields
-        return map_of(self.type(value, inside, f"{path}{{}}"), key=SCALAR_COLUMNS[key.kind])
 
     def type(self, each: Field, inside: tuple[str, ...], path: str) -> Json:
         if each.kind == "group":
@@ -149,13 +133,6 @@ class _Columns:
             assert each.message is not None  # noqa: S101 anything else is a value
             return self.struct(each.message, inside, path)
         return found
-
-
-def _integer(text: str | None) -> int | str | None:
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        return text
 
 
 def with_former_names(versions: Sequence[Json | SchemaProblem]) -> list[Json | SchemaProblem]:
@@ -272,9 +249,7 @@ def plan(message: Message, table: Json, path: str = "") -> Struct:
 
     A column may have `written`: the name by which this writer writes it, or None if it does not. Fields without a column are read
     too: one field of a oneof replaces another.
-
-    Raises:
-        SchemaProblem: its values cannot be read as these columns.
+    Raises `SchemaProblem` if its values cannot be read as these columns.
     """
     by_name = {each.name: place for place, each in enumerate(message.fields)}
     fields: list[Read | None] = [None] * len(message.fields)
@@ -299,22 +274,21 @@ def plan(message: Message, table: Json, path: str = "") -> Struct:
         columns.append(Column(each["name"], each["type"], oneof=inside))
         oneofs.append(tuple(p for p, member in enumerate(message.fields) if member.oneof == name))
     read = (
-        found or _read(each, own_column(each, path), join(path, each.name))
+        found or _read(each, _Columns().column(each, (), path)["type"], join(path, each.name))
         for each, found in zip(message.fields, fields, strict=True)
     )
     return Struct(tuple(read), tuple(columns), tuple(oneofs))
 
 
 def _read(each: Field, column: Json, path: str) -> Read:
-    if each.is_map:
-        assert each.message is not None  # noqa: S101 it is a map
+    if each.entry:
+        key, value = each.entry
         if not isinstance(column, dict) or column["type"] != "map":
             raise mismatch(show(column), "map", path)
-        key, value = each.message.fields
         if SCALAR_COLUMNS[key.kind] != column["key"]:
             raise mismatch(show(column["key"]), SCALAR_COLUMNS[key.kind], path)
-        made = _value(value, column["value"], f"{path}{{}}")
-        return Read(each.number, made, repeated=True, key=Value(key.kind, column["key"]))
+        item = _value(value, column["value"], f"{path}{{}}")
+        return Read(each.number, item, repeated=True, key=Value(key.kind, column["key"]))
     if each.repeated:
         if not isinstance(column, dict) or column["type"] != "list":
             raise mismatch(show(column), "list", path)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from calve.schema.evolution import Rule, SchemaProblem
-from calve.schema.protobuf.model import Enum, Field, File, Message, Presence
-from calve.schema.protobuf.tokens import MAX_DEPTH
-from calve.schema.wire import varint_of, zigzag
+from calve.schema.protobuf.model import MAX_DEPTH, Enum, Field, File, Message, Presence, presence_of
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
@@ -15,8 +14,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """The fields of a message: number and value; length-delimited values are bytes.
 
-    Raises:
-        ValueError: the bytes are not a message.
+    Raises `ValueError` if the bytes are not a message.
     """
     place = 0
     while place < len(data):
@@ -55,24 +53,6 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def message_indexes(path: Sequence[int]) -> bytes:
-    """The prefix of Confluent's serializers: the message's place in its file, as zigzag varints after their count.
-
-    The first message of a file is a single zero.
-    """
-    if tuple(path) == (0,):
-        return b"\x00"
-    return b"".join(zigzag(each) for each in (len(path), *path))
-
-
-def message_places(names: Iterable[str]) -> dict[str, bytes]:
-    """The prefix of AWS's serializers: the place among all messages of the file, sorted by their full names.
-
-    https://github.com/awslabs/aws-glue-schema-registry (`MessageIndexFinder`, `ProtobufWireFormatEncoder`)
-    """
-    return {name: varint_of(place) for place, name in enumerate(sorted(names))}
-
-
 KINDS = {
     1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool", 9: "string",
     10: "group", 11: "message", 12: "bytes", 13: "uint32", 14: "enum", 15: "sfixed32", 16: "sfixed64", 17: "sint32",
@@ -80,20 +60,16 @@ KINDS = {
 }  # fmt: skip
 REQUIRED, REPEATED = 2, 3
 FIELD_META = 1088
-EXPLICIT, IMPLICIT, LEGACY_REQUIRED = 1, 2, 3
+PRESENCE = {2: Presence.IMPLICIT, 3: Presence.REQUIRED}
 DELIMITED = 2
 Node = dict[int, list[int | bytes]]
 
 
 def parse(data: bytes) -> File:
-    """A file from its bytes.
-
-    Raises:
-        SchemaProblem, ValueError: the bytes are not a file.
-    """
+    """A file from its bytes. Raises `SchemaProblem` or `ValueError` if they are not one."""
     node = _node(data)
-    rules = _Rules(node)
     package = _text(node, 2)
+    rules = _Rules(_text(node, 12), _node(_bytes(_node(_bytes(node, 8)), 50)))
     return File(
         package,
         [each.decode() for each in _all(node, 3)],
@@ -102,15 +78,11 @@ def parse(data: bytes) -> File:
     )
 
 
-class _Rules:
-    """The features of the file for all its fields."""
+class _Rules(NamedTuple):
+    """What applies to all fields of a file."""
 
-    def __init__(self, node: Node) -> None:
-        syntax = _text(node, 12)
-        features = _node(_bytes(_node(_bytes(node, 8)), 50))
-        self.proto3, self.editions = syntax == "proto3", syntax == "editions"
-        self.presence = _number(features, 1) or EXPLICIT
-        self.delimited = _number(features, 5) == DELIMITED
+    syntax: str
+    features: Node
 
 
 def _message(data: bytes, scope: str, rules: _Rules, depth: int) -> Message:
@@ -134,36 +106,26 @@ def _message(data: bytes, scope: str, rules: _Rules, depth: int) -> Message:
 def _field(data: bytes, rules: _Rules, oneofs: Sequence[str]) -> Field:
     node = _node(data)
     options = _node(_bytes(node, 8))
-    features = _node(_bytes(options, 21))
+    features = rules.features | _node(_bytes(options, 21))
     kind, label = KINDS[_number(node, 5)], _number(node, 4)
-    if kind == "message" and (_number(features, 5) == DELIMITED or (not features.get(5) and rules.delimited)):
+    if kind == "message" and _number(features, 5) == DELIMITED:
         kind = "group"
     own = bool(_number(node, 17))
     made = Field(_text(node, 1), _number(node, 3), kind, _text(node, 6), label == REPEATED)
     made.oneof = oneofs[_number(node, 9)] if 9 in node and not own else None
-    made.presence = _presence(label, rules, _number(features, 1), alone=made.oneof is None and not own)
+    presence, alone = PRESENCE.get(_number(features, 1)), made.oneof is None and not own
+    made.presence = presence_of(rules.syntax, presence, required=label == REQUIRED, alone=alone)
     meta = _node(_bytes(options, FIELD_META))
-    entries = [_node(each) for each in _all(meta, 2)]
-    made.params = {_text(each, 1): _text(each, 2) for each in entries}
+    made.params = {_text(each, 1): _text(each, 2) for each in map(_node, _all(meta, 2))}
     made.tags = [each.decode() for each in _all(meta, 3)]
     made.doc = _text(meta, 1) or None
     return made
 
 
-def _presence(label: int, rules: _Rules, feature: int, *, alone: bool) -> Presence:
-    if label == REQUIRED:
-        return Presence.REQUIRED
-    if rules.editions and alone:
-        found = {IMPLICIT: Presence.IMPLICIT, LEGACY_REQUIRED: Presence.REQUIRED}
-        return found.get(feature or rules.presence, Presence.EXPLICIT)
-    return Presence.IMPLICIT if rules.proto3 and alone else Presence.EXPLICIT
-
-
 def _enum(data: bytes, scope: str) -> Enum:
     node = _node(data)
     name = _text(node, 1)
-    values = [_node(each) for each in _all(node, 2)]
-    pairs = [(_text(each, 1), signed(_number(each, 2))) for each in values]
+    pairs = [(_text(each, 1), signed(_number(each, 2))) for each in map(_node, _all(node, 2))]
     return Enum(f"{scope}.{name}" if scope else name, pairs)
 
 

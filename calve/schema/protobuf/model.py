@@ -14,12 +14,27 @@ SCALARS = frozenset(
 )  # fmt: skip
 
 
+MAX_DEPTH = 64
+
+
 class Presence(StrEnum):
     """Whether a field that is not written differs from one with its type's default."""
 
     IMPLICIT = "implicit"
     EXPLICIT = "explicit"
     REQUIRED = "required"
+
+
+def presence_of(syntax: str, feature: Presence | None, *, required: bool, alone: bool) -> Presence:
+    """The presence of a field. syntax: proto2, proto3 or editions, whose `feature` counts.
+
+    alone: it is no member of a oneof and, in proto3, not optional.
+    """
+    if required:
+        return Presence.REQUIRED
+    if syntax == "editions" and alone:
+        return feature or Presence.EXPLICIT
+    return Presence.IMPLICIT if syntax == "proto3" and alone else Presence.EXPLICIT
 
 
 @dataclass(slots=True, eq=False)
@@ -62,8 +77,12 @@ class Field:
         return self.type if isinstance(self.type, Message) else None
 
     @property
-    def is_map(self) -> bool:
-        return self.message is not None and self.message.is_map_entry
+    def entry(self) -> tuple[Field, Field] | None:
+        """Key and value of a map."""
+        if self.message is None or not self.message.is_map_entry:
+            return None
+        key, value = self.message.fields
+        return key, value
 
 
 @dataclass(slots=True, eq=False)
@@ -87,23 +106,10 @@ class File:
     messages: list[Message] = field(default_factory=list)
     enums: list[Enum] = field(default_factory=list)
 
-    def qualified(self, name: str) -> str:
-        return f"{self.package}.{name}" if self.package else name
-
 
 _HEAD = 'syntax = "proto3"; package '
-_WRAPPERS = {
-    "Double": "double",
-    "Float": "float",
-    "Int64": "int64",
-    "UInt64": "uint64",
-    "Int32": "int32",
-    "UInt32": "uint32",
-    "Bool": "bool",
-    "String": "string",
-    "Bytes": "bytes",
-}
-WRAPPERS = {f"google.protobuf.{name}Value": kind for name, kind in _WRAPPERS.items()}
+_WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+WRAPPERS = {f"google.protobuf.{name}Value": name.lower() for name in _WRAPPERS}
 TIMESTAMP, DATE, DECIMAL = "google.protobuf.Timestamp", "google.type.Date", "confluent.type.Decimal"
 MEMBERS: dict[str, dict[str, str]] = {
     TIMESTAMP: {"seconds": "int64", "nanos": "int32"},
@@ -125,7 +131,7 @@ _GOOGLE = {
         enum NullValue { NULL_VALUE = 0; }
         message ListValue { repeated Value values = 1; }""",
     "timestamp": "message Timestamp { int64 seconds = 1; int32 nanos = 2; }",
-    "wrappers": "".join(f"message {name}Value {{ {kind} value = 1; }}" for name, kind in _WRAPPERS.items()),
+    "wrappers": "".join(f"message {name}Value {{ {name.lower()} value = 1; }}" for name in _WRAPPERS),
 }
 _TYPE = {
     "calendar_period": "enum CalendarPeriod { CALENDAR_PERIOD_UNSPECIFIED = 0; DAY = 1; WEEK = 2; FORTNIGHT = 3; MONTH = 4;"

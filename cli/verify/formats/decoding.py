@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.decoding.decode_plan import fits
-from calve.decoding.formats import FIELDS, FORMATS, Top
+from calve.decoding.formats import FIELDS, Top, own_columns, writer
 from calve.names import SYSTEM_COLUMN
 from calve.schema import writers
 from calve.schema.change_events import read_as
@@ -218,14 +218,13 @@ class Values:
 
     def _writer_of(self, frame: bytes, schema: Schema) -> Writer:
         """The writer of a schema; raises one of `UNFIT` if the table cannot hold its values."""
-        top, kind = self.top, FORMATS[schema.type]
+        top = self.top
         change = CHANGE["name"] if top.changes else None
         read = self._read_as(pa.schema([each for each in self.columns if each.name != change]), schema)
-        columns = self.columns
+        columns, plan = self.columns, writer(schema, read, self.framing, top)
         if top.changes:
-            read = read_as(kind.columns(schema, top), read, top.order)
+            read = read_as(own_columns(schema, top), read, top.order)
             columns = arrow_columns(read)
-        plan = kind.writer(schema, read, self.framing, top)
         found = _writer(frame, columns, schema, read, plan, top)
         return _ChangeWriter(self.columns, found, top.order) if top.changes else found
 
@@ -246,17 +245,15 @@ class Values:
 def _writer(
     frame: bytes, columns: pa.Schema, schema: Schema, read: Json, plan: writers.Writer, top: Top
 ) -> Writer:
-    inner = plan.inner if isinstance(plan, writers.WholeWriter) else plan
-    match inner:
+    match plan:
         case writers.AvroWriter():
             return AvroWriter(frame, columns, schema, read, top)
         case writers.JsonWriter():
-            return JsonWriter(frame, columns, inner, top.column)
+            return JsonWriter(frame, columns, plan, top.column)
         case writers.ProtobufWriter():
-            return ProtobufWriter(frame, columns, compiled(schema), read, inner, top.column)
+            return ProtobufWriter(frame, columns, compiled(schema), read, plan, top.column)
         case writers.PlainWriter():
-            return _PlainWriter(frame, columns, inner)
-    raise AssertionError(plan)
+            return _PlainWriter(frame, columns, plan)
 
 
 class Keys:

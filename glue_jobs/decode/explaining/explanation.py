@@ -13,27 +13,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
-from calve.config.job import PartName
 from calve.decoding.decode_plan import DecodePlan
-from calve.schema.writers import (
-    AvroWriter,
-    JsonWriter,
-    PlainWriter,
-    ProtobufWriter,
-    WholeWriter,
-    Writer,
-)
+from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
 from glue_jobs.decode.explaining import avro_values, json_values, protobuf_values
 from glue_jobs.decode.explaining.walk import Misfit, Walk
 
-EXPLAINED: dict[str, PartName] = {
-    "malformed": "value",
-    "trailing_bytes": "value",
-    "incompatible_schema": "value",
-    "key_malformed": "key",
-    "key_incompatible_schema": "key",
-}
-"""Reject reasons with an explanation -> the part of the record to examine."""
+EXPLAINED = ("malformed", "trailing_bytes", "incompatible_schema", "key_malformed", "key_incompatible_schema")
+"""Reject reasons with an explanation: of the key if they begin with `key_`, else of the value."""
 MOST_EXPLAINED = 1_000
 """The most explained records per reason and task. The others get the sentence of their reason."""
 MOST_STEPS, STEPS_OF_ONE = 5_000_000, 200_000
@@ -48,7 +34,7 @@ class Explainer:
     counts: Counter[str] = field(default_factory=Counter)
 
     def explain(self, reason: str, data: bytes) -> str | None:
-        part = EXPLAINED[reason]
+        part = "key" if reason.startswith("key_") else "value"
         self.counts[reason] += 1
         if self.counts[reason] > MOST_EXPLAINED or self.left <= 0:
             return None
@@ -79,34 +65,27 @@ def explanation(decoding: DecodePlan, reason: Column, value: Column, key: Column
             ]
             yield pa.array(found, pa.string())
 
-    parts: dict[PartName, Column] = {"value": value, "key": key}
-    looked_at = [F.when(reason == each, parts[part]) for each, part in EXPLAINED.items()]
+    part = F.when(reason.startswith("key_"), key).otherwise(value)
     made: Any = arrow_udf(explained, StringType())  # type: ignore[call-overload]
-    found: Column = made.asNondeterministic()(reason, F.coalesce(*looked_at))
+    found: Column = made.asNondeterministic()(reason, F.when(reason.isin(*EXPLAINED), part))
     return found
 
 
 def _explain(data: bytes, writer: Writer, walk: Walk, *, by_message: bool) -> None:
-    inner = writer.inner if isinstance(writer, WholeWriter) else writer
+    """Raises `Misfit` if the value does not match. by_message: if it is another message of the writer's file."""
     if by_message:
-        if isinstance(inner, ProtobufWriter):
-            _explain_message(data, inner, walk)
+        if isinstance(writer, ProtobufWriter):
+            for name in (name for prefix, name in writer.others.items() if data.startswith(prefix)):
+                raise walk.wrong(f"the message {writer.message}", f"the message {name}")
         return
-    if not data.startswith(inner.prefix):
+    if not data.startswith(writer.prefix):
         return
-    match inner:
+    match writer:
         case AvroWriter():
-            avro_values.explain(data, inner, walk)
+            avro_values.explain(data, writer, walk)
         case JsonWriter():
-            json_values.explain(data, inner, walk)
+            json_values.explain(data, writer, walk)
         case ProtobufWriter():
-            protobuf_values.explain(data, inner, walk)
-        case PlainWriter() if inner.text:
+            protobuf_values.explain(data, writer, walk)
+        case PlainWriter() if writer.text:
             raise walk.wrong("a text in UTF-8", "other bytes")
-
-
-def _explain_message(data: bytes, writer: ProtobufWriter, walk: Walk) -> None:
-    """Raises `Misfit` if the value is another message of the writer's file."""
-    for prefix, name in writer.others.items():
-        if data.startswith(prefix):
-            raise walk.wrong(f"the message {writer.message}", f"the message {name}")

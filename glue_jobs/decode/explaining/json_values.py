@@ -8,7 +8,7 @@ import math
 import re
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
@@ -45,16 +45,30 @@ def explain(data: bytes, writer: JsonWriter, walk: Walk) -> None:
     except UnicodeDecodeError:
         raise walk.wrong("a text in UTF-8", "other bytes") from None
     value, found = _parsed(text, walk), JsonValues(walk)
-    shape = writer.shape if writer.scalar is None else writer.shape["fields"][0]["type"]
-    if writer.member is not None:
-        found.with_member(value, writer.member, shape, null=writer.scalar is not None)
-    else:
-        found.value(value, shape, null=writer.scalar is not None)
+    shape, null = writer.shape, writer.scalar is not None
+    if writer.scalar is not None:
+        shape = shape["fields"][0]["type"]
+    if writer.member is None:
+        found.value(value, shape, null=null)
+        return
+    found.members(value, {writer.member: shape}, null=null)
+    if all(name != writer.member for name, _ in value):
+        raise walk.wrong(f"an object with {writer.member}", "an object without it")
 
 
 def _parsed(text: str, walk: Walk) -> Any:
-    """An object is a tuple of names and values. A float is NaN or infinite, which JSON lacks."""
-    _bound(text, walk)
+    """An object is a tuple of names and values. A float is NaN or infinite, which JSON lacks.
+
+    Depth and number of values are checked before any are created.
+    """
+    walk.step(text.count('"') // 50)
+    signs, depth = STRING.sub("", text), 0
+    for each in BRACKET.finditer(signs):
+        walk.step()
+        depth += 1 if each[0] in "[{" else -1
+        if depth > MOST_DEPTH:
+            raise walk.wrong(f"at most {MOST_DEPTH} levels", "more")
+    walk.step(signs.count(","))
     # The parser recurses once per level, and Python's limit is close to ours.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * MOST_DEPTH))
     try:
@@ -65,18 +79,6 @@ def _parsed(text: str, walk: Walk) -> Any:
         # The message names what the parser expected. After a colon it may quote the text.
         why = error.msg.partition(": ")[0]
         raise walk.wrong("JSON", f"an error at character {error.pos + 1:,} ({why})") from None
-
-
-def _bound(text: str, walk: Walk) -> None:
-    """Check depth and number of values before any are created."""
-    walk.step(text.count('"') // 50)
-    signs, depth = STRING.sub("", text), 0
-    for each in BRACKET.finditer(signs):
-        walk.step()
-        depth += 1 if each[0] in "[{" else -1
-        if depth > MOST_DEPTH:
-            raise walk.wrong(f"at most {MOST_DEPTH} levels", "more")
-    walk.step(signs.count(","))
 
 
 class JsonValues:
@@ -98,22 +100,12 @@ class JsonValues:
         elif shape["type"] == "map":
             self._map(value, shape["value"])
         else:
-            self._struct(value, {each["name"]: each["type"] for each in shape["fields"]})
+            self.members(value, {each["name"]: each["type"] for each in shape["fields"]})
 
-    def with_member(self, value: Any, wanted: str, shape: Json, *, null: bool) -> None:
-        """An object with one member, which is the value."""
-        self._struct(value, {wanted: shape}, null=null)
-        if all(name != wanted for name, _ in value):
-            raise self._walk.wrong(f"an object with {wanted}", "an object without it")
-
-    def _members(self, value: Any) -> Iterator[tuple[str, Any]]:
-        for name, each in self._of_kind(value, tuple, "an object"):
-            yield self._whole_text(name), each
-
-    def _struct(self, value: Any, kinds: Mapping[str, Json], *, null: bool = True) -> None:
+    def members(self, value: Any, kinds: Mapping[str, Json], *, null: bool = True) -> None:
         """Declared members, the only ones an explanation may name, and other members."""
-        for name, each in self._members(value):
-            if name in kinds:
+        for name, each in self._of_kind(value, tuple, "an object"):
+            if self._whole_text(name) in kinds:
                 with self._walk.at(name):
                     self.value(each, kinds[name], null=null)
             else:
@@ -121,8 +113,8 @@ class JsonValues:
 
     def _map(self, value: Any, shape: Json) -> None:
         names = set()
-        for name, each in self._members(value):
-            if name in names:
+        for name, each in self._of_kind(value, tuple, "an object"):
+            if self._whole_text(name) in names:
                 raise self._walk.wrong("each key once", "a key that is there twice")
             names.add(name)
             with self._walk.at("[key]"):
@@ -248,14 +240,10 @@ def is_database_moment(text: str) -> bool:
     return bool(FAR_AWAY.fullmatch(text)) or is_moment(text)
 
 
-def _is_day(text: str) -> bool:
-    return bool(DAY.fullmatch(text)) and _parses(date.fromisoformat, text)
-
-
 _is_base64: Callable[[str], bool] = partial(_parses, partial(base64.b64decode, validate=True))
 TEXTS: Mapping[str, tuple[str, Callable[[str], bool]]] = {
     "binary": ("a string in Base64", _is_base64),
-    "date": ("a date", _is_day),
+    "date": ("a date", lambda text: bool(DAY.fullmatch(text)) and _parses(date.fromisoformat, text)),
     "timestamptz": ("a date-time", is_moment),
     "instant": ("a date-time", is_database_moment),
 }

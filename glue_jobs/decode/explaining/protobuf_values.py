@@ -14,35 +14,16 @@ from calve.schema.protobuf.columns import Read, Struct, Value
 from calve.schema.protobuf.model import DATE, DECIMAL, TIMESTAMP, WRAPPERS
 from calve.schema.writers import ProtobufWriter
 from glue_jobs.decode.explaining.walk import Misfit, Walk, article
-from glue_jobs.decode.protobuf.scan import (
-    FIXED32,
-    FIXED64,
-    GREATEST_LENGTH,
-    GREATEST_TAG,
-    LENGTH,
-    SHORT_VARINT_BYTES,
-    VARINT,
-    VARINT_BYTES,
-)
-from glue_jobs.decode.protobuf.values import (
-    FIRST_SECOND,
-    LAST_SECOND,
-    LIMBS,
-    WIRES,
-    entry,
-    is_sized,
-    members,
-    rescaled,
-)
+from glue_jobs.decode.protobuf import scan, values
 
 WIRE_NAMES = {
-    VARINT: "a varint",
-    FIXED64: "a field of 8 bytes",
-    LENGTH: "a field with a length",
-    FIXED32: "a field of 4 bytes",
+    scan.VARINT: "a varint",
+    scan.FIXED64: "a field of 8 bytes",
+    scan.LENGTH: "a field with a length",
+    scan.FIXED32: "a field of 4 bytes",
 }
 
-SIZES = {FIXED64: 8, FIXED32: 4}
+SIZES = {scan.FIXED64: 8, scan.FIXED32: 4}
 END = "the end of the message"
 
 
@@ -98,24 +79,27 @@ class Messages:
         elif field.repeated:
             for number, each in enumerate(written):
                 with self._walk.at(f"[{number}]"):
-                    if each.wire == LENGTH and not is_sized(field.value.kind):
+                    if each.wire == scan.LENGTH and not values.is_sized(field.value.kind):
                         self._packed(field.value, each.data)
                     else:
                         self._value(field.value, [each])
         elif written:
             self._value(field.value, written)
         elif field.required:
-            self._unfit(field.value, "nothing")
-        elif of_map and is_sized(field.value.kind) and field.value.kind not in ("string", "bytes"):
-            self._value(field.value, [Written(LENGTH)])
+            self._walk.unfitting(_named(field.value), "nothing")
+        elif of_map and values.is_sized(field.value.kind) and field.value.kind not in ("string", "bytes"):
+            self._value(field.value, [Written(scan.LENGTH)])
 
     def _map(self, field: Read, key: Value, written: Sequence[Written]) -> None:
-        plan = entry(key, field.value)
+        plan = values.entry(key, field.value)
         by_key: dict[object, list[Misfit]] = {}
         for each in written:
             with self._walk.apart() as unfit:
                 keys, _ = self.read(plan, [each.data], of_map=True)
-            by_key[_key(key, keys)] = unfit
+            last = keys[-1] if keys else Written(scan.VARINT)
+            bits = 2**32 - 1 if key.kind.endswith("32") else 2**64 - 1
+            number = int(last.number != 0) if key.kind == "bool" else last.number & bits
+            by_key[number, last.data] = unfit
         # Of several entries with one key, the last wins.
         self._walk.unfit += [each for found in by_key.values() for each in found]
 
@@ -128,20 +112,20 @@ class Messages:
                     each.data.decode()
                 except UnicodeDecodeError:
                     raise self._walk.wrong("a string in UTF-8", "other bytes") from None
-        elif is_sized(value.kind) and value.kind != "bytes":
-            found = self.read(value.message or members(value), [each.data for each in written])
+        elif values.is_sized(value.kind) and value.kind != "bytes":
+            found = self.read(value.message or values.members(value), [each.data for each in written])
             if value.message is None and value.kind not in WRAPPERS:
-                parts = [each[-1] if each else Written(VARINT) for each in found]
+                parts = [each[-1] if each else Written(scan.VARINT) for each in found]
                 if problem := _problem(value, parts):
-                    self._walk.unfit.append(self._walk.wrong(*problem))
+                    self._walk.unfitting(*problem)
 
     def _packed(self, value: Value, data: bytes) -> None:
         """The numbers of a packed field."""
-        wire, place = WIRES[value.kind], 0
+        wire, place = values.WIRES[value.kind], 0
         self._walk.step(len(data) // 100)
-        if wire == VARINT:
+        if wire == scan.VARINT:
             while place < len(data):
-                _, place = self._varint(data, place, VARINT_BYTES, _named(value))
+                _, place = self._varint(data, place, scan.VARINT_BYTES, _named(value))
         elif len(data) % SIZES[wire]:
             raise self._walk.wrong("whole numbers of the field's size", "bytes left over")
 
@@ -152,43 +136,38 @@ class Messages:
         place = 0
         while place < len(data):
             self._walk.step()
-            tag, place = self._varint(data, place, SHORT_VARINT_BYTES, "a field")
+            tag, place = self._varint(data, place, scan.SHORT_VARINT_BYTES, "a field")
             wire = tag & 7
-            if not 8 <= tag <= GREATEST_TAG or wire not in WIRE_NAMES:
+            if not 8 <= tag <= scan.GREATEST_TAG or wire not in WIRE_NAMES:
                 raise self._walk.wrong("a field", "a number that begins none")
             nth, name, kind = known.get(tag >> 3, (None, f"(field {tag >> 3})", "a field"))
             with self._walk.at(name):
                 written, place = self._content(data, place, wire, kind)
-                wanted = nth is not None and self._is_of_its_type(plan.fields[nth], wire)
-            if nth is not None and wanted:
-                yield nth, written
+                if nth is None:
+                    continue
+                field = plan.fields[nth]
+                own = scan.LENGTH if field.key else values.WIRES.get(field.value.kind, scan.LENGTH)
+                if wire != own and not (field.repeated and wire == scan.LENGTH):
+                    self._walk.unfitting(_named(field.value), WIRE_NAMES[wire])
+                    continue
+            yield nth, written
 
     def _content(self, data: bytes, place: int, wire: int, kind: str) -> tuple[Written, int]:
-        if wire == VARINT:
-            number, after = self._varint(data, place, VARINT_BYTES, kind)
+        if wire == scan.VARINT:
+            number, after = self._varint(data, place, scan.VARINT_BYTES, kind)
             return Written(wire, number % 2**64), after
         size = SIZES.get(wire)
         if size is None:
-            size, place = self._varint(data, place, SHORT_VARINT_BYTES, kind)
+            size, place = self._varint(data, place, scan.SHORT_VARINT_BYTES, kind)
         content = data[place : place + size]
-        if len(content) < size or size > GREATEST_LENGTH:
+        if len(content) < size or size > scan.GREATEST_LENGTH:
             raise self._walk.wrong(kind, END)
-        if wire == LENGTH:
+        if wire == scan.LENGTH:
             return Written(wire, data=content), place + size
         return Written(wire, int.from_bytes(content, "little")), place + size
 
-    def _is_of_its_type(self, field: Read, wire: int) -> bool:
-        own = LENGTH if field.key else WIRES.get(field.value.kind, LENGTH)
-        good = wire == own or (field.repeated and wire == LENGTH)
-        if not good:
-            self._unfit(field.value, WIRE_NAMES[wire])
-        return good
-
     def _varint(self, data: bytes, place: int, most: int, expected: str) -> tuple[int, int]:
         return self._walk.varint(data, place, most, expected, END)
-
-    def _unfit(self, value: Value, found: str) -> None:
-        self._walk.unfit.append(self._walk.wrong(_named(value), found))
 
 
 def _names(plan: Struct) -> list[str]:
@@ -206,14 +185,6 @@ def _named(value: Value) -> str:
     return article("message" if value.message else value.kind.removeprefix("."))
 
 
-def _key(key: Value, written: Sequence[Written]) -> object:
-    """The identity of a key: numbers without bits beyond their type."""
-    last = written[-1] if written else Written(VARINT)
-    if key.kind == "bool":
-        return last.number != 0
-    return last.number & (2**32 - 1 if key.kind.endswith("32") else 2**64 - 1), last.data
-
-
 def _signed(written: Written, bits: int) -> int:
     number = written.number & (1 << bits) - 1
     return number - (number >> bits - 1 << bits)
@@ -223,7 +194,7 @@ def _problem(value: Value, parts: Sequence[Written]) -> tuple[str, str] | None:
     """What is expected and what was found, if the parts of a message do not form its value; else None."""
     if value.kind == TIMESTAMP:
         seconds, nanos = _signed(parts[0], 64), _signed(parts[1], 32)
-        if not FIRST_SECOND <= seconds <= LAST_SECOND:
+        if not values.FIRST_SECOND <= seconds <= values.LAST_SECOND:
             return "a Timestamp of the years 1 to 9999", "seconds out of this range"
         if not 0 <= nanos <= 999_999_999 or nanos % 1000:
             return "a Timestamp with whole microseconds", "other nanos"
@@ -235,7 +206,7 @@ def _problem(value: Value, parts: Sequence[Written]) -> tuple[str, str] | None:
     elif value.kind == DECIMAL:
         precision, scale = decimal_digits(value.column) or (0, 0)
         unscaled = int.from_bytes(parts[0].data, "big", signed=True)
-        moved = rescaled(unscaled, scale - _signed(parts[2], 32))
-        if len(parts[0].data) > LIMBS or moved is None or abs(moved) >= 10**precision:
+        moved = values.rescaled(unscaled, scale - _signed(parts[2], 32))
+        if len(parts[0].data) > values.LIMBS or moved is None or abs(moved) >= 10**precision:
             return f"a decimal({precision}, {scale})", "more digits"
     return None

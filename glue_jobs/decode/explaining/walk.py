@@ -52,6 +52,10 @@ class Walk:
         where = "".join(each if each.startswith("[") else f".{each}" for each in self.path)
         return Misfit(where.removeprefix(".") or self._top, expected, found)
 
+    def unfitting(self, expected: str, found: str) -> None:
+        """Note a value that does not fit its column."""
+        self.unfit.append(self.wrong(expected, found))
+
     def varint(self, data: bytes, place: int, most: int, expected: str, end: str) -> tuple[int, int]:
         """The number of at most `most` bytes at a place, and the place after it. `end`: the name of the data's end."""
         value = 0
@@ -69,4 +73,6 @@ class Walk:
 
 
 def article(noun: str) -> str:
-    return noun if noun == "bytes" else f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+    if noun == "bytes" or noun.startswith("the "):
+        return noun
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"

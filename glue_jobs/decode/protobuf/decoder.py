@@ -8,7 +8,6 @@ a known field with another wire type, a group, or text that is not UTF-8.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,10 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from calve.schema.columns import Json, field, struct
 from calve.schema.protobuf.columns import Column, Read, Struct, Value
+from calve.schema.writers import ProtobufWriter
 from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.decode.protobuf import values
 from glue_jobs.decode.protobuf.scan import LENGTH, PADDING, Bytes, Flags, Found, Ints, Spans, scan
-from glue_jobs.decode.protobuf.values import (
-    WIRES,
-    entry,
-    from_numbers,
-    is_sized,
-    members,
-    numbers,
-    one_value,
-    packed,
-    texts,
-    validity,
-)
 from glue_jobs.decode.shapes import spark_type
 
 
@@ -39,12 +28,12 @@ class Messages:
     """Reads the messages of one type.
 
     exists: which messages exist; the others represent absent ones and are not checked.
-    broken: set for messages whose bytes are invalid.
+    broken: set for messages whose bytes are invalid. of_map: they are map entries, in which an absent message is an empty one.
     unfit: set for messages with a value that does not fit its field, unless a later value replaced it.
     """
 
-    def __init__(self, plan: Struct, spans: Spans, exists: Flags) -> None:
-        self._plan = plan
+    def __init__(self, plan: Struct, spans: Spans, exists: Flags, *, of_map: bool = False) -> None:
+        self._plan, self._of_map = plan, of_map
         self._data = spans.data
         self._exists = exists
         self._count = exists.size
@@ -72,7 +61,11 @@ class Messages:
         field, found = self._plan.fields[column.source], self._fields[column.source]
         if field.key is not None:
             return self._map(field, field.key, found)
-        return self._list(field, found) if field.repeated else self._single(field, found)
+        if not field.repeated:
+            return self._single(field, found)
+        made, owner = self._elements(field.value, found)
+        kind = pa.list_(pa.field("element", made.type))
+        return pa.ListArray.from_arrays(self._offsets(owner), made, type=kind)
 
     def _by_field(self, found: Found) -> list[Found]:
         """The occurrences of each field, in order. A wrong wire type makes the message unfit."""
@@ -86,7 +79,7 @@ class Messages:
         result = []
         for wanted, begin, end in zip(self._plan.fields, [0, *ends[:-1]], ends, strict=True):
             mine = found.at(order[begin:end])
-            allowed = mine.wire == WIRES.get(wanted.value.kind, LENGTH)
+            allowed = mine.wire == values.WIRES.get(wanted.value.kind, LENGTH)
             if wanted.key is not None:
                 allowed = mine.wire == LENGTH
             elif wanted.repeated:
@@ -126,42 +119,36 @@ class Messages:
         absent[found.owner] = False
         if field.required:
             self.unfit |= absent & self._exists
-        if value.kind not in WIRES and value.kind not in ("string", "bytes"):
+        if value.kind not in values.WIRES and value.kind not in ("string", "bytes"):
             made, broken, unfit = self._nested(value, found, found.owner, ~absent)
             self.broken |= broken
             self.unfit |= unfit
             return made
-        if is_sized(value.kind):
+        if values.is_sized(value.kind):
             begin, length = np.zeros(self._count, np.int64), np.zeros(self._count, np.int64)
             begin[found.owner], length[found.owner] = found.begin, found.length
             if found.owner.size > self._count - int(absent.sum()):
                 self._elements(value, found, replaced=True)
             mask = None if field.implicit else absent
-            made, wrong = texts(self._data, begin, length, value.column, mask)
+            made, wrong = values.texts(self._data, begin, length, value.column, mask)
             self.broken |= wrong
             return made
-        raw = numbers(value.kind, self._data, found)
+        raw = values.numbers(value.kind, self._data, found)
         if raw.size != self._count or absent.any():
             every = np.zeros(self._count, raw.dtype)
             every[found.owner] = raw
             raw = every
         mask = None if field.implicit or not absent.any() else absent
-        return from_numbers(raw, value.column, value.symbols, mask)
-
-    def _list(self, field: Read, found: Found) -> Any:
-        made, owner = self._elements(field.value, found)
-        return pa.ListArray.from_arrays(
-            self._offsets(owner), made, type=pa.list_(pa.field("element", made.type))
-        )
+        return values.from_numbers(raw, value.column, value.symbols, mask)
 
     def _elements(self, value: Value, found: Found, *, replaced: bool = False) -> tuple[Any, Ints]:
         """An array with one value per element, and the owner of each."""
         owner = found.owner
         if value.kind in ("string", "bytes"):
-            made, wrong = texts(self._data, found.begin, found.length, value.column, None)
+            made, wrong = values.texts(self._data, found.begin, found.length, value.column, None)
             self.broken[owner[wrong]] = True
             return made, owner
-        if is_sized(value.kind):
+        if values.is_sized(value.kind):
             alone = np.arange(owner.size)
             made, broken, unfit = self._nested(value, found, alone, np.ones(owner.size, np.bool_))
             self.broken[owner[broken]] = True
@@ -170,31 +157,32 @@ class Messages:
             return made, owner
         together = found.wire == LENGTH
         if not together.any():
-            return from_numbers(
-                numbers(value.kind, self._data, found), value.column, value.symbols, None
-            ), owner
+            raw = values.numbers(value.kind, self._data, found)
+            return values.from_numbers(raw, value.column, value.symbols, None), owner
         which, rest = np.flatnonzero(together), np.flatnonzero(~together)
-        raw, piece = packed(value.kind, self._data, found.at(which), self.broken)
+        raw, piece = values.packed(value.kind, self._data, found.at(which), self.broken)
         piece = which[piece]
         if rest.size:
-            raw = np.concatenate([raw, numbers(value.kind, self._data, found.at(rest))])
+            raw = np.concatenate([raw, values.numbers(value.kind, self._data, found.at(rest))])
             piece = np.concatenate([piece, rest])
             order = np.argsort(piece, kind="stable")
             raw, piece = raw[order], piece[order]
-        return from_numbers(raw, value.column, value.symbols, None), owner[piece]
+        return values.from_numbers(raw, value.column, value.symbols, None), owner[piece]
 
     def _nested(self, value: Value, found: Found, owner: Ints, exists: Flags) -> tuple[Any, Flags, Flags]:
         """An array with one value per owner, null if absent; and the broken and the unfit owners."""
+        if self._of_map:
+            exists = np.ones_like(exists)
         if not exists.any():
             return pa.nulls(exists.size, arrow_type(value.column, fixed=False)), exists, exists
-        plan = value.message or members(value)
+        plan = value.message or values.members(value)
         spans = Spans(self._data, found.begin, found.begin + found.length, owner)
         inner = Messages(plan, spans, exists)
         parts = inner.columns()
         if value.message is not None:
             made = self._struct(parts, [each.name for each in plan.columns], ~exists)
             return made, inner.broken, inner.unfit
-        made, wrong = one_value(value, parts, ~exists)
+        made, wrong = values.one_value(value, parts, ~exists)
         return made, inner.broken, inner.unfit | wrong
 
     def _map(self, field: Read, key: Value, found: Found) -> Any:
@@ -202,7 +190,7 @@ class Messages:
         alone = np.arange(found.owner.size)
         always = np.ones(found.owner.size, np.bool_)
         spans = Spans(self._data, found.begin, found.begin + found.length, alone)
-        inner = Entries(entry(key, field.value), spans, always)
+        inner = Messages(values.entry(key, field.value), spans, always, of_map=True)
         keys, items = inner.columns()
         kept = _last_of_each(keys, found.owner)
         self.broken[found.owner[inner.broken]] = True
@@ -219,15 +207,8 @@ class Messages:
 
     def _struct(self, parts: list[Any], names: list[str], absent: Flags) -> Any:
         fields = [pa.field(name, part.type) for name, part in zip(names, parts, strict=True)]
-        mask = validity(absent) if absent.any() else None
+        mask = values.validity(absent) if absent.any() else None
         return pa.Array.from_buffers(pa.struct(fields), absent.size, [mask], children=parts)
-
-
-class Entries(Messages):
-    """Map entries, in which an absent message is an empty one."""
-
-    def _nested(self, value: Value, found: Found, owner: Ints, exists: Flags) -> tuple[Any, Flags, Flags]:
-        return super()._nested(value, found, owner, np.ones_like(exists))
 
 
 def _last_of_each(keys: Any, owner: Ints) -> Ints:
@@ -245,47 +226,38 @@ CHUNK_BYTES = 1 << 20
 """How many bytes are read at once, or one value: intermediate data takes up to 100 times as much memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A frame prefix and the plan of its messages."""
-
-    prefix: bytes
-    plan: Struct
-
-
-def from_protobuf(value: SparkColumn, frames: Sequence[Frame]) -> SparkColumn:
+def from_protobuf(value: SparkColumn, writers: Sequence[ProtobufWriter]) -> SparkColumn:
     """A struct of `VALUE` (the row) and `GOOD` per framed value (binary), null for others."""
-    frames = tuple(frames)
 
-    def decoded(values: pa.Array) -> pa.Array:
-        return decode(values, frames)
+    def decoded(framed: pa.Array) -> pa.Array:
+        return decode(framed, writers)
 
-    kind = f"struct<{VALUE}: {spark_type(row_type(frames))}, {GOOD}: boolean>"
+    kind = f"struct<{VALUE}: {spark_type(row_type(writers))}, {GOOD}: boolean>"
     made: Any = arrow_udf(decoded, kind)  # type: ignore[call-overload]
     # Otherwise Spark evaluates it again for each condition on its result that it pushes down.
     return made.asNondeterministic()(value)  # type: ignore[no-any-return]
 
 
-def row_type(frames: Sequence[Frame]) -> Json:
-    """The columns of all frames, which are the table's (Iceberg, JSON form)."""
-    return struct(*(field(each.name, each.type) for each in frames[0].plan.columns))
+def row_type(writers: Sequence[ProtobufWriter]) -> Json:
+    """The columns of all writers, which are the table's (Iceberg, JSON form)."""
+    return struct(*(field(each.name, each.type) for each in writers[0].plan.columns))
 
 
-def decode(values: Any, frames: Sequence[Frame]) -> Any:
-    """A struct per value (binary): its row, and whether it is good. Null if no frame matches."""
-    columns = arrow_type(row_type(frames), fixed=False)
-    size = len(values)
-    offsets = np.frombuffer(values.buffers()[1], np.int32, size + 1, values.offset * 4).astype(np.int64)
-    content = values.buffers()[2]
+def decode(framed: Any, writers: Sequence[ProtobufWriter]) -> Any:
+    """A struct per value (binary): its row, and whether it is good. Null if no prefix matches."""
+    columns = arrow_type(row_type(writers), fixed=False)
+    size = len(framed)
+    offsets = np.frombuffer(framed.buffers()[1], np.int32, size + 1, framed.offset * 4).astype(np.int64)
+    content = framed.buffers()[2]
     held = np.frombuffer(content, np.uint8) if content is not None and content.size else np.zeros(0, np.uint8)
     present = np.ones(size, np.bool_)
-    if values.null_count:
-        present = values.is_valid().to_numpy(zero_copy_only=False)
+    if framed.null_count:
+        present = framed.is_valid().to_numpy(zero_copy_only=False)
     parts = []
     for begin, end in _chunks(offsets):
         data = np.concatenate([held[offsets[begin] : offsets[end]], np.zeros(PADDING, np.uint8)])
         starts = offsets[begin : end + 1] - offsets[begin]
-        parts.append(_rows(data, starts[:-1], starts[1:], present[begin:end], frames, columns))
+        parts.append(_rows(data, starts[:-1], starts[1:], present[begin:end], writers, columns))
     kind = pa.struct([pa.field(VALUE, columns), pa.field(GOOD, pa.bool_())])
     return pa.concat_arrays([each.cast(kind) for each in parts]) if parts else pa.nulls(0, kind)
 
@@ -301,29 +273,27 @@ def _chunks(offsets: Ints) -> list[tuple[int, int]]:
     return found
 
 
-def _rows(data: Bytes, start: Ints, end: Ints, present: Flags, frames: Sequence[Frame], columns: Any) -> Any:
+def _rows(
+    data: Bytes, start: Ints, end: Ints, present: Flags, writers: Sequence[ProtobufWriter], columns: Any
+) -> Any:
     made, places = [], []
-    for frame in frames:
-        which = np.flatnonzero(present & _has_prefix(data, start, end, frame.prefix))
+    for writer in writers:
+        ours = present & (end - start >= len(writer.prefix))
+        for place, byte in enumerate(writer.prefix):
+            ours &= data[np.minimum(start + place, data.size - 1)] == byte
+        which = np.flatnonzero(ours)
         if which.size:
-            made.append(_read(data, start[which] + len(frame.prefix), end[which], frame.plan))
+            made.append(_read(data, start[which] + len(writer.prefix), end[which], writer.plan))
             places.append(which)
     if len(made) == 1 and places[0].size == start.size:
         return made[0]
     if not made:
         kind = pa.struct([pa.field(VALUE, columns), pa.field(GOOD, pa.bool_())])
         return pa.nulls(start.size, kind)
-    place = np.full(start.size, -1)
-    place[np.concatenate(places)] = np.arange(sum(each.size for each in places))
+    order = np.full(start.size, -1)
+    order[np.concatenate(places)] = np.arange(sum(each.size for each in places))
     together = pa.concat_arrays([each.cast(made[0].type) for each in made])
-    return together.take(pa.array(place, mask=place < 0))
-
-
-def _has_prefix(data: Bytes, start: Ints, end: Ints, prefix: bytes) -> Flags:
-    found: Flags = end - start >= len(prefix)
-    for place, byte in enumerate(prefix):
-        found &= data[np.minimum(start + place, data.size - 1)] == byte
-    return found
+    return together.take(pa.array(order, mask=order < 0))
 
 
 def _read(data: Bytes, start: Ints, end: Ints, plan: Struct) -> Any:
@@ -332,6 +302,5 @@ def _read(data: Bytes, start: Ints, end: Ints, plan: Struct) -> Any:
     parts = messages.columns()
     fields = [pa.field(each.name, part.type) for each, part in zip(plan.columns, parts, strict=True)]
     row = pa.Array.from_buffers(pa.struct(fields), start.size, [None], children=parts)
-    return pa.StructArray.from_arrays(
-        [row, pa.array(~(messages.broken | messages.unfit))], names=[VALUE, GOOD]
-    )
+    good = pa.array(~(messages.broken | messages.unfit))
+    return pa.StructArray.from_arrays([row, good], names=[VALUE, GOOD])

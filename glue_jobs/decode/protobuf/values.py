@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,6 @@ def is_sized(kind: str) -> bool:
 
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
 """The first second of year 1 and the last second of year 9999."""
-DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 LIMBS, MOST_DIGITS = 16, 38
 
 
@@ -171,7 +171,10 @@ def one_value(value: Value, parts: list[Any], absent: Flags) -> tuple[Any, Flags
     """The column of the single value, and which values it cannot hold."""
     match value.kind:
         case name if name in WRAPPERS:
-            return _masked(parts[0], absent), np.zeros(absent.size, np.bool_)
+            made = parts[0]
+            if absent.any():
+                made = pc.if_else(pa.array(absent), pa.scalar(None, made.type), made)
+            return made, np.zeros(absent.size, np.bool_)
         case name if name == TIMESTAMP:
             return _timestamps(parts[0].to_numpy(), parts[1].to_numpy(), absent)
         case name if name == DATE:
@@ -179,12 +182,6 @@ def one_value(value: Value, parts: list[Any], absent: Flags) -> tuple[Any, Flags
             return _dates(year, month, day, absent)
         case _:
             return _of_bytes(value.column, parts[0], parts[2].to_numpy().astype(np.int64), absent)
-
-
-def _masked(made: Any, absent: Flags) -> Any:
-    if not absent.any():
-        return made
-    return pc.if_else(pa.array(absent), pa.scalar(None, made.type), made)
 
 
 def _timestamps(seconds: Numbers, nanos: Numbers, absent: Flags) -> tuple[Any, Flags]:
@@ -198,11 +195,9 @@ def _timestamps(seconds: Numbers, nanos: Numbers, absent: Flags) -> tuple[Any, F
 def _dates(year: Ints, month: Ints, day: Ints, absent: Flags) -> tuple[Any, Flags]:
     wrong = (year < 1) | (year > 9999) | (month < 1) | (month > 12) | (day < 1)
     year, month, day = (np.where(wrong, 1, each) for each in (year, month, day))
-    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
-    wrong |= day > DAYS[month - 1] + (leap & (month == 2))
-    day = np.where(wrong, 1, day)
     first = (year - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (month - 1)
     days = first.astype("datetime64[D]").astype(np.int64) + day - 1
+    wrong |= days >= (first + 1).astype("datetime64[D]").astype(np.int64)
     made = pa.array(days.astype(np.int32), pa.int32(), mask=absent | wrong)
     return made.view(pa.date32()), wrong & ~absent
 
@@ -231,7 +226,11 @@ def _of_bytes(column: Json, unscaled: Any, scale: Ints, absent: Flags) -> tuple[
         moved = rescaled(number, digits[1] - int(scale[row]))
         wrong[row] = moved is None
         halves[row] = np.frombuffer((moved or 0).to_bytes(LIMBS, "little", signed=True), "<u8")
-    wrong |= _too_long(halves, digits[0])
+    nines = Decimal((0, (9,) * digits[0], -digits[1]))
+    made = decimals(halves, digits, None)
+    most, least = (pa.scalar(each, made.type) for each in (nines, nines.copy_negate()))
+    too_long = pc.or_(pc.greater(made, most), pc.less(made, least))
+    wrong |= too_long.to_numpy(zero_copy_only=False)
     halves[wrong] = 0
     return decimals(halves, digits, absent | wrong), wrong & ~absent
 
@@ -244,16 +243,3 @@ def rescaled(number: int, places: int) -> int | None:
         return None
     moved, rest = divmod(number * 10 ** max(places, 0), 10 ** max(-places, 0))
     return moved if not rest and abs(moved) < 10**MOST_DIGITS else None
-
-
-def _too_long(halves: Any, precision: int) -> Flags:
-    """Which numbers have more digits than `precision`."""
-    low, high = halves[:, 0].copy(), halves[:, 1].copy()
-    negative = high >> np.uint64(63) == 1
-    low[negative], high[negative] = ~low[negative], ~high[negative]
-    carry = negative & (low == np.uint64(2**64 - 1))
-    low[negative] += np.uint64(1)
-    high[carry] += np.uint64(1)
-    top, rest = divmod(10**precision - 1, 2**64)
-    found: Flags = (high > np.uint64(top)) | ((high == np.uint64(top)) & (low > np.uint64(rest)))
-    return found

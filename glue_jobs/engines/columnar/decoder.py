@@ -15,7 +15,7 @@ import pyarrow as pa
 from numba import types
 from numpy.typing import NDArray
 
-from calve.decoding.avro_program import program, require_avro
+from calve.decoding.avro_program import program
 from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
 from calve.schema.columns import Json
 from calve.schema.wire import Wire
@@ -133,7 +133,7 @@ class _Part:
                 kinds = {each["name"]: each["type"] for each in self._columns["fields"]}
                 made[number] = PlainReader(writer.column, kinds[writer.column], text=writer.text)
             else:
-                made[number] = Reader(program(require_avro(writer), self._columns), len(writer.prefix))
+                made[number] = Reader(program(writer, self._columns), len(writer.prefix))
         return self._readers[number]
 
     def of(self, chosen: Longs, records: Records) -> tuple[Any, Any]:

@@ -103,4 +103,4 @@ def test_an_avro_reader_has_no_field_that_stays_out() -> None:
     assert [each["name"] for each in value["fields"]] == ["a", "s", "u"]
     assert [each["name"] for each in value["fields"][1]["type"]["fields"]] == ["x"]
     assert writer.shape is not None
-    assert [name for name, *_ in writer.shape["struct"][2][1]["union"]] == ["string", "long"]
+    assert [name for name, *_ in writer.shape["struct"][2][2]["struct"]] == ["string", "long"]

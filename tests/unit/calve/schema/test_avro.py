@@ -6,7 +6,7 @@ import fastavro
 import pytest
 
 from calve.schema.avro import columns_of, expand
-from calve.schema.avro_reader import framed, resolution, unframed
+from calve.schema.avro_reader import framed, resolution
 from calve.schema.evolution import SchemaProblem
 
 
@@ -194,9 +194,7 @@ def read(writer: dict[str, Any], table: dict[str, Any], row: dict[str, Any]) -> 
     original = fastavro.parse_schema(json.loads(json.dumps(framed(writer, 5))))
     fastavro.schemaless_writer(data, original, {"frame": b"\0\0\0\0\1", "value": row, "end": b"endmark!"})
     data.seek(0)
-    outer, inner = (
-        json.loads(json.dumps(each)) for each in (framed(found.writer, 5), unframed(found.reader))
-    )
+    outer, inner = (json.loads(json.dumps(each)) for each in (framed(found.writer, 5), framed(found.reader)))
     value = fastavro.schemaless_reader(data, fastavro.parse_schema(outer), fastavro.parse_schema(inner))
     assert isinstance(value, dict)
     assert value["end"] == b"endmark!"
@@ -254,4 +252,4 @@ def test_a_decimal_is_read_with_its_writers_precision_and_cast_to_the_columns(ki
     wide = {"type": "struct", "fields": [table["fields"][0] | {"type": "decimal(38, 3)"}]}
     found = resolution(expand(json.dumps(record(("a", kind)))), wide)
     assert found.reader["fields"][0]["type"]["precision"] == 12
-    assert found.shape == {"struct": [["a", {"cast": "decimal(38, 3)"}, None]]}
+    assert found.shape == {"struct": [["a", "a", {"cast": "decimal(38, 3)"}, "decimal(38, 3)"]]}

@@ -12,7 +12,7 @@ from calve.schema.columns import Json, list_of, map_of
 from calve.schema.evolution import SchemaProblem
 from calve.schema.json_scalars import as_json_schema, is_connect_schema
 from calve.schema.wire import BARE, Schema
-from calve.schema.writers import JsonWriter, WholeWriter
+from calve.schema.writers import JsonWriter
 
 CONNECT = "org.apache.kafka.connect.data."
 TIME = "io.debezium.time."
@@ -161,9 +161,9 @@ def test_values_are_read_from_the_payload_and_only_where_a_file_says_so() -> Non
     top = Top(column="id")
     for node in (value, key):
         found = writer(schema_of(node), columns(schema_of(node), top), BARE, top)
-        inner = found.inner if isinstance(found, WholeWriter) else found
-        assert isinstance(inner, JsonWriter)
-        assert inner.member == "payload"
+        assert isinstance(found, JsonWriter)
+        assert found.member == "payload"
+        assert (found.whole, found.scalar) == (("id", None) if node is value else (None, "id"))
     plain = schema_of({"type": "object", "properties": {"a": {"type": "integer"}}})
     assert writer(plain, columns(plain), BARE, Top()).member is None  # type: ignore[union-attr]
     with pytest.raises(SchemaProblem):

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from calve.schema.protobuf import descriptor, files
+from calve.schema.evolution import SchemaProblem
+from calve.schema.protobuf import descriptor, text
 from calve.schema.protobuf.files import load
 from calve.schema.protobuf.model import KNOWN_FILES, File, Message
 from calve.schema.wire import Schema
@@ -91,7 +92,7 @@ GOOGLE = {
 
 @pytest.mark.parametrize("source", OWN.values(), ids=OWN)
 def test_own_texts_are_read_as_protoc_reads_them(source: str) -> None:
-    assert shown(files.parse(source)) == shown(compiled({"test.proto": source}, "test.proto"))
+    assert shown(text.parse(source)) == shown(compiled({"test.proto": source}, "test.proto"))
     written = linked(source)
     assert written == linked(base64.b64encode(serialized({"test.proto": source}, "test.proto")).decode())
     assert written
@@ -100,15 +101,52 @@ def test_own_texts_are_read_as_protoc_reads_them(source: str) -> None:
 def test_googles_own_files_are_read_as_protoc_reads_them() -> None:
     assert len(GOOGLE) > 20
     for name, source in GOOGLE.items():
-        assert shown(files.parse(source)) == shown(compiled({}, name)), name
+        assert shown(text.parse(source)) == shown(compiled({}, name)), name
 
 
 def test_the_files_that_everyone_knows_are_those_that_they_stand_for() -> None:
     for name, source in KNOWN_FILES.items():
-        own = shown(files.parse(source))
-        assert own == shown(files.parse(GOOGLE[name])) if name in GOOGLE else name.startswith("confluent/"), (
+        own = shown(text.parse(source))
+        assert own == shown(text.parse(GOOGLE[name])) if name in GOOGLE else name.startswith("confluent/"), (
             name
         )
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("message A {\n int32 a 1;\n}", '"int32 a 1" is not expected in line 2'),
+        ("message A {\n int32 a = 1\n}", '"}" is not expected in line 3'),
+        ("message A {\n int32 a = 1;\n", "it ends too early in line 3"),
+        ("message A { int32 a = 08; }", '"int32 a = 08" is not expected in line 1'),
+        ("message A { map<string> a = 1; }", '"map < string > a = 1" is not expected in line 1'),
+        ("message A { int32 a = 1 [(x) = ]; }", '"int32 a = 1 [ ( x ) = ]" is not expected in line 1'),
+        ("message A { oneof { int32 a = 1; } }", '"oneof" is not expected in line 1'),
+        ("enum E { A; }", '"A" is not expected in line 1'),
+        ("import a;", '"import a" is not expected in line 1'),
+        ("message A {}\n}", '"}" is not expected in line 2'),
+        ("\n\0", "an unexpected character in line 2"),
+    ],
+)
+def test_a_text_that_is_no_schema_is_refused_with_the_words_and_their_line(source: str, why: str) -> None:
+    with pytest.raises(SchemaProblem) as caught:
+        text.parse(source)
+    assert caught.value.why == f"this is no Protobuf schema: {why}"
+
+
+NESTED = ("message A { " * 70 + "}" * 70, "message A { int32 a = 1 [x = " + "[" * 99 + "]" * 99 + "]; }")
+
+
+@pytest.mark.parametrize("source", NESTED, ids=["messages", "options"])
+def test_what_is_nested_too_deep_is_refused(source: str) -> None:
+    with pytest.raises(SchemaProblem, match="deep"):
+        text.parse(source)
+
+
+def test_names_with_spaces_between_their_parts_are_read_as_protoc_reads_them() -> None:
+    source = """syntax = "proto2"; package a . b; message X { optional . a . b . Y far = 1; repeated Y near = 2; }
+        message Y { extensions 5; } extend . a . b . Y { optional int32 z = 5; }"""
+    assert shown(text.parse(source)) == shown(compiled({"test.proto": source}, "test.proto"))
 
 
 def compiled(files: dict[str, str], name: str) -> File:

@@ -17,7 +17,7 @@ from calve.schema.wire import BARE, CONFLUENT, Schema
 from cli.verify.formats.decoding import Values
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.explaining.explanation import MOST_EXPLAINED, Explainer
-from glue_jobs.decode.protobuf.decoder import GOOD, Frame, decode
+from glue_jobs.decode.protobuf.decoder import GOOD, decode
 from glue_jobs.engines.columnar.decoder import Decoder
 from tests.avro_cases import CASES
 from tests.columnar import records_of
@@ -292,7 +292,7 @@ def filled(kind: Any, fields: tuple[Field, ...], row: dict[str, Any]) -> bytes:
 def agreed(found: DecodePlan, payloads: list[bytes]) -> None:
     (writer,) = found.writers
     values = [writer.prefix + each for each in payloads]
-    rows = decode(pa.array(values, pa.binary()), [Frame(writer.prefix, writer.plan)]).to_pylist()  # type: ignore[union-attr]
+    rows = decode(pa.array(values, pa.binary()), [writer]).to_pylist()  # type: ignore[list-item]
     for value, row in zip(values, rows, strict=True):
         assert (why(found, value) is None) == row[GOOD], value.hex()
 

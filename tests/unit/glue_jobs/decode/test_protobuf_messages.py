@@ -18,7 +18,7 @@ from calve.schema.writers import ProtobufWriter
 from cli.verify.formats.decoding import Values
 from cli.verify.formats.fields import Unreadable
 from glue_jobs.decode.protobuf import scan
-from glue_jobs.decode.protobuf.decoder import GOOD, VALUE, Frame, decode
+from glue_jobs.decode.protobuf.decoder import GOOD, VALUE, decode
 from glue_jobs.decode.protobuf.values import rescaled
 from tests.protobuf_classes import message_class
 
@@ -90,7 +90,7 @@ def agreed(text: str, payloads: list[bytes]) -> list[bool]:
     assert isinstance(writer, ProtobufWriter)
     found = decode(
         pa.array([writer.prefix + each for each in payloads], pa.binary()),
-        [Frame(writer.prefix, writer.plan)],
+        [writer],
     )
     found.validate(full=True)
     kind = found.type.field(VALUE).type
@@ -111,7 +111,6 @@ def test_values_of_no_frame_are_null_and_frames_are_told_apart() -> None:
     schemas = [Schema(n, f'syntax = "proto3"; message A {{ int64 a = {n}; }}', "PROTOBUF") for n in (1, 2)]
     table = first_columns(schemas[:1], "subject")
     writers = [each for each in decoding(table, schemas).writers if isinstance(each, ProtobufWriter)]
-    frames = [Frame(each.prefix, each.plan) for each in writers]
     values = [
         b"\0\0\0\0\2\0\x10\5",
         None,
@@ -122,11 +121,11 @@ def test_values_of_no_frame_are_null_and_frames_are_told_apart() -> None:
         b"\0\0\0\0\1\0\x08",
     ]
     expected = [(5, True), None, None, (6, True), None, None, (0, False)]
-    found = decode(pa.array(values, pa.binary()).slice(0), frames).to_pylist()
+    found = decode(pa.array(values, pa.binary()).slice(0), writers).to_pylist()
     assert [each and (each[VALUE]["a"], each[GOOD]) for each in found] == expected
-    again = decode(pa.array([b"x", *values], pa.binary()).slice(1), frames).to_pylist()
+    again = decode(pa.array([b"x", *values], pa.binary()).slice(1), writers).to_pylist()
     assert [each and (each[VALUE]["a"], each[GOOD]) for each in again] == expected
-    assert decode(pa.array([], pa.binary()), frames).to_pylist() == []
+    assert decode(pa.array([], pa.binary()), writers).to_pylist() == []
 
 
 DECIMALS = [
@@ -233,9 +232,7 @@ def rows(payload: bytes, text: str = SCHEMA) -> list[Any]:
     schema = Schema(7, text, "PROTOBUF")
     (writer,) = decoding(first_columns([schema], "subject"), [schema]).writers
     assert isinstance(writer, ProtobufWriter)
-    found: list[Any] = decode(
-        pa.array([PREFIX + payload], pa.binary()), [Frame(PREFIX, writer.plan)]
-    ).to_pylist()
+    found: list[Any] = decode(pa.array([PREFIX + payload], pa.binary()), [writer]).to_pylist()
     return found
 
 
