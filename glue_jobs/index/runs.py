@@ -1,0 +1,121 @@
+"""Sorted runs of keys: arrays of hashes and places, 24 bytes a key. Large ones are mapped from files.
+
+A place is a file's number and a position in it. Equal high halves lie together; their low halves are compared one by one,
+because of 4 billion keys only some two share a high half.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glue_jobs.index.hashing import Hashes, Words
+
+Places = NDArray[np.int64]
+POSITION_BITS = 32
+POSITIONS = np.int64((1 << POSITION_BITS) - 1)
+MAPPED_KEYS = 1_000_000
+"""Runs of so many keys are kept in files."""
+CHUNK_KEYS = 4_000_000
+RATIO = 4
+"""A run is merged with the older one before it unless that is so many times larger."""
+
+
+class Run(NamedTuple):
+    """Sorted by `high`."""
+
+    high: Words
+    low: Words
+    places: Places
+
+    @classmethod
+    def of(cls, keys: Hashes, places: Places) -> Run:
+        order = np.argsort(keys.high, kind="stable")
+        return cls(keys.high[order], keys.low[order], places[order])
+
+    def find(self, keys: Hashes) -> Iterator[Places]:
+        """The places of all entries of these keys. Sorted keys are found fastest."""
+        at, (high, low) = np.searchsorted(self.high, keys.high), keys
+        while len(at):
+            there = at < len(self.high)
+            there[there] = self.high[at[there]] == high[there]
+            at, high, low = at[there], high[there], low[there]
+            yield np.asarray(self.places[at[self.low[at] == low]])
+            at = at + 1
+
+
+def places_in(file: int, positions: Places) -> Places:
+    """The places of positions in a file."""
+    return np.int64(file << POSITION_BITS) | positions
+
+
+def files_of(places: Places) -> Places:
+    return places >> POSITION_BITS
+
+
+def positions_of(places: Places) -> Places:
+    return places & POSITIONS
+
+
+class Runs:
+    """The runs of an index, the oldest and largest first."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+
+    def __len__(self) -> int:
+        return sum(len(each.high) for each in self.runs)
+
+    def add(self, run: Run, stays: Callable[[Places], NDArray[np.bool_]]) -> None:
+        """Add a run, and merge runs of like sizes. A merge keeps the entries for which `stays` is true."""
+        self.runs.append(_mapped(run))
+        while len(self.runs) > 1 and len(self.runs[-2].high) < RATIO * len(self.runs[-1].high):
+            newer, older = self.runs.pop(), self.runs.pop()
+            self.runs.append(self._merged(older, newer, stays))
+
+    def find(self, keys: Hashes) -> Places:
+        """The places of all entries of these keys."""
+        ordered = keys.take(np.argsort(keys.high))
+        return np.concatenate(
+            [np.empty(0, np.int64), *(each for run in self.runs for each in run.find(ordered))]
+        )
+
+    def _merged(self, older: Run, newer: Run, stays: Callable[[Places], NDArray[np.bool_]]) -> Run:
+        older, newer = (self._filtered(each, stays) for each in (older, newer))
+        of_newer = np.searchsorted(older.high, newer.high, side="right") + np.arange(len(newer.high))
+        found = _room(len(older.high) + len(newer.high))
+        of_older = np.ones(len(found.high), bool)
+        of_older[of_newer] = False
+        for target, one, other in zip(found, older, newer, strict=True):
+            target[of_newer] = other
+            target[of_older] = one
+        return found
+
+    def _filtered(self, run: Run, stays: Callable[[Places], NDArray[np.bool_]]) -> Run:
+        kept = np.empty(len(run.places), bool)
+        for start in range(0, len(kept), CHUNK_KEYS):
+            chunk = slice(start, start + CHUNK_KEYS)
+            kept[chunk] = stays(np.asarray(run.places[chunk]))
+        return run if kept.all() else Run(run.high[kept], run.low[kept], run.places[kept])
+
+
+def _mapped(run: Run) -> Run:
+    if len(run.high) < MAPPED_KEYS:
+        return run
+    found = _room(len(run.high))
+    for target, each in zip(found, run, strict=True):
+        target[:] = each
+    return found
+
+
+def _room(keys: int) -> Run:
+    """Arrays to fill. Large ones are in a file without a name, which is freed with them."""
+    if keys < MAPPED_KEYS:
+        return Run(np.empty(keys, np.uint64), np.empty(keys, np.uint64), np.empty(keys, np.int64))
+    with tempfile.TemporaryFile(prefix="calve-keys-") as file:
+        words = np.memmap(file, np.uint64, "w+", shape=(3, keys))
+    return Run(words[0], words[1], words[2].view(np.int64))
