@@ -68,11 +68,18 @@ class KeyIndex:
 
     def find(self, keys: Hashes) -> dict[str, BitMap64]:
         """The positions of all live rows with these keys, by the path of their file."""
-        places = self._runs.find(keys)
+        _, places = self._runs.find(keys)
         living = places[self._living(places)]
         return {
             file.path: BitMap64(positions_of(living[here])) for file, here in self._grouped(living) if file
         }
+
+    def held(self, keys: Hashes) -> NDArray[np.bool_]:
+        """Which of these keys a live row has."""
+        numbers, places = self._runs.find(keys)
+        found = np.zeros(len(keys.high), bool)
+        found[numbers[self._living(places)]] = True
+        return found
 
     def deleted(self, path: str) -> BitMap64:
         """The positions of the deleted rows of a covered file."""

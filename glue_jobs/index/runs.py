@@ -37,14 +37,16 @@ class Run(NamedTuple):
         order = np.argsort(keys.high, kind="stable")
         return cls(keys.high[order], keys.low[order], places[order])
 
-    def find(self, keys: Hashes) -> Iterator[Places]:
-        """The places of all entries of these keys. Sorted keys are found fastest."""
-        at, (high, low) = np.searchsorted(self.high, keys.high), keys
+    def find(self, keys: Hashes) -> Iterator[tuple[NDArray[np.intp], Places]]:
+        """All entries of these keys: the number of the key, and the place. Sorted keys are found fastest."""
+        at = np.searchsorted(self.high, keys.high)
+        number = np.arange(len(at))
         while len(at):
             there = at < len(self.high)
-            there[there] = self.high[at[there]] == high[there]
-            at, high, low = at[there], high[there], low[there]
-            yield np.asarray(self.places[at[self.low[at] == low]])
+            there[there] = self.high[at[there]] == keys.high[number[there]]
+            at, number = at[there], number[there]
+            equal = self.low[at] == keys.low[number]
+            yield number[equal], np.asarray(self.places[at[equal]])
             at = at + 1
 
 
@@ -77,12 +79,14 @@ class Runs:
             newer, older = self.runs.pop(), self.runs.pop()
             self.runs.append(self._merged(older, newer, stays))
 
-    def find(self, keys: Hashes) -> Places:
-        """The places of all entries of these keys."""
-        ordered = keys.take(np.argsort(keys.high))
-        return np.concatenate(
-            [np.empty(0, np.int64), *(each for run in self.runs for each in run.find(ordered))]
-        )
+    def find(self, keys: Hashes) -> tuple[NDArray[np.intp], Places]:
+        """As `Run.find`."""
+        order = np.argsort(keys.high)
+        ordered = keys.take(order)
+        found = [(order[:0], np.empty(0, np.int64))]
+        found += [(order[number], places) for run in self.runs for number, places in run.find(ordered)]
+        numbers, places = zip(*found, strict=True)
+        return np.concatenate(numbers), np.concatenate(places)
 
     def _merged(self, older: Run, newer: Run, stays: Callable[[Places], NDArray[np.bool_]]) -> Run:
         older, newer = (self._filtered(each, stays) for each in (older, newer))

@@ -64,6 +64,16 @@ class TableIndex:
             sum(map(len, found.values())),
         )
 
+    def held(self, lake: Lake, table: Table, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
+        """Those of the `keys` that a row of main has in its `columns`, as of its last refresh. `keys`: as of `stage_deletes`."""
+        head = table.head
+        if head is None or not table.total("data-files"):
+            return keys.limit(0)
+        self._look(lake, table, head, tuple(columns))
+        found = keys.toArrow()
+        held = found.filter(pa.array(self._index.held(_hashed(found))))
+        return lake.spark.createDataFrame(held, keys.schema)
+
     def _look(self, lake: Lake, table: Table, head: int, columns: tuple[str, ...]) -> None:
         """Move the index to the head."""
         if columns != self._columns:

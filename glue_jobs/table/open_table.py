@@ -187,6 +187,10 @@ class OpenTable(TablePlan):
         laid_out = clustered(rows, self.main, tasks)
         return stage(self.services.lake, self.main, laid_out, stage_id, count_by=self.config.count_by)
 
+    def held(self, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
+        """As `TableIndex.held`, by the key of the table's mode."""
+        return self.index.held(self.services.lake, self.main, keys, columns)
+
     def stage_deletes(self, keys: DataFrame, columns: Sequence[str], stage_id: str) -> Deletes | None:
         """As `TableIndex.stage_deletes`, by the key of the table's mode."""
         return self.index.stage_deletes(self.services.lake, self.main, keys, columns, stage_id)

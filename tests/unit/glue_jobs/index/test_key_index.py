@@ -114,6 +114,8 @@ class Histories(RuleBasedStateMachine):
             assert {
                 (path, position) for path, positions in found.items() for position in positions
             } == expected
+        held = {key for key, _, _ in self.rows()}
+        assert self.index.held(hashed(list(range(42)))).tolist() == [key in held for key in range(42)]
 
 
 TestHistories = Histories.TestCase
