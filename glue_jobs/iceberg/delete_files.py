@@ -11,6 +11,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ from glue_jobs.process.java import elements
 MAGIC, BITMAP = b"PFA1", bytes.fromhex("d1d33964")
 POSITION, PATH = 2147483545, 2147483546
 """Iceberg's field ids of the columns of position deletes."""
+_UPLOADS = ThreadPoolExecutor(8, thread_name_prefix="deletes")
+"""Kept for the life of the process: each thread has a connection to the JVM."""
 COLUMNS = pa.schema(
     [
         pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(PATH)}),
@@ -66,25 +69,24 @@ def write_deletes(
     Raises:
         Py4JJavaError: the object store failed.
     """
-    version = int(table.java.operations().current().formatVersion())
-    described = []
+    vectors = int(table.java.operations().current().formatVersion()) > 2
+    made, suffix = (_vector, "puffin") if vectors else (_parquet, "parquet")
+    written, described = [], []
     for number, (path, positions) in enumerate(deleted.items()):
-        data, facts = _vector(path, positions) if version > 2 else _parquet(path, positions)
-        suffix = "puffin" if version > 2 else "parquet"
+        data, facts = made(path, positions)
         target = table.java.locationProvider().newDataLocation(f"{name}-{number}-deletes.{suffix}")
-        _put(table, target, data)
-        described.append(
-            _place_of(table, live[path].task.file())
-            | facts
-            | {
-                "content": "position-deletes",
-                "file-path": target,
-                "file-format": suffix,
-                "file-size-in-bytes": len(data),
-                "record-count": len(positions),
-                "referenced-data-file": path,
-            }
-        )
+        written.append(_UPLOADS.submit(_put, table, target, data))
+        facts |= _place_of(table, live[path].task.file())
+        described.append(facts | {
+            "content": "position-deletes",
+            "file-path": target,
+            "file-format": suffix,
+            "file-size-in-bytes": len(data),
+            "record-count": len(positions),
+            "referenced-data-file": path,
+        })  # fmt: skip
+    for each in written:
+        each.result()
     return _parsed(table, described)
 
 
