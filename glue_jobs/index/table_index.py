@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from glue_jobs.columns.expressions import key_columns
 from glue_jobs.iceberg.catalog import Lake, Table
@@ -17,7 +18,9 @@ from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, rows_of
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.key_index import DeleteFiles, KeyIndex
+from glue_jobs.process.workers import map_in_arrow
 
+HASHED = T.StructType([T.StructField(name, T.LongType()) for name in ("file", "position", "high", "low")])
 READ_ROWS = 4_000_000
 """Rows of files that are read together. This bounds the driver's memory."""
 
@@ -94,17 +97,25 @@ class TableIndex:
         tasks = [self._live[path].task for path in paths]
         with rows_of(lake, table, tasks, with_places=True) as rows:
             assert rows is not None, "there are files"  # noqa: S101
-            columns = [F.xxhash64(FILE), F.col(POSITION), *key_columns(self._columns)]
-            read = rows.select(*columns).toArrow()
+            columns = [F.xxhash64(FILE).alias(FILE), F.col(POSITION), *key_columns(self._columns)]
+            read = map_in_arrow(rows.select(*columns), _hash_keys, HASHED).toArrow()
         named = lake.spark.createDataFrame([(each,) for each in paths], f"{FILE} string")
         numbers = [row[0] for row in named.select(F.xxhash64(FILE)).collect()]
-        files, positions = (read.column(n).to_numpy() for n in (0, 1))
-        keys = _hashed(read.select(range(2, read.num_columns)))
+        files, positions, high, low = (each.to_numpy() for each in read.columns)
+        keys = Hashes(high.view(np.uint64), low.view(np.uint64))
         order = np.lexsort((positions, files))
         ordered = files[order]
         for path, number in zip(paths, numbers, strict=True):
             here = order[slice(*(np.searchsorted(ordered, number, side) for side in ("left", "right")))]
             yield path, keys.take(here), positions[here]
+
+
+def _hash_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs in tasks: the driver gets 32 bytes for a row, however long its key is."""
+    for batch in batches:
+        file, position, *key = batch.columns
+        found = (pa.array(half.view(np.int64)) for half in hashes(key))
+        yield pa.RecordBatch.from_arrays([file, position, *found], HASHED.names)
 
 
 def _hashed(keys: pa.Table) -> Hashes:

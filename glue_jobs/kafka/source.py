@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -12,8 +12,6 @@ from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.udf import UserDefinedFunction
-from pyspark.util import PythonEvalType
 
 from calve.schema.columns import MOST_MILLIS, UNDELIVERED
 from calve.table.position import Offsets
@@ -21,7 +19,7 @@ from glue_jobs.columns.helpers import REFUSED
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned
 from glue_jobs.kafka.records import Records, header_lists, parts
-from glue_jobs.process.workers import cpu_since_last_s, errors_by_value
+from glue_jobs.process.workers import cpu_since_last_s, errors_by_value, map_in_arrow
 
 MILLIS = "calve:millis"
 HEADERS = T.ArrayType(
@@ -71,7 +69,7 @@ def read(
                         yield _batch(records)
         cpu_s.add(cpu_since_last_s())
 
-    return _named(_map_in_arrow(_numbers(spark, len(ranges)), task), topic)
+    return _named(map_in_arrow(_numbers(spark, len(ranges)), task, SCHEMA), topic)
 
 
 def read_few(
@@ -141,12 +139,3 @@ def _numbers(spark: SparkSession, count: int) -> DataFrame:
     java = made._jdf
     session: Any = spark
     return DataFrame(session._jsparkSession.createDataFrame(java.toJavaRDD(), java.schema()), spark)
-
-
-def _map_in_arrow(
-    frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-) -> DataFrame:
-    """As `DataFrame.mapInArrow`, which needs pandas in the driver without using it."""
-    function = UserDefinedFunction(task, SCHEMA, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    columns: Any = function(*frame.columns)
-    return DataFrame(frame._jdf.mapInArrow(columns._jc, False, None), frame.sparkSession)  # noqa: FBT003 Java's
