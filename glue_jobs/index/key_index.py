@@ -7,8 +7,9 @@ So a start, a foreign compaction, a rollback and another writer's append or dele
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,16 @@ from glue_jobs.index.runs import Places, Run, Runs, files_of, places_in, positio
 
 DeleteFiles = frozenset[tuple[str, int]]
 """The delete files of a data file: the location of each, and the offset in it."""
+
+
+class LiveRows(NamedTuple):
+    """The live rows of a data file of `size` rows, with its delete files: the keys of the rows, and their positions."""
+
+    path: str
+    deletes: DeleteFiles
+    keys: Hashes
+    positions: Places
+    size: int
 
 
 @dataclass(slots=True)
@@ -58,13 +69,17 @@ class KeyIndex:
                 self._by_number[file.number] = None
         return [path for path in live if path not in self._files]
 
-    def cover(self, path: str, deletes: DeleteFiles, keys: Hashes, positions: Places, rows: int) -> None:
-        """Add a live data file of so many rows. keys: of the rows at these positions; all others are deleted."""
-        deleted = BitMap64() if len(positions) == rows else BitMap64(range(rows)) - BitMap64(positions)
-        file = _File(path, len(self._by_number), deletes, deleted)
-        self._by_number.append(file)
-        self._files[path] = file
-        self._runs.add(Run.of(keys, places_in(file.number, positions)), self._living)
+    def cover(self, files: Iterable[LiveRows]) -> None:
+        """Add live data files."""
+        runs = []
+        for path, deletes, keys, positions, size in files:
+            deleted = BitMap64() if len(positions) == size else BitMap64(range(size)) - BitMap64(positions)
+            file = _File(path, len(self._by_number), deletes, deleted)
+            self._by_number.append(file)
+            self._files[path] = file
+            runs.append(Run(*keys, places_in(file.number, positions)))
+        if runs:
+            self._runs.add(Run.of(runs), self._living)
 
     def find(self, keys: Hashes) -> dict[str, BitMap64]:
         """The positions of all live rows with these keys, by the path of their file."""
@@ -90,11 +105,16 @@ class KeyIndex:
         self._files[path].expected = deletes, deleted
 
     def _living(self, places: Places) -> NDArray[np.bool_]:
-        found = np.zeros(len(places), bool)
-        for file, here in self._grouped(places):
+        kinds = np.array(
+            [0 if each is None else 2 if each.deleted else 1 for each in self._by_number], np.int8
+        )
+        kind = kinds[files_of(places)] if len(places) else np.empty(0, np.int8)
+        found: NDArray[np.bool_] = kind > 0
+        [doubtful] = np.nonzero(kind > 1)
+        for file, here in self._grouped(places[doubtful]):
             if file is not None:
-                positions = positions_of(places[here])
-                found[here] = ~np.isin(positions, _deleted_among(positions, file.deleted))
+                positions = positions_of(places[doubtful[here]])
+                found[doubtful[here]] = ~np.isin(positions, _deleted_among(positions, file.deleted))
         return found
 
     def _grouped(self, places: Places) -> Iterator[tuple[_File | None, NDArray[np.intp]]]:

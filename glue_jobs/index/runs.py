@@ -7,7 +7,7 @@ because of 4 billion keys only some two share a high half.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,9 +33,11 @@ class Run(NamedTuple):
     places: Places
 
     @classmethod
-    def of(cls, keys: Hashes, places: Places) -> Run:
-        order = np.argsort(keys.high, kind="stable")
-        return cls(keys.high[order], keys.low[order], places[order])
+    def of(cls, parts: Sequence[Run]) -> Run:
+        """A run of parts that are not sorted."""
+        high, low, places = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(high)
+        return cls(high[order], low[order], places[order])
 
     def find(self, keys: Hashes) -> Iterator[tuple[NDArray[np.intp], Places]]:
         """All entries of these keys: the number of the key, and the place. Sorted keys are found fastest."""

@@ -17,7 +17,7 @@ from glue_jobs.iceberg.delete_files import LiveFile, live_files, replaced_by, wr
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, rows_of
 from glue_jobs.index.hashing import Hashes, hashes
-from glue_jobs.index.key_index import DeleteFiles, KeyIndex
+from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
 from glue_jobs.process.workers import map_in_arrow
 
 HASHED = T.StructType([T.StructField(name, T.LongType()) for name in ("file", "position", "high", "low")])
@@ -86,8 +86,10 @@ class TableIndex:
         self._live = live_files(table)
         deletes = {path: _identity(each.deletes) for path, each in self._live.items()}
         for paths in _chunks(self._index.look(deletes), self._live):
-            for path, keys, positions in self._keys(lake, table, paths):
-                self._index.cover(path, deletes[path], keys, positions, self._live[path].rows)
+            self._index.cover(
+                LiveRows(path, deletes[path], keys, positions, self._live[path].rows)
+                for path, keys, positions in self._keys(lake, table, paths)
+            )
         self._snapshot = head
 
     def _keys(

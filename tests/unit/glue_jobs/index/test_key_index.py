@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from glue_jobs.index import runs
 from glue_jobs.index.hashing import Hashes
-from glue_jobs.index.key_index import DeleteFiles, KeyIndex
+from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
 
 KEYS = st.integers(0, 40)
 
@@ -57,7 +57,8 @@ class Histories(RuleBasedStateMachine):
         for path in self.index.look(deletes):
             kept = [n for n in range(len(self.files[path])) if n not in self.live[path]]
             keys = hashed([self.files[path][n] for n in kept])
-            self.index.cover(path, deletes[path], keys, np.array(kept, np.int64), len(self.files[path]))
+            rows = LiveRows(path, deletes[path], keys, np.array(kept, np.int64), len(self.files[path]))
+            self.index.cover([rows])
 
     @initialize(keys=st.lists(KEYS, max_size=30))
     def begin(self, keys: list[int]) -> None:
@@ -135,7 +136,7 @@ def test_a_large_run_lies_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def covered(index: KeyIndex, path: str, keys: list[int]) -> None:
-    index.cover(path, frozenset(), hashed(keys), np.arange(len(keys)), len(keys))
+    index.cover([LiveRows(path, frozenset(), hashed(keys), np.arange(len(keys)), len(keys))])
 
 
 def test_entries_of_deleted_rows_do_not_heap_up() -> None:
