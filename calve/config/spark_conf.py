@@ -9,8 +9,6 @@ from calve.config.job import Job
 CATALOG = "lake"
 NAMES_KEY = f"spark.sql.catalog.{CATALOG}.calve.names-key"
 """Whether the lake's key encrypts only objects that are sent with its name."""
-COPIES = "copies"
-"""The in-memory catalog in which `glue_jobs.iceberg.position_deletes` keeps copies of tables during a round."""
 OWN_SETTINGS = re.compile(
     r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|adaptive\.optimizer\.excludedRules|execution\.arrow\.maxBytesPerBatch|mapKeyDedupPolicy|session\.timeZone)"
     r"|spark\.dynamicAllocation\.minExecutors|spark\.(driver|executor)\.extraJavaOptions|spark\.(redaction\.regex|scheduler\.mode|speculation|ui\..*|broadcast\.UDFCompressionThreshold)"
@@ -48,9 +46,6 @@ def spark_conf(job: Job) -> dict[str, str]:
         f"{catalog}.cache-enabled": "false",
         # Iceberg's compaction and `glue_jobs.iceberg.staging` write files through this catalog without a commit.
         "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkRewriteTableCatalog",
-        f"spark.sql.catalog.{COPIES}": "org.apache.iceberg.spark.SparkCatalog",
-        f"spark.sql.catalog.{COPIES}.catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog",
-        f"spark.sql.catalog.{COPIES}.cache-enabled": "false",
         "spark.driver.extraJavaOptions": java_options(),
         "spark.executor.extraJavaOptions": java_options(),
         # Data for Python tasks, with keys in it, stays in memory: Spark writes more than this into a file.

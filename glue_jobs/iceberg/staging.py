@@ -19,6 +19,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.names import quote
 from calve.table.protocol import Commit
@@ -26,8 +27,8 @@ from glue_jobs.iceberg.catalog import Table, catalog_errors, commit_of
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.process.java import elements, java_class, java_message
 
-FILE = "_file"
-"""Iceberg's column with the path of a row's data file."""
+FILE, POSITION = "_file", "_pos"
+"""Iceberg's columns with the path of a row's data file, and the row's position in it."""
 MOST_VALUES = 50
 LONGEST = 64
 """The most characters of a reported value."""
@@ -167,11 +168,12 @@ def whole(table: Table, files: Iterable[Any]) -> list[Any]:
 
 @contextmanager
 def rows_of(
-    table: Table, scan_tasks: Iterable[Any], *, split_bytes: int | None = None
+    table: Table, scan_tasks: Iterable[Any], *, split_bytes: int | None = None, with_places: bool = False
 ) -> Iterator[DataFrame | None]:
     """The rows of Iceberg scan tasks, to be read inside the block; None if there are no tasks.
 
-    split_bytes: file bytes per Spark task.
+    split_bytes: file bytes per Spark task. with_places: `FILE` and `POSITION` can be selected. Without it, a table of format 3
+    has the columns of row lineage, which a rewrite keeps.
     """
     tasks = list(scan_tasks)
     if not tasks:
@@ -185,7 +187,7 @@ def rows_of(
         reader = table.lake.spark.read.format("iceberg").option("scan-task-set-id", group)
         if split_bytes is not None:
             reader = reader.option("split-size", split_bytes).option("file-open-cost", 0)
-        yield reader.load(group)
+        yield reader.load(table.name.quoted(CATALOG) if with_places else group)
     finally:
         sets.removeTasks(table.java, group)
         cache.remove(group)

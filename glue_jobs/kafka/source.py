@@ -12,8 +12,6 @@ from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.udf import UserDefinedFunction
-from pyspark.util import PythonEvalType
 
 from calve.schema.columns import MOST_MILLIS, UNDELIVERED
 from calve.table.position import Offsets
@@ -21,7 +19,7 @@ from glue_jobs.columns.helpers import REFUSED
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned
 from glue_jobs.kafka.records import Records, header_lists, parts
-from glue_jobs.process.workers import cpu_since_last_s, errors_by_value
+from glue_jobs.process.workers import cpu_since_last_s, errors_by_value, map_in_arrow
 
 MILLIS = "calve:millis"
 HEADERS = T.ArrayType(
@@ -75,11 +73,7 @@ def read(
                         yield _batch(records)
         cpu_s.add(cpu_since_last_s())
 
-    # As `DataFrame.mapInArrow`, which needs pandas in the driver without using it.
-    function = UserDefinedFunction(task, SCHEMA, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    columns: Any = function(*frame.columns)
-    records = frame._jdf.mapInArrow(columns._jc, False, None)  # noqa: FBT003 Java's
-    return _named(DataFrame(records, spark), topic)
+    return _named(map_in_arrow(frame, task, SCHEMA), topic)
 
 
 def read_few(

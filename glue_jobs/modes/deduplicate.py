@@ -48,12 +48,14 @@ def stage_firsts(mode: Deduplicate, batch: Batch, stage_id: str) -> tuple[Staged
 def without_duplicates(table: OpenTable, mode: Deduplicate, batch: DataFrame) -> DataFrame:
     """The records of the batch, with their other columns, whose key neither the batch nor the table has before.
 
-    Reads the batch three times, and the key columns of main's current snapshot. If another round commits meanwhile, this one
-    is refused.
+    Reads the batch three times. If another round commits meanwhile, this one is refused.
     """
+    if mode.window_ms is None:
+        held = table.held(keys_of(batch, mode.key), mode.key)
+        return _first_of_each(batch, mode, held)
     low, high = batch.agg(*(F.unix_millis(each(TIMESTAMP)) for each in (F.min, F.max))).collect()[0]
     rows = table.rows
-    if mode.window_ms is not None and low is not None:
+    if low is not None:
         since, until = (
             F.timestamp_millis(F.lit(each)) for each in (low - mode.window_ms, high + mode.window_ms)
         )
@@ -61,13 +63,11 @@ def without_duplicates(table: OpenTable, mode: Deduplicate, batch: DataFrame) ->
     names = key_names(mode.key)
     held = rows.select(*key_columns(mode.key), F.unix_millis(TIMESTAMP).alias("at"))
     held = held.join(F.broadcast(keys_of(batch, mode.key)), names, "left_semi")
-    if mode.window_ms is None:
-        return _first_of_each(batch, mode, held)
     return _apart(batch, mode, mode.window_ms, held)
 
 
 def _first_of_each(batch: DataFrame, mode: Deduplicate, held: DataFrame) -> DataFrame:
-    """The first record of each key that the table does not hold."""
+    """The first record of each key that is not among those that the table holds."""
     key = [at(path) for path in mode.key]
     in_partition = Window.partitionBy(*key, at(PARTITION)).orderBy(at(OFFSET))
     in_all = Window.partitionBy(*key).orderBy(at(TIMESTAMP), at(PARTITION))
@@ -76,7 +76,7 @@ def _first_of_each(batch: DataFrame, mode: Deduplicate, held: DataFrame) -> Data
         firsts = firsts.withColumn(RANK, F.row_number().over(window)).where(F.col(RANK) == 1)
     names = key_names(mode.key)
     keyed = firsts.drop(RANK).withColumns(dict(zip(names, key, strict=True)))
-    return keyed.join(F.broadcast(held.select(*names).distinct()), names, "left_anti").drop(*names)
+    return keyed.join(F.broadcast(held), names, "left_anti").drop(*names)
 
 
 def _apart(batch: DataFrame, mode: Deduplicate, window_ms: int, held: DataFrame) -> DataFrame:

@@ -19,6 +19,7 @@ from calve.table.summary import BACKFILL, REMADE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
 from glue_jobs.engines.batch import PLACE, Batch, errors_of_source
 from glue_jobs.iceberg.staging import Staged, discard, rows_of, whole
+from glue_jobs.index.table_index import TableIndex
 from glue_jobs.modes.staging import engine_of, stage_batch
 from glue_jobs.operations.operation import Operation, now
 from glue_jobs.operations.publishing import publish_work
@@ -112,7 +113,7 @@ class Backfill(Operation[Request, Entry]):
 
     def _replace(self, staged: Staged, old: DataFrame, chosen: Range) -> str:
         table, round_id = self.table, uuid.uuid4().hex
-        deletes = table.stage_deletes(old, PLACE, round_id)
+        deletes = TableIndex().stage_deletes(table.main, old, PLACE, round_id)
         faults.point("backfill.staged", table.config.name)
         staged = replace(staged, deletes=deletes)
         ledger = Ledger(rows_appended=staged.rows, rows_deleted=deletes.rows if deletes else 0)

@@ -29,6 +29,7 @@ from glue_jobs.dead_letters.records import DEAD_LETTER, UNDECRYPTED, as_records
 from glue_jobs.decode.decode import decode
 from glue_jobs.engines.batch import PLACE
 from glue_jobs.iceberg.staging import NOTHING, Staged
+from glue_jobs.index.table_index import TableIndex
 from glue_jobs.modes.upsert import newest_of_each_key, without_overtaken
 from glue_jobs.operations.publishing import publish_work
 from glue_jobs.operations.redrive import stage_marks
@@ -164,7 +165,10 @@ class _Fold:
                 keys = keys_of(newest, upsert.key)
                 same = [at(path) == F.col(name) for path, name in zip(upsert.key, keys.columns, strict=True)]
                 gone = gone.unionByName(keys_of(earlier.join(keys, same, "left_semi"), PLACE))
-            return replace(NOTHING, deletes=table.stage_deletes(gone, PLACE, round_id))
+            return replace(
+                NOTHING,
+                deletes=TableIndex().stage_deletes(table.main, gone, PLACE, round_id),
+            )
         finally:
             newest.unpersist()
 

@@ -7,13 +7,19 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
 from calve import errors
 from calve.errors import CalveError, Suspended
@@ -97,3 +103,14 @@ def cpu_since_last_s() -> float:
     now = time.process_time()
     taken, _reported_s = now - (_reported_s or 0.0), now
     return taken
+
+
+def map_in_arrow(
+    frame: DataFrame,
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    columns: StructType,
+) -> DataFrame:
+    """As `DataFrame.mapInArrow`, which needs pandas in the driver without using it."""
+    function = UserDefinedFunction(task, columns, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    made: Any = function(*frame.columns)
+    return DataFrame(frame._jdf.mapInArrow(made._jc, False, None), frame.sparkSession)  # noqa: FBT003 Java's

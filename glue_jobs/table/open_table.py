@@ -42,8 +42,8 @@ from glue_jobs.columns.tokens import MaskingKeys
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.layout import clustered
-from glue_jobs.iceberg.position_deletes import stage_deletes
 from glue_jobs.iceberg.staging import NOTHING, Deletes, Staged, publish, stage
+from glue_jobs.index.table_index import TableIndex
 from glue_jobs.process import faults
 from glue_jobs.table.counts import observe_rows
 from glue_jobs.table.records import flattened, rows, with_keys
@@ -148,12 +148,14 @@ class TablePlan:
 class OpenTable(TablePlan):
     """An open Iceberg table with its plan.
 
+    index: finds rows by the key of the table's mode; kept between rounds.
     worker_s: CPU seconds of the Python workers that read the topic.
     learn: looks up schema ids of values and keys; returns the reopened table, or None if no id is new.
     """
 
     main: Table
     dead_letters: DeadLetterTable
+    index: TableIndex
     worker_s: Accumulator[float]
     learn: Callable[[Sequence[int], Sequence[int]], OpenTable | None]
 
@@ -167,8 +169,13 @@ class OpenTable(TablePlan):
         laid_out = clustered(rows, self.main, tasks)
         return stage(self.main, laid_out, stage_id, count_by=self.config.count_by)
 
+    def held(self, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
+        """As `TableIndex.held`, by the key of the table's mode."""
+        return self.index.held(self.main, keys, columns)
+
     def stage_deletes(self, keys: DataFrame, columns: Sequence[str], stage_id: str) -> Deletes | None:
-        return stage_deletes(self.main, keys, columns, stage_id)
+        """As `TableIndex.stage_deletes`, by the key of the table's mode."""
+        return self.index.stage_deletes(self.main, keys, columns, stage_id)
 
     @property
     def made_for(self) -> TopicKey | None:

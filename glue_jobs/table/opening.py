@@ -26,6 +26,7 @@ from calve.table.summary import FIELDS, INITIALISED, PAUSED, REQUESTS, TOPIC, TO
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
+from glue_jobs.index.table_index import TableIndex
 from glue_jobs.process import faults
 from glue_jobs.table.announcements import Announcer
 from glue_jobs.table.open_table import OpenTable, RowPlan, Services, TablePlan, position_of
@@ -48,6 +49,7 @@ class Opener:
     _quarantined: set[str] = field(default_factory=set)
     """The quarantined fields that were logged: each once in the life of the job."""
     _dead_letters: DeadLetterTable = field(init=False)
+    _index: TableIndex = field(default_factory=TableIndex)
     _worker_s: Accumulator[float] = field(init=False)
     main: Table | None = None
     """As loaded last, even if it could not be opened then."""
@@ -197,6 +199,7 @@ class Opener:
             **{each.name: getattr(plan, each.name) for each in fields(plan)},
             main=main,
             dead_letters=self._dead_letters,
+            index=self._index,
             worker_s=self._worker_s,
             learn=self._learn,
         )

@@ -42,7 +42,7 @@ def test_the_tree_keeps_the_layers(tree: Path) -> None:
         ("glue_jobs/planted.py", "import confluent_kafka", "jobs are pyspark"),
         ("glue_jobs/planted.py", "import calve.settings", "jobs are pyspark"),
         ("glue_jobs/planted.py", "import lambdas", "operator above"),
-        ("glue_jobs/planted.py", "import numba", "stay in two rooms"),
+        ("glue_jobs/planted.py", "import numba", "stay in their rooms"),
         ("lambdas/planted.py", "import pyspark", "functions have no Spark"),
         ("stacks/planted.py", "import boto3", "stacks have neither"),
         ("calve/table/planted.py", "import calve.config.job", "rooms of calve"),

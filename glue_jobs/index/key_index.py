@@ -1,0 +1,131 @@
+"""Where the live rows of a table lie, by key: a cache that the table corrects each time (ADR 45).
+
+The index covers data files. A file is covered with its delete files: the index has an entry for each row that these leave.
+To use it at a snapshot, read the keys of those live files that it does not cover with the deletes that they have there.
+So a start, a foreign compaction, a rollback and another writer's append or delete are one case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+
+from glue_jobs.index.hashing import Hashes
+from glue_jobs.index.runs import Places, Run, Runs, files_of, places_in, positions_of
+
+DeleteFiles = frozenset[tuple[str, int]]
+"""The delete files of a data file: the location of each, and the offset in it."""
+
+
+class LiveRows(NamedTuple):
+    """The live rows of a data file of `size` rows, with its delete files: the keys of the rows, and their positions."""
+
+    path: str
+    deletes: DeleteFiles
+    keys: Hashes
+    positions: Places
+    size: int
+
+
+@dataclass(slots=True)
+class _File:
+    """A covered data file. deleted: positions of rows that its delete files delete.
+
+    expected: the same after a commit of our own, if that takes place.
+    """
+
+    path: str
+    number: int
+    deletes: DeleteFiles
+    deleted: BitMap64
+    expected: tuple[DeleteFiles, BitMap64] | None = None
+
+
+class KeyIndex:
+    """The live rows of one table at one snapshot."""
+
+    def __init__(self) -> None:
+        self._runs = Runs()
+        self._files: dict[str, _File] = {}
+        self._by_number: list[_File | None] = []
+
+    def __len__(self) -> int:
+        """The number of entries, also of rows that do not live."""
+        return len(self._runs)
+
+    def look(self, live: Mapping[str, DeleteFiles]) -> list[str]:
+        """Move to a snapshot with these data files; returns those to `cover` first."""
+        for path, file in list(self._files.items()):
+            if file.expected is not None and live.get(path) == file.expected[0]:
+                file.deletes, file.deleted = file.expected
+            file.expected = None
+            if live.get(path) != file.deletes:
+                del self._files[path]
+                self._by_number[file.number] = None
+        return [path for path in live if path not in self._files]
+
+    def cover(self, files: Iterable[LiveRows]) -> None:
+        """Add live data files."""
+        runs = []
+        for path, deletes, keys, positions, size in files:
+            deleted = BitMap64() if len(positions) == size else BitMap64(range(size)) - BitMap64(positions)
+            file = _File(path, len(self._by_number), deletes, deleted)
+            self._by_number.append(file)
+            self._files[path] = file
+            runs.append(Run(*keys, places_in(file.number, positions)))
+        if runs:
+            self._runs.add(Run.of(runs), self._living)
+
+    def find(self, keys: Hashes) -> dict[str, BitMap64]:
+        """The positions of all live rows with these keys, by the path of their file."""
+        _, places = self._runs.find(keys)
+        living = places[self._living(places)]
+        return {
+            file.path: BitMap64(positions_of(living[here])) for file, here in self._grouped(living) if file
+        }
+
+    def held(self, keys: Hashes) -> NDArray[np.bool_]:
+        """Which of these keys a live row has."""
+        numbers, places = self._runs.find(keys)
+        found = np.zeros(len(keys.high), bool)
+        found[numbers[self._living(places)]] = True
+        return found
+
+    def deleted(self, path: str) -> BitMap64:
+        """The positions of the deleted rows of a covered file."""
+        return self._files[path].deleted
+
+    def expect(self, path: str, deletes: DeleteFiles, deleted: BitMap64) -> None:
+        """Note the delete files that a covered file has, and the rows that they delete, if our commit takes place."""
+        self._files[path].expected = deletes, deleted
+
+    def _living(self, places: Places) -> NDArray[np.bool_]:
+        kinds = np.array(
+            [0 if each is None else 2 if each.deleted else 1 for each in self._by_number], np.int8
+        )
+        kind = kinds[files_of(places)] if len(places) else np.empty(0, np.int8)
+        found: NDArray[np.bool_] = kind > 0
+        [doubtful] = np.nonzero(kind > 1)
+        for file, here in self._grouped(places[doubtful]):
+            if file is not None:
+                positions = positions_of(places[doubtful[here]])
+                found[doubtful[here]] = ~np.isin(positions, _deleted_among(positions, file.deleted))
+        return found
+
+    def _grouped(self, places: Places) -> Iterator[tuple[_File | None, NDArray[np.intp]]]:
+        """Each file of these places (None: it is not live), and which places it has."""
+        order = np.argsort(places)
+        numbers, starts = np.unique(files_of(places[order]), return_index=True)
+        for number, here in zip(numbers.tolist(), np.split(order, starts)[1:], strict=True):
+            yield self._by_number[number], here
+
+
+def _deleted_among(positions: Places, deleted: BitMap64) -> Places:
+    """Deleted positions: at least those of these positions."""
+    few = deleted & BitMap64(positions) if len(positions) < len(deleted) else deleted
+    return np.asarray(few.to_array(), np.int64)

@@ -1,0 +1,140 @@
+"""The key index of one table: reads the keys that it lacks, and writes deletes of the rows of given keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from glue_jobs.columns.expressions import key_columns
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.iceberg.delete_files import LiveFile, live_files, replaced_by, write_deletes
+from glue_jobs.iceberg.exposure import require_own_paths
+from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, rows_of
+from glue_jobs.index.hashing import Hashes, hashes
+from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
+from glue_jobs.process.workers import map_in_arrow
+
+HASHED = T.StructType([T.StructField(name, T.LongType()) for name in ("file", "position", "high", "low")])
+READ_ROWS = 4_000_000
+"""Rows of files that are read together. This bounds the driver's memory."""
+
+
+class TableIndex:
+    """Finds the rows of a table by its key. It may be lost at any time."""
+
+    def __init__(self) -> None:
+        self._index = KeyIndex()
+        self._columns: tuple[str, ...] = ()
+        self._snapshot: int | None = None
+        self._live: dict[str, LiveFile] = {}
+
+    def stage_deletes(
+        self, table: Table, keys: DataFrame, columns: Sequence[str], stage_id: str
+    ) -> Deletes | None:
+        """Write deletes for main's rows whose `columns` match one of the `keys`, as of its last refresh; None if there are none.
+
+        `keys` has one column for each of `columns`, in their order. Keys are unique and not null.
+
+        Raises:
+            Retryable: the object store failed; nothing is committed, files already written are orphans.
+            Suspended: `foreign_path`: other people could read the files' location.
+        """
+        require_own_paths(table)
+        head = table.head
+        if head is None or not table.total("data-files"):
+            return None
+        self._look(table, head, tuple(columns))
+        found = self._index.find(_hashed(keys.toArrow()))
+        if not found:
+            return None
+        deleted = {path: self._index.deleted(path) | positions for path, positions in found.items()}
+        files = write_deletes(table, deleted, self._live, stage_id)
+        replaced = {path: replaced_by(table, self._live[path]) for path in found}
+        for path, file in zip(found, files, strict=True):
+            left = [each for each in self._live[path].deletes if each not in replaced[path]]
+            self._index.expect(path, _identity([*left, file]), deleted[path])
+        return Deletes(
+            head,
+            tuple(files),
+            tuple(each for one in replaced.values() for each in one),
+            tuple(found),
+            sum(map(len, found.values())),
+        )
+
+    def held(self, table: Table, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
+        """Those of the `keys` that a row of main has in its `columns`, as of its last refresh. `keys`: as of `stage_deletes`."""
+        head = table.head
+        if head is None or not table.total("data-files"):
+            return keys.limit(0)
+        self._look(table, head, tuple(columns))
+        found = keys.toArrow()
+        held = found.filter(pa.array(self._index.held(_hashed(found))))
+        return table.lake.spark.createDataFrame(held, keys.schema)
+
+    def _look(self, table: Table, head: int, columns: tuple[str, ...]) -> None:
+        """Move the index to the head."""
+        if columns != self._columns:
+            self._index, self._columns, self._snapshot = KeyIndex(), columns, None
+        if head == self._snapshot:
+            return
+        self._live = live_files(table)
+        deletes = {path: _identity(each.deletes) for path, each in self._live.items()}
+        for paths in _chunks(self._index.look(deletes), self._live):
+            self._index.cover(
+                LiveRows(path, deletes[path], keys, positions, self._live[path].rows)
+                for path, keys, positions in self._keys(table, paths)
+            )
+        self._snapshot = head
+
+    def _keys(self, table: Table, paths: Sequence[str]) -> Iterator[tuple[str, Hashes, np.ndarray]]:
+        """The keys of the live rows of data files, and the positions of these rows."""
+        tasks = [self._live[path].task for path in paths]
+        with rows_of(table, tasks, with_places=True) as rows:
+            assert rows is not None, "there are files"  # noqa: S101
+            columns = [F.xxhash64(FILE).alias(FILE), F.col(POSITION), *key_columns(self._columns)]
+            read = map_in_arrow(rows.select(*columns), _hash_keys, HASHED).toArrow()
+        named = table.lake.spark.createDataFrame([(each,) for each in paths], f"{FILE} string")
+        numbers = [row[0] for row in named.select(F.xxhash64(FILE)).collect()]
+        files, positions, high, low = (each.to_numpy() for each in read.columns)
+        keys = Hashes(high.view(np.uint64), low.view(np.uint64))
+        order = np.lexsort((positions, files))
+        ordered = files[order]
+        for path, number in zip(paths, numbers, strict=True):
+            here = order[slice(*(np.searchsorted(ordered, number, side) for side in ("left", "right")))]
+            yield path, keys.take(here), positions[here]
+
+
+def _hash_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs in tasks: the driver gets 32 bytes for a row, however long its key is."""
+    for batch in batches:
+        file, position, *key = batch.columns
+        found = (pa.array(half.view(np.int64)) for half in hashes(key))
+        yield pa.RecordBatch.from_arrays([file, position, *found], HASHED.names)
+
+
+def _hashed(keys: pa.Table) -> Hashes:
+    return hashes([each.combine_chunks() for each in keys.columns])
+
+
+def _identity(deletes: Iterable[Any]) -> DeleteFiles:
+    return frozenset((str(each.location()), int(each.contentOffset() or 0)) for each in deletes)
+
+
+def _chunks(paths: Sequence[str], live: Mapping[str, LiveFile]) -> Iterator[list[str]]:
+    """The paths in groups of some `READ_ROWS` rows."""
+    chunk: list[str] = []
+    rows = 0
+    for path in paths:
+        chunk.append(path)
+        rows += live[path].rows
+        if rows >= READ_ROWS:
+            yield chunk
+            chunk, rows = [], 0
+    if chunk:
+        yield chunk
