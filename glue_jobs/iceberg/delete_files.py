@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -64,10 +64,7 @@ def write_deletes(
 ) -> list[Any]:
     """Write a delete file for each data file, and return them in this order. No snapshot contains them.
 
-    deleted: all positions to delete, by location. name: begins the files' names.
-
-    Raises:
-        Py4JJavaError: the object store failed.
+    deleted: all positions to delete, by location. name: begins the files' names. Raises Py4JJavaError: the object store failed.
     """
     vectors = int(table.java.operations().current().formatVersion()) > 2
     made, suffix = (_vector, "puffin") if vectors else (_parquet, "parquet")
@@ -87,7 +84,10 @@ def write_deletes(
         })  # fmt: skip
     for each in written:
         each.result()
-    return _parsed(table, described)
+    iceberg = table.jvm.org.apache.iceberg
+    mapper = iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper()
+    node = mapper.readTree(json.dumps({"delete-files": described}))
+    return list(elements(iceberg.rest.TableScanResponseParser.parseDeleteFiles(node, table.java.specs())))
 
 
 def replaced_by(table: Table, file: LiveFile) -> list[Any]:
@@ -102,13 +102,6 @@ def _place_of(table: Table, data_file: Any) -> Json:
     spec = table.java.specs().get(data_file.specId())
     described = json.loads(iceberg.ContentFileParser.toJson(data_file, spec))
     return {name: described[name] for name in ("spec-id", "partition")}
-
-
-def _parsed(table: Table, described: Sequence[Json]) -> list[Any]:
-    iceberg = table.jvm.org.apache.iceberg
-    mapper = iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper()
-    node = mapper.readTree(json.dumps({"delete-files": described}))
-    return list(elements(iceberg.rest.TableScanResponseParser.parseDeleteFiles(node, table.java.specs())))
 
 
 def _put(table: Table, path: str, data: bytes) -> None:

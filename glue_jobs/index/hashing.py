@@ -9,7 +9,7 @@ Source: https://github.com/aappleby/smhasher/blob/master/src/MurmurHash3.cpp
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -42,11 +42,7 @@ class Hashes(NamedTuple):
 
 
 def hashes(key: Sequence[pa.Array]) -> Hashes:
-    """The hashes of keys, whose columns are arrays of one length.
-
-    Raises:
-        ValueError: a column has a type that no key has, such as a list.
-    """
+    """The hashes of keys, whose columns are arrays of one length. Raises ValueError: a column has a type that no key has."""
     leaves = [hashed for column in key for hashed in _leaves(column)]
     return leaves[0] if len(leaves) == 1 else _together(leaves)
 
@@ -85,33 +81,24 @@ def _canonical(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64], 
         wide = pc.fill_null(column.cast(pa.decimal128(38, kind.scale)), 0)
         data = np.frombuffer(wide.buffers()[1], np.uint8)[wide.offset * DECIMAL_WIDTH :]
         return data, _ends(len(wide), DECIMAL_WIDTH), DECIMAL + (kind.scale << 8)
-    for tag, fits in (
-        (INTEGER, is_.is_integer),
-        (BOOLEAN, is_.is_boolean),
-        (DATE, is_.is_date32),
-        (MOMENT, is_.is_timestamp),
-    ):
-        if fits(kind):
-            return *_of_words(_numbers(column)), tag
     if is_.is_floating(kind):
         doubles = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy()
         positive = np.where(doubles == 0, 0.0, doubles)
-        return *_of_words(np.where(np.isnan(positive), np.nan, positive).view(np.int64)), FLOAT
-    raise ValueError(f"a key has no {kind}")
+        numbers, tag = np.where(np.isnan(positive), np.nan, positive), FLOAT
+    elif is_.is_integer(kind) or is_.is_boolean(kind):
+        numbers, tag = _longs(column), INTEGER if is_.is_integer(kind) else BOOLEAN
+    elif is_.is_date32(kind):
+        numbers, tag = _longs(column.cast(pa.int32())), DATE
+    elif is_.is_timestamp(kind):
+        numbers, tag = _longs(column.cast(pa.timestamp("us", kind.tz))), MOMENT
+    else:
+        raise ValueError(f"a key has no {kind}")
+    return np.ascontiguousarray(numbers).view(np.uint8), _ends(len(numbers), WORD), tag
 
 
-def _numbers(column: pa.Array) -> NDArray[np.int64]:
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us", kind.tz))
-    elif pa.types.is_date32(kind):
-        column = column.cast(pa.int32())
-    numbers: NDArray[np.int64] = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+def _longs(column: pa.Array) -> NDArray[Any]:
+    numbers: NDArray[Any] = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
     return numbers
-
-
-def _of_words(numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    return np.ascontiguousarray(numbers, "<i8").view(np.uint8), _ends(len(numbers), WORD)
 
 
 def _of_variable(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

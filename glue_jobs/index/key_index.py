@@ -54,10 +54,6 @@ class KeyIndex:
         self._files: dict[str, _File] = {}
         self._by_number: list[_File | None] = []
 
-    def __len__(self) -> int:
-        """The number of entries, also of rows that do not live."""
-        return len(self._runs)
-
     def look(self, live: Mapping[str, DeleteFiles]) -> list[str]:
         """Move to a snapshot with these data files; returns those to `cover` first."""
         for path, file in list(self._files.items()):
@@ -85,9 +81,7 @@ class KeyIndex:
         """The positions of all live rows with these keys, by the path of their file."""
         _, places = self._runs.find(keys)
         living = places[self._living(places)]
-        return {
-            file.path: BitMap64(positions_of(living[here])) for file, here in self._grouped(living) if file
-        }
+        return {file.path: BitMap64(positions_of(living[here])) for file, here in self._grouped(living)}
 
     def held(self, keys: Hashes) -> NDArray[np.bool_]:
         """Which of these keys a live row has."""
@@ -105,27 +99,20 @@ class KeyIndex:
         self._files[path].expected = deletes, deleted
 
     def _living(self, places: Places) -> NDArray[np.bool_]:
-        kinds = np.array(
-            [0 if each is None else 2 if each.deleted else 1 for each in self._by_number], np.int8
-        )
+        kinds = np.array([each is not None and 1 + bool(each.deleted) for each in self._by_number], np.int8)
         kind = kinds[files_of(places)] if len(places) else np.empty(0, np.int8)
         found: NDArray[np.bool_] = kind > 0
         [doubtful] = np.nonzero(kind > 1)
         for file, here in self._grouped(places[doubtful]):
-            if file is not None:
-                positions = positions_of(places[doubtful[here]])
-                found[doubtful[here]] = ~np.isin(positions, _deleted_among(positions, file.deleted))
+            positions, deleted = positions_of(places[doubtful[here]]), file.deleted
+            few = deleted & BitMap64(positions) if len(positions) < len(deleted) else deleted
+            found[doubtful[here]] = ~np.isin(positions, np.asarray(few.to_array(), np.int64))
         return found
 
-    def _grouped(self, places: Places) -> Iterator[tuple[_File | None, NDArray[np.intp]]]:
-        """Each file of these places (None: it is not live), and which places it has."""
+    def _grouped(self, places: Places) -> Iterator[tuple[_File, NDArray[np.intp]]]:
+        """Each live file of these places, and which places it has."""
         order = np.argsort(places)
         numbers, starts = np.unique(files_of(places[order]), return_index=True)
         for number, here in zip(numbers.tolist(), np.split(order, starts)[1:], strict=True):
-            yield self._by_number[number], here
-
-
-def _deleted_among(positions: Places, deleted: BitMap64) -> Places:
-    """Deleted positions: at least those of these positions."""
-    few = deleted & BitMap64(positions) if len(positions) < len(deleted) else deleted
-    return np.asarray(few.to_array(), np.int64)
+            if file := self._by_number[number]:
+                yield file, here

@@ -71,9 +71,6 @@ class Runs:
     def __init__(self) -> None:
         self.runs: list[Run] = []
 
-    def __len__(self) -> int:
-        return sum(len(each.high) for each in self.runs)
-
     def add(self, run: Run, stays: Callable[[Places], NDArray[np.bool_]]) -> None:
         """Add a run, and merge runs of like sizes. A merge keeps the entries for which `stays` is true."""
         self.runs.append(_mapped(run))

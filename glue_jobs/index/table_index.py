@@ -40,18 +40,12 @@ class TableIndex:
         """Write deletes for main's rows whose `columns` match one of the `keys`, as of its last refresh; None if there are none.
 
         `keys` has one column for each of `columns`, in their order. Keys are unique and not null.
-
-        Raises:
-            Retryable: the object store failed; nothing is committed, files already written are orphans.
-            Suspended: `foreign_path`: other people could read the files' location.
+        Raises Suspended: `foreign_path`: other people could read the files' location.
         """
         require_own_paths(table)
-        head = table.head
-        if head is None or not table.total("data-files"):
-            return None
-        self._look(table, head, tuple(columns))
-        found = self._index.find(_hashed(keys.toArrow()))
-        if not found:
+        head = self._look(table, tuple(columns))
+        found = self._index.find(_hashed(keys.toArrow())) if head else {}
+        if head is None or not found:
             return None
         deleted = {path: self._index.deleted(path) | positions for path, positions in found.items()}
         files = write_deletes(table, deleted, self._live, stage_id)
@@ -69,20 +63,19 @@ class TableIndex:
 
     def held(self, table: Table, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
         """Those of the `keys` that a row of main has in its `columns`, as of its last refresh. `keys`: as of `stage_deletes`."""
-        head = table.head
-        if head is None or not table.total("data-files"):
+        if self._look(table, tuple(columns)) is None:
             return keys.limit(0)
-        self._look(table, head, tuple(columns))
         found = keys.toArrow()
         held = found.filter(pa.array(self._index.held(_hashed(found))))
         return table.lake.spark.createDataFrame(held, keys.schema)
 
-    def _look(self, table: Table, head: int, columns: tuple[str, ...]) -> None:
-        """Move the index to the head."""
+    def _look(self, table: Table, columns: tuple[str, ...]) -> int | None:
+        """Move the index to main's snapshot; returns its id, or None if it has no rows."""
+        head = table.head if table.total("data-files") else None
         if columns != self._columns:
             self._index, self._columns, self._snapshot = KeyIndex(), columns, None
-        if head == self._snapshot:
-            return
+        if head in (None, self._snapshot):
+            return head
         self._live = live_files(table)
         deletes = {path: _identity(each.deletes) for path, each in self._live.items()}
         for paths in _chunks(self._index.look(deletes), self._live):
@@ -91,6 +84,7 @@ class TableIndex:
                 for path, keys, positions in self._keys(table, paths)
             )
         self._snapshot = head
+        return head
 
     def _keys(self, table: Table, paths: Sequence[str]) -> Iterator[tuple[str, Hashes, np.ndarray]]:
         """The keys of the live rows of data files, and the positions of these rows."""
@@ -128,13 +122,6 @@ def _identity(deletes: Iterable[Any]) -> DeleteFiles:
 
 def _chunks(paths: Sequence[str], live: Mapping[str, LiveFile]) -> Iterator[list[str]]:
     """The paths in groups of some `READ_ROWS` rows."""
-    chunk: list[str] = []
-    rows = 0
-    for path in paths:
-        chunk.append(path)
-        rows += live[path].rows
-        if rows >= READ_ROWS:
-            yield chunk
-            chunk, rows = [], 0
-    if chunk:
-        yield chunk
+    ends = np.cumsum([live[path].rows for path in paths]) // READ_ROWS
+    for number in np.unique(ends):
+        yield [path for path, end in zip(paths, ends, strict=True) if end == number]

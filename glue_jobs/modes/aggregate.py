@@ -113,7 +113,7 @@ def stage_totals(
                 discard(table.main, staged)
                 raise _overflow(table, inexact)
             keys = F.broadcast(keys_of(changed, list(fold.groups)))
-            deletes = table.stage_deletes(keys, list(fold.groups), stage_id)
+            deletes = table.index.stage_deletes(table.main, keys, list(fold.groups), stage_id)
             return replace(staged, deletes=deletes), found["rows"]
         finally:
             changed.unpersist()

@@ -51,7 +51,7 @@ def without_duplicates(table: OpenTable, mode: Deduplicate, batch: DataFrame) ->
     Reads the batch three times. If another round commits meanwhile, this one is refused.
     """
     if mode.window_ms is None:
-        held = table.held(keys_of(batch, mode.key), mode.key)
+        held = table.index.held(table.main, keys_of(batch, mode.key), mode.key)
         return _first_of_each(batch, mode, held)
     low, high = batch.agg(*(F.unix_millis(each(TIMESTAMP)) for each in (F.min, F.max))).collect()[0]
     rows = table.rows

@@ -71,7 +71,7 @@ def stage_changes(
         keys = F.broadcast(keys_of(changes, upsert.key))
         if gone is not None:
             keys = keys_of(changes, upsert.key).union(gone).distinct()
-        deletes = table.stage_deletes(keys, upsert.key, stage_id)
+        deletes = table.index.stage_deletes(table.main, keys, upsert.key, stage_id)
         return replace(staged, deletes=deletes), int(counted.get["rows"])
     finally:
         changes.unpersist()

@@ -42,7 +42,7 @@ from glue_jobs.columns.tokens import MaskingKeys
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.layout import clustered
-from glue_jobs.iceberg.staging import NOTHING, Deletes, Staged, publish, stage
+from glue_jobs.iceberg.staging import NOTHING, Staged, publish, stage
 from glue_jobs.index.table_index import TableIndex
 from glue_jobs.process import faults
 from glue_jobs.table.counts import observe_rows
@@ -168,14 +168,6 @@ class OpenTable(TablePlan):
         """Write rows in the table's layout as data files that no snapshot contains, in at most `tasks` tasks."""
         laid_out = clustered(rows, self.main, tasks)
         return stage(self.main, laid_out, stage_id, count_by=self.config.count_by)
-
-    def held(self, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
-        """As `TableIndex.held`, by the key of the table's mode."""
-        return self.index.held(self.main, keys, columns)
-
-    def stage_deletes(self, keys: DataFrame, columns: Sequence[str], stage_id: str) -> Deletes | None:
-        """As `TableIndex.stage_deletes`, by the key of the table's mode."""
-        return self.index.stage_deletes(self.main, keys, columns, stage_id)
 
     @property
     def made_for(self) -> TopicKey | None:

@@ -80,7 +80,8 @@ def shapes_of(
         job.Table(topic, topic, value=sources.value, key=sources.key), sources.open_registry()
     )
     versions, fields = parts.versions(), fields_in(table.properties)
-    tokens = _tokens(sources)
+    masks = any(isinstance(each, Mask) for each in sources.steps)
+    tokens = Tokens(read_keys(sources.masking) if masks and sources.masking else ())
     stay = _stay(mode, sources)
 
     def shape(read: _Read, others: Others | None) -> Shape:
@@ -124,11 +125,6 @@ def shapes_of(
 def _alone(shape: Shape) -> Shapes:
     """The shape of all rounds without steps."""
     return lambda read_with: None if read_with and NOTE in read_with else shape
-
-
-def _tokens(sources: Sources) -> Tokens:
-    masks = any(isinstance(each, Mask) for each in sources.steps)
-    return Tokens(read_keys(sources.masking) if masks and sources.masking else ())
 
 
 def _reads(
