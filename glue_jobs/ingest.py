@@ -110,7 +110,8 @@ def require_packages() -> None:
     Raises Fatal: a package cannot be imported.
     """
     with brought():
-        from glue_jobs.kafka import source  # noqa: F401 the import is the proof
+        from glue_jobs.index import table_index  # noqa: F401 the import is the proof
+        from glue_jobs.kafka import source  # noqa: F401
 
 
 def openers_of(job: Job, lake: Lake, cluster: Cluster) -> list[Opener]:

@@ -29,12 +29,10 @@ POSITION, PATH = 2147483545, 2147483546
 """Iceberg's field ids of the columns of position deletes."""
 _UPLOADS = ThreadPoolExecutor(8, thread_name_prefix="deletes")
 """Kept for the life of the process: each thread has a connection to the JVM."""
-COLUMNS = pa.schema(
-    [
-        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(PATH)}),
-        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(POSITION)}),
-    ]
-)
+COLUMNS = pa.schema([
+    pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(PATH)}),
+    pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(POSITION)}),
+])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

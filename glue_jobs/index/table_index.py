@@ -53,13 +53,8 @@ class TableIndex:
         for path, file in zip(found, files, strict=True):
             left = [each for each in self._live[path].deletes if each not in replaced[path]]
             self._index.expect(path, _identity([*left, file]), deleted[path])
-        return Deletes(
-            head,
-            tuple(files),
-            tuple(each for one in replaced.values() for each in one),
-            tuple(found),
-            sum(map(len, found.values())),
-        )
+        old, rows = tuple(each for one in replaced.values() for each in one), sum(map(len, found.values()))
+        return Deletes(head, tuple(files), old, tuple(found), rows)
 
     def held(self, table: Table, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
         """Those of the `keys` that a row of main has in its `columns`, as of its last refresh. `keys`: as of `stage_deletes`."""

@@ -43,7 +43,6 @@ from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.staging import NOTHING, Staged, publish, stage
-from glue_jobs.index.table_index import TableIndex
 from glue_jobs.process import faults
 from glue_jobs.table.counts import observe_rows
 from glue_jobs.table.records import flattened, rows, with_keys
@@ -51,6 +50,7 @@ from glue_jobs.transform.chain import Chain
 from glue_jobs.transform.types import conformed
 
 if TYPE_CHECKING:
+    from glue_jobs.index.table_index import TableIndex
     from glue_jobs.kafka.cluster import Cluster
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING
 
 from pyspark import Accumulator
 from pyspark.sql import DataFrame
@@ -26,7 +27,6 @@ from calve.table.summary import FIELDS, INITIALISED, PAUSED, REQUESTS, TOPIC, TO
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
-from glue_jobs.index.table_index import TableIndex
 from glue_jobs.process import faults
 from glue_jobs.table.announcements import Announcer
 from glue_jobs.table.open_table import OpenTable, RowPlan, Services, TablePlan, position_of
@@ -34,6 +34,9 @@ from glue_jobs.transform.chain import Chain, StepResources, chain_of
 from glue_jobs.transform.lookup import Lookups
 
 OWNER = "owner"
+
+if TYPE_CHECKING:
+    from glue_jobs.index.table_index import TableIndex
 
 
 @dataclass(slots=True)
@@ -49,7 +52,7 @@ class Opener:
     _quarantined: set[str] = field(default_factory=set)
     """The quarantined fields that were logged: each once in the life of the job."""
     _dead_letters: DeadLetterTable = field(init=False)
-    _index: TableIndex = field(default_factory=TableIndex)
+    _index: TableIndex = field(init=False)
     _worker_s: Accumulator[float] = field(init=False)
     main: Table | None = None
     """As loaded last, even if it could not be opened then."""
@@ -58,6 +61,11 @@ class Opener:
     """The data columns and schemas that the plan of `_opened` was made from."""
 
     def __post_init__(self) -> None:
+        from glue_jobs.index.table_index import (
+            TableIndex,  # it needs packages that a job may have only after its start
+        )
+
+        self._index = TableIndex()
         lake = self.services.lake
         self._worker_s = lake.spark.sparkContext.accumulator(0.0)
         self.schemas = record_schemas_of(self.config, self.services.registry)

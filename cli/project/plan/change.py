@@ -22,7 +22,7 @@ CONTENT = ("table", "time_column", "window", "time_zone", "filter", "group_by", 
 """Keys of an export that determine its files."""
 NOTHING = "-"
 KEYS = {field: key for key, field in FIELDS.items()}
-KEYS |= {"keep_s": "keep", "link_days": "link.days", "max_downloads": "link.max_downloads"}
+KEYS |= {"link_days": "link.days", "max_downloads": "link.max_downloads"}
 """Fields whose keys in calve.yaml have other names."""
 
 
@@ -192,7 +192,7 @@ def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
     """Texts by path, without None."""
     found: dict[str, str] = {}
     for key, value in ((str(key), value) for key, value in values.items()):
-        name = prefix + KEYS.get(key, key)
+        name = prefix + (KEYS.get(key) or key.removesuffix("_s").removesuffix("_days"))  # without their unit
         if isinstance(value, dict) and value:
             found |= flat(value, f"{name}.")
         elif value is not None:

@@ -27,6 +27,7 @@ except Fatal as error:
         ("kafka.net.manager", "ingest.require_packages()"),
         ("cramjam", "ingest.require_packages()"),
         ("numba", "ingest.require_packages()"),
+        ("pyroaring", "ingest.require_packages()"),
         ("pyarrow.parquet", "choice.loaded(None)"),
     ],
 )
@@ -40,7 +41,7 @@ def test_a_package_that_is_not_there_is_named(package: str, call: str) -> None:
 
 LACKING = """
 import sys
-for name in ("kafka", "numba", "cramjam", "google_crc32c"):
+for name in ("kafka", "numba", "cramjam", "google_crc32c", "pyroaring"):
     sys.modules[name] = None
 import glue_jobs.maintain
 import glue_jobs.ingest
