@@ -41,30 +41,28 @@ MANIFEST = Requests(puts=1)
 DEAD_LETTERS_LOOK = Requests(0, 2, 1)
 DEAD_LETTERS = Requests(7, 18, 17)
 """Commit dead letters to a branch, then to main, and drop the branch."""
-DELETES = Requests(5, 13, 0)
-"""Find the replaced rows in a copy of the table's metadata; the deletes have their own manifest."""
-FIRSTS = Requests(0, 4, 2)
-"""Find keys that the table already has."""
 TOTALS = Requests(0, 7, 5)
 """Read the totals that the records change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A table before the commit, by the summary of main's head: its manifests, and its data and delete files."""
+    """A table before the commit, by the summary of main's head: its manifests, its data and delete files, and the data files
+    that the head added.
+    """
 
     manifests: int = 0
     files: int = 0
+    added: int = 0
 
     @classmethod
     def of(cls, summary: Mapping[str, str]) -> Held:
         manifests = sum(int(summary.get(f"manifests-{each}", 0)) for each in ("created", "kept"))
         files = sum(int(summary.get(f"total-{each}-files", 0)) for each in ("data", "delete"))
-        return cls(manifests, files)
+        return cls(manifests, files, int(summary.get("added-data-files", 0)))
 
-    @property
-    def scan(self) -> Requests:
-        return Requests(gets=self.manifests + GETS_PER_FILE * self.files)
+    def scan(self, files: int) -> Requests:
+        return Requests(gets=self.manifests + GETS_PER_FILE * files)
 
 
 def requests(
@@ -80,19 +78,17 @@ def requests(
         done.append(DEAD_LETTERS_LOOK)
     if dead_letters:
         done.append(DEAD_LETTERS)
-    if held.files and mode.replaces_rows:
-        done += [TOTALS, held.scan] if mode.groups_rows else []
-        done += [DELETES, held.scan]
-    elif held.files and mode.row_key:
-        done += [FIRSTS, held.scan]
+    if held.files and mode.key:
+        done.append(held.scan(held.added))  # for the index; the first round of a process reads all files
+        done += [TOTALS, held.scan(held.files)] if mode.groups_rows else []
+        done += [MANIFEST] if mode.replaces_rows else []  # of the deletes
     return reduce(add, done)
 
 
 def requests_of_work(sizes: Sequence[int], held: Held, *, read: int, merge_at: int) -> Requests:
     """The requests of a commit that is not a round: it reads all manifests, and `read` files, which those of `sizes` replace."""
     replaced = Requests(held.manifests, held.manifests) if read else MANIFEST
-    scan = Requests(gets=held.manifests + GETS_PER_FILE * read)
-    return reduce(add, [*_commit(sizes, held, merge_at), scan, replaced])
+    return reduce(add, [*_commit(sizes, held, merge_at), held.scan(read), replaced])
 
 
 def _commit(sizes: Sequence[int], held: Held, merge_at: int) -> list[Requests]:

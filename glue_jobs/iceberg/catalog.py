@@ -84,6 +84,10 @@ class Table:
         return strings(self.jvm, self.java.properties())
 
     @property
+    def format_version(self) -> int:
+        return int(self.java.operations().current().formatVersion())
+
+    @property
     def head(self) -> int | None:
         current = self.java.currentSnapshot()
         return None if current is None else int(current.snapshotId())

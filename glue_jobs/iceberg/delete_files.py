@@ -64,7 +64,7 @@ def write_deletes(
 
     deleted: all positions to delete, by location. name: begins the files' names. Raises Py4JJavaError: the object store failed.
     """
-    vectors = int(table.java.operations().current().formatVersion()) > 2
+    vectors = table.format_version > 2
     made, suffix = (_vector, "puffin") if vectors else (_parquet, "parquet")
     written, described = [], []
     for number, (path, positions) in enumerate(deleted.items()):

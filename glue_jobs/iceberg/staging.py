@@ -19,7 +19,6 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.names import quote
 from calve.table.protocol import Commit
@@ -172,8 +171,8 @@ def rows_of(
 ) -> Iterator[DataFrame | None]:
     """The rows of Iceberg scan tasks, to be read inside the block; None if there are no tasks.
 
-    split_bytes: file bytes per Spark task. with_places: `FILE` and `POSITION` can be selected. Without it, a table of format 3
-    has the columns of row lineage, which a rewrite keeps.
+    split_bytes: file bytes per Spark task. with_places: `FILE` and `POSITION` can be selected. A table of format 3 has the
+    columns of row lineage, beside which Spark resolves neither: with places, its rows are those of all files.
     """
     tasks = list(scan_tasks)
     if not tasks:
@@ -187,7 +186,13 @@ def rows_of(
         reader = table.lake.spark.read.format("iceberg").option("scan-task-set-id", group)
         if split_bytes is not None:
             reader = reader.option("split-size", split_bytes).option("file-open-cost", 0)
-        yield reader.load(table.name.quoted(CATALOG) if with_places else group)
+        if not with_places or table.format_version < 3:
+            yield reader.load(group)
+            return
+        rows, now = table.rows, table.lake.load(table.name)
+        if now is None or now.head != table.head:
+            raise Retryable(f"table {table.name} changed while its keys were read")
+        yield rows
     finally:
         sets.removeTasks(table.java, group)
         cache.remove(group)

@@ -1,14 +1,14 @@
 """One 128-bit hash for a key, whatever engine wrote its row.
 
 The hash is murmur3 (x64, 128 bits) of the key's canonical bytes, seeded with a tag of the type. Types that Iceberg may widen
-into each other have one form: integers have 64 bits, floats are doubles, decimals have 128 bits at their scale.
+into each other have one form: integers have 64 bits, decimals 128 at their scale. Several columns have the hash of their hashes.
 At 8 billion keys the chance that any two have the same hash is 1e-19, so equal hashes mean equal keys.
 Source: https://github.com/aappleby/smhasher/blob/master/src/MurmurHash3.cpp
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from glue_jobs.columns.kernels import BYTES, LONGS, kernel
 
 Words = NDArray[np.uint64]
-INTEGER, TEXT, BINARY, FLOAT, BOOLEAN, DATE, MOMENT, DECIMAL, STRUCT = range(1, 10)
+INTEGER, TEXT, BINARY, BOOLEAN, DATE, MOMENT, DECIMAL, SEVERAL = range(1, 9)
 """Tags of types: equal bytes of two types are different keys."""
 NULL = (0x9AE16A3B2F90404F, 0xC949D7C7509E6557)
 """The hash of a null inside a key."""
@@ -43,26 +43,14 @@ class Hashes(NamedTuple):
 
 def hashes(key: Sequence[pa.Array]) -> Hashes:
     """The hashes of keys, whose columns are arrays of one length. Raises ValueError: a column has a type that no key has."""
-    leaves = [hashed for column in key for hashed in _leaves(column)]
-    return leaves[0] if len(leaves) == 1 else _together(leaves)
+    hashed = [_column(each) for each in key]
+    if len(hashed) == 1:
+        return hashed[0]
+    words = np.column_stack([half for each in hashed for half in each])
+    return _hashed(words.view(np.uint8).reshape(-1), _ends(len(words), PAIR * len(hashed)), SEVERAL)
 
 
-def _leaves(column: pa.Array) -> Iterator[Hashes]:
-    if pa.types.is_struct(column.type):
-        for each in column.flatten():
-            yield from _leaves(each)
-    else:
-        yield _leaf(column)
-
-
-def _together(leaves: Sequence[Hashes]) -> Hashes:
-    """The hash of several hashes, in order."""
-    words = np.column_stack([half for each in leaves for half in each]).astype("<u8")
-    width = PAIR * len(leaves)
-    return _hashed(np.ascontiguousarray(words).view(np.uint8).reshape(-1), _ends(len(words), width), STRUCT)
-
-
-def _leaf(column: pa.Array) -> Hashes:
+def _column(column: pa.Array) -> Hashes:
     found = _hashed(*_canonical(column))
     if column.null_count:
         null = column.is_null().to_numpy(zero_copy_only=False)
@@ -81,11 +69,7 @@ def _canonical(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64], 
         wide = pc.fill_null(column.cast(pa.decimal128(38, kind.scale)), 0)
         data = np.frombuffer(wide.buffers()[1], np.uint8)[wide.offset * DECIMAL_WIDTH :]
         return data, _ends(len(wide), DECIMAL_WIDTH), DECIMAL + (kind.scale << 8)
-    if is_.is_floating(kind):
-        doubles = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy()
-        positive = np.where(doubles == 0, 0.0, doubles)
-        numbers, tag = np.where(np.isnan(positive), np.nan, positive), FLOAT
-    elif is_.is_integer(kind) or is_.is_boolean(kind):
+    if is_.is_integer(kind) or is_.is_boolean(kind):
         numbers, tag = _longs(column), INTEGER if is_.is_integer(kind) else BOOLEAN
     elif is_.is_date32(kind):
         numbers, tag = _longs(column.cast(pa.int32())), DATE

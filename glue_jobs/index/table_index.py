@@ -87,7 +87,9 @@ class TableIndex:
         with rows_of(table, tasks, with_places=True) as rows:
             assert rows is not None, "there are files"  # noqa: S101
             columns = [F.xxhash64(FILE).alias(FILE), F.col(POSITION), *key_columns(self._columns)]
-            read = map_in_arrow(rows.select(*columns), _hash_keys, HASHED).toArrow()
+            read = map_in_arrow(
+                rows.where(F.col(FILE).isin(paths)).select(*columns), _hash_keys, HASHED
+            ).toArrow()
         named = table.lake.spark.createDataFrame([(each,) for each in paths], f"{FILE} string")
         numbers = [row[0] for row in named.select(F.xxhash64(FILE)).collect()]
         files, positions, high, low = (each.to_numpy() for each in read.columns)

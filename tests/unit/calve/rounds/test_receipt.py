@@ -12,8 +12,6 @@ from calve.rounds.commit_cost import (
     COMMIT,
     DEAD_LETTERS,
     DEAD_LETTERS_LOOK,
-    DELETES,
-    FIRSTS,
     LOOK,
     MANIFEST,
     MIB,
@@ -23,7 +21,8 @@ from calve.rounds.commit_cost import (
     requests,
 )
 
-EMPTY, SCAN = Held(), Requests(gets=2 + 3 * 5)
+EMPTY = Held()
+SCAN, NEWEST = Requests(gets=2 + 3 * 5), Requests(gets=2 + 3 * 2)
 
 
 def asked(
@@ -62,18 +61,19 @@ def test_dead_letters_come_on_top() -> None:
 @pytest.mark.parametrize(
     ("mode", "looks"),
     [
-        (Upsert(("id",)), DELETES + SCAN),
-        (Deduplicate(("id",)), FIRSTS + SCAN),
-        (Aggregate(("id",), ()), TOTALS + SCAN + DELETES + SCAN),
+        (Upsert(("id",)), NEWEST + MANIFEST),
+        (Deduplicate(("id",)), NEWEST),
+        (Aggregate(("id",), ()), NEWEST + TOTALS + SCAN + MANIFEST),
     ],
 )
-def test_a_mode_looks_into_the_files_that_there_are(mode: Mode, looks: Requests) -> None:
-    held = Held(manifests=2, files=5)
+def test_a_mode_looks_into_the_newest_files(mode: Mode, looks: Requests) -> None:
+    held = Held(manifests=2, files=5, added=2)
     assert asked([1], held, mode) == asked([1], held) + looks
     assert asked([1], EMPTY, mode) == asked([1])
 
 
 def test_a_summary_of_icebergs_says_what_a_table_holds() -> None:
     counts = {"manifests-created": 1, "manifests-kept": 4, "total-data-files": 7, "total-delete-files": 2}
-    assert Held.of({name: str(count) for name, count in counts.items()}) == Held(5, 9)
+    counts |= {"added-data-files": 3}
+    assert Held.of({name: str(count) for name, count in counts.items()}) == Held(5, 9, 3)
     assert Held.of({}) == Held()

@@ -6,13 +6,12 @@ from decimal import Decimal
 from typing import Any
 
 import mmh3
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glue_jobs.index.hashing import BINARY, DECIMAL, INTEGER, NULL, STRUCT, TEXT, hashes
+from glue_jobs.index.hashing import BINARY, DECIMAL, INTEGER, NULL, SEVERAL, TEXT, hashes
 
 
 def pairs(*key: pa.Array) -> list[tuple[int, int]]:
@@ -58,7 +57,6 @@ def test_decimals_have_the_hash_of_their_digits_at_their_scale(values: list[Deci
     ("narrow", "wide", "values"),
     [
         (pa.int32(), pa.int64(), [1, -7, 2**31 - 1]),
-        (pa.float32(), pa.float64(), [0.5, -1.25, float("inf")]),
         (pa.decimal128(9, 2), pa.decimal128(38, 2), [Decimal("1.20"), Decimal("-3.00")]),
         (pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC"), [datetime(2026, 1, 2, tzinfo=UTC)]),
     ],
@@ -66,14 +64,6 @@ def test_decimals_have_the_hash_of_their_digits_at_their_scale(values: list[Deci
 )
 def test_a_widened_column_keeps_its_hashes(narrow: Any, wide: Any, values: list[Any]) -> None:
     assert pairs(pa.array(values, narrow)) == pairs(pa.array(values, wide))
-
-
-def test_equal_floats_have_one_hash() -> None:
-    zero, negative, one, other = pairs(
-        pa.array(np.array([0.0, -0.0, np.nan, np.frombuffer(b"\1" + bytes(5) + b"\xf0\x7f")[0]]))
-    )
-    assert zero == negative
-    assert one == other
 
 
 def test_equal_bytes_of_two_types_are_two_keys() -> None:
@@ -91,8 +81,7 @@ def test_equal_bytes_of_two_types_are_two_keys() -> None:
 def test_a_key_of_several_columns_has_the_hash_of_their_hashes() -> None:
     one, two = pa.array([1, 2]), pa.array(["a", "b"])
     inside = [struct.pack("<4Q", *a, *b) for a, b in zip(pairs(one), pairs(two), strict=True)]
-    assert pairs(one, two) == [expected(each, STRUCT) for each in inside]
-    assert pairs(pa.StructArray.from_arrays([one, two], ["x", "y"])) == pairs(one, two)
+    assert pairs(one, two) == [expected(each, SEVERAL) for each in inside]
 
 
 def test_a_slice_has_the_hashes_of_its_rows() -> None:
@@ -100,7 +89,6 @@ def test_a_slice_has_the_hashes_of_its_rows() -> None:
         pa.array(["a", "bb", None, "dddd"]),
         pa.array([1, 2, None, 4]),
         pa.array([Decimal(1), Decimal(2), None, Decimal(4)]),
-        pa.array([{"a": 1}, {"a": 2}, None, {"a": 4}]),
         pa.array([True, False, None, True]),
         pa.array([b"ab", b"cd", None, b"ef"], pa.binary(2)),
     ):
@@ -112,6 +100,7 @@ def test_a_null_inside_a_key_is_a_value_of_its_own() -> None:
     assert pairs(pa.array([None, 0])) == [NULL, pairs(pa.array([0]))[0]]
 
 
-def test_a_list_is_no_key() -> None:
-    with pytest.raises(ValueError, match="a key has no list"):
-        hashes([pa.array([[1]])])
+@pytest.mark.parametrize("column", [pa.array([[1]]), pa.array([1.0])], ids=str)
+def test_lists_and_floats_are_no_keys(column: pa.Array) -> None:
+    with pytest.raises(ValueError, match="a key has no"):
+        hashes([column])
