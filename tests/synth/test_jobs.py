@@ -89,7 +89,7 @@ def test_a_job_brings_what_the_columnar_engine_needs_as_the_lock_has_it():
 
     assert pins(COLUMNAR.requirements) <= pins(ROOT / "requirements.txt")
     assert {each.split("==")[0] for each in pins(COLUMNAR.requirements)} == {
-        *("cramjam", "google-crc32c", "kafka-python", "llvmlite", "numba")
+        *("cramjam", "google-crc32c", "kafka-python", "llvmlite", "numba", "pyroaring")
     }
 
 

@@ -20,7 +20,7 @@ from calve.table.protocol import TopicState
 from cli.verify.topic import Reader
 from glue_jobs.columns.helpers import REFUSED
 from glue_jobs.kafka import client as connecting
-from glue_jobs.kafka import fetching, source
+from glue_jobs.kafka import source
 from glue_jobs.kafka.client import Leaders, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import Connection
 from glue_jobs.kafka.fetching import Range, fetch, uuid_of
@@ -288,7 +288,7 @@ def test_an_error_of_a_task_keeps_its_code(engine: Engine) -> None:
 
 
 def test_what_does_not_come_ends_in_an_error(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "TIMEOUT_MS", 500)
+    monkeypatch.setattr(connecting, "TIMEOUT_MS", 500)
     topic = engine.topic(partitions=1)
     send(engine, topic, mixed(10))
     with pytest.raises(Retryable, match="does not answer: it has less than it said"):
