@@ -143,7 +143,7 @@ class Exports:
     def find(cls, config: Path, env: str | None) -> Self:
         deployment, embedded = load_target(config, env)
         account = Account.of(embedded, deployment.region)
-        account.id()  # says what is wrong with the credentials, if anything is
+        account.id()  # raises the fault of the credentials, with its fix
         first = "deploy them" if deployment.exports else f"add `exports:` to {config}, and deploy"
         fix = f"{first}: {'calve deploy' if embedded else 'calve plan, then npx cdk deploy --all'}"
         exports = outputs(account, f"{deployment.name}-exports", fix=fix)

@@ -31,7 +31,7 @@ def keys(
     console, now = Console(output), datetime.now(UTC)
     deployment, embedded = load_target(config, env)
     account = Account.of(embedded, deployment.region)
-    account.id()  # says what is wrong with the credentials, if anything is
+    account.id()  # raises the fault of the credentials, with its fix
     client = account.client("secretsmanager")
     references = [*named(deployment), *_made(deployment, account)]
     with aws_errors("AWS Secrets Manager"):

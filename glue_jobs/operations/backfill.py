@@ -61,7 +61,7 @@ class Backfill(Operation[Request, Entry]):
             kind = kind_of(self.base.mode)
             raise CalveError(f"rows of a table of {kind} depend on each other: rewind it instead")
         if self.base.of(topic.key) is None or len(self.base.offsets) > 1:
-            raise CalveError("the topic was made again, and rows do not say of which topic they are")
+            raise CalveError("the topic was created again, and a row does not name its topic")
         ends = (
             each.offsets if each.at == "offsets" else table.services.cluster.first_offsets(topic, each)
             for each in (self.request.start, self.request.to)
