@@ -189,10 +189,10 @@ def rows_of(
         if not with_places or table.format_version < 3:
             yield reader.load(group)
             return
-        rows, now = table.rows, table.lake.load(table.name)
+        yield table.rows
+        now = table.lake.load(table.name)  # after the reading: Spark may have read a newer snapshot
         if now is None or now.head != table.head:
             raise Retryable(f"table {table.name} changed while its keys were read")
-        yield rows
     finally:
         sets.removeTasks(table.java, group)
         cache.remove(group)
