@@ -60,7 +60,7 @@ def main(mode: str, settings: Path, changes: int, rounds: int, sizes: list[int])
 
 
 def targets_of(job: Job, topic: str, mode: str, spark: SparkSession, cluster: Cluster) -> dict[str, Opener]:
-    plain = Table(topic, topic, value=Source(format="bytes", prefix="none"), engine="rows")
+    plain = Table(topic, topic, value=Source(format="bytes", prefix="none"))
     tables = (replace(plain, name=f"{topic}_append"), replace(plain, **{mode: MODES[mode]}))
     found = openers_of(replace(job, tables=tables), Lake(spark, "bench"), cluster)
     return dict(zip(("append", mode), found, strict=True))

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from calve.config.job import EngineChoice, Table
+from calve.config.steps import Flatten
 from calve.errors import CalveError, Suspended
 
 EngineName = Literal["columnar", "rows"]
 FORMATS = {"json": "JSON", "protobuf": "Protobuf"}
 MODES = ("upsert", "change_data", "deduplicate", "aggregate")
+BY_ROWS = ("change_data", "aggregate", "upsert with order_by", "deduplicate with window")
+"""Modes that the columnar engine does not support."""
 
 
 class Unsupported(CalveError):
@@ -31,14 +34,21 @@ class Chosen:
 
 def of_settings(table: Table) -> tuple[str, ...]:
     """Reasons in calve.yaml against the columnar engine. None: the schemas of the records decide."""
-    modes = [name for name in MODES if getattr(table, name) is not None]
+    mode = table.mode
+    options = [("order_by", mode.order_by), ("window", mode.window_ms)]
+    modes = [mode.kind, *(f"{mode.kind} with {name}" for name, value in options if value is not None)]
     formats = [part.format for part in (table.value, table.key) if part]
-    return tuple(reasons(modes, formats, (each.kind for each in table.steps)))
+    found = [*reasons(modes, formats, (each.kind for each in table.steps))]
+    if mode.deletes and table.steps:
+        found.append("its tombstones pass steps")
+    if mode.key and any(isinstance(each, Flatten) and each.explode for each in table.steps):
+        found.append("a record makes several rows of its key")
+    return tuple(found)
 
 
 def reasons(modes: Iterable[str], formats: Iterable[str], steps: Iterable[str]) -> Iterable[str]:
     """The same for these modes, formats of values and keys, and kinds of steps, by their names in calve.yaml."""
-    yield from (f"its mode is {each}" for each in modes)
+    yield from (f"its mode is {each}" for each in modes if each in BY_ROWS)
     yield from (f"its records are {FORMATS[each]}" for each in dict.fromkeys(formats) if each in FORMATS)
     yield from (f"it has the step {each}" for each in dict.fromkeys(steps) if each == "lookup")
 

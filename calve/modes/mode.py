@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar, Literal, Self
 
 from calve.errors import Suspended
-from calve.schema.columns import Json, Transform
+from calve.schema.columns import Json
 from calve.schema.evolution import column_at, no_column
 
 ModeName = Literal["append", "upsert", "change_data", "deduplicate", "aggregate"]
@@ -20,7 +20,8 @@ class Mode:
     are change events. cannot_redrive, cannot_forget: why a request is refused; None: it is not.
     order_by: the column by which the newest record wins; None: the last write wins. deletes: a tombstone deletes the row of its
     key. keep_deleted: deleted rows stay, marked. source_order: fields of `source` that order changes; empty: the last write wins.
-    bucketed: the table is partitioned by buckets of its key.
+    window_ms: a record is a duplicate only of rows that are less than this away; None: of all.
+    bucketed: calve.yaml names no partitions. A table that an earlier release has partitioned by buckets of its key keeps them.
     """
 
     __slots__ = ()
@@ -34,6 +35,7 @@ class Mode:
     deletes: bool = False
     keep_deleted: bool = False
     source_order: tuple[str, ...] = ()
+    window_ms: int | None = None
     bucketed: bool = False
 
     @property
@@ -57,8 +59,6 @@ class Mode:
 
 APPEND = Mode()
 
-BUCKETS = 8
-"""Partitions of a table without a configured layout: a round writes files into each that it touches."""
 UNFIT = ("float", "double")
 """Types that cannot be keys: equal values may differ in bytes, or not equal themselves."""
 
@@ -69,13 +69,6 @@ def plain_columns(columns: Json, paths: Iterable[str], option: str) -> tuple[str
     Raises Suspended: `key_unusable`: a column is missing, or its type cannot identify rows.
     """
     return tuple(path for each in paths for path in _leaves(column(columns, each, option), each, option))
-
-
-def buckets(columns: Json, key: Iterable[str]) -> tuple[Transform, ...]:
-    """The partitioning of a table without a configured one; key: plain columns."""
-    kinds = {path: column(columns, path, "key")["type"] for path in key}
-    first = next((path for path, kind in kinds.items() if kind != "boolean"), None)
-    return (Transform(first, "bucket", BUCKETS),) if first else ()
 
 
 def _leaves(found: Json, path: str, option: str) -> Iterator[str]:

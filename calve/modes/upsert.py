@@ -15,7 +15,7 @@ from calve.schema.columns import Json
 class Upsert(Mode):
     """The table holds the newest record of each key. `key`, `order_by`: paths of columns; a struct stands for its fields.
 
-    order_by: None: last write wins. deletes: a tombstone deletes, as the record key is the key. bucketed: by default.
+    order_by: None: last write wins. deletes: a tombstone deletes, as the record key is the key.
     """
 
     kind: ClassVar[ModeName] = "upsert"

@@ -47,30 +47,35 @@ TOTALS = Requests(0, 7, 5)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A table before the commit, by the summary of main's head: its manifests, its data and delete files, and the data files
-    that the head added.
-    """
+    """A table before the commit, by the summary of main's head: its manifests, and its data and delete files."""
 
     manifests: int = 0
     files: int = 0
-    added: int = 0
 
     @classmethod
     def of(cls, summary: Mapping[str, str]) -> Held:
         manifests = sum(int(summary.get(f"manifests-{each}", 0)) for each in ("created", "kept"))
         files = sum(int(summary.get(f"total-{each}-files", 0)) for each in ("data", "delete"))
-        return cls(manifests, files, int(summary.get("added-data-files", 0)))
+        return cls(manifests, files)
 
     def scan(self, files: int) -> Requests:
         return Requests(gets=self.manifests + GETS_PER_FILE * files)
 
 
 def requests(
-    sizes: Sequence[int], held: Held, mode: Mode, *, merge_at: int, dead_letters: bool, had_dead_letters: bool
+    sizes: Sequence[int],
+    held: Held,
+    mode: Mode,
+    *,
+    read: int = 0,
+    merge_at: int,
+    dead_letters: bool,
+    had_dead_letters: bool,
 ) -> Requests:
     """The requests of a round that writes files of these `sizes`, including deletes and dead letters.
 
-    `merge_at`: the number of manifests from which Iceberg merges them. `dead_letters`: the round has dead letters.
+    `read`: files whose keys the index read. `merge_at`: the number of manifests from which Iceberg merges them.
+    `dead_letters`: the round has dead letters.
     `had_dead_letters`: earlier rounds had.
     """
     done = _commit(sizes, held, merge_at)
@@ -79,7 +84,7 @@ def requests(
     if dead_letters:
         done.append(DEAD_LETTERS)
     if held.files and mode.key:
-        done.append(held.scan(held.added))  # for the index; the first round of a process reads all files
+        done.append(held.scan(read))
         done += [TOTALS, held.scan(held.files)] if mode.groups_rows else []
         done += [MANIFEST] if mode.replaces_rows else []  # of the deletes
     return reduce(add, done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calve.schema.columns import Json, decimal_digits
@@ -43,6 +44,14 @@ def arrow_type(kind: Json, *, fixed: bool = True) -> pa.DataType:
         case "list":
             return pa.list_(pa.field("element", arrow_type(kind["element"], fixed=fixed)))
     return pa.map_(arrow_type(kind["key"], fixed=fixed), arrow_type(kind["value"], fixed=fixed))
+
+
+def column_at(rows: pa.Table, path: str) -> pa.Array:
+    """The column at a path of names, as one array; null where a struct on the way is null."""
+    first, *rest = path.split(".")
+    column = rows.column(first)
+    found = (pc.struct_field(column, rest) if rest else column).combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
 
 
 def not_utf_8(values: pa.Array) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from pyspark import SparkContext
 
@@ -20,6 +20,9 @@ from glue_jobs.iceberg.staging import Staged
 from glue_jobs.process.packages import brought
 from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable, TablePlan
+
+if TYPE_CHECKING:
+    from glue_jobs.index.decision import KeyedFiles
 
 Fold = Callable[[Batch, str], tuple[Staged, Counts]]
 """A batch and a file id -> data files of its rows, which no snapshot contains, and the counts of the read.
@@ -37,10 +40,10 @@ class RowEngine:
     fold: Fold
     unsupported: ClassVar[tuple[str, ...]] = ()
 
-    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
+    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts, None]:
         before = batch.table.worker_s.value
         staged, counts = self.fold(batch, stage_id)
-        return replace(staged, cpu_s=batch.table.worker_s.value - before), counts
+        return replace(staged, cpu_s=batch.table.worker_s.value - before), counts, None
 
 
 _lock = threading.Lock()
@@ -56,9 +59,10 @@ class Engine(Protocol):
     @property
     def unsupported(self) -> tuple[str, ...]: ...
 
-    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
+    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts, KeyedFiles | None]:
         """Write the good records of a batch as data files that no snapshot contains, and count all records.
 
+        If the engine leaves it to the caller which rows of a key stay, returns their keys, too; otherwise None.
         Raises CalveError: the source, a step or the object store failed. Nothing is committed.
         """
         ...

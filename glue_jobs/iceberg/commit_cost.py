@@ -39,16 +39,24 @@ class CostMeter:
         self._context.setLocalProperty(GROUP, self._group)
 
     def of_round(
-        self, main: Table, mode: Mode, staged: Staged, dead_letters: Staged, *, had_dead_letters: bool
+        self,
+        main: Table,
+        mode: Mode,
+        staged: Staged,
+        dead_letters: Staged,
+        *,
+        read: int = 0,
+        had_dead_letters: bool,
     ) -> dict[str, Any]:
         """The cost of the round, including the commit it is about to make, as metrics for `calve.metrics`.
 
-        `had_dead_letters`: earlier rounds had dead letters.
+        `read`: files whose keys the index read. `had_dead_letters`: earlier rounds had dead letters.
         """
         asked = requests(
             _sizes(staged, dead_letters),
             _held(main),
             mode,
+            read=read,
             merge_at=_merge_at(main),
             dead_letters=bool(dead_letters.rows),
             had_dead_letters=had_dead_letters,

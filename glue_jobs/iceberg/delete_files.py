@@ -58,11 +58,12 @@ def live_files(table: Table) -> dict[str, LiveFile]:
 
 
 def write_deletes(
-    table: Table, deleted: Mapping[str, BitMap64], live: Mapping[str, LiveFile], name: str
+    table: Table, deleted: Mapping[str, BitMap64], data_files: Mapping[str, Any], name: str
 ) -> list[Any]:
     """Write a delete file for each data file, and return them in this order. No snapshot contains them.
 
-    deleted: all positions to delete, by location. name: begins the files' names. Raises Py4JJavaError: the object store failed.
+    deleted: all positions to delete, by location of a data file. name: begins the files' names.
+    Raises Py4JJavaError: the object store failed.
     """
     vectors = table.format_version > 2
     made, suffix = (_vector, "puffin") if vectors else (_parquet, "parquet")
@@ -71,7 +72,7 @@ def write_deletes(
         data, facts = made(path, positions)
         target = table.java.locationProvider().newDataLocation(f"{name}-{number}-deletes.{suffix}")
         written.append(_UPLOADS.submit(_put, table, target, data))
-        facts |= _place_of(table, live[path].task.file())
+        facts |= _place_of(table, data_files[path])
         described.append(facts | {
             "content": "position-deletes",
             "file-path": target,

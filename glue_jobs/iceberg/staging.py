@@ -82,13 +82,14 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """Delete files for `rows` rows of the snapshot `base`. The files in `replaced` are merged into them.
+    """Delete files for `rows` rows of the snapshot `base`, and for dead rows of the same commit's own files.
 
-    `touched`: paths of the data files they delete from. A position is invalid in a file that compaction has rewritten.
+    The files in `replaced` are merged into them.
+    `touched`: paths of the older data files they delete from. A position is invalid in a file that compaction has rewritten.
     So the deletes are published only while all these files exist.
     """
 
-    base: int
+    base: int | None
     files: tuple[Any, ...]
     replaced: tuple[Any, ...]
     touched: tuple[str, ...]
@@ -138,28 +139,41 @@ def stage(table: Table, rows: DataFrame, stage_id: str, *, count_by: str | None 
 
 @contextmanager
 def added_rows(table: Table, snapshot_id: int) -> Iterator[DataFrame | None]:
-    """The rows of the data files that a snapshot added, including rows deleted since; None if it added none.
+    """The rows that a snapshot added, including rows deleted since; None if it added no files.
 
     Read them inside the block. Raises Suspended: `snapshot_lost`: it has expired.
     """
     snapshot = table.java.snapshot(snapshot_id)
     if snapshot is None:
         raise Suspended("snapshot_lost", f"snapshot {snapshot_id} of table {table.name} has expired")
-    with rows_of(table, whole(table, elements(snapshot.addedDataFiles(table.java.io())))) as rows:
+    io = table.java.io()
+    deletes = {str(each.referencedDataFile()): each for each in elements(snapshot.addedDeleteFiles(io))}
+    with rows_of(table, whole(table, elements(snapshot.addedDataFiles(io)), deletes)) as rows:
         yield rows
 
 
-def whole(table: Table, files: Iterable[Any]) -> list[Any]:
-    """Scan tasks that read all rows of data files, including rows deleted by position."""
+def whole(table: Table, files: Iterable[Any], deletes: Mapping[str, Any] | None = None) -> list[Any]:
+    """Scan tasks that read all rows of data files, except those that a file of `deletes` deletes, by the data file's location."""
     iceberg = table.iceberg
     schema = iceberg.SchemaParser.toJson(table.java.schema())
     gateway: Any = table.lake.spark.sparkContext._gateway
-    none = gateway.new_array(iceberg.DeleteFile, 0)
+
+    def applied(path: str) -> Any:
+        found = [deletes[path]] if deletes and path in deletes else []
+        array = gateway.new_array(iceberg.DeleteFile, len(found))
+        for place, each in enumerate(found):
+            array[place] = each
+        return array
+
     every = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
     specs = table.java.specs()
     return [
         iceberg.BaseFileScanTask(
-            file, none, schema, iceberg.PartitionSpecParser.toJson(specs.get(file.specId())), every
+            file,
+            applied(str(file.location())),
+            schema,
+            iceberg.PartitionSpecParser.toJson(specs.get(file.specId())),
+            every,
         )
         for file in files
     ]
@@ -228,7 +242,9 @@ def publish(
 
 def _replacing(table: Table, staged: Staged, deletes: Deletes) -> Any:
     """Rows and deletes as one update. It is valid only if nobody else has changed the same data files."""
-    update = table.java.newRowDelta().validateFromSnapshot(deletes.base)
+    update = table.java.newRowDelta()
+    if deletes.base is not None:
+        update = update.validateFromSnapshot(deletes.base)
     update = update.validateDataFilesExist([*deletes.touched]).validateDeletedFiles()
     update = update.validateNoConflictingDeleteFiles()
     for each in staged.files:

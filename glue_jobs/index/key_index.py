@@ -53,6 +53,7 @@ class KeyIndex:
         self._runs = Runs()
         self._files: dict[str, _File] = {}
         self._by_number: list[_File | None] = []
+        self._added: list[LiveRows] = []
 
     def look(self, live: Mapping[str, DeleteFiles]) -> list[str]:
         """Move to a snapshot with these data files; returns those to `cover` first."""
@@ -63,6 +64,8 @@ class KeyIndex:
             if live.get(path) != file.deletes:
                 del self._files[path]
                 self._by_number[file.number] = None
+        added, self._added = self._added, []
+        self.cover(each for each in added if live.get(each.path) == each.deletes)
         return [path for path in live if path not in self._files]
 
     def cover(self, files: Iterable[LiveRows]) -> None:
@@ -97,6 +100,10 @@ class KeyIndex:
     def expect(self, path: str, deletes: DeleteFiles, deleted: BitMap64) -> None:
         """Note the delete files that a covered file has, and the rows that they delete, if our commit takes place."""
         self._files[path].expected = deletes, deleted
+
+    def expect_added(self, files: Iterable[LiveRows]) -> None:
+        """Note the live rows of data files that our next commit adds, if it takes place. Those noted before are dropped."""
+        self._added = list(files)
 
     def _living(self, places: Places) -> NDArray[np.bool_]:
         kinds = np.array([each is not None and 1 + bool(each.deleted) for each in self._by_number], np.int8)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+from pyroaring import BitMap64
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -25,6 +28,27 @@ READ_ROWS = 4_000_000
 """Rows of files that are read together. This bounds the driver's memory."""
 
 
+@dataclass(frozen=True, slots=True)
+class AddedFile:
+    """A data file of the commit to come, with the keys of its rows by position. kept: which of them are not dead."""
+
+    file: Any
+    keys: Hashes
+    kept: NDArray[np.bool_]
+
+    @property
+    def path(self) -> str:
+        return str(self.file.location())
+
+    @property
+    def dead(self) -> BitMap64:
+        return BitMap64(np.flatnonzero(~self.kept))
+
+    def live_rows(self, deletes: DeleteFiles) -> LiveRows:
+        positions = np.flatnonzero(self.kept)
+        return LiveRows(self.path, deletes, self.keys.take(positions), positions, len(self.kept))
+
+
 class TableIndex:
     """Finds the rows of a table by its key. It may be lost at any time."""
 
@@ -33,36 +57,59 @@ class TableIndex:
         self._columns: tuple[str, ...] = ()
         self._snapshot: int | None = None
         self._live: dict[str, LiveFile] = {}
+        self._files_read = 0
 
     def stage_deletes(
         self, table: Table, keys: DataFrame, columns: Sequence[str], stage_id: str
     ) -> Deletes | None:
+        """As `delete`. `keys` has one column for each of `columns`, in their order."""
+        return self.delete(table, _hashed(keys.toArrow()), columns, stage_id)
+
+    def delete(
+        self,
+        table: Table,
+        keys: Hashes,
+        columns: Sequence[str],
+        stage_id: str,
+        added: Sequence[AddedFile] = (),
+    ) -> Deletes | None:
         """Write deletes for main's rows whose `columns` match one of the `keys`, as of its last refresh; None if there are none.
 
-        `keys` has one column for each of `columns`, in their order. Keys are unique and not null.
+        Keys are unique and not null. added: the files of the same commit: their dead rows are deleted, too.
         Raises Suspended: `foreign_path`: other people could read the files' location.
         """
         require_own_paths(table)
         head = self._look(table, tuple(columns))
-        found = self._index.find(_hashed(keys.toArrow())) if head else {}
-        if head is None or not found:
-            return None
-        deleted = {path: self._index.deleted(path) | positions for path, positions in found.items()}
-        files = write_deletes(table, deleted, self._live, stage_id)
+        found = self._index.find(keys) if head else {}
+        dead = {each.path: each.dead for each in added if each.dead}
+        deleted = {path: self._index.deleted(path) | positions for path, positions in found.items()} | dead
+        data_files = {path: self._live[path].task.file() for path in found}
+        data_files |= {each.path: each.file for each in added}
+        written = write_deletes(table, deleted, data_files, stage_id) if deleted else []
+        made = dict(zip(deleted, written, strict=True))
         replaced = {path: replaced_by(table, self._live[path]) for path in found}
-        for path, file in zip(found, files, strict=True):
+        for path in found:
             left = [each for each in self._live[path].deletes if each not in replaced[path]]
-            self._index.expect(path, _identity([*left, file]), deleted[path])
+            self._index.expect(path, _identity([*left, made[path]]), deleted[path])
+        self._index.expect_added(
+            each.live_rows(_identity([made[each.path]] if each.dead else ())) for each in added
+        )
+        if not written:
+            return None
         old, rows = tuple(each for one in replaced.values() for each in one), sum(map(len, found.values()))
-        return Deletes(head, tuple(files), old, tuple(found), rows)
+        return Deletes(head, tuple(written), old, tuple(found), rows)
 
     def held(self, table: Table, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
         """Those of the `keys` that a row of main has in its `columns`, as of its last refresh. `keys`: as of `stage_deletes`."""
-        if self._look(table, tuple(columns)) is None:
-            return keys.limit(0)
         found = keys.toArrow()
-        held = found.filter(pa.array(self._index.held(_hashed(found))))
+        held = found.filter(pa.array(self.holds(table, _hashed(found), columns)))
         return table.lake.spark.createDataFrame(held, keys.schema)
+
+    def holds(self, table: Table, keys: Hashes, columns: Sequence[str]) -> NDArray[np.bool_]:
+        """Which of the `keys` a row of main has in its `columns`, as of its last refresh."""
+        if self._look(table, tuple(columns)) is None:
+            return np.zeros(len(keys.high), bool)
+        return self._index.held(keys)
 
     def _look(self, table: Table, columns: tuple[str, ...]) -> int | None:
         """Move the index to main's snapshot; returns its id, or None if it has no rows."""
@@ -73,13 +120,20 @@ class TableIndex:
             return head
         self._live = live_files(table)
         deletes = {path: _identity(each.deletes) for path, each in self._live.items()}
-        for paths in _chunks(self._index.look(deletes), self._live):
+        unknown = self._index.look(deletes)
+        self._files_read += len(unknown)
+        for paths in _chunks(unknown, self._live):
             self._index.cover(
                 LiveRows(path, deletes[path], keys, positions, self._live[path].rows)
                 for path, keys, positions in self._keys(table, paths)
             )
         self._snapshot = head
         return head
+
+    def files_read(self) -> int:
+        """The number of data files whose keys were read since the last call."""
+        found, self._files_read = self._files_read, 0
+        return found
 
     def _keys(self, table: Table, paths: Sequence[str]) -> Iterator[tuple[str, Hashes, np.ndarray]]:
         """The keys of the live rows of data files, and the positions of these rows."""

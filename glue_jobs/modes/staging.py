@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
+import numpy as np
 from pyspark.sql import DataFrame
 
 from calve.config.engine_choice import Chosen
@@ -16,6 +18,8 @@ from calve.modes.upsert import ChangeData, Upsert
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.choice import Engine, Fold, RowEngine, choose_engine
 from glue_jobs.iceberg.staging import Staged, discard
+from glue_jobs.index.decision import KeyedFiles, KeyedRecords
+from glue_jobs.index.table_index import AddedFile
 from glue_jobs.modes.aggregate import stage_totals
 from glue_jobs.modes.deduplicate import stage_firsts, without_duplicates
 from glue_jobs.modes.upsert import stage_change_data, stage_changes
@@ -50,12 +54,41 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     If rows of a record cannot be computed, the row engine reads the batch again and rejects the record.
     Raises CalveError: as `Engine.stage`. Nothing is committed.
     """
-    files, counts = engine.stage(batch, stage_id)
+    files, counts, keyed = engine.stage(batch, stage_id)
     if counts.failed:
         discard(batch.table.main, files)
         batch = batch.with_failing()
-        files, counts = RowEngine(fold_of(batch.table.mode)).stage(batch, stage_id)
+        files, counts, keyed = RowEngine(fold_of(batch.table.mode)).stage(batch, stage_id)
+    if keyed is not None:
+        files, counts = decided(batch.table, files, counts, keyed, stage_id)
     return files, counts, batch
+
+
+def decided(
+    table: OpenTable, files: Staged, counts: Counts, keyed: KeyedFiles, stage_id: str
+) -> tuple[Staged, Counts]:
+    """The staged files with deletes of their losing rows, and of the rows of the table that their winners replace.
+
+    A round that keeps the newest record of each key deletes older rows. One that keeps the first deletes its own.
+    """
+    rule, main = keyed.rule, table.main
+    every = KeyedRecords.together([*keyed.records, keyed.deletions])
+    kept = rule.kept(every)
+    replaced = every.keys.take(np.flatnonzero(kept))
+    if not rule.newest:
+        kept[kept] = ~table.index.holds(main, replaced, rule.key)
+        replaced = every.keys.take(np.empty(0, np.intp))
+    ends = np.cumsum([0, *(len(each.high) for each in keyed.records)])
+    added = [
+        AddedFile(file, records.keys, kept[begin:end])
+        for file, records, (begin, end) in zip(files.files, keyed.records, pairwise(ends), strict=True)
+    ]
+    deletes = table.index.delete(main, replaced, rule.key, stage_id, added)
+    rows = int(kept[: ends[-1]].sum())
+    counts = (
+        replace(counts, changes=rows) if rule.newest else replace(counts, duplicates=counts.applied - rows)
+    )
+    return replace(files, rows=rows, deletes=deletes), counts
 
 
 def fold_of(mode: Mode) -> Fold:

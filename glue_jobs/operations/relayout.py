@@ -26,7 +26,7 @@ Layout = tuple[tuple[Transform, ...], tuple[Transform, ...]]
 def relayout(opened: OpenTable, memory: TableMemory) -> None:
     """Change partition spec and sort order in one commit if calve.yaml has others.
 
-    A bucketed upsert table keeps its partition spec: buckets are fixed at creation (ADR 18).
+    A table by key without `partition_by` keeps its partition spec: an earlier release may have given it buckets.
     Raises Retryable: the catalog does not answer, or another writer was faster.
     """
     table, main = opened.config, opened.main

@@ -348,7 +348,10 @@ class Round:
         behind = sum(max(0, end - planned.batch.to.get(p, 0)) for p, end in audited.after.end.items())
         had_dead_letters = planned.at.base.dead_letters is not None
         main, mode = planned.at.table.main, self.opener.config.mode
-        taken = self.meter.of_round(main, mode, files, judged.rejects, had_dead_letters=had_dead_letters)
+        read = planned.at.table.index.files_read() if mode.key else 0
+        taken = self.meter.of_round(
+            main, mode, files, judged.rejects, read=read, had_dead_letters=had_dead_letters
+        )
         return taken | {
             "bytes_in": counts.size_bytes,
             "files": len(files.files),

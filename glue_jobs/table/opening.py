@@ -17,7 +17,6 @@ from calve.decoding.record_schemas import RecordSchemas, Versions, record_schema
 from calve.errors import Suspended
 from calve.log import event
 from calve.modes.aggregate import columns_of, kafka_column, require_same_kind
-from calve.modes.mode import buckets
 from calve.names import TableName
 from calve.rounds.column_rules import layout_problems, require_countable, step_changes
 from calve.schema.columns import KAFKA, Json, struct, with_ids
@@ -144,14 +143,15 @@ class Opener:
         if self.config.aggregate is not None:
             data, kafka = columns_of(data, self.config.aggregate), kafka_column()
             totals = {TOTALS: "true"}
-        columns, mode = struct(*data["fields"], kafka), self.config.mode
+        columns = struct(*data["fields"], kafka)
+        if self.config.mode.row_key:
+            self.config.mode.resolve(columns)
         for problem in layout_problems(self.config, str(self.name), columns):
             raise problem
-        by_key = buckets(columns, mode.resolve(columns).key) if mode.bucketed else None
         created = self.services.lake.create(
             self.name,
             columns,
-            partition_by=self.config.partition_by if by_key is None else by_key,
+            partition_by=self.config.partition_by,
             sort_by=self.config.sort_by,
             properties=settings(self.config.maintenance.file_bytes)
             | {

@@ -16,6 +16,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.schema.columns import Transform
+from glue_jobs.columns.arrow_types import column_at
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, kernel
 from glue_jobs.engines.columnar.cells import stored
 from glue_jobs.engines.columnar.layouts import Layout
@@ -45,12 +46,7 @@ def arranged(rows: pa.Table, layout: Layout) -> Iterator[tuple[str | None, pa.Ta
 
 
 def _value(rows: pa.Table, transform: Transform) -> pa.Array:
-    first, *rest = transform.column.split(".")
-    column = rows.column(first)
-    values = (pc.struct_field(column, rest) if rest else column).combine_chunks()
-    return applied(
-        transform, pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
-    )
+    return applied(transform, column_at(rows, transform.column))
 
 
 def _order(rows: pa.Table, places: NDArray[np.int64], layout: Layout) -> NDArray[np.int64] | None:

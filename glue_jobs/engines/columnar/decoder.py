@@ -33,6 +33,7 @@ class Decoded:
 
     All others belong to other tables. `others` counts them by index in `DecodePlan.other_ids`, at most `MAX_OTHERS`.
     schema_id: `_kafka.schema_id` of the good ones (an int32 array).
+    deletions: the same of records that delete, which have only the columns of their keys; None: no record does.
     """
 
     columns: Any
@@ -40,40 +41,53 @@ class Decoded:
     rejected: Longs
     others: Mapping[int, int]
     schema_id: Any
+    deletions: Decoded | None = None
 
 
 class Decoder:
     """Not thread-safe. columns: the columns that records are decoded to (`RowPlan.source`).
 
+    deletes: a record without a value deletes the row of its key.
     Memory: the returned columns, plus `Reader`'s memory for each schema met, plus that of `inflated`.
     `calve.decoding.avro_program.reasons` says beforehand whether every schema has a program.
     """
 
-    def __init__(self, decoding: DecodePlan, columns: Json) -> None:
+    def __init__(self, decoding: DecodePlan, columns: Json, *, deletes: bool = False) -> None:
         self._schema = pa.schema(arrow_type(columns))
+        self._deletes = deletes
         self._value = _Part(decoding, columns)
         self._key = _Part(decoding.key, columns) if decoding.key else None
 
     def decode(self, records: Records) -> Decoded:
         delivered = np.flatnonzero(records.refused == DELIVERED)
-        found = self._value.read(Spans(records.buffer, records.value_at, records.value_size, delivered))
-        columns, good, numbers = found.columns, found.records, found.numbers
-        if self._key is not None:
-            keys, kept = self._key.of(good, records)
-            mask = pa.array(kept)
-            columns, good, numbers = columns.filter(mask), good[kept], numbers.filter(mask)
-            for name in keys.column_names:
-                columns = columns.append_column(name, keys.column(name))
+        empty = records.value_size[delivered] < 0
+        values = delivered[~empty] if self._deletes else delivered
+        found = self._value.read(Spans(records.buffer, records.value_at, records.value_size, values))
         rejected = np.ones(len(records), np.bool_)
-        for each in (*found.foreign, good):
+        for each in found.foreign:
             rejected[each] = False
-        names = set(columns.column_names)
-        arrays = [
-            columns.column(each.name) if each.name in names else pa.nulls(good.size, each.type)
-            for each in self._schema
-        ]
+        made = self._with_key(records, found.columns, found.records, found.numbers, rejected)
+        deletions = None
+        if self._deletes and empty.any():
+            gone = delivered[empty]
+            deletions = self._with_key(records, pa.table({}), gone, pa.nulls(gone.size, pa.int32()), rejected)
+        return replace(made, rejected=np.flatnonzero(rejected), others=found.others, deletions=deletions)
+
+    def _with_key(
+        self, records: Records, columns: Any, good: Longs, numbers: Any, rejected: NDArray[np.bool_]
+    ) -> Decoded:
+        """The records among `good` whose key is good, which `rejected` marks no longer; with all columns."""
+        of_key: Any = pa.table({})
+        if self._key is not None:
+            of_key, kept = self._key.of(good, records)
+            mask = pa.array(kept)
+            good, numbers = good[kept], numbers.filter(mask)
+            columns = columns.filter(mask) if columns.num_columns else columns
+        rejected[good] = False
+        held = {name: part.column(name) for part in (columns, of_key) for name in part.column_names}
+        arrays = [held.get(each.name, pa.nulls(good.size, each.type)) for each in self._schema]
         made = pa.Table.from_arrays(arrays, schema=self._schema)
-        return Decoded(made, good, np.flatnonzero(rejected), found.others, numbers)
+        return Decoded(made, good, good[:0], {}, numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pyspark import SparkContext
 
 from calve.config.engine_choice import Unsupported
 from calve.decoding.avro_program import reasons
+from calve.modes.mode import Mode
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.columnar.layouts import Layout, Storage, layout
 from glue_jobs.engines.columnar.parquet import Written
@@ -23,6 +24,7 @@ from glue_jobs.engines.columnar_steps.planning import columnar_steps
 from glue_jobs.iceberg.catalog import Table, catalog_errors
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import Staged, counts
+from glue_jobs.index.decision import KeyedFiles, KeyedRecords, KeyRule
 from glue_jobs.kafka.client import settings_of
 from glue_jobs.kafka.fetching import planned
 from glue_jobs.process.workers import TaskError
@@ -67,7 +69,7 @@ class ColumnarEngine:
             return cls(table, plan, None, (*plan.reasons, why.message))
         return cls(table, plan, layout, plan.reasons)
 
-    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
+    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts, KeyedFiles | None]:
         """As `Engine.stage`.
 
         Raises CalveError: as `run_task`; the first error of several tasks. No files are left behind. Unexpected: as
@@ -95,7 +97,12 @@ class ColumnarEngine:
             counts=counts(work.count_by, values, rows) if work.count_by else None,
             cpu_s=sum(each.cpu_s for each in done),
         )
-        return staged, counted.of_round()
+        keyed = None
+        if work.rule is not None:
+            records = tuple(each.records for each in written if each.records is not None)
+            deletions = KeyedRecords.together(each.deletions for each in done)
+            keyed = KeyedFiles(work.rule, records, deletions)
+        return staged, counted.of_round(), keyed
 
     def _work(self, batch: Batch, stage_id: str) -> Work:
         table = self.table
@@ -112,7 +119,12 @@ class ColumnarEngine:
             steps=self.plan.steps,
             count_by=table.config.count_by,
             keys=table.services.masking_keys if table.config.masks else (),
+            rule=_rule_of(table.row_plan.mode),
         )
+
+
+def _rule_of(mode: Mode) -> KeyRule | None:
+    return KeyRule(mode.key, newest=mode.replaces_rows, deletes=mode.deletes) if mode.key else None
 
 
 def reasons_of(table: TablePlan) -> tuple[str, ...]:

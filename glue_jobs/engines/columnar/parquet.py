@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 from calve.errors import Fatal
 from glue_jobs.engines.columnar.arranging import arranged
 from glue_jobs.engines.columnar.layouts import FLOATS, Layout, Leaf, failures, leaves, schema
+from glue_jobs.index.decision import NO_RECORDS, KeyedRecords, KeyRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class Written:
 
     footer: a Parquet file with only the footer. partition: its tuple in Iceberg's JSON, or None.
     splits: where row groups begin. nans: the number of NaN values by column id.
+    records: of a table by key, those of its rows, by position.
     """
 
     path: str
@@ -31,6 +34,7 @@ class Written:
     partition: str | None
     splits: tuple[int, ...]
     nans: dict[int, int]
+    records: KeyedRecords | None = None
 
 
 class Files:
@@ -39,11 +43,21 @@ class Files:
     Rows are gathered up to `Layout.batch_bytes` of Arrow, then written as one row group.
     If the table is partitioned or sorted, each batch is arranged first, and each partition is a file.
     Only one file is open at a time. So memory is at most three batches and one row group, for any number of partitions.
+    rule: of a table by key; of each batch, only rows that may stay are written. seen: is given all rows that are written.
     """
 
-    def __init__(self, layout: Layout, location: str) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        location: str,
+        rule: KeyRule | None = None,
+        seen: Callable[[pa.Table], None] = lambda _: None,
+    ) -> None:
         self._layout = layout
         self._location = location
+        self._rule = rule
+        self._seen = seen
+        self._deletions: list[KeyedRecords] = []
         self._leaves = leaves(layout.columns)
         self._schema = schema(layout.columns)
         self._pending: list[pa.Table] = []
@@ -65,6 +79,15 @@ class Files:
         self._pending_bytes += table.nbytes
         if self._pending_bytes >= self._layout.batch_bytes:
             self._flush()
+
+    def delete(self, deletions: KeyedRecords) -> None:
+        """Take records that delete the rows of their keys. They decide about the rows of this batch, too."""
+        self._deletions.append(deletions)
+
+    @property
+    def deletions(self) -> KeyedRecords:
+        """Those of the records to `delete` that no written row replaces."""
+        return KeyedRecords.together(self._deletions)
 
     def close(self) -> list[Written]:
         """The written files, once they are all in the object store. Raises Retryable: the object store fails."""
@@ -97,6 +120,9 @@ class Files:
             return
         rows = pa.concat_tables(self._pending)
         self._pending, self._pending_bytes = [], 0
+        if self._rule is not None:
+            rows = self._kept(rows, self._rule)
+        self._seen(rows)
         if self._encodings is None:
             found = ((each.path, encoding_of(each, rows, self._layout)) for each in self._leaves)
             self._encodings = {path: encoding for path, encoding in found if encoding}
@@ -107,10 +133,19 @@ class Files:
         else:
             self._append(rows, self._encodings, None)
 
+    def _kept(self, rows: pa.Table, rule: KeyRule) -> pa.Table:
+        deletions = self.deletions
+        every = KeyedRecords.together([KeyedRecords.of(rows, rule.key), deletions])
+        kept = rule.kept_in_partition(every)
+        self._deletions = [deletions.take(kept[len(rows) :])]
+        return rows if kept[: len(rows)].all() else rows.filter(pa.array(kept[: len(rows)]))
+
     def _append(self, rows: pa.Table, encodings: dict[str, str], partition: str | None) -> None:
         if self._file is None:
             path = f"{self._location}-{self._count:05d}.parquet"
-            self._file = _File(self._layout, path, rows.schema, encodings, self._leaves, partition)
+            self._file = _File(
+                self._layout, path, rows.schema, encodings, self._leaves, partition, self._rule
+            )
             self._count += 1
         self._file.write(rows)
         if self._file.size >= self._layout.file_bytes:
@@ -131,8 +166,11 @@ class _File:
         encodings: dict[str, str],
         parts: list[Leaf],
         partition: str | None,
+        rule: KeyRule | None,
     ) -> None:
         self._path = path
+        self._rule = rule
+        self._records = [NO_RECORDS]
         self._partition = partition
         measured = [each for each in parts if each.id not in layout.unmeasured]
         self._real = [each for each in measured if each.kind in FLOATS and not each.repeated]
@@ -164,6 +202,8 @@ class _File:
     def write(self, rows: pa.Table) -> None:
         with failures():
             self._writer.write_table(rows, row_group_size=rows.num_rows)
+        if self._rule is not None:
+            self._records.append(KeyedRecords.of(rows, self._rule.key))
         for leaf in self._real:
             self._nans[leaf.id] += sum(pc.sum(pc.is_nan(each)).as_py() or 0 for each in leaf.values(rows))
 
@@ -184,6 +224,7 @@ class _File:
             partition=self._partition,
             splits=tuple(each.dictionary_page_offset or each.data_page_offset for each in firsts),
             nans=self._nans,
+            records=KeyedRecords.together(self._records) if self._rule is not None else None,
         )
 
     def drop(self) -> None:

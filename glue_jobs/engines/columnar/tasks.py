@@ -20,12 +20,14 @@ from calve.config.masking_keys import Key
 from calve.decoding.decode_plan import DecodePlan
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
+from glue_jobs.columns.arrow_types import column_at
 from glue_jobs.columns.texts import Longs
-from glue_jobs.engines.columnar.decoder import Decoder
+from glue_jobs.engines.columnar.decoder import Decoded, Decoder
 from glue_jobs.engines.columnar.layouts import Layout
 from glue_jobs.engines.columnar.parquet import Files, Written
 from glue_jobs.engines.columnar_steps.chain import Steps
 from glue_jobs.iceberg.staging import LONGEST, MOST_VALUES
+from glue_jobs.index.decision import NO_RECORDS, KeyedRecords, KeyRule, without_key
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch
 from glue_jobs.kafka.records import KIND, Records, header_lists, parts
@@ -187,6 +189,7 @@ class Work:
     """The input that all tasks of a staging share. columns: those that records are decoded to.
 
     location: the prefix of their file names, unique to this staging. count_by: the column to count. keys: the masking keys.
+    rule: of a table by key.
     """
 
     settings: Settings
@@ -199,23 +202,32 @@ class Work:
     steps: Steps | None = None
     count_by: str | None = None
     keys: tuple[Key, ...] = field(default=(), repr=False)
+    rule: KeyRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """cpu_s: CPU seconds of the worker's process that no other task has reported."""
+    """deletions: records that delete rows. cpu_s: CPU seconds of the worker's process that no other task has reported."""
 
     files: tuple[Written, ...]
     counted: TaskCounts
+    deletions: KeyedRecords = NO_RECORDS
     cpu_s: float = 0.0
 
 
 def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | TaskError:
     """Do a part of the work. place: names the task and its attempt in its file names."""
-    files = Files(work.layout, f"{work.location}-{place}")
+    values: list[Values | None] = []
+
+    def seen(rows: pa.Table) -> None:
+        if work.count_by:
+            values.append(values_of(rows[work.count_by]))
+
+    files = Files(work.layout, f"{work.location}-{place}", work.rule, seen)
     try:
         counted = TaskCounts.together(_chunks(work, ranges, files))
-        return TaskResult(tuple(files.close()), counted)
+        written = tuple(files.close())
+        return TaskResult(written, replace(counted, values=values_together(values)), files.deletions)
     except Exception as error:  # noqa: BLE001 returned as a value
         files.abort()
         return TaskError.of(error)
@@ -230,24 +242,43 @@ def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> TaskRes
 
 
 def _chunks(work: Work, ranges: tuple[Range, ...], files: Files) -> Iterator[TaskCounts]:
-    decoder = Decoder(work.decoding, work.columns)
+    rule = work.rule
+    decoder = Decoder(work.decoding, work.columns, deletes=rule is not None and rule.deletes)
 
-    def written(rows: pa.Table) -> Values | None:
-        files.write(rows)
-        return values_of(rows[work.count_by]) if work.count_by else {}
+    def written(rows: pa.Table) -> Counts:
+        """Write rows. Those without a key are rejects."""
+        lacking = without_key(rows, rule.key) if rule else None
+        files.write(rows if lacking is None else rows.filter(pa.array(~lacking)))
+        return Counts(**_rejects(offsets_of(rows)[lacking])) if lacking is not None else Counts()
 
     for records in fetch(work.settings, work.topic, work.topic_id, ranges, CHUNK_BYTES):
         decoded = decoder.decode(records)
         yield TaskCounts.of_records(records, decoded.rejected, decoded.others)
-        kafka = kafka_column(work.topic, records, decoded.good, decoded.schema_id)
-        columns = decoded.columns.append_column(SYSTEM_COLUMN, kafka)
+        if rule and decoded.deletions is not None:
+            deletions = _with_kafka(work, records, decoded.deletions)
+            lacking = without_key(deletions, rule.key)
+            if lacking is not None:
+                yield TaskCounts(Counts(**_rejects(offsets_of(deletions)[lacking])))
+                deletions = deletions.filter(pa.array(~lacking))
+            files.delete(KeyedRecords.of(deletions, rule.key))
+        columns = _with_kafka(work, records, decoded)
         if work.steps is None:
-            yield TaskCounts(values=written(columns))
+            yield TaskCounts(written(columns))
             continue
         for made in work.steps.run(columns, work.keys):
-            values = written(made.rows)
+            yield TaskCounts(written(made.rows))
             rejects = _rejects(records.offset[decoded.good[made.rejected]])
             counts = Counts(
                 left_out=made.left_out, made=made.made, failed=made.failed, cut=made.cut, **rejects
             )
-            yield TaskCounts(counts, values=values)
+            yield TaskCounts(counts)
+
+
+def _with_kafka(work: Work, records: Records, rows: Decoded) -> pa.Table:
+    kafka = kafka_column(work.topic, records, rows.good, rows.schema_id)
+    return rows.columns.append_column(SYSTEM_COLUMN, kafka)
+
+
+def offsets_of(rows: pa.Table) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = column_at(rows, f"{SYSTEM_COLUMN}.offset").to_numpy()
+    return found

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from calve.config.engine_choice import Chosen, choose, of_settings
@@ -5,6 +7,7 @@ from calve.config.job import Source, Table
 from calve.config.steps import Flatten, Lookup
 from calve.errors import Suspended
 from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import ChangeData, Upsert
 
 
 def test_an_append_table_of_registered_schemas_may_be_columnar() -> None:
@@ -13,9 +16,27 @@ def test_an_append_table_of_registered_schemas_may_be_columnar() -> None:
 
 def test_every_reason_against_it_is_told() -> None:
     lookup = Lookup("b", {"id": "id"}, {"c": "d"})
-    table = Table("a", "t", value=Source(format="json"), deduplicate=Deduplicate(("id",)), steps=(lookup,))
-    told = ("its mode is deduplicate", "its records are JSON", "it has the step lookup")
+    table = Table("a", "t", value=Source(format="json"), deduplicate=Deduplicate(("id",), 5), steps=(lookup,))
+    told = ("its mode is deduplicate with window", "its records are JSON", "it has the step lookup")
     assert of_settings(table) == told
+
+
+@pytest.mark.parametrize(
+    ("settings", "reasons"),
+    [
+        ({"upsert": Upsert(("id",))}, ()),
+        ({"deduplicate": Deduplicate(("id",))}, ()),
+        ({"upsert": Upsert(("id",), "version")}, ("its mode is upsert with order_by",)),
+        ({"change_data": ChangeData(("id",), "version")}, ("its mode is change_data",)),
+        ({"upsert": Upsert(("id",), deletes=True), "steps": (Flatten(),)}, ("its tombstones pass steps",)),
+        (
+            {"upsert": Upsert(("id",)), "steps": (Flatten(explode="items"),)},
+            ("a record makes several rows of its key",),
+        ),
+    ],
+)
+def test_a_table_by_key_may_be_columnar(settings: dict[str, Any], reasons: tuple[str, ...]) -> None:
+    assert of_settings(Table("a", "t", **settings)) == reasons
 
 
 def test_a_table_is_columnar_where_it_can_be() -> None:

@@ -6,10 +6,10 @@ import pytest
 from calve.errors import Suspended
 from calve.modes.aggregate import Aggregate, Measure, Window
 from calve.modes.deduplicate import Deduplicate
-from calve.modes.mode import APPEND, Mode, buckets
+from calve.modes.mode import APPEND, Mode
 from calve.modes.switch import described, folded_as, folded_to, kind_of, opened, switch
 from calve.modes.upsert import ChangeData, Upsert, require_tombstones
-from calve.schema.columns import Transform, field, list_of, struct, with_ids
+from calve.schema.columns import field, list_of, struct, with_ids
 from calve.table.position import TopicKey
 
 COLUMNS = with_ids(
@@ -51,11 +51,6 @@ def test_columns_that_tell_no_rows_apart_are_refused(upsert: Upsert, says: str) 
     with pytest.raises(Suspended, match=says) as caught:
         upsert.resolve(COLUMNS)
     assert caught.value.code == "key_unusable"
-
-
-def test_a_table_is_bucketed_by_the_first_column_that_can_be() -> None:
-    assert buckets(COLUMNS, Upsert(("of", "id")).resolve(COLUMNS).key) == (Transform("of.shop", "bucket", 8),)
-    assert buckets(COLUMNS, ("of.live",)) == ()
 
 
 UPSERTED, OTHERWISE = Upsert(("id",)).note(COLUMNS), Upsert(("of",)).note(COLUMNS)

@@ -64,15 +64,19 @@ class Histories(RuleBasedStateMachine):
     def begin(self, keys: list[int]) -> None:
         self.live = {self.write(keys): set()}
 
-    @rule(keys=st.lists(KEYS, min_size=1, max_size=20, unique=True), happens=st.booleans())
-    def upsert(self, keys: list[int], *, happens: bool) -> None:
-        """A round of our own. It may fail after the index expected it."""
+    @rule(keys=st.lists(KEYS, min_size=1, max_size=20), happens=st.booleans(), told=st.booleans())
+    def upsert(self, keys: list[int], *, happens: bool, told: bool) -> None:
+        """A round of our own, which deletes losers from its own file. It may fail after the index expected it."""
         self.look()
         live = dict(self.live)
         for path, positions in self.index.find(hashed(keys)).items():
             live[path] = live[path] | set(positions)
             self.index.expect(path, place_of(live, path), self.index.deleted(path) | positions)
-        live[self.write(keys)] = set()
+        path = self.write(keys)
+        live[path] = {n for n, key in enumerate(keys) if key in keys[n + 1 :]}
+        kept = np.array([n for n in range(len(keys)) if n not in live[path]])
+        rows = LiveRows(path, place_of(live, path), hashed([keys[n] for n in kept]), kept, len(keys))
+        self.index.expect_added([rows] if told else [])
         if happens:
             self.live = live
 
@@ -119,6 +123,16 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+
+
+def test_the_keys_of_our_own_files_are_not_read_again() -> None:
+    index, rows = KeyIndex(), hashed([1, 2])
+    index.expect_added([LiveRows("ours", frozenset(), rows, np.arange(2), 2)])
+    assert index.look({"ours": frozenset(), "theirs": frozenset()}) == ["theirs"]
+    assert index.held(hashed([1, 3])).tolist() == [True, False]
+    index.expect_added([LiveRows("refused", frozenset(), rows, np.arange(2), 2)])
+    assert index.look({"ours": frozenset(), "theirs": frozenset()}) == ["theirs"]
+    assert index.look({"refused": frozenset()}) == ["refused"]
 
 
 def test_a_large_run_lies_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
