@@ -9,12 +9,17 @@ from typing import Literal
 from calve.config.job import EngineChoice, Table
 from calve.config.steps import Flatten
 from calve.errors import CalveError, Suspended
+from calve.modes.mode import Mode
+from calve.schema.columns import KAFKA, Json, struct
+from calve.schema.evolution import column_at
 
 EngineName = Literal["columnar", "rows"]
 FORMATS = {"json": "JSON", "protobuf": "Protobuf"}
 MODES = ("upsert", "change_data", "deduplicate", "aggregate")
-BY_ROWS = ("change_data", "aggregate", "upsert with order_by", "deduplicate with window")
+BY_ROWS = ("change_data", "aggregate", "deduplicate with window")
 """Modes that the columnar engine does not support."""
+ORDERED = ("boolean", "int", "long", "float", "double", "date", "timestamp", "timestamptz")
+"""Types of `order_by` that it supports: their values are ordered as 64-bit numbers."""
 
 
 class Unsupported(CalveError):
@@ -35,8 +40,7 @@ class Chosen:
 def of_settings(table: Table) -> tuple[str, ...]:
     """Reasons in calve.yaml against the columnar engine. None: the schemas of the records decide."""
     mode = table.mode
-    options = [("order_by", mode.order_by), ("window", mode.window_ms)]
-    modes = [mode.kind, *(f"{mode.kind} with {name}" for name, value in options if value is not None)]
+    modes = [mode.kind if mode.window_ms is None else f"{mode.kind} with window"]
     formats = [part.format for part in (table.value, table.key) if part]
     found = [*reasons(modes, formats, (each.kind for each in table.steps))]
     if mode.deletes and table.steps:
@@ -51,6 +55,14 @@ def reasons(modes: Iterable[str], formats: Iterable[str], steps: Iterable[str]) 
     yield from (f"its mode is {each}" for each in modes if each in BY_ROWS)
     yield from (f"its records are {FORMATS[each]}" for each in dict.fromkeys(formats) if each in FORMATS)
     yield from (f"it has the step {each}" for each in dict.fromkeys(steps) if each == "lookup")
+
+
+def of_order(mode: Mode, columns: Json) -> tuple[str, ...]:
+    """Why the mode's order in a table of these columns needs the row engine."""
+    if mode.order_by is None:
+        return ()
+    found = column_at(struct(*columns["fields"], KAFKA), mode.order_by)
+    return () if found is None or found["type"] in ORDERED else (f"{mode.order_by} is a {found['type']}",)
 
 
 def choose(table: str, wanted: EngineChoice, why_not: tuple[str, ...]) -> Chosen:

@@ -79,8 +79,7 @@ def _of_entry(name: str, table: Entry, values: Mapping[str, Any]) -> Iterator[Pr
     if shared.get("engine") == "columnar":
         formats = [at(table, part, "format") for part in ("value", "key")]
         kinds = (kind for step in _steps(table).values() for kind in step)
-        options = [(mode, option) for mode in modes for option in ("order_by", "window")]
-        modes += [" with ".join(each) for each in options if at(table, *each) is not None]
+        modes += [f"{each} with window" for each in modes if at(table, each, "window") is not None]
         for why in reasons(modes, [each for each in formats if isinstance(each, str)], kinds):
             yield Problem(("engine",), f'"columnar" cannot be used: {why}', "use `auto` or `rows`")
     if at(values, "registry", "type") == "glue":

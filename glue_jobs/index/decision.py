@@ -1,7 +1,8 @@
 """Which records of a batch stay in a table by key, on arrays: the newest of each key, or the first (docs/modes.md).
 
 Of the records of one partition the offset decides. Between partitions the timestamp of what each of them would keep decides,
-then the partition. So it does not matter in how many parts a batch is read.
+then the partition. With `order_by`, the greatest value comes first. A deletion ends all records that its partition had before.
+So it does not matter in how many parts a batch is read.
 """
 
 from __future__ import annotations
@@ -19,26 +20,36 @@ from numpy.typing import NDArray
 from calve.names import SYSTEM_COLUMN
 from glue_jobs.columns.arrow_types import column_at
 from glue_jobs.index.hashing import Hashes, hashes
+from glue_jobs.index.runs import NO_ORDER
 
 PLACE = ("partition", "offset", "timestamp")
 """Fields of `_kafka` that decide between records of a key."""
 
 
 class KeyedRecords(NamedTuple):
-    """Records with a key, 36 bytes each: arrays of one length. timestamp: microseconds since epoch."""
+    """Records with a key, 45 bytes each: arrays of one length. timestamp: microseconds since epoch.
+
+    order: as `order_of`; equal in tables without `order_by`. deletes: the record deletes the row of its key.
+    """
 
     high: NDArray[np.uint64]
     low: NDArray[np.uint64]
     partition: NDArray[np.int32]
     offset: NDArray[np.int64]
     timestamp: NDArray[np.int64]
+    order: NDArray[np.int64]
+    deletes: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, rows: pa.Table, key: Sequence[str]) -> KeyedRecords:
-        """Those of rows of the table, in their order. key: paths of columns, which have no null."""
+    def of(cls, rows: pa.Table, rule: KeyRule, *, deletes: bool = False) -> KeyedRecords:
+        """Those of rows of the table, in their order. No key has a null."""
         place = (column_at(rows, f"{SYSTEM_COLUMN}.{name}") for name in PLACE)
         partition, offset, timestamp = (_numbers(each) for each in place)
-        return cls(*hashes([column_at(rows, path) for path in key]), partition, offset, timestamp)
+        order = np.full(len(rows), NO_ORDER)
+        if rule.order_by is not None and not deletes:
+            order = order_of(column_at(rows, rule.order_by))
+        found = hashes([column_at(rows, path) for path in rule.key])
+        return cls(*found, partition, offset, timestamp, order, np.full(len(rows), deletes))
 
     @classmethod
     def together(cls, parts: Iterable[KeyedRecords]) -> KeyedRecords:
@@ -54,48 +65,109 @@ class KeyedRecords(NamedTuple):
         return KeyedRecords._make(column[places] for column in self)
 
 
-NO_RECORDS = KeyedRecords._make(np.empty(0, each) for each in ("u8", "u8", "i4", "i8", "i8"))
+NO_RECORDS = KeyedRecords._make(np.empty(0, each) for each in ("u8", "u8", "i4", "i8", "i8", "i8", "?"))
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """How a mode chooses among the records of a key. key: paths of columns. newest: keep the newest, not the first.
+    """How a mode chooses among the records of a key. key, order_by: paths of columns. newest: keep the newest, not the first.
 
     deletes: records without a value delete the row of their key.
     """
 
     key: tuple[str, ...]
     newest: bool
-    deletes: bool
+    deletes: bool = False
+    order_by: str | None = None
 
     def kept(self, records: KeyedRecords) -> NDArray[np.bool_]:
         """Which of all records of a batch stay: one of each key."""
-        in_partition = np.flatnonzero(self.kept_in_partition(records))
-        best = records.take(in_partition)
-        places = self._chosen((best.high, best.low), (best.timestamp, best.partition))
+        places = self._best_of_partitions(records)
+        best = records.take(places)
         found = np.zeros(len(records.high), bool)
-        found[in_partition[places]] = True
+        found[places[self._chosen((best.high, best.low), (best.order, best.timestamp, best.partition))]] = (
+            True
+        )
         return found
 
-    def kept_in_partition(self, records: KeyedRecords) -> NDArray[np.bool_]:
-        """Which of some records may stay: one of each key and partition.
+    def kept_in_part(self, records: KeyedRecords) -> NDArray[np.bool_]:
+        """Which records of a part of the batch may stay: the best of each key and partition, and the last deletion of each.
 
         The best of a part between partitions need not be that of the batch, because a later record may replace what it lost to.
         """
         found = np.zeros(len(records.high), bool)
-        found[self._chosen((records.high, records.low, records.partition), (records.offset,))] = True
+        found[self._best_of_partitions(records)] = True
+        found[_last_deletions(records)] = True
         return found
+
+    def _best_of_partitions(self, records: KeyedRecords) -> NDArray[np.intp]:
+        """The number of the best record of each key and partition; a deletion only where no record is left after it."""
+        places = np.arange(len(records.high))
+        if records.deletes.any():
+            places = np.flatnonzero(~_deleted(records))
+            records = records.take(places)
+        group = (records.high, records.low, records.partition)
+        return places[self._chosen(group, (~records.deletes, records.order, records.offset))]
 
     def _chosen(self, group: Sequence[NDArray[Any]], by: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
         """The number of one record of each group: the last in this order, or the first."""
-        order = np.lexsort((*reversed(by), *reversed(group)))
-        if not len(order):
-            return order
-        columns = (column[order] for column in group)
-        differs = reduce(np.logical_or, (each[1:] != each[:-1] for each in columns))
-        edge = np.append(differs, True) if self.newest else np.insert(differs, 0, True)
-        found: NDArray[np.intp] = order[edge]
-        return found
+        return _edges(group, by, last=self.newest)
+
+
+def resets(records: KeyedRecords, chosen: KeyedRecords) -> NDArray[np.bool_]:
+    """Which of the chosen records have a key that some record deletes: they replace the table's row, whatever its order."""
+    ours, deleted = (
+        np.rec.fromarrays([each.high, each.low]) for each in (chosen, records.take(records.deletes))
+    )
+    found: NDArray[np.bool_] = np.isin(ours, deleted)
+    return found
+
+
+def order_of(column: pa.Array) -> NDArray[np.int64]:
+    """Numbers that are ordered as the values of a column of `calve.config.engine_choice.ORDERED`; `NO_ORDER` for null."""
+    if pa.types.is_floating(column.type):
+        bits = (column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0).view(np.int64)
+        numbers = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
+    else:
+        wide = column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
+        numbers = pc.fill_null(wide.cast(pa.int64()), 0).to_numpy()
+    known = column.is_valid().to_numpy(zero_copy_only=False)
+    found: NDArray[np.int64] = np.where(known, np.maximum(numbers, NO_ORDER + 1), NO_ORDER)
+    return found
+
+
+def _last_deletions(records: KeyedRecords) -> NDArray[np.intp]:
+    places = np.flatnonzero(records.deletes)
+    found = records.take(places)
+    return places[_edges((found.high, found.low, found.partition), (found.offset,), last=True)]
+
+
+def _deleted(records: KeyedRecords) -> NDArray[np.bool_]:
+    """Which records a later deletion of their key and partition ends."""
+    order = np.lexsort((records.offset, records.partition, records.low, records.high))
+    ordered = records.take(order)
+    number = np.arange(len(order))
+    starts = _starts((ordered.high, ordered.low, ordered.partition))
+    group = np.cumsum(starts) - 1
+    last = np.full(len(order), -1)
+    np.maximum.at(last, group[ordered.deletes], number[ordered.deletes])
+    found = np.empty(len(order), bool)
+    found[order] = number < last[group]
+    return found
+
+
+def _edges(group: Sequence[NDArray[Any]], by: Sequence[NDArray[Any]], *, last: bool) -> NDArray[np.intp]:
+    """The number of the last record of each group in this order, or of the first."""
+    order = np.lexsort((*reversed(by), *reversed(group)))
+    starts = _starts([column[order] for column in group])
+    found: NDArray[np.intp] = order[np.append(starts[1:], True)[: len(order)] if last else starts]
+    return found
+
+
+def _starts(columns: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+    """Where a new group begins, in columns whose groups lie together."""
+    differs = reduce(np.logical_or, (each[1:] != each[:-1] for each in columns))
+    return np.insert(differs, 0, True)[: len(columns[0])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,25 +16,29 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from glue_jobs.index.hashing import Hashes
-from glue_jobs.index.runs import Places, Run, Runs, files_of, places_in, positions_of
+from glue_jobs.index.runs import NO_ORDER, Places, Run, Runs, files_of, filled, places_in, positions_of
 
 DeleteFiles = frozenset[tuple[str, int]]
 """The delete files of a data file: the location of each, and the offset in it."""
 
 
 class LiveRows(NamedTuple):
-    """The live rows of a data file of `size` rows, with its delete files: the keys of the rows, and their positions."""
+    """The live rows of a data file of `size` rows, with its delete files: the keys of the rows, and their positions.
+
+    orders: as `glue_jobs.index.decision.order_of`, if the table's mode has an order.
+    """
 
     path: str
     deletes: DeleteFiles
     keys: Hashes
     positions: Places
     size: int
+    orders: NDArray[np.int64] | None = None
 
 
 @dataclass(slots=True)
 class _File:
-    """A covered data file. deleted: positions of rows that its delete files delete.
+    """A covered data file. deleted: positions of rows that its delete files delete. orders: by position.
 
     expected: the same after a commit of our own, if that takes place.
     """
@@ -43,6 +47,7 @@ class _File:
     number: int
     deletes: DeleteFiles
     deleted: BitMap64
+    orders: NDArray[np.int64] | None
     expected: tuple[DeleteFiles, BitMap64] | None = None
 
 
@@ -71,9 +76,10 @@ class KeyIndex:
     def cover(self, files: Iterable[LiveRows]) -> None:
         """Add live data files."""
         runs = []
-        for path, deletes, keys, positions, size in files:
+        for path, deletes, keys, positions, size, orders in files:
             deleted = BitMap64() if len(positions) == size else BitMap64(range(size)) - BitMap64(positions)
-            file = _File(path, len(self._by_number), deletes, deleted)
+            by_position = None if orders is None else filled(size, positions, orders)
+            file = _File(path, len(self._by_number), deletes, deleted, by_position)
             self._by_number.append(file)
             self._files[path] = file
             runs.append(Run(*keys, places_in(file.number, positions)))
@@ -91,6 +97,17 @@ class KeyIndex:
         numbers, places = self._runs.find(keys)
         found = np.zeros(len(keys.high), bool)
         found[numbers[self._living(places)]] = True
+        return found
+
+    def orders(self, keys: Hashes) -> NDArray[np.int64]:
+        """The greatest order of the live rows of each key; `NO_ORDER` if it has none."""
+        numbers, places = self._runs.find(keys)
+        found = np.full(len(keys.high), NO_ORDER)
+        living = self._living(places)
+        numbers, places = numbers[living], places[living]
+        for file, here in self._grouped(places):
+            if file.orders is not None:
+                np.maximum.at(found, numbers[here], file.orders[positions_of(places[here])])
         return found
 
     def deleted(self, path: str) -> BitMap64:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from glue_jobs.index.hashing import Hashes, Words
 
 Places = NDArray[np.int64]
+NO_ORDER = np.iinfo(np.int64).min
+"""The order of a null, which is the least."""
 POSITION_BITS = 32
 POSITIONS = np.int64((1 << POSITION_BITS) - 1)
 MAPPED_KEYS = 1_000_000
@@ -90,7 +92,7 @@ class Runs:
     def _merged(self, older: Run, newer: Run, stays: Callable[[Places], NDArray[np.bool_]]) -> Run:
         older, newer = (self._filtered(each, stays) for each in (older, newer))
         of_newer = np.searchsorted(older.high, newer.high, side="right") + np.arange(len(newer.high))
-        found = _room(len(older.high) + len(newer.high))
+        found = _run(len(older.high) + len(newer.high))
         of_older = np.ones(len(found.high), bool)
         of_older[of_newer] = False
         for target, one, other in zip(found, older, newer, strict=True):
@@ -106,19 +108,31 @@ class Runs:
         return run if kept.all() else Run(run.high[kept], run.low[kept], run.places[kept])
 
 
+def filled(size: int, positions: Places, orders: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The orders of a file of `size` rows by position, of which some are given."""
+    found: NDArray[np.int64] = _room(size, 1)[0].view(np.int64)
+    found[:] = NO_ORDER
+    found[positions] = orders
+    return found
+
+
 def _mapped(run: Run) -> Run:
     if len(run.high) < MAPPED_KEYS:
         return run
-    found = _room(len(run.high))
+    found = _run(len(run.high))
     for target, each in zip(found, run, strict=True):
         target[:] = each
     return found
 
 
-def _room(keys: int) -> Run:
-    """Arrays to fill. Large ones are in a file without a name, which is freed with them."""
-    if keys < MAPPED_KEYS:
-        return Run(np.empty(keys, np.uint64), np.empty(keys, np.uint64), np.empty(keys, np.int64))
+def _run(keys: int) -> Run:
+    high, low, places = _room(keys, 3)
+    return Run(high, low, places.view(np.int64))
+
+
+def _room(size: int, columns: int) -> NDArray[np.uint64]:
+    """Columns of 64-bit words to fill. Large ones are in a file without a name, which is freed with them."""
+    if size < MAPPED_KEYS:
+        return np.empty((columns, size), np.uint64)
     with tempfile.TemporaryFile(prefix="calve-keys-") as file:
-        words = np.memmap(file, np.uint64, "w+", shape=(3, keys))
-    return Run(words[0], words[1], words[2].view(np.int64))
+        return np.memmap(file, np.uint64, "w+", shape=(columns, size))

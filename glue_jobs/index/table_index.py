@@ -14,26 +14,34 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from glue_jobs.columns.expressions import key_columns
+from calve.config.engine_choice import ORDERED
+from calve.schema.evolution import column_at
+from glue_jobs.columns.expressions import at, key_columns
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.delete_files import LiveFile, live_files, replaced_by, write_deletes
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, rows_of
+from glue_jobs.index.decision import order_of
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
+from glue_jobs.index.runs import NO_ORDER
 from glue_jobs.process.workers import map_in_arrow
 
-HASHED = T.StructType([T.StructField(name, T.LongType()) for name in ("file", "position", "high", "low")])
+ORDER = "order"
+HASHED = T.StructType(
+    [T.StructField(name, T.LongType()) for name in ("file", "position", ORDER, "high", "low")]
+)
 READ_ROWS = 4_000_000
 """Rows of files that are read together. This bounds the driver's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
-    """A data file of the commit to come, with the keys of its rows by position. kept: which of them are not dead."""
+    """A data file of the commit to come, with the keys and orders of its rows by position. kept: which of them are not dead."""
 
     file: Any
     keys: Hashes
+    orders: NDArray[np.int64] | None
     kept: NDArray[np.bool_]
 
     @property
@@ -46,13 +54,15 @@ class AddedFile:
 
     def live_rows(self, deletes: DeleteFiles) -> LiveRows:
         positions = np.flatnonzero(self.kept)
-        return LiveRows(self.path, deletes, self.keys.take(positions), positions, len(self.kept))
+        orders = None if self.orders is None else self.orders[positions]
+        return LiveRows(self.path, deletes, self.keys.take(positions), positions, len(self.kept), orders)
 
 
 class TableIndex:
-    """Finds the rows of a table by its key. It may be lost at any time."""
+    """Finds the rows of a table by its key. It may be lost at any time. order_by: that of the table's mode."""
 
-    def __init__(self) -> None:
+    def __init__(self, order_by: str | None = None) -> None:
+        self._order_by = order_by
         self._index = KeyIndex()
         self._columns: tuple[str, ...] = ()
         self._snapshot: int | None = None
@@ -111,6 +121,15 @@ class TableIndex:
             return np.zeros(len(keys.high), bool)
         return self._index.held(keys)
 
+    def orders(self, table: Table, keys: Hashes, columns: Sequence[str]) -> NDArray[np.int64]:
+        """The order of main's row of each key (`glue_jobs.index.decision.order_of`), as of its last refresh.
+
+        `order_by` has one of the types `calve.config.engine_choice.ORDERED`.
+        """
+        if self._look(table, tuple(columns)) is None:
+            return np.full(len(keys.high), NO_ORDER)
+        return self._index.orders(keys)
+
     def _look(self, table: Table, columns: tuple[str, ...]) -> int | None:
         """Move the index to main's snapshot; returns its id, or None if it has no rows."""
         head = table.head if table.total("data-files") else None
@@ -124,8 +143,8 @@ class TableIndex:
         self._files_read += len(unknown)
         for paths in _chunks(unknown, self._live):
             self._index.cover(
-                LiveRows(path, deletes[path], keys, positions, self._live[path].rows)
-                for path, keys, positions in self._keys(table, paths)
+                LiveRows(path, deletes[path], keys, positions, self._live[path].rows, orders)
+                for path, keys, positions, orders in self._keys(table, paths)
             )
         self._snapshot = head
         return head
@@ -135,32 +154,38 @@ class TableIndex:
         found, self._files_read = self._files_read, 0
         return found
 
-    def _keys(self, table: Table, paths: Sequence[str]) -> Iterator[tuple[str, Hashes, np.ndarray]]:
-        """The keys of the live rows of data files, and the positions of these rows."""
+    def _keys(
+        self, table: Table, paths: Sequence[str]
+    ) -> Iterator[tuple[str, Hashes, np.ndarray, np.ndarray | None]]:
+        """The keys of the live rows of data files, the positions of these rows, and their orders, if the mode has one."""
+        found = column_at(table.schema, self._order_by) if self._order_by else None
+        ordered = found is not None and found["type"] in ORDERED
+        order = at(self._order_by) if self._order_by and ordered else F.lit(None).cast("long")
         tasks = [self._live[path].task for path in paths]
         with rows_of(table, tasks, with_places=True) as rows:
             assert rows is not None, "there are files"  # noqa: S101
-            columns = [F.xxhash64(FILE).alias(FILE), F.col(POSITION), *key_columns(self._columns)]
+            place = F.xxhash64(FILE).alias(FILE), F.col(POSITION), order.alias(ORDER)
+            columns = [*place, *key_columns(self._columns)]
             read = map_in_arrow(
                 rows.where(F.col(FILE).isin(paths)).select(*columns), _hash_keys, HASHED
             ).toArrow()
         named = table.lake.spark.createDataFrame([(each,) for each in paths], f"{FILE} string")
         numbers = [row[0] for row in named.select(F.xxhash64(FILE)).collect()]
-        files, positions, high, low = (each.to_numpy() for each in read.columns)
+        files, positions, orders, high, low = (each.to_numpy() for each in read.columns)
         keys = Hashes(high.view(np.uint64), low.view(np.uint64))
-        order = np.lexsort((positions, files))
-        ordered = files[order]
+        by_file = np.lexsort((positions, files))
+        grouped = files[by_file]
         for path, number in zip(paths, numbers, strict=True):
-            here = order[slice(*(np.searchsorted(ordered, number, side) for side in ("left", "right")))]
-            yield path, keys.take(here), positions[here]
+            here = by_file[slice(*(np.searchsorted(grouped, number, side) for side in ("left", "right")))]
+            yield path, keys.take(here), positions[here], orders[here] if ordered else None
 
 
 def _hash_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in tasks: the driver gets 32 bytes for a row, however long its key is."""
+    """Runs in tasks: the driver gets 40 bytes for a row, however long its key is."""
     for batch in batches:
-        file, position, *key = batch.columns
+        file, position, order, *key = batch.columns
         found = (pa.array(half.view(np.int64)) for half in hashes(key))
-        yield pa.RecordBatch.from_arrays([file, position, *found], HASHED.names)
+        yield pa.RecordBatch.from_arrays([file, position, pa.array(order_of(order)), *found], HASHED.names)
 
 
 def _hashed(keys: pa.Table) -> Hashes:

@@ -18,7 +18,7 @@ from calve.modes.upsert import ChangeData, Upsert
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.choice import Engine, Fold, RowEngine, choose_engine
 from glue_jobs.iceberg.staging import Staged, discard
-from glue_jobs.index.decision import KeyedFiles, KeyedRecords
+from glue_jobs.index.decision import KeyedFiles, KeyedRecords, resets
 from glue_jobs.index.table_index import AddedFile
 from glue_jobs.modes.aggregate import stage_totals
 from glue_jobs.modes.deduplicate import stage_firsts, without_duplicates
@@ -71,19 +71,22 @@ def decided(
 
     A round that keeps the newest record of each key deletes older rows. One that keeps the first deletes its own.
     """
-    rule, main = keyed.rule, table.main
+    rule, main, index = keyed.rule, table.main, table.index
     every = KeyedRecords.together([*keyed.records, keyed.deletions])
     kept = rule.kept(every)
-    replaced = every.keys.take(np.flatnonzero(kept))
+    best = every.take(kept)
     if not rule.newest:
-        kept[kept] = ~table.index.holds(main, replaced, rule.key)
-        replaced = every.keys.take(np.empty(0, np.intp))
+        kept[kept] = ~index.holds(main, best.keys, rule.key)
+    elif rule.order_by is not None:
+        overtaken = best.order < index.orders(main, best.keys, rule.key)
+        kept[kept] = ~overtaken | resets(every, best)
+    replaced = every.keys.take(np.flatnonzero(kept) if rule.newest else np.empty(0, np.intp))
     ends = np.cumsum([0, *(len(each.high) for each in keyed.records)])
     added = [
-        AddedFile(file, records.keys, kept[begin:end])
+        AddedFile(file, records.keys, records.order if rule.order_by else None, kept[begin:end])
         for file, records, (begin, end) in zip(files.files, keyed.records, pairwise(ends), strict=True)
     ]
-    deletes = table.index.delete(main, replaced, rule.key, stage_id, added)
+    deletes = index.delete(main, replaced, rule.key, stage_id, added)
     rows = int(kept[: ends[-1]].sum())
     counts = (
         replace(counts, changes=rows) if rule.newest else replace(counts, duplicates=counts.applied - rows)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
-from calve.config.engine_choice import Chosen, choose, of_settings
+from calve.config.engine_choice import Chosen, choose, of_order, of_settings
 from calve.config.job import Job, Table
 from calve.config.topics import expand
 from calve.decoding.avro_program import reasons
@@ -114,7 +114,10 @@ def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines
                 if not why:
                     columns = read.parts.first_columns(read.versions)
                     decoding = read.parts.decoding(columns, read.versions)
-                    why = by_rows.get(name) or tuple(reasons(decoding, columns))
+                    why = by_rows.get(name) or (
+                        *reasons(decoding, columns),
+                        *of_order(read.table.mode, columns),
+                    )
                 found[name] = choose(name, read.table.engine, why)
             except Suspended as refused:
                 found[name] = refused

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
 
-from calve.config.engine_choice import Unsupported
+from calve.config.engine_choice import Unsupported, of_order
 from calve.decoding.avro_program import reasons
 from calve.modes.mode import Mode
 from glue_jobs.engines.batch import Batch
@@ -124,7 +124,9 @@ class ColumnarEngine:
 
 
 def _rule_of(mode: Mode) -> KeyRule | None:
-    return KeyRule(mode.key, newest=mode.replaces_rows, deletes=mode.deletes) if mode.key else None
+    if not mode.key:
+        return None
+    return KeyRule(mode.key, newest=mode.replaces_rows, deletes=mode.deletes, order_by=mode.order_by)
 
 
 def reasons_of(table: TablePlan) -> tuple[str, ...]:
@@ -148,7 +150,13 @@ def _plan(table: TablePlan) -> _Plan:
     row_plan, spark = table.row_plan, table.services.lake.spark
     if (known := _plans.get(row_plan)) is not None:
         return known
-    steps, found = None, tuple(reasons(table.decode_plan, row_plan.source))
+    steps, found = (
+        None,
+        (
+            *reasons(table.decode_plan, row_plan.source),
+            *of_order(row_plan.mode, row_plan.columns),
+        ),
+    )
     if row_plan.chain.steps:
         try:
             steps = columnar_steps(row_plan.chain, spark, row_plan.source, row_plan.columns)

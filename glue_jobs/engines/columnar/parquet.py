@@ -135,8 +135,8 @@ class Files:
 
     def _kept(self, rows: pa.Table, rule: KeyRule) -> pa.Table:
         deletions = self.deletions
-        every = KeyedRecords.together([KeyedRecords.of(rows, rule.key), deletions])
-        kept = rule.kept_in_partition(every)
+        every = KeyedRecords.together([KeyedRecords.of(rows, rule), deletions])
+        kept = rule.kept_in_part(every)
         self._deletions = [deletions.take(kept[len(rows) :])]
         return rows if kept[: len(rows)].all() else rows.filter(pa.array(kept[: len(rows)]))
 
@@ -203,7 +203,7 @@ class _File:
         with failures():
             self._writer.write_table(rows, row_group_size=rows.num_rows)
         if self._rule is not None:
-            self._records.append(KeyedRecords.of(rows, self._rule.key))
+            self._records.append(KeyedRecords.of(rows, self._rule))
         for leaf in self._real:
             self._nans[leaf.id] += sum(pc.sum(pc.is_nan(each)).as_py() or 0 for each in leaf.values(rows))
 

@@ -260,7 +260,7 @@ def _chunks(work: Work, ranges: tuple[Range, ...], files: Files) -> Iterator[Tas
             if lacking is not None:
                 yield TaskCounts(Counts(**_rejects(offsets_of(deletions)[lacking])))
                 deletions = deletions.filter(pa.array(~lacking))
-            files.delete(KeyedRecords.of(deletions, rule.key))
+            files.delete(KeyedRecords.of(deletions, rule, deletes=True))
         columns = _with_kafka(work, records, decoded)
         if work.steps is None:
             yield TaskCounts(written(columns))

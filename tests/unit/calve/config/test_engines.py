@@ -26,7 +26,7 @@ def test_every_reason_against_it_is_told() -> None:
     [
         ({"upsert": Upsert(("id",))}, ()),
         ({"deduplicate": Deduplicate(("id",))}, ()),
-        ({"upsert": Upsert(("id",), "version")}, ("its mode is upsert with order_by",)),
+        ({"upsert": Upsert(("id",), "version")}, ()),
         ({"change_data": ChangeData(("id",), "version")}, ("its mode is change_data",)),
         ({"upsert": Upsert(("id",), deletes=True), "steps": (Flatten(),)}, ("its tombstones pass steps",)),
         (

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from numpy.typing import NDArray
 
 from glue_jobs.index import runs
 from glue_jobs.index.hashing import Hashes
 from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
+from glue_jobs.index.runs import NO_ORDER
 
 KEYS = st.integers(0, 40)
 
@@ -21,6 +23,11 @@ def hashed(keys: list[int]) -> Hashes:
     """Hashes whose high halves collide often."""
     found = np.array(keys, np.uint64)
     return Hashes(found % np.uint64(7), found)
+
+
+def orders_of(path: str, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """An order for each row, which falls and rises."""
+    return (positions * 37 + int(path.removeprefix("file-")) * 11) % 50
 
 
 def place_of(live: Mapping[str, set[int]], path: str) -> DeleteFiles:
@@ -57,7 +64,8 @@ class Histories(RuleBasedStateMachine):
         for path in self.index.look(deletes):
             kept = [n for n in range(len(self.files[path])) if n not in self.live[path]]
             keys = hashed([self.files[path][n] for n in kept])
-            rows = LiveRows(path, deletes[path], keys, np.array(kept, np.int64), len(self.files[path]))
+            positions, size = np.array(kept, np.int64), len(self.files[path])
+            rows = LiveRows(path, deletes[path], keys, positions, size, orders_of(path, positions))
             self.index.cover([rows])
 
     @initialize(keys=st.lists(KEYS, max_size=30))
@@ -75,7 +83,8 @@ class Histories(RuleBasedStateMachine):
         path = self.write(keys)
         live[path] = {n for n, key in enumerate(keys) if key in keys[n + 1 :]}
         kept = np.array([n for n in range(len(keys)) if n not in live[path]])
-        rows = LiveRows(path, place_of(live, path), hashed([keys[n] for n in kept]), kept, len(keys))
+        found = hashed([keys[n] for n in kept])
+        rows = LiveRows(path, place_of(live, path), found, kept, len(keys), orders_of(path, kept))
         self.index.expect_added([rows] if told else [])
         if happens:
             self.live = live
@@ -119,6 +128,10 @@ class Histories(RuleBasedStateMachine):
             assert {(path, n) for path, positions in found.items() for n in positions} == expected
         held = {key for key, _, _ in self.rows()}
         assert self.index.held(hashed(list(range(42)))).tolist() == [key in held for key in range(42)]
+        greatest = dict.fromkeys(range(42), NO_ORDER)
+        for key, path, position in self.rows():
+            greatest[key] = max(greatest[key], int(orders_of(path, np.array([position]))[0]))
+        assert self.index.orders(hashed(list(range(42)))).tolist() == list(greatest.values())
 
 
 TestHistories = Histories.TestCase
