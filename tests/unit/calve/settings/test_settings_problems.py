@@ -381,7 +381,7 @@ def test_quarantine_is_an_option_of_every_table_that_masks() -> None:
 @pytest.mark.parametrize(
     ("beside", "why"),
     [
-        ("upsert: {key: [id]}", "its mode is upsert"),
+        ("change_data: {key: [id]}", "its mode is change_data"),
         ("value: {format: json, prefix: none}", "its records are JSON"),
         ("steps: [{lookup: {table: b, on: {id: id}, columns: {c: d}}}]", "it has the step lookup"),
     ],

@@ -120,7 +120,7 @@ def test_a_table_that_can_work_has_no_problem() -> None:
             ("aggregate", "measures", "sum"),
             "depends on the order",
         ),
-        ({"engine": "columnar", "deduplicate": Deduplicate(("id",))}, ("engine",), "its mode is deduplicate"),
+        ({"engine": "columnar", "deduplicate": Deduplicate(("id",), 1)}, ("engine",), "with window"),
         (
             {"value": Source(format="avro", schema='{"type": "record", "name": "R", "fields": []}')},
             ("value",),

@@ -26,11 +26,14 @@ def said(*by_rows: str, **settings: object) -> str:
 def test_a_table_is_columnar_or_it_is_said_why_not() -> None:
     assert said() == said(engine="columnar") == "columnar"
     assert said(engine="rows") == "rows: calve.yaml says so"
-    assert said(deduplicate=Deduplicate(("id",))) == "rows: its mode is deduplicate"
+    assert said(deduplicate=Deduplicate(("id",))) == "columnar"
+    assert said(deduplicate=Deduplicate(("id",), 1)) == "rows: its mode is deduplicate with window"
     assert said(value=Source(format="string", column="line")) == "columnar"
     assert said("steps[0].filter: rand() needs the row engine").startswith("rows: steps[0].filter: rand()")
-    refused = said(deduplicate=Deduplicate(("id",)), engine="columnar")
-    assert refused.startswith("table sales cannot be made by the columnar engine: its mode is deduplicate")
+    refused = said(deduplicate=Deduplicate(("id",), 1), engine="columnar")
+    assert refused.startswith(
+        "table sales cannot be made by the columnar engine: its mode is deduplicate with"
+    )
 
 
 def test_it_stands_below_tables_that_are_shown() -> None:
