@@ -129,6 +129,11 @@ def _vector(path: str, positions: BitMap64) -> tuple[bytes, Json]:
     return data, {"content-offset": len(MAGIC), "content-size-in-bytes": len(blob)}
 
 
+def positions_of(vector: bytes) -> BitMap64:
+    """The positions in the blob of a deletion vector."""
+    return BitMap64.deserialize(vector[4 + len(BITMAP) : -4])
+
+
 def _parquet(path: str, positions: BitMap64) -> tuple[bytes, Json]:
     """A Parquet file with the positions, and the bounds of its paths, by which readers find it."""
     found = np.asarray(positions.to_array(), np.int64)

@@ -246,7 +246,6 @@ def _replacing(table: Table, staged: Staged, deletes: Deletes) -> Any:
     if deletes.base is not None:
         update = update.validateFromSnapshot(deletes.base)
     update = update.validateDataFilesExist([*deletes.touched]).validateDeletedFiles()
-    update = update.validateNoConflictingDeleteFiles()
     for each in staged.files:
         update = update.addRows(each)
     for each in deletes.files:

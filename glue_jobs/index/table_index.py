@@ -21,6 +21,8 @@ from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.delete_files import LiveFile, live_files, replaced_by, write_deletes
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, rows_of
+from glue_jobs.iceberg.storage import Storage
+from glue_jobs.index.data_files import DataFile, DeleteFile, KeyColumns, Keys, read_keys
 from glue_jobs.index.decision import order_of
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
@@ -68,6 +70,7 @@ class TableIndex:
         self._snapshot: int | None = None
         self._live: dict[str, LiveFile] = {}
         self._files_read = 0
+        self._read_cpu_s = 0.0
 
     def stage_deletes(
         self, table: Table, keys: DataFrame, columns: Sequence[str], stage_id: str
@@ -144,23 +147,36 @@ class TableIndex:
         for paths in _chunks(unknown, self._live):
             self._index.cover(
                 LiveRows(path, deletes[path], keys, positions, self._live[path].rows, orders)
-                for path, keys, positions, orders in self._keys(table, paths)
+                for path, (keys, positions, orders) in self._keys(table, paths)
             )
         self._snapshot = head
         return head
 
-    def files_read(self) -> int:
-        """The number of data files whose keys were read since the last call."""
-        found, self._files_read = self._files_read, 0
+    def reading(self) -> tuple[int, float]:
+        """The number of data files whose keys were read since the last call, and the CPU seconds of workers that read them."""
+        found = self._files_read, self._read_cpu_s
+        self._files_read, self._read_cpu_s = 0, 0.0
         return found
 
-    def _keys(
-        self, table: Table, paths: Sequence[str]
-    ) -> Iterator[tuple[str, Hashes, np.ndarray, np.ndarray | None]]:
-        """The keys of the live rows of data files, the positions of these rows, and their orders, if the mode has one."""
+    def _keys(self, table: Table, paths: Sequence[str]) -> Iterator[tuple[str, Keys]]:
+        """The keys of data files. Iceberg reads the files that Arrow cannot read."""
         found = column_at(table.schema, self._order_by) if self._order_by else None
-        ordered = found is not None and found["type"] in ORDERED
-        order = at(self._order_by) if self._order_by and ordered else F.lit(None).cast("long")
+        order_by = self._order_by if found is not None and found["type"] in ORDERED else None
+        columns = KeyColumns.of(table.schema, self._columns, order_by)
+        read: dict[str, Keys] = {}
+        if columns is not None:
+            files = [file for path in paths if (file := data_file(self._live[path]))]
+            spark = table.lake.spark
+            read, cpu_s = read_keys(spark.sparkContext, columns, files, Storage.of(spark))
+            self._read_cpu_s += cpu_s
+        yield from read.items()
+        if left := [each for each in paths if each not in read]:
+            yield from self._keys_by_spark(table, left, order_by)
+
+    def _keys_by_spark(
+        self, table: Table, paths: Sequence[str], order_by: str | None
+    ) -> Iterator[tuple[str, Keys]]:
+        order = at(order_by) if order_by else F.lit(None).cast("long")
         tasks = [self._live[path].task for path in paths]
         with rows_of(table, tasks, with_places=True) as rows:
             assert rows is not None, "there are files"  # noqa: S101
@@ -177,7 +193,25 @@ class TableIndex:
         grouped = files[by_file]
         for path, number in zip(paths, numbers, strict=True):
             here = by_file[slice(*(np.searchsorted(grouped, number, side) for side in ("left", "right")))]
-            yield path, keys.take(here), positions[here], orders[here] if ordered else None
+            yield path, Keys(keys.take(here), positions[here], orders[here] if order_by else None)
+
+
+def data_file(file: LiveFile) -> DataFile | None:
+    """The data file for Arrow; None: it or one of its delete files has another format."""
+    data = file.task.file()
+    deletes = [_delete_file(each) for each in file.deletes]
+    if str(data.format()) != "PARQUET" or None in deletes:
+        return None
+    return DataFile(str(data.location()), file.rows, tuple(each for each in deletes if each))
+
+
+def _delete_file(file: Any) -> DeleteFile | None:
+    match str(file.content()), str(file.format()):
+        case "POSITION_DELETES", "PARQUET":
+            return DeleteFile(str(file.location()))
+        case "POSITION_DELETES", "PUFFIN":
+            return DeleteFile(str(file.location()), int(file.contentOffset()), int(file.contentSizeInBytes()))
+    return None
 
 
 def _hash_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

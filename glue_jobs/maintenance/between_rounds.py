@@ -7,9 +7,10 @@ table. A failure is retried later. Work that is too long for the wait between ro
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 
 from calve.config import job
 from calve.config.maintenance import snapshots_to_keep
@@ -48,6 +49,15 @@ CHOSEN_FOR_SIZE = {
     "rewrite-job-order": "files-desc",
 }
 """Options of Iceberg's planner: choose files only because they are small."""
+WORN = 0.2
+"""Share of deleted rows at which a file is written again. Only the table's own writer can do it where each round deletes."""
+WORN_FILES = {
+    "delete-ratio-threshold": str(WORN),
+    "min-file-size-bytes": "0",
+    "max-file-size-bytes": str(2**62),
+    "target-file-size-bytes": str(2**61),
+}
+"""Options of Iceberg's planner: choose files only because rows of them are deleted."""
 LEAST_COST = 12_000_000
 """The minimum budget of a turn, however short the wait: as many of the smallest files as one merge takes."""
 FIRST_RATE = 4_000_000.0
@@ -55,6 +65,10 @@ FIRST_RATE = 4_000_000.0
 LOOK_EVERY_S = 300.0
 AT_END_S = 60.0
 """How long an ending job may merge. The table is complete by then."""
+
+
+Choice = Callable[[int], tuple[list[Group], int]]
+"""A budget -> the files to write again, and how many others wait for it."""
 
 
 @dataclass(slots=True)
@@ -100,7 +114,10 @@ class LoopMaintenance:
             self._settle(self.opened.main)
         if spare_s and self.unmerged >= MERGED_AT_ONCE:
             self.unmerged = 0
-            self._merge(outcome.position, spare_s)
+            if self.opened.main.total("data-files") >= MERGED_AT_ONCE:
+                self._rewrite(outcome.position, spare_s, self._small)
+        elif spare_s and committed and _is_worn(self.opened.main):
+            self._rewrite(outcome.position, spare_s, self._worn)
         maintenance, now = self.opened.config.maintenance, time.monotonic()
         many = max(maintenance.snapshots_at_most, maintenance.snapshots_at_least) // 2
         if self.looked_at is None or now - self.looked_at >= LOOK_EVERY_S or self.unexpired >= many:
@@ -117,14 +134,13 @@ class LoopMaintenance:
             table.set_properties(wanted)
             faults.point("maintenance.settled", self.opened.config.name)
 
-    def _merge(self, base: Position, spare_s: float) -> None:
-        """Merge files of the smallest size class that has enough of them, as many as the time allows."""
+    def _rewrite(self, base: Position, spare_s: float, choose: Choice) -> None:
         opened, main = self.opened, self.opened.main
         main.refresh()
-        if main.total("data-files") < MERGED_AT_ONCE or len(base.offsets) != 1:
+        if len(base.offsets) != 1:
             return  # if the topic was made again, only files tell its incarnations apart
         began, meter = time.monotonic(), CostMeter(main.lake)
-        chosen, left = self._chosen(int(spare_s * self.rate))
+        chosen, left = choose(int(spare_s * self.rate))
         if not chosen:
             return
         stood = position_commit(main.ancestors())
@@ -156,7 +172,7 @@ class LoopMaintenance:
             ms=int(took_s * 1000),
         )
 
-    def _chosen(self, budget: int) -> tuple[list[Group], int]:
+    def _small(self, budget: int) -> tuple[list[Group], int]:
         """The affordable groups of the smallest size class with enough files, and the number of files left."""
         for share in TIERS:
             found = list(self._groups(share))
@@ -166,10 +182,7 @@ class LoopMaintenance:
         return [], 0
 
     def _groups(self, share: int) -> Iterator[Group]:
-        """The groups of files below a fraction of the target size, most files first.
-
-        Files with deletes are not merged: a running round may be about to delete more of their rows.
-        """
+        """The groups of files below a fraction of the target size, most files first."""
         size = self.opened.config.maintenance.file_bytes
         options = CHOSEN_FOR_SIZE | {
             "target-file-size-bytes": str(size),
@@ -178,9 +191,23 @@ class LoopMaintenance:
             "min-input-files": str(MERGED_AT_ONCE),
         }
         for group in planned(self.opened.main, options):
-            tasks = tuple(each for each in group.tasks if each.deletes().isEmpty())
-            if len(tasks) > 1:
-                yield Group(tasks, sum(each.file().fileSizeInBytes() for each in tasks))
+            if len(group.tasks) > 1:
+                yield Group(group.tasks, group.size_bytes)
+
+    def _worn(self, budget: int) -> tuple[list[Group], int]:
+        """Files with many deleted rows, small ones first: at least one, and more as far as the budget goes."""
+        tasks = [task for group in planned(self.opened.main, WORN_FILES) for task in group.tasks]
+        files = sorted(
+            (Group((each,), int(each.file().fileSizeInBytes())) for each in tasks),
+            key=lambda each: each.size_bytes,
+        )
+        costs = accumulate(each.cost for each in files)
+        return [each for each, cost in zip(files, costs, strict=True) if cost <= budget] or files[:1], 0
+
+
+def _is_worn(main: Table) -> bool:
+    """Whether many of the table's rows are deleted. The totals of its snapshot say so, without a look at its files."""
+    return main.total("position-deletes") > WORN * main.total("records")
 
 
 def affordable(found: Iterable[Group], budget: int) -> list[Group]:

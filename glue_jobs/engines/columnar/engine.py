@@ -16,7 +16,7 @@ from calve.config.engine_choice import Unsupported, of_order
 from calve.decoding.avro_program import reasons
 from calve.modes.mode import Mode
 from glue_jobs.engines.batch import Batch
-from glue_jobs.engines.columnar.layouts import Layout, Storage, layout
+from glue_jobs.engines.columnar.layouts import Layout, layout
 from glue_jobs.engines.columnar.parquet import Written
 from glue_jobs.engines.columnar.tasks import TaskCounts, TaskResult, Work, run_in_worker, run_task
 from glue_jobs.engines.columnar_steps.chain import Steps
@@ -24,6 +24,7 @@ from glue_jobs.engines.columnar_steps.planning import columnar_steps
 from glue_jobs.iceberg.catalog import Table, catalog_errors
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import Staged, counts
+from glue_jobs.iceberg.storage import Storage
 from glue_jobs.index.decision import KeyedFiles, KeyedRecords, KeyRule
 from glue_jobs.kafka.client import settings_of
 from glue_jobs.kafka.fetching import planned

@@ -1,89 +1,19 @@
-"""Where and how tasks write a table's data files: the object store, the layout, and the Parquet columns of its schema."""
+"""How tasks write a table's data files: the layout, and the Parquet columns of its schema."""
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs
-from pyspark.sql import SparkSession
 
 from calve.config.engine_choice import Unsupported
-from calve.config.spark_conf import CATALOG, NAMES_KEY
-from calve.errors import Retryable
 from calve.schema.columns import Json, Transform
 from glue_jobs.columns.arrow_types import leaf_type
-
-ATTEMPTS = 4
-"""Attempts per request. After them the round is retried with growing delays."""
-SMALL_AT_ONCE = {"allow_delayed_open": True} if int(pa.__version__.partition(".")[0]) >= 21 else {}
-"""A small file takes one request. Older Arrow, which Glue may have, needs three."""
-ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""The endpoint variables of all AWS clients. Arrow reads them too, but not how to address a bucket there."""
-AWS_ERROR = re.compile(r"AWS Error (\w+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """Uses the credentials of the process: the role on Glue, the environment on a laptop.
-
-    names_key: uploads must name their encryption key. Arrow cannot do that.
-    """
-
-    region: str
-    endpoint: str | None = None
-    names_key: bool = False
-
-    @classmethod
-    def of(cls, spark: SparkSession) -> Storage:
-        """From the configuration of the session's catalog."""
-        get, catalog = spark.conf.get, f"spark.sql.catalog.{CATALOG}"
-        endpoint = get(f"{catalog}.s3.endpoint", None)
-        return cls(str(get(f"{catalog}.client.region")), endpoint, get(NAMES_KEY, None) == "true")
-
-    def create(self, location: str) -> pa.NativeFile:
-        """Create an object and upload it in parts. It does not exist before it is closed. Raises: as `failures`."""
-        scheme, _, path = location.partition("://")
-        with failures():
-            return (fs.LocalFileSystem() if scheme == "file" else _s3(self)).open_output_stream(path)
-
-
-@cache
-def _s3(storage: Storage) -> fs.S3FileSystem:
-    """One per process: it holds the connections."""
-    named = (os.environ.get(each) for each in ENDPOINTS)
-    endpoint = urlsplit(storage.endpoint or next(filter(None, named), "https:"))
-    return fs.S3FileSystem(
-        region=storage.region,
-        scheme=endpoint.scheme,
-        endpoint_override=endpoint.netloc or None,
-        connect_timeout=5,
-        request_timeout=60,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-        **SMALL_AT_ONCE,
-    )
-
-
-@contextmanager
-def failures() -> Iterator[None]:
-    """Turn errors of the object store into `Retryable`, without names of objects."""
-    try:
-        yield
-    except OSError as error:
-        found = AWS_ERROR.search(str(error))
-        raise Retryable(
-            f"the object store refused data files: {found[1] if found else type(error).__name__}"
-        ) from None
-
+from glue_jobs.iceberg.storage import FIELD_ID, Storage
 
 METRICS = "write.metadata.metrics."
 PARQUET = "write.parquet."
@@ -195,9 +125,6 @@ def _transform(field: dict[str, Any], source: Leaf) -> Transform | None:
         raise Unsupported(f"it is laid out by {field['transform']} of {source.name}")
     descending = field.get("direction") == "desc"
     return Transform(source.name, name, int(argument) if argument else None, descending)
-
-
-FIELD_ID = b"PARQUET:field_id"
 
 
 class Part(StrEnum):

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from calve.errors import Fatal
 from glue_jobs.engines.columnar.arranging import arranged
-from glue_jobs.engines.columnar.layouts import FLOATS, Layout, Leaf, failures, leaves, schema
+from glue_jobs.engines.columnar.layouts import FLOATS, Layout, Leaf, leaves, schema
+from glue_jobs.iceberg.storage import failures
 from glue_jobs.index.decision import NO_RECORDS, KeyedRecords, KeyRule
 
 

@@ -18,11 +18,11 @@ from calve.schema.columns import KAFKA, Transform, field, struct
 from cli.lake import open_catalog
 from cli.look.query.answer import connect
 from glue_jobs.engines.columnar.engine import data_files, layout_of, location_of, sweep
-from glue_jobs.engines.columnar.layouts import Storage
 from glue_jobs.engines.columnar.parquet import Files
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.staging import Staged, discard, publish, stage
+from glue_jobs.iceberg.storage import Storage
 from tests.arrow_rows import ALL, EMPTY, KAFKA_ROW, ROW, plain
 from tests.integration.support.engine import DATABASE, Engine
 from tests.integration.support.records.avro_records import same

@@ -91,25 +91,40 @@ def test_small_files_become_one_and_nothing_moves(engine: Engine, settings: dict
     assert engine.offsets(topic) == everything(3 * (MERGED + 2))
 
 
-@slow
-def test_what_an_upsert_deletes_from_is_left_alone(engine: Engine) -> None:
+@pytest.mark.parametrize("version", [2, pytest.param(3, marks=slow)])
+def test_small_files_of_a_table_by_key_become_one_without_their_deleted_rows(
+    engine: Engine, version: int
+) -> None:
     topic = engine.topic(partitions=1)
-    target = engine.target(topic, upsert=Upsert(("id",)))
+    target = engine.target(topic, upsert=Upsert(("id",)), format_version=version)
     memory = TableMemory()
     for n in range(MERGED + 3):
-        engine.produce(topic, trades(3, first=3 * n if n else 3), partition=0)
+        engine.produce(topic, trades(3, first=2 * n), partition=0)
         outcome = Round(target, memory).run()
     before = sorted(map(str, engine.rows(topic).collect()))
     table = engine.table(topic)
-    deleted_from = {str(each.file().location()) for each in files(table) if not each.deletes().isEmpty()}
-    assert len(deleted_from) == 1
+    assert table.total("position-deletes") == MERGED + 2
     kept(target, outcome)
     assert next(engine.table(topic).ancestors()).operation == "replace"
-    assert deleted_from < {str(each.file().location()) for each in files(table)}
     assert sorted(map(str, engine.rows(topic).collect())) == before
+    table.refresh()
+    assert (len(files(table)), table.total("position-deletes"), table.total("delete-files")) == (1, 0, 0)
     engine.produce(topic, trades(6), partition=0)
-    engine.drain(engine.target(topic, upsert=Upsert(("id",))))
-    assert engine.rows(topic).count() == 3 * (MERGED + 3)
+    assert Round(target, memory).run().snapshot is not None
+    assert engine.rows(topic).count() == 2 * (MERGED + 2) + 3
+
+
+def test_a_file_is_written_again_when_many_of_its_rows_are_deleted(engine: Engine) -> None:
+    topic = engine.topic(partitions=1)
+    target = engine.target(topic, upsert=Upsert(("id",)))
+    memory, upkeep = TableMemory(), LoopMaintenance(target, unmerged=-100)
+    operations = []
+    for changed in (20, 2, 1, 2, 1):
+        engine.produce(topic, trades(changed, first=20 - changed), partition=0)
+        upkeep.between(Round(target, memory).run(), SPARE_S)
+        operations.append(next(engine.table(topic).ancestors()).operation)
+    assert operations == ["append", "overwrite", "overwrite", "overwrite", "replace"]
+    assert sorted(row.id for row in engine.rows(topic).collect()) == list(range(20))
 
 
 @pytest.mark.long

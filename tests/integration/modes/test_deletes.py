@@ -100,8 +100,9 @@ def test_deletes_that_were_not_published_count_for_nothing(
 
 @both
 def test_rows_are_found_after_others_have_changed_the_table(
-    engine: Engine, table: Table, index: TableIndex
+    engine: Engine, table: Table, index: TableIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(TableIndex, "_keys_by_spark", lambda *_: pytest.fail("Spark read the table"))
     name, first = f"lake.{table.name.database}.{table.name.table}", table.head
     publish_deletes(table, staged(engine, table, [0], "first", index), "r1")
     changes = (
@@ -123,6 +124,20 @@ def test_rows_are_found_after_others_have_changed_the_table(
     assert ids(engine, table) == [4, 5, 6, 7, 8, 9]
 
 
+@both
+def test_rows_in_files_of_other_formats_are_found(engine: Engine, table: Table, index: TableIndex) -> None:
+    publish_deletes(table, staged(engine, table, [0], "first", index), "r1")
+    name = f"lake.{table.name.database}.{table.name.table}"
+    engine.spark.sql(f"alter table {name} set tblproperties ('write.format.default' = 'orc')")
+    engine.spark.sql(f"insert into {name} select * from {name} where id in (1, 2)")
+    table.refresh()
+    deletes = staged(engine, table, [0, 1], "second", index)
+    assert deletes is not None
+    assert deletes.rows == 2
+    publish_deletes(table, deletes, "r2")
+    assert ids(engine, table) == [2, *range(2, 10)]
+
+
 def test_keys_that_are_not_there_make_no_deletes(engine: Engine, table: Table, index: TableIndex) -> None:
     assert staged(engine, table, [77], "none", index) is None
 
@@ -138,14 +153,22 @@ def test_deletes_of_files_that_are_written_anew_are_refused(
 
 
 @both
-def test_two_writers_cannot_delete_from_the_same_file(
-    engine: Engine, table: Table, index: TableIndex
-) -> None:
-    first, second = (staged(engine, table, [each], f"rival{each}", index) for each in (5, 6))
-    other = engine.table(table.name.table)
-    publish_deletes(table, first, "r1")
+def test_deletes_by_others_are_kept(engine: Engine, table: Table, index: TableIndex, version: int) -> None:
+    """A file has one deletion vector in format 3, so two writers of one cannot both be right. Elsewhere they can."""
+    name = f"lake.{table.name.database}.{table.name.table}"
+    engine.spark.sql(f"insert into {name} select id + 10 as id, * except (id) from {name} where id < 3")
+    table.refresh()
+    elsewhere, same = (staged(engine, table, [each], f"ours{each}", index) for each in (10, 6))
+    engine.spark.sql(f"alter table {name} set tblproperties ('write.delete.mode' = 'merge-on-read')")
+    engine.spark.sql(f"delete from {name} where id = 5")
+    publish_deletes(table, elsewhere, "r1")
+    assert ids(engine, table) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 11, 12]
+    if version == 2:
+        publish_deletes(table, same, "r2")
+        assert ids(engine, table) == [0, 1, 2, 3, 4, 7, 8, 9, 11, 12]
+        return
     with pytest.raises(Conflict):
-        publish_deletes(other, second, "r2")
+        publish_deletes(table, same, "r2")
     assert 6 in ids(engine, table)
 
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from calve.schema.columns import with_ids
-from glue_jobs.engines.columnar.layouts import Layout, Storage
+from glue_jobs.engines.columnar.layouts import Layout
 from glue_jobs.engines.columnar.parquet import Files, Written
+from glue_jobs.iceberg.storage import Storage
 
 
 def layout(columns: Any, **changes: Any) -> Layout:

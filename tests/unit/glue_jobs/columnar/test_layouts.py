@@ -9,7 +9,8 @@ import pytest
 
 from calve.config.engine_choice import Unsupported
 from calve.schema.columns import Transform, field, map_of, struct, with_ids
-from glue_jobs.engines.columnar.layouts import Layout, Storage, layout
+from glue_jobs.engines.columnar.layouts import Layout, layout
+from glue_jobs.iceberg.storage import Storage
 
 COLUMNS = with_ids(
     struct(

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from glue_jobs.engines.columnar.layouts import Storage
+from glue_jobs.iceberg.storage import Storage
 
 
 @pytest.fixture

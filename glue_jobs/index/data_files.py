@@ -1,0 +1,175 @@
+"""The keys of data files, which tasks read by Arrow: the driver gets 24 bytes for a row, however long its key is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyspark import SparkContext
+
+from calve.schema.columns import Json
+from calve.schema.evolution import column_at
+from glue_jobs.columns.arrow_types import column_at as values_at
+from glue_jobs.columns.arrow_types import leaf_type
+from glue_jobs.iceberg.delete_files import positions_of
+from glue_jobs.iceberg.storage import FIELD_ID, Storage, failures
+from glue_jobs.index.decision import order_of
+from glue_jobs.index.hashing import Hashes, hashes
+from glue_jobs.process.workers import TaskError, cpu_since_last_s
+
+FEW, FEW_ROWS = 8, 500_000
+"""The driver itself reads so many files, if they have no more rows together."""
+
+
+class DeleteFile(NamedTuple):
+    """offset, size: of a deletion vector in the file; 0: it is a Parquet file of position deletes."""
+
+    path: str
+    offset: int = 0
+    size: int = 0
+
+
+class DataFile(NamedTuple):
+    """A Parquet file, and the files that delete some of its rows."""
+
+    path: str
+    rows: int
+    deletes: tuple[DeleteFile, ...]
+
+
+class Keys(NamedTuple):
+    """The keys of a data file's live rows, their positions, and their orders, if the table's mode has one."""
+
+    keys: Hashes
+    positions: NDArray[np.int64]
+    orders: NDArray[np.int64] | None
+
+
+class Unreadable(Exception):
+    """A data file that only Iceberg knows how to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """The columns of a key and of an order, by field id and Arrow type. A file names columns as they were when it was written."""
+
+    key: tuple[tuple[int, pa.DataType], ...]
+    order: tuple[int, pa.DataType] | None
+
+    @classmethod
+    def of(cls, table: Json, key: Sequence[str], order_by: str | None) -> KeyColumns | None:
+        """table: Iceberg's struct type. key, order_by: paths of columns. None: Arrow cannot read one of them."""
+        found = [column_at(table, path) for path in (*key, *filter(None, [order_by]))]
+        try:
+            columns = [(each["id"], leaf_type(each["type"])) for each in found if each]
+        except KeyError:
+            return None
+        if len(columns) < len(found) or any("initial-default" in each for each in found if each):
+            return None
+        return cls(tuple(columns[: len(key)]), columns[-1] if order_by else None)
+
+    def read(self, file: DataFile, storage: Storage) -> Keys:
+        """Raises Retryable: the object store failed. Unreadable."""
+        with failures():
+            try:
+                return self._read(file, storage)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # whose text may quote a value
+                raise Unreadable from None
+
+    def _read(self, file: DataFile, storage: Storage) -> Keys:
+        high, low, orders = [], [], []
+        with storage.open(file.path) as source, pq.ParquetFile(source, pre_buffer=True) as parquet:
+            paths = dict(_paths(parquet.schema_arrow))
+            if not paths:
+                raise Unreadable
+            wanted = [column for column in (*self.key, self.order) if column]
+            names = [paths[number] for number, _ in wanted if number in paths]
+            for number in range(parquet.num_row_groups):
+                rows = parquet.read_row_group(number, columns=names)
+                found = hashes([_column(rows, paths, each) for each in self.key])
+                high.append(found.high)
+                low.append(found.low)
+                if self.order:
+                    orders.append(order_of(_column(rows, paths, self.order)))
+        keys = Hashes(_together(high, np.uint64), _together(low, np.uint64))
+        positions = np.arange(len(keys.high))
+        order = _together(orders, np.int64) if self.order else None
+        if not file.deletes:
+            return Keys(keys, positions, order)
+        alive = np.ones(len(positions), bool)
+        for each in file.deletes:
+            alive[_deleted(each, file.path, storage)] = False
+        positions = np.flatnonzero(alive)
+        return Keys(keys.take(positions), positions, None if order is None else order[positions])
+
+
+def read_keys(
+    context: SparkContext, columns: KeyColumns, files: Sequence[DataFile], storage: Storage
+) -> tuple[dict[str, Keys], float]:
+    """The keys of data files by path, without the unreadable ones, and the CPU seconds of workers.
+
+    Raises Retryable: the object store failed.
+    """
+    if len(files) <= FEW and sum(each.rows for each in files) <= FEW_ROWS:  # a Spark job would take longer
+        return dict(_read(columns, files, storage)), 0.0
+    large_first = sorted(files, key=lambda each: -each.rows)
+    tasks = min(len(files), context.defaultParallelism)
+
+    def task(number: int) -> tuple[dict[str, Keys], float] | TaskError:
+        try:
+            found = dict(_read(columns, large_first[number::tasks], storage))
+        except Exception as error:  # noqa: BLE001 returned as a value
+            return TaskError.of(error)
+        return found, cpu_since_last_s()
+
+    found: dict[str, Keys] = {}
+    cpu_s = 0.0
+    for each in context.parallelize(range(tasks), tasks).map(task).collect():
+        if isinstance(each, TaskError):
+            raise each.error()
+        found |= each[0]
+        cpu_s += each[1]
+    return found, cpu_s
+
+
+def _read(columns: KeyColumns, files: Iterable[DataFile], storage: Storage) -> Iterator[tuple[str, Keys]]:
+    for each in files:
+        with suppress(Unreadable):
+            yield each.path, columns.read(each, storage)
+
+
+def _paths(fields: Iterable[pa.Field], way: tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:
+    """The field ids of columns and fields of structs, with their paths."""
+    for each in fields:
+        here = (*way, each.name)
+        if FIELD_ID in (each.metadata or {}):
+            yield int(each.metadata[FIELD_ID]), ".".join(here)
+        if pa.types.is_struct(each.type):
+            yield from _paths(each.type, here)
+
+
+def _column(rows: pa.Table, paths: Mapping[int, str], column: tuple[int, pa.DataType]) -> pa.Array:
+    """A column as the table has it now; null if the file is older than the column."""
+    number, kind = column
+    return values_at(rows, paths[number]).cast(kind) if number in paths else pa.nulls(len(rows), kind)
+
+
+def _together(parts: list[NDArray[Any]], kind: type) -> NDArray[Any]:
+    return np.concatenate([np.empty(0, kind), *parts])
+
+
+def _deleted(file: DeleteFile, path: str, storage: Storage) -> NDArray[np.int64]:
+    """The positions that a delete file deletes from the data file of this path."""
+    with storage.open(file.path) as source:
+        if file.size:
+            return np.asarray(positions_of(source.read_at(file.size, file.offset)).to_array(), np.int64)
+        rows = pq.read_table(source, columns=["file_path", "pos"])
+    found: NDArray[np.int64] = rows.filter(pc.equal(rows["file_path"], path))["pos"].to_numpy()
+    return found
