@@ -69,13 +69,14 @@ def requests(
     *,
     read: int = 0,
     merge_at: int,
+    deletes: bool,
     dead_letters: bool,
     had_dead_letters: bool,
 ) -> Requests:
     """The requests of a round that writes files of these `sizes`, including deletes and dead letters.
 
     `read`: files whose keys the index read. `merge_at`: the number of manifests from which Iceberg merges them.
-    `dead_letters`: the round has dead letters.
+    `deletes`, `dead_letters`: the round has some.
     `had_dead_letters`: earlier rounds had.
     """
     done = _commit(sizes, held, merge_at)
@@ -83,10 +84,11 @@ def requests(
         done.append(DEAD_LETTERS_LOOK)
     if dead_letters:
         done.append(DEAD_LETTERS)
+    if deletes:
+        done.append(MANIFEST)
     if held.files and mode.key:
         done.append(held.scan(read))
         done += [TOTALS, held.scan(held.files)] if mode.groups_rows else []
-        done += [MANIFEST] if mode.replaces_rows else []  # of the deletes
     return reduce(add, done)
 
 

@@ -58,6 +58,7 @@ class CostMeter:
             mode,
             read=read,
             merge_at=_merge_at(main),
+            deletes=staged.deletes is not None,
             dead_letters=bool(dead_letters.rows),
             had_dead_letters=had_dead_letters,
         )

@@ -31,12 +31,19 @@ def asked(
     mode: Mode = APPEND,
     *,
     read: int = 0,
+    deletes: bool = False,
     dead_letters: bool = False,
     had_dead_letters: bool = False,
 ) -> Requests:
-    had = had_dead_letters
     return requests(
-        sizes, held, mode, read=read, merge_at=20, dead_letters=dead_letters, had_dead_letters=had
+        sizes,
+        held,
+        mode,
+        read=read,
+        merge_at=20,
+        deletes=deletes,
+        dead_letters=dead_letters,
+        had_dead_letters=had_dead_letters,
     )
 
 
@@ -58,14 +65,15 @@ def test_dead_letters_come_on_top() -> None:
     alone = asked([1])
     assert asked([1], dead_letters=True) == alone + DEAD_LETTERS
     assert asked([1], had_dead_letters=True) == alone + DEAD_LETTERS_LOOK
+    assert asked([1], deletes=True) == alone + MANIFEST
 
 
 @pytest.mark.parametrize(
     ("mode", "looks"),
     [
-        (Upsert(("id",)), NEWEST + MANIFEST),
+        (Upsert(("id",)), NEWEST),
         (Deduplicate(("id",)), NEWEST),
-        (Aggregate(("id",), ()), NEWEST + TOTALS + SCAN + MANIFEST),
+        (Aggregate(("id",), ()), NEWEST + TOTALS + SCAN),
     ],
 )
 def test_a_mode_reads_the_keys_that_its_index_lacks(mode: Mode, looks: Requests) -> None:
