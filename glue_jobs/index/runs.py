@@ -6,6 +6,8 @@ because of 4 billion keys only some two share a high half.
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -13,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calve.errors import Suspended
 from glue_jobs.index.hashing import Hashes, Words
 
 Places = NDArray[np.int64]
@@ -131,8 +134,26 @@ def _run(keys: int) -> Run:
 
 
 def _room(size: int, columns: int) -> NDArray[np.uint64]:
-    """Columns of 64-bit words to fill. Large ones are in a file without a name, which is freed with them."""
+    """Columns of 64-bit words to fill. Large ones are in a file without a name, which is freed with them.
+
+    Raises Suspended: `no_disk`. A file without its blocks would end the process when a page finds no room.
+    """
     if size < MAPPED_KEYS:
         return np.empty((columns, size), np.uint64)
     with tempfile.TemporaryFile(prefix="calve-keys-") as file:
-        return np.memmap(file, np.uint64, "w+", shape=(columns, size))
+        wanted = columns * size * np.dtype(np.uint64).itemsize
+        try:
+            os.posix_fallocate(file.fileno(), 0, wanted)
+        except OSError:
+            raise _no_disk(wanted) from None
+        return np.memmap(file, np.uint64, "r+", shape=(columns, size))
+
+
+def _no_disk(wanted: int) -> Suspended:
+    place = tempfile.gettempdir()
+    free = shutil.disk_usage(place).free
+    return Suspended(
+        "no_disk",
+        f"the index of the table's keys needs {wanted / 1e9:,.1f} GB more in {place}, which has {free / 1e9:,.1f} GB left",
+        fix="give the job workers with more disk: set `worker` of the job in calve.yaml to a larger one",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 from numpy.typing import NDArray
 
+from calve.errors import Suspended
 from glue_jobs.index import runs
 from glue_jobs.index.hashing import Hashes
 from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
@@ -162,6 +164,20 @@ def test_a_large_run_lies_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def covered(index: KeyIndex, path: str, keys: list[int]) -> None:
     index.cover([LiveRows(path, frozenset(), hashed(keys), np.arange(len(keys)), len(keys))])
+
+
+def test_a_disk_without_room_is_no_end_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of a file without blocks, on a full disk, would end it."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(runs, "MAPPED_KEYS", 4)
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(Suspended, match=r"needs 0\.0 GB more in") as caught:
+        covered(KeyIndex(), "file-0", list(range(5)))
+    assert caught.value.code == "no_disk"
+    assert "`worker`" in (caught.value.fix or "")
 
 
 def test_entries_of_deleted_rows_do_not_heap_up() -> None:
