@@ -36,6 +36,7 @@ from cli.embedded.stack import Stack
 from cli.run.jobs import run_deployed
 from cli.spark import spark_environment
 from glue_jobs.ingest import main
+from glue_jobs.outputs import outbox
 from tests.announcements import assert_as_documented
 from tests.integration.support.engine import DATABASE, TRADE, Engine, until
 from tests.integration.support.events import assert_as_documented as assert_log
@@ -114,6 +115,7 @@ def work(
 
     def drain(*tables: Table, announce: bool = True) -> list[dict[str, Any]]:
         capsys.readouterr()
+        outbox._client.cache_clear()  # as in a process of its own
         more = ["--announce", "true"] if announce else []
         main(["--settings", engine.job(*tables).to_json(), "--drain", *more])
         told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
