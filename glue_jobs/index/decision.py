@@ -7,7 +7,7 @@ So it does not matter in how many parts a batch is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
@@ -82,23 +82,24 @@ class KeyRule:
 
     def kept(self, records: KeyedRecords) -> NDArray[np.bool_]:
         """Which of all records of a batch stay: one of each key."""
-        places = self._best_of_partitions(records)
-        best = records.take(places)
-        found = np.zeros(len(records.high), bool)
-        found[places[self._chosen((best.high, best.low), (best.order, best.timestamp, best.partition))]] = (
-            True
-        )
-        return found
+
+        def of_shared(shared: KeyedRecords) -> NDArray[np.intp]:
+            places = self._best_of_partitions(shared)
+            best = shared.take(places)
+            return places[self._chosen((best.high, best.low), (best.order, best.timestamp, best.partition))]
+
+        return _with_lone(records, of_shared)
 
     def kept_in_part(self, records: KeyedRecords) -> NDArray[np.bool_]:
         """Which records of a part of the batch may stay: the best of each key and partition, and the last deletion of each.
 
         The best of a part between partitions need not be that of the batch, because a later record may replace what it lost to.
         """
-        found = np.zeros(len(records.high), bool)
-        found[self._best_of_partitions(records)] = True
-        found[_last_deletions(records)] = True
-        return found
+
+        def of_shared(shared: KeyedRecords) -> NDArray[np.intp]:
+            return np.concatenate([self._best_of_partitions(shared), _last_deletions(shared)])
+
+        return _with_lone(records, of_shared)
 
     def _best_of_partitions(self, records: KeyedRecords) -> NDArray[np.intp]:
         """The number of the best record of each key and partition; a deletion only where no record is left after it."""
@@ -133,6 +134,21 @@ def order_of(column: pa.Array) -> NDArray[np.int64]:
         numbers = pc.fill_null(wide.cast(pa.int64()), 0).to_numpy()
     known = column.is_valid().to_numpy(zero_copy_only=False)
     found: NDArray[np.int64] = np.where(known, np.maximum(numbers, NO_ORDER + 1), NO_ORDER)
+    return found
+
+
+def _with_lone(
+    records: KeyedRecords, of_shared: Callable[[KeyedRecords], NDArray[np.intp]]
+) -> NDArray[np.bool_]:
+    """The records whose key no other has, and those that are chosen of the others. Most keys of a batch have one record."""
+    order = np.argsort(records.high)
+    ordered = records.high[order]
+    same = np.zeros(len(order), bool)
+    same[:-1] = ordered[1:] == ordered[:-1]
+    shared = np.sort(order[same | np.roll(same, 1)])
+    found = np.ones(len(order), bool)
+    found[shared] = False
+    found[shared[of_shared(records.take(shared))]] = True
     return found
 
 
