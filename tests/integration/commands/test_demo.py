@@ -18,9 +18,8 @@ from cli.run.demo import checks
 from cli.run.demo import demo as steps
 from tests.integration.support.servers.projects import project
 
-pytestmark = pytest.mark.long
 
-
+@pytest.mark.long
 def test_a_new_user_sees_every_count_exact_and_nothing_stays(stack: Stack, tmp_path: Path) -> None:
     layout = Layout(project(tmp_path, stack.root))
     command = [str(Path(sys.executable).with_name("calve")), "demo"]
@@ -33,6 +32,7 @@ def test_a_new_user_sees_every_count_exact_and_nothing_stays(stack: Stack, tmp_p
     assert not layout.run.exists()
 
 
+@pytest.mark.full
 def test_rows_that_vanish_behind_the_engine_are_counted_as_missing(
     stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,7 +166,7 @@ def stand_still(scene: Scene, point: str, other: Callable[[str], None]) -> None:
     assert state == "running" or scene.code() == "lost_race", state
 
 
-@slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "points",
     [
@@ -179,8 +179,13 @@ def test_a_job_that_was_overtaken_changes_nothing_any_more(engine: Engine, point
     overtaken(engine, *points)
 
 
-@slow
-@pytest.mark.parametrize("stands_at", RIVALS)
+@pytest.mark.parametrize(
+    "stands_at",
+    [
+        pytest.param(each, marks=slow if each in ("publish.begin", "release.appended") else pytest.mark.full)
+        for each in RIVALS
+    ],
+)
 def test_a_job_goes_on_where_another_has_died(engine: Engine, stands_at: str) -> None:
     scene = Scene(engine)
     scene.produce()
@@ -236,7 +241,7 @@ def test_a_process_that_is_killed_is_mended_by_the_next(engine: Engine, tmp_path
     killed(engine, CRITICAL, tmp_path, again=False)
 
 
-@slow
+@pytest.mark.full
 def test_processes_that_are_killed_at_any_point_are_mended_by_the_next(
     engine: Engine, tmp_path: Path
 ) -> None:

@@ -198,7 +198,7 @@ def test_polaris_is_set_up_by_the_deploy_and_told_of_commits_and_cleared_away(
         assert polaris.secrets == {ADMIN["client_id"]: ADMIN["client_secret"]}
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_what_a_job_commits_is_in_the_catalog_without_anybody_asking(engine: Engine, tmp_path: Path) -> None:
     with behind_oauth(engine.stack, tmp_path / "catalog") as published:
         made = deployment(engine, tmp_path, f"followed{uuid.uuid4().hex[:6]}")

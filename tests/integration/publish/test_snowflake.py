@@ -138,7 +138,7 @@ def test_the_words_of_a_refusal_end_the_deploy_and_leave_what_was_there(snowflak
     assert snowflake.objects() == before
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_the_words_of_a_verification_end_the_deploy(snowflake: Snowflake) -> None:
     """What a real CloudFormation asks for next, the delete of what failed, is in `unit/lambdas/snowflake/test_handler.py`."""
     snowflake.api.account.reach = snowflake.api.account.iceberg.reach = Reach(snowflake.client, "eu-west-9")

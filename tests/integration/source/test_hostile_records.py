@@ -230,15 +230,8 @@ def test_hostile_records_stop_nothing(engine: Engine, client: Client) -> None:
     survives(engine, [*kept(engine, client, "append", cases), *keyed, healthy], here)
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        pytest.param(
-            each, marks=pytest.mark.full if each in ("deduplicate", "aggregate") else pytest.mark.long
-        )
-        for each in get_args(Mode)
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("mode", get_args(Mode))
 def test_hostile_records_stop_no_mode_and_take_no_memory(engine: Engine, client: Client, mode: Mode) -> None:
     cases = [each for each in CASES if mode != "change_data" or each.format != "protobuf"]
     survives(engine, [*kept(engine, client, mode, cases), beside(engine, mode, client)], in_child)
