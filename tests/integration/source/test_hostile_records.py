@@ -222,6 +222,7 @@ def in_child(job: Job) -> dict[str, str]:
     return {each.name: "running" if code == 0 else f"exit code {code}" for each in job.tables}
 
 
+@pytest.mark.long
 def test_hostile_records_stop_nothing(engine: Engine, client: Client) -> None:
     """The short version: one job of tables that append, by both engines, and of tables of keys."""
     cases = [each for each in CASES if each.short]

@@ -31,9 +31,9 @@ ENCODINGS = ("avro", "json", "connect")
 SCHEMAS, RECORDS = 10, 24
 
 
-@pytest.mark.parametrize(("kind", "topics"), [("AVRO", 3), ("JSON", 4), ("PROTOBUF", 3)])
-def test_every_record_of_a_hundred_schemas(engine: Engine, kind: str, topics: int) -> None:
-    found = [each for seed in range(topics) for each in disagreements(engine, kind, seed)]
+@pytest.mark.parametrize("kind", FIRST)
+def test_every_record_of_ten_schemas(engine: Engine, kind: str) -> None:
+    found = disagreements(engine, kind, seed=0)
     assert not found, "\n".join(found)
 
 
