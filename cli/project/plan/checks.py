@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from pyiceberg.schema import Schema
 
+from calve.config.deployment import JobDeployment
 from calve.config.job import Job, Table
 from calve.config.publishing import Export
 from calve.config.steps import masked_columns
@@ -45,6 +46,28 @@ def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
                 reason = f"no topic matches {entry.topic}, except topics of other entries"
                 fix = "correct the expression, or create the topic: the job finds it while it runs"
                 yield Problem(("tables", entry.name, "topics"), reason, fix)
+
+
+INDEX_BYTES = 48
+"""Bytes of the index for a key, while its runs are merged (docs/limits.md)."""
+FREE_GB = {"1X": 44, "2X": 78, "4X": 230, "8X": 485, "12X": 741}
+"""The free disk of a Glue worker (https://docs.aws.amazon.com/glue/latest/dg/worker-types.html)."""
+
+
+def index_warnings(jobs: Iterable[JobDeployment], held: Mapping[str, int]) -> Iterator[Problem]:
+    """Tables by key whose index may not fit the disk of a worker. held: the records of their topics."""
+    for job in jobs:
+        free_gb = FREE_GB.get(job.worker.partition(".")[2])
+        for table in job.settings.tables:
+            mode, records = table.mode, held.get(table.name, 0)
+            needed_gb = records * INDEX_BYTES / 1e9
+            if mode.key and mode.window_ms is None and free_gb is not None and needed_gb > free_gb:
+                reason = (
+                    f"{table.name}: its topic holds {records:,} records. With as many keys the index needs up to"
+                    f" {needed_gb:,.0f} GB of the driver's disk, and {job.worker} has {free_gb} GB"
+                )
+                fix = f"set a larger `worker` for job {job.settings.job}, or go on if there are fewer keys"
+                yield Problem(("tables", table.pattern or table.name, mode.kind), reason, fix)
 
 
 def schema_warnings(records: Records) -> Iterator[Problem]:

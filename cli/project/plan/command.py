@@ -22,7 +22,14 @@ from cli.look.cost.command import RateOption
 from cli.look.cost.model import Load, rates
 from cli.project.plan.change import KINDS, Change
 from cli.project.plan.changes import Bills, bills, changes
-from cli.project.plan.checks import consequences, problems, schema_warnings, topic_problems, topic_warnings
+from cli.project.plan.checks import (
+    consequences,
+    index_warnings,
+    problems,
+    schema_warnings,
+    topic_problems,
+    topic_warnings,
+)
 from cli.project.plan.deployed import Deployed, read_deployed
 from cli.project.plan.fields_to_review import DECIDE, PERSONAL, lines, proposed, read_candidate, undecided
 from cli.project.plan.fields_to_review import tree as candidate_tree
@@ -170,6 +177,7 @@ def findings(
     if surveyed.listed is not None:
         faults += topic_problems(jobs, surveyed.listed)
         warnings += topic_warnings(jobs, surveyed.listed)
+        warnings += index_warnings(surveyed.deployment.jobs, surveyed.held)
     return faults, warnings
 
 

@@ -160,8 +160,8 @@ def expanded(
 class Survey:
     """deployment: with the tables of its patterns. made: the result of steps. entries: a line for each pattern.
 
-    listed: the topics; None: not known. faults: systems that did not answer, and topics that their tables refuse. skipped:
-    unchecked parts, with the reason.
+    listed: the topics; None: not known. held: records that the topic of a table by key holds, by table. faults: systems that did
+    not answer, and topics that their tables refuse. skipped: unchecked parts, with the reason.
     """
 
     deployment: Deployment
@@ -170,6 +170,7 @@ class Survey:
     engines: Engines
     entries: list[Change] = field(default_factory=list)
     listed: Collection[str] | None = None
+    held: Mapping[str, int] = field(default_factory=dict)
     faults: list[Problem] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
@@ -199,7 +200,8 @@ def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Surv
     except (Retryable, Fatal, ConfigError) as error:
         faults.append(_fault("registry", error))
         records = read_records(without_registry, deployed.tables)
-    faults += _refused_topics(jobs, listed or (), deployed)
+    held, refused = _of_topics(jobs, listed or (), deployed)
+    faults += refused
     made: dict[str, Foreseen] = {}
     stepped = [
         _only(job, lambda each: each.steps and isinstance(records.get(each.name), Read)) for job in jobs
@@ -212,15 +214,21 @@ def survey(deployment: Deployment, deployed: Deployed, *, offline: bool) -> Surv
     shaped = {name: each for name, each in records.items() if name not in failed}
     by_rows = {name: each.by_rows for name, each in made.items()}
     chosen = engines(shaped, by_rows)
-    return Survey(deployment, records, made, chosen, entries, listed, faults, skipped)
+    return Survey(deployment, records, made, chosen, entries, listed, held, faults, skipped)
 
 
-def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Deployed) -> list[Problem]:
-    """Topics that the job would refuse: they lack the offsets to start at, or compaction loses deletions."""
+def _of_topics(
+    jobs: Sequence[Job], listed: Collection[str], deployed: Deployed
+) -> tuple[dict[str, int], list[Problem]]:
+    """The records that the topics of tables by key hold, by table; and topics that the job would refuse.
+
+    It refuses a topic that lacks the offsets to start at, or where compaction loses deletions.
+    """
     every = (table for job in jobs for table in job.tables if table.topic in listed)
-    checked = [each for each in every if each.start.offsets or each.mode.reads_changes]
+    checked = [each for each in every if each.start.offsets or each.mode.key]
+    held: dict[str, int] = {}
     if not checked:
-        return []
+        return held, []
     from glue_jobs.kafka.cluster import Cluster as JobCluster
 
     found = []
@@ -229,6 +237,7 @@ def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Depl
             for table in checked:
                 try:
                     topic = cluster.state(table.topic)
+                    held[table.name] = sum(end - topic.log_start[p] for p, end in topic.end.items())
                     require_tombstones(table.topic, table.mode, compacted=topic.compacted)
                     if table.name not in deployed.tables:
                         cluster.first_offsets(topic, table.start)
@@ -237,7 +246,7 @@ def _refused_topics(jobs: Sequence[Job], listed: Collection[str], deployed: Depl
                     found.append(Problem(entry, error.message, error.fix))
     except (Retryable, Fatal, ConfigError) as error:
         found.append(_fault("kafka", error))
-    return found
+    return held, found
 
 
 def _fault(section: str, error: CalveError) -> Problem:

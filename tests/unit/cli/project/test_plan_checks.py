@@ -22,7 +22,7 @@ from calve.schema.columns import KAFKA, Transform, field, struct, with_ids
 from calve.settings.problems import Problem
 from cli.project.plan.change import Change
 from cli.project.plan.changes import Bills, changes
-from cli.project.plan.checks import consequences, problems, topic_problems, topic_warnings
+from cli.project.plan.checks import consequences, index_warnings, problems, topic_problems, topic_warnings
 from cli.project.plan.command import counted, folded, tree
 from cli.project.plan.deployed import Deployed, DeployedTable
 from cli.project.plan.survey import Foreseen, Survey, engines, read_records, survey
@@ -219,6 +219,22 @@ def test_topics_that_do_not_exist_are_problems_and_expressions_without_any_warni
     (warning,) = topic_warnings([job], {"shop.sales"})
     assert warning.path == ("tables", "x_{topic}", "topics")
     assert list(topic_warnings([job], {"x.a"})) == []
+
+
+def test_a_disk_that_may_be_too_small_for_an_index_is_a_warning() -> None:
+    by_key = replace(TABLE, upsert=Upsert(("id",)))
+    jobs = deployment(by_key).jobs
+    assert list(index_warnings(jobs, {"sales": 900_000_000})) == []
+    (warning,) = index_warnings(jobs, {"sales": 2_000_000_000})
+    assert warning.path == ("tables", "sales", "upsert")
+    assert warning.reason == (
+        "sales: its topic holds 2,000,000,000 records. With as many keys the index needs up to 96 GB of the driver's disk,"
+        " and G.1X has 44 GB"
+    )
+    larger = [replace(each, worker="R.4X") for each in jobs]
+    assert list(index_warnings(larger, {"sales": 2_000_000_000})) == []
+    windowed = deployment(replace(TABLE, deduplicate=Deduplicate(("id",), 1))).jobs
+    assert list(index_warnings(windowed, {"sales": 2_000_000_000})) == []
 
 
 def test_a_change_that_suspends_the_table_is_a_problem() -> None:
