@@ -12,8 +12,11 @@ import struct
 import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import islice, starmap
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +25,7 @@ from pyroaring import BitMap64
 
 from calve.schema.columns import Json
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.process.java import elements
+from glue_jobs.process.java import elements, getter, values
 
 MAGIC, BITMAP = b"PFA1", bytes.fromhex("d1d33964")
 POSITION, PATH = 2147483545, 2147483546
@@ -35,26 +38,68 @@ COLUMNS = pa.schema([
 ])  # fmt: skip
 
 
+class DeleteFile(NamedTuple):
+    """kind: its content and format, as Iceberg names them. offset, size: of a deletion vector in the file; else None."""
+
+    path: str
+    kind: str
+    offset: int | None = None
+    size: int | None = None
+
+
+class LiveFile(NamedTuple):
+    """A data file of a snapshot. rows: also deleted ones. deletes: the delete files that apply to it."""
+
+    number: int
+    path: str
+    format: str
+    rows: int
+    deletes: tuple[DeleteFile, ...]
+
+
 @dataclass(frozen=True, slots=True)
-class LiveFile:
-    """A data file of a snapshot. task: its Iceberg scan task. deletes: the delete files that apply to it."""
+class LiveFiles:
+    """The data files of main's snapshot as of the last refresh, by location. tasks: their scan tasks, by number, in Java."""
 
-    task: Any
-    deletes: tuple[Any, ...]
+    files: Mapping[str, LiveFile]
+    tasks: Any
 
-    @property
-    def rows(self) -> int:
-        """The number of rows, also of deleted ones."""
-        return int(self.task.file().recordCount())
+    @classmethod
+    def of(cls, table: Table) -> LiveFiles:
+        """The number of requests to Java does not depend on the number of files."""
+        gateway: Any = table.lake.spark.sparkContext._gateway
+        lists = table.iceberg.relocated.com.google.common.collect.Lists
+        with closing(table.java.newScan().ignoreResiduals().planFiles()) as planned:
+            tasks = lists.newArrayList(planned.iterator())
+        get = partial(getter, gateway)
+        file, deletes = get("ContentScanTask", "file"), get("FileScanTask", "deletes")
+        each_of = get("java.util.List", "stream")
+
+        def of_files(name: str) -> list[Any]:
+            return values(gateway, tasks.stream(), file, get("ContentFile", name))
+
+        def of_deletes(name: str, owner: str = "ContentFile") -> list[Any]:
+            return values(gateway, tasks.stream().map(deletes).flatMap(each_of), get(owner, name))
+
+        kinds = map(" ".join, zip(of_deletes("content"), of_deletes("format"), strict=True))
+        places = of_deletes("contentOffset", "DeleteFile"), of_deletes("contentSizeInBytes", "DeleteFile")
+        every = starmap(DeleteFile, zip(of_deletes("location"), kinds, *places, strict=True))
+        counts = values(gateway, tasks.stream(), deletes, get("java.util.List", "size"))
+        applied = [tuple(islice(every, count)) for count in counts]
+        columns = of_files("location"), of_files("format"), of_files("recordCount"), applied
+        found = starmap(LiveFile, zip(range(len(counts)), *columns, strict=True))
+        return cls({each.path: each for each in found}, tasks)
+
+    def task(self, path: str) -> Any:
+        return self.tasks.get(self.files[path].number)
+
+    def replaceable(self, table: Table, path: str) -> list[Any]:
+        """The delete files of a data file that new ones with all its positions replace: those of this file alone."""
+        util = table.jvm.org.apache.iceberg.util.ContentFileUtil
+        return [each for each in elements(self.task(path).deletes()) if util.isFileScoped(each)]
 
 
-def live_files(table: Table) -> dict[str, LiveFile]:
-    """The data files of main's snapshot as of the last refresh, by location."""
-    scan = table.java.newScan().ignoreResiduals()
-    return {
-        str(task.file().location()): LiveFile(task, tuple(elements(task.deletes())))
-        for task in elements(scan.planFiles())
-    }
+NO_FILES = LiveFiles({}, None)
 
 
 def write_deletes(
@@ -87,12 +132,6 @@ def write_deletes(
     mapper = iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper()
     node = mapper.readTree(json.dumps({"delete-files": described}))
     return list(elements(iceberg.rest.TableScanResponseParser.parseDeleteFiles(node, table.java.specs())))
-
-
-def replaced_by(table: Table, file: LiveFile) -> list[Any]:
-    """The delete files of a data file that new ones with all its positions replace: those of this file alone."""
-    util = table.jvm.org.apache.iceberg.util.ContentFileUtil
-    return [each for each in file.deletes if util.isFileScoped(each)]
 
 
 def _place_of(table: Table, data_file: Any) -> Json:

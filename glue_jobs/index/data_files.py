@@ -18,7 +18,7 @@ from calve.schema.columns import Json
 from calve.schema.evolution import column_at
 from glue_jobs.columns.arrow_types import column_at as values_at
 from glue_jobs.columns.arrow_types import leaf_type
-from glue_jobs.iceberg.delete_files import positions_of
+from glue_jobs.iceberg.delete_files import DeleteFile, LiveFile, positions_of
 from glue_jobs.iceberg.storage import FIELD_ID, Storage, failures
 from glue_jobs.index.decision import order_of
 from glue_jobs.index.hashing import Hashes, hashes
@@ -28,20 +28,7 @@ FEW, FEW_ROWS = 8, 500_000
 """The driver itself reads so many files, if they have no more rows together."""
 
 
-class DeleteFile(NamedTuple):
-    """offset, size: of a deletion vector in the file; 0: it is a Parquet file of position deletes."""
-
-    path: str
-    offset: int = 0
-    size: int = 0
-
-
-class DataFile(NamedTuple):
-    """A Parquet file, and the files that delete some of its rows."""
-
-    path: str
-    rows: int
-    deletes: tuple[DeleteFile, ...]
+READABLE = ("POSITION_DELETES PARQUET", "POSITION_DELETES PUFFIN")
 
 
 class Keys(NamedTuple):
@@ -75,7 +62,7 @@ class KeyColumns:
             return None
         return cls(tuple(columns[: len(key)]), columns[-1] if order_by else None)
 
-    def read(self, file: DataFile, storage: Storage) -> Keys:
+    def read(self, file: LiveFile, storage: Storage) -> Keys:
         """Raises Retryable: the object store failed. Unreadable."""
         with failures():
             try:
@@ -83,7 +70,7 @@ class KeyColumns:
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # whose text may quote a value
                 raise Unreadable from None
 
-    def _read(self, file: DataFile, storage: Storage) -> Keys:
+    def _read(self, file: LiveFile, storage: Storage) -> Keys:
         high, low, orders = [], [], []
         with storage.open(file.path) as source, pq.ParquetFile(source, pre_buffer=True) as parquet:
             paths = dict(_paths(parquet.schema_arrow))
@@ -110,8 +97,13 @@ class KeyColumns:
         return Keys(keys.take(positions), positions, None if order is None else order[positions])
 
 
+def is_readable(file: LiveFile) -> bool:
+    """Whether Arrow knows the formats of a data file and its delete files."""
+    return file.format == "PARQUET" and all(each.kind in READABLE for each in file.deletes)
+
+
 def read_keys(
-    context: SparkContext, columns: KeyColumns, files: Sequence[DataFile], storage: Storage
+    context: SparkContext, columns: KeyColumns, files: Sequence[LiveFile], storage: Storage
 ) -> tuple[dict[str, Keys], float]:
     """The keys of data files by path, without the unreadable ones, and the CPU seconds of workers.
 
@@ -139,7 +131,7 @@ def read_keys(
     return found, cpu_s
 
 
-def _read(columns: KeyColumns, files: Iterable[DataFile], storage: Storage) -> Iterator[tuple[str, Keys]]:
+def _read(columns: KeyColumns, files: Iterable[LiveFile], storage: Storage) -> Iterator[tuple[str, Keys]]:
     for each in files:
         with suppress(Unreadable):
             yield each.path, columns.read(each, storage)
@@ -168,7 +160,7 @@ def _together(parts: list[NDArray[Any]], kind: type) -> NDArray[Any]:
 def _deleted(file: DeleteFile, path: str, storage: Storage) -> NDArray[np.int64]:
     """The positions that a delete file deletes from the data file of this path."""
     with storage.open(file.path) as source:
-        if file.size:
+        if file.size is not None:
             return np.asarray(positions_of(source.read_at(file.size, file.offset)).to_array(), np.int64)
         rows = pq.read_table(source, columns=["file_path", "pos"])
     found: NDArray[np.int64] = rows.filter(pc.equal(rows["file_path"], path))["pos"].to_numpy()

@@ -93,6 +93,7 @@ class KeyRule:
     def kept_in_part(self, records: KeyedRecords) -> NDArray[np.bool_]:
         """Which records of a part of the batch may stay: the best of each key and partition, and the last deletion of each.
 
+        A part has a range of offsets of each partition: a deletion in another part ends either all or none of its records.
         The best of a part between partitions need not be that of the batch, because a later record may replace what it lost to.
         """
 

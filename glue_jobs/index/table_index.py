@@ -18,11 +18,11 @@ from calve.config.engine_choice import ORDERED
 from calve.schema.evolution import column_at
 from glue_jobs.columns.expressions import at, key_columns
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.iceberg.delete_files import LiveFile, live_files, replaced_by, write_deletes
+from glue_jobs.iceberg.delete_files import NO_FILES, LiveFile, LiveFiles, write_deletes
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, rows_of
 from glue_jobs.iceberg.storage import Storage
-from glue_jobs.index.data_files import DataFile, DeleteFile, KeyColumns, Keys, read_keys
+from glue_jobs.index.data_files import KeyColumns, Keys, is_readable, read_keys
 from glue_jobs.index.decision import order_of
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
@@ -68,7 +68,7 @@ class TableIndex:
         self._index = KeyIndex()
         self._columns: tuple[str, ...] = ()
         self._snapshot: int | None = None
-        self._live: dict[str, LiveFile] = {}
+        self._live = NO_FILES
         self._files_read = 0
         self._read_cpu_s = 0.0
 
@@ -96,14 +96,16 @@ class TableIndex:
         found = self._index.find(keys) if head else {}
         dead = {each.path: each.dead for each in added if each.dead}
         deleted = {path: self._index.deleted(path) | positions for path, positions in found.items()} | dead
-        data_files = {path: self._live[path].task.file() for path in found}
+        data_files = {path: self._live.task(path).file() for path in found}
         data_files |= {each.path: each.file for each in added}
         written = write_deletes(table, deleted, data_files, stage_id) if deleted else []
         made = dict(zip(deleted, written, strict=True))
-        replaced = {path: replaced_by(table, self._live[path]) for path in found}
+        replaced = {path: self._live.replaceable(table, path) for path in found}
         for path in found:
-            left = [each for each in self._live[path].deletes if each not in replaced[path]]
-            self._index.expect(path, _identity([*left, made[path]]), deleted[path])
+            gone = _identity(replaced[path])
+            self._index.expect(
+                path, (_known(self._live.files[path]) - gone) | _identity([made[path]]), deleted[path]
+            )
         self._index.expect_added(
             each.live_rows(_identity([made[each.path]] if each.dead else ())) for each in added
         )
@@ -140,13 +142,13 @@ class TableIndex:
             self._index, self._columns, self._snapshot = KeyIndex(), columns, None
         if head in (None, self._snapshot):
             return head
-        self._live = live_files(table)
-        deletes = {path: _identity(each.deletes) for path, each in self._live.items()}
+        self._live = LiveFiles.of(table)
+        deletes = {path: _known(each) for path, each in self._live.files.items()}
         unknown = self._index.look(deletes)
         self._files_read += len(unknown)
-        for paths in _chunks(unknown, self._live):
+        for paths in _chunks(unknown, self._live.files):
             self._index.cover(
-                LiveRows(path, deletes[path], keys, positions, self._live[path].rows, orders)
+                LiveRows(path, deletes[path], keys, positions, self._live.files[path].rows, orders)
                 for path, (keys, positions, orders) in self._keys(table, paths)
             )
         self._snapshot = head
@@ -165,7 +167,7 @@ class TableIndex:
         columns = KeyColumns.of(table.schema, self._columns, order_by)
         read: dict[str, Keys] = {}
         if columns is not None:
-            files = [file for path in paths if (file := data_file(self._live[path]))]
+            files = [file for path in paths if is_readable(file := self._live.files[path])]
             spark = table.lake.spark
             read, cpu_s = read_keys(spark.sparkContext, columns, files, Storage.of(spark))
             self._read_cpu_s += cpu_s
@@ -177,7 +179,7 @@ class TableIndex:
         self, table: Table, paths: Sequence[str], order_by: str | None
     ) -> Iterator[tuple[str, Keys]]:
         order = at(order_by) if order_by else F.lit(None).cast("long")
-        tasks = [self._live[path].task for path in paths]
+        tasks = [self._live.task(path) for path in paths]
         with rows_of(table, tasks, with_places=True) as rows:
             assert rows is not None, "there are files"  # noqa: S101
             place = F.xxhash64(FILE).alias(FILE), F.col(POSITION), order.alias(ORDER)
@@ -196,24 +198,6 @@ class TableIndex:
             yield path, Keys(keys.take(here), positions[here], orders[here] if order_by else None)
 
 
-def data_file(file: LiveFile) -> DataFile | None:
-    """The data file for Arrow; None: it or one of its delete files has another format."""
-    data = file.task.file()
-    deletes = [_delete_file(each) for each in file.deletes]
-    if str(data.format()) != "PARQUET" or None in deletes:
-        return None
-    return DataFile(str(data.location()), file.rows, tuple(each for each in deletes if each))
-
-
-def _delete_file(file: Any) -> DeleteFile | None:
-    match str(file.content()), str(file.format()):
-        case "POSITION_DELETES", "PARQUET":
-            return DeleteFile(str(file.location()))
-        case "POSITION_DELETES", "PUFFIN":
-            return DeleteFile(str(file.location()), int(file.contentOffset()), int(file.contentSizeInBytes()))
-    return None
-
-
 def _hash_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs in tasks: the driver gets 40 bytes for a row, however long its key is."""
     for batch in batches:
@@ -226,7 +210,12 @@ def _hashed(keys: pa.Table) -> Hashes:
     return hashes([each.combine_chunks() for each in keys.columns])
 
 
+def _known(file: LiveFile) -> DeleteFiles:
+    return frozenset((each.path, each.offset or 0) for each in file.deletes)
+
+
 def _identity(deletes: Iterable[Any]) -> DeleteFiles:
+    """The same for Java's delete files."""
     return frozenset((str(each.location()), int(each.contentOffset() or 0)) for each in deletes)
 
 

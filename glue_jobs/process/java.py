@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from typing import Any
 
 from py4j.java_gateway import JavaPackage
@@ -41,6 +42,31 @@ def elements(iterable: Any) -> Iterator[Any]:
     iterator = iterable.iterator()
     while iterator.hasNext():
         yield iterator.next()
+
+
+@cache
+def getter(gateway: Any, owner: str, name: str) -> Any:
+    """A Java method without arguments, as a `java.util.function.Function`. Java's streams call it without a request.
+
+    owner: the class, by its name below `org.apache.iceberg` or in full.
+    """
+    java = gateway.jvm.java.lang
+    loader = java.Thread.currentThread().getContextClassLoader()
+    full_name = owner if "." in owner else f"org.apache.iceberg.{owner}"
+    method = java.Class.forName(full_name, True, loader).getMethod(name, gateway.new_array(java.Class, 0))  # noqa: FBT003 Java's
+    handle = java.invoke.MethodHandles.publicLookup().unreflect(method)
+    function = java.Class.forName("java.util.function.Function")
+    return java.invoke.MethodHandleProxies.asInterfaceInstance(function, handle)
+
+
+def values(gateway: Any, stream: Any, *getters: Any) -> list[Any]:
+    """The result of the methods, one after the other, for each element of a Java stream: texts and numbers, by few requests."""
+    for each in getters:
+        stream = stream.map(each)
+    found = stream.collect(gateway.jvm.java.util.stream.Collectors.toList())
+    return list(
+        json.loads(gateway.jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(found))
+    )
 
 
 def strings(jvm: Any, mapping: Any) -> dict[str, str]:

@@ -13,9 +13,9 @@ import pytest
 from pyroaring import BitMap64
 
 from calve.errors import Retryable
-from glue_jobs.iceberg.delete_files import _parquet, _vector
+from glue_jobs.iceberg.delete_files import DeleteFile, LiveFile, _parquet, _vector
 from glue_jobs.iceberg.storage import FIELD_ID, Storage
-from glue_jobs.index.data_files import DataFile, DeleteFile, KeyColumns, Unreadable
+from glue_jobs.index.data_files import KeyColumns, Unreadable
 from glue_jobs.index.hashing import hashes
 
 STORAGE = Storage("us-east-1")
@@ -40,14 +40,14 @@ TABLE = {
 KEY = ("id", "place.town")
 
 
-def written(directory: Path, columns: dict[str, Any], fields: list[pa.Field], rows: int = 5) -> DataFile:
+def written(directory: Path, columns: dict[str, Any], fields: list[pa.Field], rows: int = 5) -> LiveFile:
     path = directory / "data.parquet"
     pq.write_table(pa.table(columns, schema=pa.schema(fields)), path, row_group_size=2)
-    return DataFile(f"file://{path}", rows, ())
+    return LiveFile(0, f"file://{path}", "PARQUET", rows, ())
 
 
 @pytest.fixture
-def older(tmp_path: Path) -> DataFile:
+def older(tmp_path: Path) -> LiveFile:
     """A file from when `id` was an int named `number`, and there was no `day`."""
     town = pa.struct([numbered(3, "city", pa.string())])
     fields = [numbered(2, "place", town), numbered(1, "number", pa.int32())]
@@ -66,14 +66,14 @@ def expected(*rows: tuple[int, str | None]) -> list[int]:
     return list(hashes([pa.array(numbers, pa.int64()), pa.array(towns, pa.string())]).high.tolist())
 
 
-def test_columns_are_found_by_their_ids_and_widened(older: DataFile) -> None:
+def test_columns_are_found_by_their_ids_and_widened(older: LiveFile) -> None:
     found = columns().read(older, STORAGE)
     assert found.keys.high.tolist() == expected((1, "a"), (2, "b"), (3, None), (4, "d"), (5, None))
     assert found.positions.tolist() == [0, 1, 2, 3, 4]
     assert found.orders is None
 
 
-def test_rows_are_not_there_before_their_column(older: DataFile) -> None:
+def test_rows_are_not_there_before_their_column(older: LiveFile) -> None:
     before = columns("day").read(older, STORAGE).orders
     assert before is not None
     assert set(before.tolist()) == {np.iinfo(np.int64).min}
@@ -87,18 +87,21 @@ def test_the_order_of_each_row_is_read(tmp_path: Path) -> None:
     assert orders.tolist() == [2, np.iinfo(np.int64).min]
 
 
-def test_deleted_rows_are_left_out(tmp_path: Path, older: DataFile) -> None:
+def test_deleted_rows_are_left_out(tmp_path: Path, older: LiveFile) -> None:
     """By vectors, whatever lies around them, and by files that name rows of several data files."""
     blob, place = _vector(older.path, BitMap64([1]))
     (tmp_path / "vector.puffin").write_bytes(b"before" + blob)
     vector = DeleteFile(
-        f"file://{tmp_path}/vector.puffin", place["content-offset"] + 6, place["content-size-in-bytes"]
+        f"file://{tmp_path}/vector.puffin",
+        "POSITION_DELETES PUFFIN",
+        place["content-offset"] + 6,
+        place["content-size-in-bytes"],
     )
     mine, _ = _parquet(older.path, BitMap64([3, 4]))
     other, _ = _parquet("s3://lake/other.parquet", BitMap64([0]))
     both = pa.concat_tables([pq.read_table(pa.BufferReader(each)) for each in (mine, other)])
     pq.write_table(both, tmp_path / "deletes.parquet")
-    deletes = (vector, DeleteFile(f"file://{tmp_path}/deletes.parquet"))
+    deletes = (vector, DeleteFile(f"file://{tmp_path}/deletes.parquet", "POSITION_DELETES PARQUET"))
     found = columns().read(older._replace(deletes=deletes), STORAGE)
     assert found.positions.tolist() == [0, 2]
     assert found.keys.high.tolist() == expected((1, "a"), (3, None))
@@ -119,4 +122,4 @@ def test_what_only_iceberg_can_read_is_left_to_it(tmp_path: Path) -> None:
 
 def test_an_object_that_is_gone_is_no_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(Retryable):
-        columns().read(DataFile(f"file://{tmp_path}/gone.parquet", 1, ()), STORAGE)
+        columns().read(LiveFile(0, f"file://{tmp_path}/gone.parquet", "PARQUET", 1, ()), STORAGE)
