@@ -82,6 +82,7 @@ class Engine:
     def create(self, name: str, *, partitions: int = 2, config: dict[str, str] | None = None) -> None:
         made = self.admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])
         made[name].result(30)
+        until(lambda: self.key(name) is not None)  # the broker says so a moment later
 
     def delete(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(30)
