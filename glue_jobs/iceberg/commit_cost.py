@@ -15,6 +15,7 @@ from calve.modes.mode import Mode
 from calve.rounds.commit_cost import Held, Requests, requests, requests_of_work
 from glue_jobs.iceberg.catalog import PROPERTIES, Lake, Table
 from glue_jobs.iceberg.staging import Staged
+from glue_jobs.process.java import method
 
 GROUP = "spark.jobGroup.id"
 MERGE_AT = "commit.manifest.min-count-to-merge"
@@ -96,11 +97,9 @@ class CostMeter:
 def _java_clock(gateway: Any) -> Callable[[], int]:
     """CPU nanoseconds of the JVM thread that answers the call."""
     java = gateway.jvm.java.lang
-    bean = java.management.ManagementFactory.getThreadMXBean()
-    none, arguments = gateway.new_array(java.Class, 0), gateway.new_array(java.Object, 0)
+    bean, arguments = java.management.ManagementFactory.getThreadMXBean(), gateway.new_array(java.Object, 0)
     # py4j cannot reach the bean's own class, but it can reach its interface.
-    bean_type = java.Class.forName("java.lang.management.ThreadMXBean")
-    clock = bean_type.getMethod("getCurrentThreadCpuTime", none)
+    clock = method(gateway, "java.lang.management.ThreadMXBean", "getCurrentThreadCpuTime")
     return lambda: clock.invoke(bean, arguments)
 
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice, starmap
 from typing import Any, NamedTuple
 
@@ -71,20 +70,23 @@ class LiveFiles:
         lists = table.iceberg.relocated.com.google.common.collect.Lists
         with closing(table.java.newScan().ignoreResiduals().planFiles()) as planned:
             tasks = lists.newArrayList(planned.iterator())
-        get = partial(getter, gateway)
+
+        def get(owner: str, name: str) -> Any:
+            return getter(gateway, f"org.apache.iceberg.{owner}", name)
+
         file, deletes = get("ContentScanTask", "file"), get("FileScanTask", "deletes")
-        each_of = get("java.util.List", "stream")
+        size_of, each_of = (getter(gateway, "java.util.List", name) for name in ("size", "stream"))
 
         def of_files(name: str) -> list[Any]:
-            return values(gateway, tasks.stream(), file, get("ContentFile", name))
+            return values(table.jvm, tasks.stream(), file, get("ContentFile", name))
 
         def of_deletes(name: str, owner: str = "ContentFile") -> list[Any]:
-            return values(gateway, tasks.stream().map(deletes).flatMap(each_of), get(owner, name))
+            return values(table.jvm, tasks.stream().map(deletes).flatMap(each_of), get(owner, name))
 
         kinds = map(" ".join, zip(of_deletes("content"), of_deletes("format"), strict=True))
         places = of_deletes("contentOffset", "DeleteFile"), of_deletes("contentSizeInBytes", "DeleteFile")
         every = starmap(DeleteFile, zip(of_deletes("location"), kinds, *places, strict=True))
-        counts = values(gateway, tasks.stream(), deletes, get("java.util.List", "size"))
+        counts = values(table.jvm, tasks.stream(), deletes, size_of)
         applied = [tuple(islice(every, count)) for count in counts]
         columns = of_files("location"), of_files("format"), of_files("recordCount"), applied
         found = starmap(LiveFile, zip(range(len(counts)), *columns, strict=True))

@@ -24,7 +24,7 @@ from calve.names import quote
 from calve.table.protocol import Commit
 from glue_jobs.iceberg.catalog import Table, catalog_errors, commit_of
 from glue_jobs.iceberg.exposure import require_own_paths
-from glue_jobs.process.java import elements, java_class, java_message
+from glue_jobs.process.java import elements, java_class, java_message, method
 
 FILE, POSITION = "_file", "_pos"
 """Iceberg's columns with the path of a row's data file, and the row's position in it."""
@@ -314,8 +314,5 @@ class _Guard:
 def _singleton(table: Table, name: str) -> Any:
     """Call `SparkTableCache.get()` by reflection: the overload `get(String)` hides it from py4j."""
     gateway: Any = table.lake.spark.sparkContext._gateway
-    loader = table.jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    kind = gateway.jvm.java.lang.Class.forName(f"org.apache.iceberg.spark.{name}", True, loader)  # noqa: FBT003
-    none = gateway.new_array(gateway.jvm.java.lang.Class, 0)
-    arguments = gateway.new_array(gateway.jvm.java.lang.Object, 0)
-    return kind.getMethod("get", none).invoke(None, arguments)
+    get = method(gateway, f"org.apache.iceberg.spark.{name}", "get")
+    return get.invoke(None, gateway.new_array(gateway.jvm.java.lang.Object, 0))

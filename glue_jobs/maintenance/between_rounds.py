@@ -135,6 +135,7 @@ class LoopMaintenance:
             faults.point("maintenance.settled", self.opened.config.name)
 
     def _rewrite(self, base: Position, spare_s: float, choose: Choice) -> None:
+        """Write the chosen files again without their deleted rows, as many as the time allows."""
         opened, main = self.opened, self.opened.main
         main.refresh()
         if len(base.offsets) != 1:

@@ -44,34 +44,37 @@ def elements(iterable: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-@cache
-def getter(gateway: Any, owner: str, name: str) -> Any:
-    """A Java method without arguments, as a `java.util.function.Function`. Java's streams call it without a request.
-
-    owner: the class, by its name below `org.apache.iceberg` or in full.
-    """
+def method(gateway: Any, owner: str, name: str) -> Any:
+    """A Java method without arguments, by reflection. owner: the full name of its class."""
     java = gateway.jvm.java.lang
     loader = java.Thread.currentThread().getContextClassLoader()
-    full_name = owner if "." in owner else f"org.apache.iceberg.{owner}"
-    method = java.Class.forName(full_name, True, loader).getMethod(name, gateway.new_array(java.Class, 0))  # noqa: FBT003 Java's
-    handle = java.invoke.MethodHandles.publicLookup().unreflect(method)
+    kind = java.Class.forName(owner, True, loader)  # noqa: FBT003 Java's
+    return kind.getMethod(name, gateway.new_array(java.Class, 0))
+
+
+@cache
+def getter(gateway: Any, owner: str, name: str) -> Any:
+    """The same as a `java.util.function.Function`. Java's streams call it without a request."""
+    java = gateway.jvm.java.lang
+    handle = java.invoke.MethodHandles.publicLookup().unreflect(method(gateway, owner, name))
     function = java.Class.forName("java.util.function.Function")
     return java.invoke.MethodHandleProxies.asInterfaceInstance(function, handle)
 
 
-def values(gateway: Any, stream: Any, *getters: Any) -> list[Any]:
+def values(jvm: Any, stream: Any, *getters: Any) -> list[Any]:
     """The result of the methods, one after the other, for each element of a Java stream: texts and numbers, by few requests."""
     for each in getters:
         stream = stream.map(each)
-    found = stream.collect(gateway.jvm.java.util.stream.Collectors.toList())
-    return list(
-        json.loads(gateway.jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(found))
-    )
+    return list(_as_python(jvm, stream.collect(jvm.java.util.stream.Collectors.toList())))
 
 
 def strings(jvm: Any, mapping: Any) -> dict[str, str]:
     """A Java map of strings, over JSON: py4j would send several requests for each entry."""
-    return dict(json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(mapping)))
+    return dict(_as_python(jvm, mapping))
+
+
+def _as_python(jvm: Any, value: Any) -> Any:
+    return json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(value))
 
 
 def catalog_settings(spark: SparkSession) -> dict[str, str]:

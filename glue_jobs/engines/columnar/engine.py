@@ -151,13 +151,8 @@ def _plan(table: TablePlan) -> _Plan:
     row_plan, spark = table.row_plan, table.services.lake.spark
     if (known := _plans.get(row_plan)) is not None:
         return known
-    steps, found = (
-        None,
-        (
-            *reasons(table.decode_plan, row_plan.source),
-            *of_order(row_plan.mode, row_plan.columns),
-        ),
-    )
+    steps = None
+    found = (*reasons(table.decode_plan, row_plan.source), *of_order(row_plan.mode, row_plan.columns))
     if row_plan.chain.steps:
         try:
             steps = columnar_steps(row_plan.chain, spark, row_plan.source, row_plan.columns)
