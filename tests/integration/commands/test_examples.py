@@ -104,12 +104,12 @@ def test_anomalies(engine: Engine) -> None:
     assert_expected(engine, job, "anomalies")
     assert_all_proved(job)
     flagged = emitted(engine, job, "flagged_stock_trades")
-    assert [value["anomaly_flag"] for _, value, _ in flagged] == [
+    assert sorted(value["anomaly_flag"] for _, value, _ in flagged) == [
+        "LARGE_TRADE",
+        "LARGE_TRADE",
         "NEGATIVE_PRICE",
-        "LARGE_TRADE",
         "UNUSUAL_PRICE",
-        "LARGE_TRADE",
-    ]
+    ]  # a round promises no order
     table = engine.lake.load(TableName(job.lake.database, "flagged_stock_trades"))
     assert table is not None
     counts = json.loads(next(table.ancestors()).summary["calve.metrics"])["counts"]
