@@ -16,7 +16,7 @@ from calve.schema.evolution import column_at
 EngineName = Literal["columnar", "rows"]
 FORMATS = {"json": "JSON", "protobuf": "Protobuf"}
 MODES = ("upsert", "change_data", "deduplicate", "aggregate")
-BY_ROWS = ("change_data", "aggregate", "deduplicate with window")
+BY_ROWS = ("change_data", "aggregate")
 """Modes that the columnar engine does not support."""
 ORDERED = ("boolean", "int", "long", "float", "double", "date", "timestamp", "timestamptz")
 """Types of `order_by` that it supports: their values are ordered as 64-bit numbers."""
@@ -40,9 +40,8 @@ class Chosen:
 def of_settings(table: Table) -> tuple[str, ...]:
     """Reasons in calve.yaml against the columnar engine. None: the schemas of the records decide."""
     mode = table.mode
-    modes = [mode.kind if mode.window_ms is None else f"{mode.kind} with window"]
     formats = [part.format for part in (table.value, table.key) if part]
-    found = [*reasons(modes, formats, (each.kind for each in table.steps))]
+    found = [*reasons([mode.kind], formats, (each.kind for each in table.steps))]
     if mode.deletes and table.steps:
         found.append("its tombstones pass steps")
     if mode.key and any(isinstance(each, Flatten) and each.explode for each in table.steps):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar, Literal, Self
 
 from calve.errors import Suspended
+from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
 from calve.schema.evolution import column_at, no_column
 
@@ -47,6 +48,11 @@ class Mode:
     def row_key(self) -> tuple[str, ...]:
         """Paths of the columns that identify a row of the table; empty: none do."""
         return () if self.groups_rows else self.key
+
+    @property
+    def compared(self) -> str | None:
+        """The column of a row that decides whether a new record of its key wins; None: none does."""
+        return self.order_by if self.window_ms is None else f"{SYSTEM_COLUMN}.timestamp"
 
     def resolve(self, columns: Json) -> Self:
         """The same with the plain columns of its key. Raises Suspended: `key_unusable`: one is missing, or identifies no row."""

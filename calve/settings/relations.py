@@ -79,7 +79,6 @@ def _of_entry(name: str, table: Entry, values: Mapping[str, Any]) -> Iterator[Pr
     if shared.get("engine") == "columnar":
         formats = [at(table, part, "format") for part in ("value", "key")]
         kinds = (kind for step in _steps(table).values() for kind in step)
-        modes += [f"{each} with window" for each in modes if at(table, each, "window") is not None]
         for why in reasons(modes, [each for each in formats if isinstance(each, str)], kinds):
             yield Problem(("engine",), f'"columnar" cannot be used: {why}', "use `auto` or `rows`")
     if at(values, "registry", "type") == "glue":

@@ -17,7 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from calve.config.engine_choice import of_order
+from calve.modes.mode import Mode
 from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import Json
 from glue_jobs.columns.arrow_types import column_at
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.runs import NO_ORDER
@@ -72,16 +75,29 @@ NO_RECORDS = KeyedRecords._make(np.empty(0, each) for each in ("u8", "u8", "i4",
 class KeyRule:
     """How a mode chooses among the records of a key. key, order_by: paths of columns. newest: keep the newest, not the first.
 
-    deletes: records without a value delete the row of their key.
+    deletes: records without a value delete the row of their key. window_ms: keep the first again after so long; None: only once.
     """
 
     key: tuple[str, ...]
     newest: bool
     deletes: bool = False
     order_by: str | None = None
+    window_ms: int | None = None
+
+    @classmethod
+    def of(cls, mode: Mode, columns: Json) -> KeyRule:
+        """The rule of a mode with a key; without its order, if that has another type than `engine_choice.ORDERED`."""
+        order_by = None if of_order(mode, columns) else mode.order_by
+        return cls(mode.key, mode.replaces_rows, mode.deletes, order_by, mode.window_ms)
+
+    def compared(self, records: KeyedRecords) -> NDArray[np.int64] | None:
+        """The values that the index holds of rows (`Mode.compared`), if any."""
+        if self.window_ms is not None:
+            return records.timestamp
+        return records.order if self.order_by else None
 
     def kept(self, records: KeyedRecords) -> NDArray[np.bool_]:
-        """Which of all records of a batch stay: one of each key."""
+        """Which of all records of a batch stay: one of each key. With a window `glue_jobs.index.window` decides."""
 
         def of_shared(shared: KeyedRecords) -> NDArray[np.intp]:
             places = self._best_of_partitions(shared)
@@ -95,7 +111,10 @@ class KeyRule:
 
         A part has a range of offsets of each partition: a deletion in another part ends either all or none of its records.
         The best of a part between partitions need not be that of the batch, because a later record may replace what it lost to.
+        With a window any record may stay.
         """
+        if self.window_ms is not None:
+            return np.ones(len(records.high), bool)
 
         def of_shared(shared: KeyedRecords) -> NDArray[np.intp]:
             return np.concatenate([self._best_of_partitions(shared), _last_deletions(shared)])
@@ -164,8 +183,7 @@ def _deleted(records: KeyedRecords) -> NDArray[np.bool_]:
     order = np.lexsort((records.offset, records.partition, records.low, records.high))
     ordered = records.take(order)
     number = np.arange(len(order))
-    starts = _starts((ordered.high, ordered.low, ordered.partition))
-    group = np.cumsum(starts) - 1
+    group = np.cumsum(starts((ordered.high, ordered.low, ordered.partition))) - 1
     last = np.full(len(order), -1)
     np.maximum.at(last, group[ordered.deletes], number[ordered.deletes])
     found = np.empty(len(order), bool)
@@ -176,12 +194,12 @@ def _deleted(records: KeyedRecords) -> NDArray[np.bool_]:
 def _edges(group: Sequence[NDArray[Any]], by: Sequence[NDArray[Any]], *, last: bool) -> NDArray[np.intp]:
     """The number of the last record of each group in this order, or of the first."""
     order = np.lexsort((*reversed(by), *reversed(group)))
-    starts = _starts([column[order] for column in group])
-    found: NDArray[np.intp] = order[np.append(starts[1:], True)[: len(order)] if last else starts]
+    begins = starts([column[order] for column in group])
+    found: NDArray[np.intp] = order[np.append(begins[1:], True)[: len(order)] if last else begins]
     return found
 
 
-def _starts(columns: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+def starts(columns: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
     """Where a new group begins, in columns whose groups lie together."""
     differs = reduce(np.logical_or, (each[1:] != each[:-1] for each in columns))
     return np.insert(differs, 0, True)[: len(columns[0])]

@@ -40,6 +40,9 @@ class Hashes(NamedTuple):
     def take(self, places: NDArray[np.intp]) -> Hashes:
         return Hashes(self.high[places], self.low[places])
 
+    def plus(self, others: Hashes) -> Hashes:
+        return Hashes(*(np.concatenate(halves) for halves in zip(self, others, strict=True)))
+
 
 def hashes(key: Sequence[pa.Array]) -> Hashes:
     """The hashes of keys, whose columns are arrays of one length. Raises ValueError: a column has a type that no key has."""

@@ -99,16 +99,16 @@ class KeyIndex:
         found[numbers[self._living(places)]] = True
         return found
 
-    def orders(self, keys: Hashes) -> NDArray[np.int64]:
-        """The greatest order of the live rows of each key; `NO_ORDER` if it has none."""
+    def orders(self, keys: Hashes) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """The live rows of these keys: the number of the key of each, and its order, `NO_ORDER` if it is unknown."""
         numbers, places = self._runs.find(keys)
-        found = np.full(len(keys.high), NO_ORDER)
         living = self._living(places)
         numbers, places = numbers[living], places[living]
+        found = np.full(len(places), NO_ORDER)
         for file, here in self._grouped(places):
             if file.orders is not None:
-                np.maximum.at(found, numbers[here], file.orders[positions_of(places[here])])
-        return found
+                found[here] = file.orders[positions_of(places[here])]
+        return numbers, found
 
     def deleted(self, path: str) -> BitMap64:
         """The positions of the deleted rows of a covered file."""

@@ -61,10 +61,10 @@ class AddedFile:
 
 
 class TableIndex:
-    """Finds the rows of a table by its key. It may be lost at any time. order_by: that of the table's mode."""
+    """Finds the rows of a table by its key. It may be lost at any time. compared: the column that its mode compares."""
 
-    def __init__(self, order_by: str | None = None) -> None:
-        self._order_by = order_by
+    def __init__(self, compared: str | None = None) -> None:
+        self._compared = compared
         self._index = KeyIndex()
         self._columns: tuple[str, ...] = ()
         self._snapshot: int | None = None
@@ -76,7 +76,7 @@ class TableIndex:
         self, table: Table, keys: DataFrame, columns: Sequence[str], stage_id: str
     ) -> Deletes | None:
         """As `delete`. `keys` has one column for each of `columns`, in their order."""
-        return self.delete(table, _hashed(keys.toArrow()), columns, stage_id)
+        return self.delete(table, hashed(keys.toArrow()), columns, stage_id)
 
     def delete(
         self,
@@ -114,12 +114,6 @@ class TableIndex:
         old, rows = tuple(each for one in replaced.values() for each in one), sum(map(len, found.values()))
         return Deletes(head, tuple(written), old, tuple(found), rows)
 
-    def held(self, table: Table, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
-        """Those of the `keys` that a row of main has in its `columns`, as of its last refresh. `keys`: as of `stage_deletes`."""
-        found = keys.toArrow()
-        held = found.filter(pa.array(self.holds(table, _hashed(found), columns)))
-        return table.lake.spark.createDataFrame(held, keys.schema)
-
     def holds(self, table: Table, keys: Hashes, columns: Sequence[str]) -> NDArray[np.bool_]:
         """Which of the `keys` a row of main has in its `columns`, as of its last refresh."""
         if self._look(table, tuple(columns)) is None:
@@ -129,20 +123,36 @@ class TableIndex:
     def orders(self, table: Table, keys: Hashes, columns: Sequence[str]) -> NDArray[np.int64]:
         """The order of main's row of each key (`glue_jobs.index.decision.order_of`), as of its last refresh.
 
-        `order_by` has one of the types `calve.config.engine_choice.ORDERED`.
+        `compared` has one of the types `calve.config.engine_choice.ORDERED`.
         """
-        if self._look(table, tuple(columns)) is None:
-            return np.full(len(keys.high), NO_ORDER)
+        found = np.full(len(keys.high), NO_ORDER)
+        if self._look(table, tuple(columns)) is not None:
+            numbers, orders = self._index.orders(keys)
+            np.maximum.at(found, numbers, orders)
+        return found
+
+    def times(
+        self, table: Table, keys: Hashes, columns: Sequence[str], since: int, until: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Main's rows of these keys whose timestamps are between two times: the number of the key, and the time, of each.
+
+        Some further rows are among them. Times are in microseconds. `compared` is the timestamp.
+        Keeps the keys of files with such rows only: the rest of the table does not count.
+        """
+        if self._look(table, tuple(columns), (since, until)) is None:
+            return np.empty(0, np.intp), np.empty(0, np.int64)
         return self._index.orders(keys)
 
-    def _look(self, table: Table, columns: tuple[str, ...]) -> int | None:
-        """Move the index to main's snapshot; returns its id, or None if it has no rows."""
+    def _look(
+        self, table: Table, columns: tuple[str, ...], times: tuple[int, int] | None = None
+    ) -> int | None:
+        """Move the index to main's snapshot; returns its id, or None if it has no rows. times: only files with rows of these."""
         head = table.head if table.total("data-files") else None
         if columns != self._columns:
             self._index, self._columns, self._snapshot = KeyIndex(), columns, None
-        if head in (None, self._snapshot):
+        if head is None or (head == self._snapshot and times is None):
             return head
-        self._live = LiveFiles.of(table)
+        self._live = LiveFiles.of(table, times)
         deletes = {path: _known(each) for path, each in self._live.files.items()}
         unknown = self._index.look(deletes)
         self._files_read += len(unknown)
@@ -151,7 +161,7 @@ class TableIndex:
                 LiveRows(path, deletes[path], keys, positions, self._live.files[path].rows, orders)
                 for path, (keys, positions, orders) in self._keys(table, paths)
             )
-        self._snapshot = head
+        self._snapshot = head if times is None else None
         return head
 
     def reading(self) -> tuple[int, float]:
@@ -162,8 +172,8 @@ class TableIndex:
 
     def _keys(self, table: Table, paths: Sequence[str]) -> Iterator[tuple[str, Keys]]:
         """The keys of data files. Iceberg reads the files that Arrow cannot read."""
-        found = column_at(table.schema, self._order_by) if self._order_by else None
-        order_by = self._order_by if found is not None and found["type"] in ORDERED else None
+        found = column_at(table.schema, self._compared) if self._compared else None
+        order_by = self._compared if found is not None and found["type"] in ORDERED else None
         columns = KeyColumns.of(table.schema, self._columns, order_by)
         read: dict[str, Keys] = {}
         if columns is not None:
@@ -206,7 +216,7 @@ def _hash_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([file, position, pa.array(order_of(order)), *found], HASHED.names)
 
 
-def _hashed(keys: pa.Table) -> Hashes:
+def hashed(keys: pa.Table) -> Hashes:
     return hashes([each.combine_chunks() for each in keys.columns])
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 
-import numpy as np
 from pyspark.sql import DataFrame
 
 from calve.config.engine_choice import Chosen
@@ -18,11 +16,9 @@ from calve.modes.upsert import ChangeData, Upsert
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.choice import Engine, Fold, RowEngine, choose_engine
 from glue_jobs.iceberg.staging import Staged, discard
-from glue_jobs.index.decision import KeyedFiles, KeyedRecords, resets
-from glue_jobs.index.table_index import AddedFile
 from glue_jobs.modes.aggregate import stage_totals
-from glue_jobs.modes.deduplicate import stage_firsts, without_duplicates
-from glue_jobs.modes.upsert import stage_change_data, stage_changes
+from glue_jobs.modes.by_key import decided, stage_by_key
+from glue_jobs.modes.change_data import stage_change_data
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 
@@ -64,53 +60,13 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     return files, counts, batch
 
 
-def decided(
-    table: OpenTable, files: Staged, counts: Counts, keyed: KeyedFiles, stage_id: str
-) -> tuple[Staged, Counts]:
-    """The staged files with deletes of their losing rows, and of the rows of the table that their winners replace.
-
-    A round that keeps the newest record of each key deletes older rows. One that keeps the first deletes its own.
-    """
-    rule, main, index = keyed.rule, table.main, table.index
-    every = KeyedRecords.together([*keyed.records, keyed.deletions])
-    kept = rule.kept(every)
-    best = every.take(kept)
-    if not rule.newest:
-        kept[kept] = ~index.holds(main, best.keys, rule.key)
-    elif rule.order_by is not None:
-        overtaken = best.order < index.orders(main, best.keys, rule.key)
-        kept[kept] = ~overtaken | resets(every, best)
-    replaced = every.keys.take(np.flatnonzero(kept) if rule.newest else np.empty(0, np.intp))
-    ends = np.cumsum([0, *(len(each.high) for each in keyed.records)])
-    added = [
-        AddedFile(file, records.keys, records.order if rule.order_by else None, kept[begin:end])
-        for file, records, (begin, end) in zip(files.files, keyed.records, pairwise(ends), strict=True)
-    ]
-    deletes = index.delete(main, replaced, rule.key, stage_id, added)
-    rows = int(kept[: ends[-1]].sum())
-    counts = (
-        replace(counts, changes=rows) if rule.newest else replace(counts, duplicates=counts.applied - rows)
-    )
-    return replace(files, rows=rows, deletes=deletes), counts
-
-
 def fold_of(mode: Mode) -> Fold:
     """The only place that chooses by mode how rows are written."""
     match mode:
         case ChangeData():
             return partial(stage_change_data, mode)
-        case Upsert():
-            return partial(_written_by, partial(stage_changes, mode))
-        case Deduplicate():
-            return partial(stage_firsts, mode)
+        case Upsert() | Deduplicate():
+            return stage_by_key
         case Aggregate():
             return partial(_written_by, partial(stage_totals, mode))
     return partial(_written_by, _append)
-
-
-def without_held(table: OpenTable, good: DataFrame) -> DataFrame | None:
-    """The good records whose key the table does not hold, if its mode keeps the first of each; None: of any other mode."""
-    match table.mode:
-        case Deduplicate() as mode:
-            return without_duplicates(table, mode, good)
-    return None

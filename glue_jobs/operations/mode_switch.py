@@ -30,7 +30,7 @@ from glue_jobs.decode.decode import decode
 from glue_jobs.engines.batch import PLACE
 from glue_jobs.iceberg.staging import NOTHING, Staged
 from glue_jobs.index.table_index import TableIndex
-from glue_jobs.modes.upsert import newest_of_each_key, without_overtaken
+from glue_jobs.modes.newest import newest_of_each_key, without_overtaken
 from glue_jobs.operations.publishing import publish_work
 from glue_jobs.operations.redrive import stage_marks
 from glue_jobs.process import faults
@@ -154,9 +154,7 @@ class _Fold:
         if dead is not None:
             changes = changes.unionByName(dead.drop(DEAD_LETTER))
         newest = newest_of_each_key(changes, upsert, 2 * table.services.cores)
-        if upsert.order_by is not None:
-            newest = without_overtaken(newest, upsert.key, upsert.order_by, table)
-        newest = newest.persist()
+        newest = without_overtaken(newest, table).persist()
         try:
             kept = keys_of(newest.where(~F.col(TOMBSTONE)), PLACE)
             gone = keys_of(batch, PLACE).join(kept, kept.columns, "left_anti")

@@ -35,7 +35,7 @@ from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.layout import tasks_for
 from glue_jobs.iceberg.staging import Staged, discard, stage
-from glue_jobs.modes.staging import without_held
+from glue_jobs.modes.by_key import without_held
 from glue_jobs.operations.operation import Operation, now
 from glue_jobs.operations.publishing import publish_work
 from glue_jobs.process import faults

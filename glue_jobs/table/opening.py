@@ -64,7 +64,7 @@ class Opener:
             TableIndex,  # it needs packages that a job may have only after its start
         )
 
-        self._index = TableIndex(self.config.mode.order_by)
+        self._index = TableIndex(self.config.mode.compared)
         lake = self.services.lake
         self._worker_s = lake.spark.sparkContext.accumulator(0.0)
         self.schemas = record_schemas_of(self.config, self.services.registry)

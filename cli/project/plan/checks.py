@@ -48,8 +48,8 @@ def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
                 yield Problem(("tables", entry.name, "topics"), reason, fix)
 
 
-INDEX_BYTES = 48
-"""Bytes of the index for a key, while its runs are merged (docs/limits.md)."""
+INDEX_BYTES, ORDER_BYTES = 48, 8
+"""Bytes of the index for a key, while its runs are merged, and for its `order_by` (docs/limits.md)."""
 FREE_GB = {"1X": 44, "2X": 78, "4X": 230, "8X": 485, "12X": 741}
 """The free disk of a Glue worker (https://docs.aws.amazon.com/glue/latest/dg/worker-types.html)."""
 
@@ -60,7 +60,7 @@ def index_warnings(jobs: Iterable[JobDeployment], held: Mapping[str, int]) -> It
         free_gb = FREE_GB.get(job.worker.partition(".")[2])
         for table in job.settings.tables:
             mode, records = table.mode, held.get(table.name, 0)
-            needed_gb = records * INDEX_BYTES / 1e9
+            needed_gb = records * (INDEX_BYTES + ORDER_BYTES * (mode.order_by is not None)) / 1e9
             if mode.key and mode.window_ms is None and free_gb is not None and needed_gb > free_gb:
                 reason = (
                     f"{table.name}: its topic holds {records:,} records. With as many keys the index needs up to"

@@ -14,7 +14,6 @@ from pyspark import SparkContext
 
 from calve.config.engine_choice import Unsupported, of_order
 from calve.decoding.avro_program import reasons
-from calve.modes.mode import Mode
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.columnar.layouts import Layout, layout
 from glue_jobs.engines.columnar.parquet import Written
@@ -106,7 +105,7 @@ class ColumnarEngine:
         return staged, counted.of_round(), keyed
 
     def _work(self, batch: Batch, stage_id: str) -> Work:
-        table = self.table
+        table, mode = self.table, self.table.row_plan.mode
         if self.layout is None:
             raise AssertionError("the table is not supported")
         return Work(
@@ -120,14 +119,8 @@ class ColumnarEngine:
             steps=self.plan.steps,
             count_by=table.config.count_by,
             keys=table.services.masking_keys if table.config.masks else (),
-            rule=_rule_of(table.row_plan.mode),
+            rule=KeyRule.of(mode, table.row_plan.columns) if mode.key else None,
         )
-
-
-def _rule_of(mode: Mode) -> KeyRule | None:
-    if not mode.key:
-        return None
-    return KeyRule(mode.key, newest=mode.replaces_rows, deletes=mode.deletes, order_by=mode.order_by)
 
 
 def reasons_of(table: TablePlan) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ def test_an_append_table_of_registered_schemas_may_be_columnar() -> None:
 
 def test_every_reason_against_it_is_told() -> None:
     lookup = Lookup("b", {"id": "id"}, {"c": "d"})
-    table = Table("a", "t", value=Source(format="json"), deduplicate=Deduplicate(("id",), 5), steps=(lookup,))
-    told = ("its mode is deduplicate with window", "its records are JSON", "it has the step lookup")
+    table = Table("a", "t", value=Source(format="json"), change_data=ChangeData(("id",)), steps=(lookup,))
+    told = ("its mode is change_data", "its records are JSON", "it has the step lookup")
     assert of_settings(table) == told
 
 
@@ -26,6 +26,7 @@ def test_every_reason_against_it_is_told() -> None:
     [
         ({"upsert": Upsert(("id",))}, ()),
         ({"deduplicate": Deduplicate(("id",))}, ()),
+        ({"deduplicate": Deduplicate(("id",), 5)}, ()),
         ({"upsert": Upsert(("id",), "version")}, ()),
         ({"change_data": ChangeData(("id",), "version")}, ("its mode is change_data",)),
         ({"upsert": Upsert(("id",), deletes=True), "steps": (Flatten(),)}, ("its tombstones pass steps",)),

@@ -17,7 +17,7 @@ from calve.errors import Suspended
 from calve.modes.aggregate import Aggregate, Window
 from calve.modes.aggregate import Measure as Total
 from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import ChangeData, Upsert
 from calve.schema.columns import KAFKA, Transform, field, struct, with_ids
 from calve.settings.problems import Problem
 from cli.project.plan.change import Change
@@ -120,7 +120,11 @@ def test_a_table_that_can_work_has_no_problem() -> None:
             ("aggregate", "measures", "sum"),
             "depends on the order",
         ),
-        ({"engine": "columnar", "deduplicate": Deduplicate(("id",), 1)}, ("engine",), "with window"),
+        (
+            {"engine": "columnar", "aggregate": Aggregate(("side",), (Total("n", "count(*)"),))},
+            ("engine",),
+            "its mode is aggregate",
+        ),
         (
             {"value": Source(format="avro", schema='{"type": "record", "name": "R", "fields": []}')},
             ("value",),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from calve.config.engine_choice import Chosen
 from calve.config.job import Job, Kafka, Lake, Source, Table
+from calve.modes.aggregate import Aggregate, Measure
 from calve.modes.deduplicate import Deduplicate
 from cli.project.plan.change import Change
 from cli.project.plan.changes import Bills
@@ -14,6 +15,7 @@ from cli.project.plan.command import tree
 from cli.project.plan.survey import engines, read_records, with_engines
 
 AVRO = json.dumps({"type": "record", "name": "Sale", "fields": [{"name": "id", "type": "long"}]})
+BY_ID = Aggregate(("id",), (Measure("sales", "count(*)"),))
 TABLE = Table("sales", "sales", value=Source(format="avro", schema=AVRO))
 
 
@@ -27,13 +29,11 @@ def test_a_table_is_columnar_or_it_is_said_why_not() -> None:
     assert said() == said(engine="columnar") == "columnar"
     assert said(engine="rows") == "rows: calve.yaml says so"
     assert said(deduplicate=Deduplicate(("id",))) == "columnar"
-    assert said(deduplicate=Deduplicate(("id",), 1)) == "rows: its mode is deduplicate with window"
+    assert said(aggregate=BY_ID) == "rows: its mode is aggregate"
     assert said(value=Source(format="string", column="line")) == "columnar"
     assert said("steps[0].filter: rand() needs the row engine").startswith("rows: steps[0].filter: rand()")
-    refused = said(deduplicate=Deduplicate(("id",), 1), engine="columnar")
-    assert refused.startswith(
-        "table sales cannot be made by the columnar engine: its mode is deduplicate with"
-    )
+    refused = said(aggregate=BY_ID, engine="columnar")
+    assert refused.startswith("table sales cannot be made by the columnar engine: its mode is aggregate")
 
 
 def test_it_stands_below_tables_that_are_shown() -> None:

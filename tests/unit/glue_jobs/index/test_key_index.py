@@ -16,7 +16,6 @@ from calve.errors import Suspended
 from glue_jobs.index import runs
 from glue_jobs.index.hashing import Hashes
 from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
-from glue_jobs.index.runs import NO_ORDER
 
 KEYS = st.integers(0, 40)
 
@@ -130,10 +129,10 @@ class Histories(RuleBasedStateMachine):
             assert {(path, n) for path, positions in found.items() for n in positions} == expected
         held = {key for key, _, _ in self.rows()}
         assert self.index.held(hashed(list(range(42)))).tolist() == [key in held for key in range(42)]
-        greatest = dict.fromkeys(range(42), NO_ORDER)
-        for key, path, position in self.rows():
-            greatest[key] = max(greatest[key], int(orders_of(path, np.array([position]))[0]))
-        assert self.index.orders(hashed(list(range(42)))).tolist() == list(greatest.values())
+        numbers, orders = self.index.orders(hashed(list(range(42))))
+        assert sorted(zip(numbers.tolist(), orders.tolist(), strict=True)) == sorted(
+            (key, int(orders_of(path, np.array([position]))[0])) for key, path, position in self.rows()
+        )
 
 
 TestHistories = Histories.TestCase

@@ -1,25 +1,19 @@
-"""An upsert round: the newest record of each key becomes a row, and the rows it replaces are deleted (ADR 16).
+"""A round of change data is one of an upsert table with two additions (ADR 19): truncations, and updates that lack values.
 
-A tombstone deletes every record of its key read before it. Of the others, the greatest `order_by` wins; null is least.
-Among equals the last one read wins: by offset in a partition, by timestamp between partitions.
-
-A change data round is an upsert round with two additions (ADR 19): truncations, and updates that lack values.
 They are counted in the first read. A round that has any is staged again with them.
 A value missing in the database log comes from the key's row at that event, as if events were applied one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Observation, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from calve.modes.mode import Mode
-from calve.modes.upsert import ChangeData, Upsert
+from calve.modes.upsert import ChangeData
 from calve.schema.change_events import UNAVAILABLE
 from calve.schema.columns import CHANGE
 from glue_jobs.columns.expressions import (
@@ -36,88 +30,17 @@ from glue_jobs.columns.helpers import REJECT, TOMBSTONE
 from glue_jobs.decode.change_events import OP, TRUNCATES
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import Staged, discard
+from glue_jobs.index.table_index import hashed
+from glue_jobs.modes.by_key import stage_chosen
 from glue_jobs.table.counts import Counts, counted_records, observe_records
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
-
-RESET = "calve:reset"
-"""True if the batch holds a tombstone of the key: the table's row of the key is ignored."""
-LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
-
-
-def stage_changes(
-    upsert: Upsert,
-    table: OpenTable,
-    good: DataFrame,
-    tasks: int,
-    stage_id: str,
-    gone: DataFrame | None = None,
-) -> tuple[Staged, int]:
-    """Stage the newest good record of each key, and deletes of the rows they replace; also returns the number of new rows.
-
-    No snapshot contains the files. gone: keys (`keys_of`) of other rows to delete.
-
-    Raises Retryable: the object store failed; nothing is committed. Suspended: `ledger_imbalance`: the deletes differ from
-    the counted ones.
-    """
-    newest = newest_of_each_key(good, upsert, tasks)
-    if upsert.order_by is not None:
-        newest = without_overtaken(newest, upsert.key, upsert.order_by, table)
-    counted = Observation()
-    changes = newest.observe(counted, F.count_if(~F.col(TOMBSTONE)).alias("rows")).persist()
-    try:
-        rows = changes.where(~F.col(TOMBSTONE)).drop(TOMBSTONE, RESET)
-        staged = table.stage(rows, tasks, stage_id)
-        keys = F.broadcast(keys_of(changes, upsert.key))
-        if gone is not None:
-            keys = keys_of(changes, upsert.key).union(gone).distinct()
-        deletes = table.index.stage_deletes(table.main, keys, upsert.key, stage_id)
-        return replace(staged, deletes=deletes), int(counted.get["rows"])
-    finally:
-        changes.unpersist()
-
-
-def newest_of_each_key(good: DataFrame, upsert: Mode, tasks: int) -> DataFrame:
-    """One record per key, in `tasks` tasks: its row or tombstone, with `TOMBSTONE` and `RESET`."""
-    if TOMBSTONE not in good.columns:
-        good = good.withColumn(TOMBSTONE, false())
-    key = [at(path) for path in upsert.key]
-    here = Window.partitionBy(*key, at(PARTITION))
-    latest = F.max(F.when(F.col(TOMBSTONE), at(OFFSET))).over(here)
-    order = [] if upsert.order_by is None else [at(upsert.order_by).desc_nulls_last()]
-    in_partition = here.orderBy(F.col(TOMBSTONE), *order, at(OFFSET).desc())
-    in_all = Window.partitionBy(*key).orderBy(*order, at(TIMESTAMP).desc(), at(PARTITION).desc())
-    return (
-        good.repartition(tasks, *key)
-        .withColumn(LATEST, latest)
-        .where(F.col(LATEST).isNull() | (at(OFFSET) >= F.col(LATEST)))
-        .withColumn(RANK, F.row_number().over(in_partition))
-        .where(F.col(RANK) == 1)
-        .withColumn(RESET, F.max(F.col(LATEST).isNotNull()).over(Window.partitionBy(*key)))
-        .withColumn(RANK, F.row_number().over(in_all))
-        .where(F.col(RANK) == 1)
-        .drop(LATEST, RANK)
-    )
-
-
-def without_overtaken(newest: DataFrame, key: Sequence[str], order_by: str, table: OpenTable) -> DataFrame:
-    """The changes, without those whose key has a row of a greater order. Reads the table's key and order columns.
-
-    Reads the current table: a fixed snapshot would have the columns of its time. If another round commits meanwhile, this one
-    is refused.
-    """
-    held = table.rows
-    kept = held.select(*key_columns(key), at(order_by).alias(BEFORE))
-    same = [at(path) == F.col(name) for path, name in zip(key, key_names(key), strict=True)]
-    overtaken = F.col(BEFORE).isNotNull() & (at(order_by).isNull() | (at(order_by) < F.col(BEFORE)))
-    return newest.join(kept, reduce(Column.__and__, same, ~F.col(RESET) & overtaken), "left_anti")
-
 
 POSITION = f"{CHANGE['name']}.position"
 
 
 def stage_change_data(mode: ChangeData, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
-    """As `glue_jobs.engines.choice.Fold`: the newest event of each key. Raises: as `stage_changes`."""
+    """As `glue_jobs.engines.choice.Fold`: the newest event of each key."""
     flat = batch.records()
     truncates = F.count_if(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
     unavailable = F.count_if(F.col(REJECT).isNull() & lacks_values(flat))
@@ -135,17 +58,19 @@ def stage_change_data(mode: ChangeData, batch: Batch, stage_id: str) -> tuple[St
 def _stage(
     mode: ChangeData, batch: Batch, good: DataFrame, stage_id: str, truncations: Truncations | None = None
 ) -> tuple[Staged, int]:
-    table, tasks, gone = batch.table, batch.tasks, None
+    table, gone = batch.table, None
     if truncations is not None:
         good = good.where(~_ended(truncations, at(OFFSET)))
-        gone = keys_of(table.rows.where(_ended(truncations, F.lit(-1))), mode.key)
-    if not batch.lacks_values:
-        return stage_changes(mode, table, good, tasks, stage_id, gone)
-    good = good.persist()
+        ended = table.rows.where(_ended(truncations, F.lit(-1)))
+        gone = hashed(keys_of(ended, mode.key).toArrow())
+    lacking = good.persist() if batch.lacks_values else None
     try:
-        return stage_changes(mode, table, filled(good, mode, table), tasks, stage_id, gone)
+        good = good if lacking is None else filled(lacking, mode, table)
+        staged, made, _ = stage_chosen(table, good, batch.tasks, stage_id, gone)
+        return staged, made
     finally:
-        good.unpersist()
+        if lacking is not None:
+            lacking.unpersist()
 
 
 Truncations = dict[int, tuple[int, int, str | None]]

@@ -1,0 +1,134 @@
+"""Which records of a batch stay in a table by key, and which rows of the table they replace (ADR 46).
+
+The columnar engine writes all records. Those that lose are deleted from its files by position, in the same commit.
+Spark's records are chosen before they are written: they are at hand, and a record may make several rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame, Observation
+
+from calve.modes.deduplicate import Deduplicate
+from glue_jobs.columns.helpers import TOMBSTONE
+from glue_jobs.engines.batch import Batch
+from glue_jobs.iceberg.staging import Staged
+from glue_jobs.index.decision import KeyedFiles, KeyedRecords, KeyRule, resets, starts
+from glue_jobs.index.hashing import Hashes
+from glue_jobs.index.records import only, records_of
+from glue_jobs.index.table_index import AddedFile
+from glue_jobs.index.window import apart, in_order
+from glue_jobs.modes.newest import newest_of_each_key, without_overtaken
+from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
+from glue_jobs.table.open_table import OpenTable
+from glue_jobs.table.records import rows
+
+
+def decided(
+    table: OpenTable, files: Staged, counts: Counts, keyed: KeyedFiles, stage_id: str
+) -> tuple[Staged, Counts]:
+    """The staged files with deletes of their losing rows, and of the rows of the table that their winners replace."""
+    rule = keyed.rule
+    every = KeyedRecords.together([*keyed.records, keyed.deletions])
+    kept = _chosen(table, rule, every)
+    ends = np.cumsum([0, *(len(each.high) for each in keyed.records)])
+    added = [
+        AddedFile(file, records.keys, rule.compared(records), kept[begin:end])
+        for file, records, (begin, end) in zip(files.files, keyed.records, pairwise(ends), strict=True)
+    ]
+    deletes = table.index.delete(table.main, _replaced(rule, every, kept), rule.key, stage_id, added)
+    made = int(kept[: ends[-1]].sum())
+    return replace(files, rows=made, deletes=deletes), counted(rule, counts, made)
+
+
+def stage_by_key(batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
+    """As `glue_jobs.engines.choice.Fold`."""
+    table = batch.table
+    observed, observation = observe_records(batch.records())
+    several = table.row_plan.chain.explodes
+    good = rows(observed) if several else table.row_plan.rows(observed)[0]
+    staged, made, found = stage_chosen(table, good, batch.tasks, stage_id)
+    counts = counted(rule_of(table), counted_records(observation), made)
+    return staged, with_counted_rows(counts, found) if found else counts
+
+
+def stage_chosen(
+    table: OpenTable, good: DataFrame, tasks: int, stage_id: str, gone: Hashes | None = None
+) -> tuple[Staged, int, Observation | None]:
+    """Stage the good records that stay, and deletes of the rows they replace; also returns their number.
+
+    If a record makes several rows, its key is chosen first; the observation counts the rows.
+    gone: keys of other rows to delete.
+    """
+    rule = rule_of(table)
+    if table.mode.order_by != rule.order_by:  # a text, which the index does not hold
+        good = without_overtaken(newest_of_each_key(good, table.mode, tasks), table)
+    good = good.persist()
+    try:
+        every = records_of(good, rule)
+        kept = _chosen(table, rule, every)
+        stays = kept & ~every.deletes
+        made, several = only(good, every, stays), None
+        if table.row_plan.chain.explodes:
+            made, several = table.row_plan.rows(made)
+        staged = table.stage(made.drop(TOMBSTONE), tasks, stage_id)
+    finally:
+        good.unpersist()
+    replaced = _replaced(rule, every, kept)
+    if gone is not None:
+        replaced = replaced.plus(gone)
+    deletes = table.index.delete(table.main, replaced, rule.key, stage_id)
+    return replace(staged, deletes=deletes), int(stays.sum()), several
+
+
+def without_held(table: OpenTable, good: DataFrame) -> DataFrame | None:
+    """The good records whose key the table does not hold, if its mode keeps the first of each; None: of any other mode."""
+    if not isinstance(table.mode, Deduplicate):
+        return None
+    rule = rule_of(table)
+    every = records_of(good, rule)
+    return only(good, every, _chosen(table, rule, every))
+
+
+def rule_of(table: OpenTable) -> KeyRule:
+    return KeyRule.of(table.mode, table.row_plan.columns)
+
+
+def counted(rule: KeyRule, counts: Counts, made: int) -> Counts:
+    """A table of the newest records counts changes; one of the first records counts duplicates."""
+    return replace(counts, changes=made) if rule.newest else replace(counts, duplicates=counts.applied - made)
+
+
+def _chosen(table: OpenTable, rule: KeyRule, every: KeyedRecords) -> NDArray[np.bool_]:
+    """Which of all records of a batch stay: one of each key, unless the table's row of the key wins. Some of them delete."""
+    if rule.window_ms is not None:
+        return _apart(table, rule, every, rule.window_ms * 1000)
+    kept = rule.kept(every)
+    best = every.take(kept)
+    if not rule.newest:
+        kept[kept] = ~table.index.holds(table.main, best.keys, rule.key)
+    elif rule.order_by is not None:
+        overtaken = best.order < table.index.orders(table.main, best.keys, rule.key)
+        kept[kept] = ~overtaken | resets(every, best)
+    return kept
+
+
+def _apart(table: OpenTable, rule: KeyRule, every: KeyedRecords, window: int) -> NDArray[np.bool_]:
+    kept = np.zeros(len(every.high), bool)
+    if len(kept):
+        order = in_order(every)
+        ordered = every.take(order)
+        keys = ordered.keys.take(np.flatnonzero(starts((ordered.high, ordered.low))))
+        since, until = int(every.timestamp.min()) - window, int(every.timestamp.max()) + window
+        held = table.index.times(table.main, keys, rule.key, since, until)
+        kept[order] = apart(ordered, *held, window)
+    return kept
+
+
+def _replaced(rule: KeyRule, every: KeyedRecords, kept: NDArray[np.bool_]) -> Hashes:
+    """A table of the newest records deletes their older rows. One of the first records deletes none."""
+    return every.keys.take(np.flatnonzero(kept) if rule.newest else np.empty(0, np.intp))

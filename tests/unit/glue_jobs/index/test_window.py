@@ -1,0 +1,59 @@
+"""Records of a key that lie a window apart, against a reader of one record after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glue_jobs.index.decision import starts
+from glue_jobs.index.window import apart, in_order
+from tests.unit.glue_jobs.index.test_decision import Record, arrays, only
+
+WINDOW = 4
+TIMES = st.integers(-20, 20)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[Record]:
+    ends = [0, 0, 0]
+    records = []
+    for key, partition, at in draw(
+        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), TIMES), max_size=40)
+    ):
+        records.append(Record(key, partition, ends[partition], at, None, deletes=False))
+        ends[partition] += 1
+    return draw(st.permutations(records))
+
+
+def read_one_by_one(records: list[Record], rows: dict[int, list[int]]) -> set[Record]:
+    """Partitions are merged by the greatest timestamp that each has reached among the records of the key."""
+    reached: dict[tuple[int, int], int] = {}
+    ranked = []
+    for each in sorted(records, key=lambda record: record.offset):
+        place = each.key, each.partition
+        reached[place] = max(reached.get(place, each.timestamp), each.timestamp)
+        ranked.append((reached[place], each.partition, each.offset, each))
+    kept = set()
+    for *_, each in sorted(ranked):
+        if all(abs(each.timestamp - at) >= WINDOW for at in rows[each.key]):
+            rows[each.key].append(each.timestamp)
+            kept.add(each)
+    return kept
+
+
+@given(records=batches(), held=st.lists(st.tuples(st.integers(0, 3), TIMES), max_size=10))
+def test_a_record_stays_if_no_row_of_its_key_is_near(
+    records: list[Record], held: list[tuple[int, int]]
+) -> None:
+    every = arrays(records)
+    order = in_order(every)
+    ordered = every.take(order)
+    firsts = np.flatnonzero(starts((ordered.high, ordered.low)))
+    numbers = {2 * int(ordered.high[n]) + int(ordered.low[n]): place for place, n in enumerate(firsts)}
+    known = [(numbers[key], at) for key, at in held if key in numbers]
+    keys, times = (np.array([each[side] for each in known], np.int64) for side in (0, 1))
+    kept = np.zeros(len(records), bool)
+    kept[order] = apart(ordered, keys, times, WINDOW)
+    rows = {key: [at for each, at in held if each == key] for key in range(4)}
+    assert set(only(records, kept)) == read_one_by_one(records, rows)
