@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from glue_jobs.index.decision import order_of
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.process.workers import TaskError, cpu_since_last_s
 
+V = TypeVar("V")
 FEW, FEW_ROWS = 8, 500_000
 """The driver itself reads so many files, if they have no more rows together."""
 
@@ -70,6 +71,28 @@ class KeyColumns:
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # whose text may quote a value
                 raise Unreadable from None
 
+    def values(self, file: LiveFile, positions: NDArray[np.int64], storage: Storage) -> pa.Table:
+        """The columns of the key at positions in ascending order. Raises as `read`."""
+        parts, start = [], 0
+        with (
+            failures(),
+            storage.open(file.path) as source,
+            pq.ParquetFile(source, pre_buffer=True) as parquet,
+        ):
+            paths = dict(_paths(parquet.schema_arrow))
+            if not paths:
+                raise Unreadable
+            names = [paths[number] for number, _ in self.key if number in paths]
+            for number in range(parquet.num_row_groups):
+                end = start + parquet.metadata.row_group(number).num_rows
+                here = positions[slice(*np.searchsorted(positions, (start, end)))] - start
+                start = end
+                if len(here):
+                    rows = parquet.read_row_group(number, columns=names)
+                    columns = [_column(rows, paths, each).take(pa.array(here)) for each in self.key]
+                    parts.append(pa.table(columns, [str(each) for each, _ in self.key]))
+        return pa.concat_tables(parts)
+
     def _read(self, file: LiveFile, storage: Storage) -> Keys:
         high, low, orders = [], [], []
         with storage.open(file.path) as source, pq.ParquetFile(source, pre_buffer=True) as parquet:
@@ -109,32 +132,48 @@ def read_keys(
 
     Raises Retryable: the object store failed.
     """
+    return _read(context, files, lambda file: columns.read(file, storage))
+
+
+def read_values(
+    context: SparkContext,
+    columns: KeyColumns,
+    files: Sequence[LiveFile],
+    positions: Mapping[str, NDArray[np.int64]],
+    storage: Storage,
+) -> tuple[dict[str, pa.Table], float]:
+    """The same for the values at positions in the files, by path."""
+    return _read(context, files, lambda file: columns.values(file, positions[file.path], storage))
+
+
+def _read(
+    context: SparkContext, files: Sequence[LiveFile], read: Callable[[LiveFile], V]
+) -> tuple[dict[str, V], float]:
+    def each(files: Iterable[LiveFile]) -> Iterator[tuple[str, V]]:
+        for file in files:
+            with suppress(Unreadable):
+                yield file.path, read(file)
+
     if len(files) <= FEW and sum(each.rows for each in files) <= FEW_ROWS:  # a Spark job would take longer
-        return dict(_read(columns, files, storage)), 0.0
+        return dict(each(files)), 0.0
     large_first = sorted(files, key=lambda each: -each.rows)
     tasks = min(len(files), context.defaultParallelism)
 
-    def task(number: int) -> tuple[dict[str, Keys], float] | TaskError:
+    def task(number: int) -> tuple[dict[str, V], float] | TaskError:
         try:
-            found = dict(_read(columns, large_first[number::tasks], storage))
+            found = dict(each(large_first[number::tasks]))
         except Exception as error:  # noqa: BLE001 returned as a value
             return TaskError.of(error)
         return found, cpu_since_last_s()
 
-    found: dict[str, Keys] = {}
+    found: dict[str, V] = {}
     cpu_s = 0.0
-    for each in context.parallelize(range(tasks), tasks).map(task).collect():
-        if isinstance(each, TaskError):
-            raise each.error()
-        found |= each[0]
-        cpu_s += each[1]
+    for done in context.parallelize(range(tasks), tasks).map(task).collect():
+        if isinstance(done, TaskError):
+            raise done.error()
+        found |= done[0]
+        cpu_s += done[1]
     return found, cpu_s
-
-
-def _read(columns: KeyColumns, files: Iterable[LiveFile], storage: Storage) -> Iterator[tuple[str, Keys]]:
-    for each in files:
-        with suppress(Unreadable):
-            yield each.path, columns.read(each, storage)
 
 
 def _paths(fields: Iterable[pa.Field], way: tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:

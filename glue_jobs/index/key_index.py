@@ -110,6 +110,14 @@ class KeyIndex:
                 found[here] = file.orders[positions_of(places[here])]
         return numbers, found
 
+    def places(self, keys: Hashes) -> Iterator[tuple[str, NDArray[np.intp], Places]]:
+        """The live rows of these keys by file: its path; the number of the key of each row; the positions, in ascending order."""
+        numbers, places = self._runs.find(keys)
+        living = self._living(places)
+        numbers, places = numbers[living], places[living]
+        for file, here in self._grouped(places):
+            yield file.path, numbers[here], positions_of(places[here])
+
     def deleted(self, path: str) -> BitMap64:
         """The positions of the deleted rows of a covered file."""
         return self._files[path].deleted

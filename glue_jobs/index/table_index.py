@@ -22,7 +22,7 @@ from glue_jobs.iceberg.delete_files import NO_FILES, LiveFile, LiveFiles, write_
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, rows_of
 from glue_jobs.iceberg.storage import Storage
-from glue_jobs.index.data_files import KeyColumns, Keys, is_readable, read_keys
+from glue_jobs.index.data_files import KeyColumns, Keys, is_readable, read_keys, read_values
 from glue_jobs.index.decision import order_of
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
@@ -130,6 +130,34 @@ class TableIndex:
             numbers, orders = self._index.orders(keys)
             np.maximum.at(found, numbers, orders)
         return found
+
+    def values(
+        self, table: Table, keys: Hashes, columns: Sequence[str], wanted: Sequence[str]
+    ) -> tuple[NDArray[np.intp], pa.Table] | None:
+        """Main's rows of these keys, as of its last refresh: the number of the key of each, and its values in `wanted`.
+
+        Reads those columns of row groups that have such rows. None: Arrow cannot read one of the files.
+        """
+        read = KeyColumns.of(table.schema, wanted, None)
+        if read is None:
+            return None
+        empty = pa.table([pa.array([], kind) for _, kind in read.key], list(wanted))
+        if self._look(table, tuple(columns)) is None:
+            return np.empty(0, np.intp), empty
+        numbers, positions = {}, {}
+        for path, of_keys, places in self._index.places(keys):
+            numbers[path], positions[path] = of_keys, places
+        spark, files = table.lake.spark, [self._live.files[path] for path in positions]
+        if any(each.format != "PARQUET" for each in files):
+            return None
+        parts, cpu_s = read_values(spark.sparkContext, read, files, positions, Storage.of(spark))
+        self._read_cpu_s += cpu_s
+        if len(parts) < len(files):
+            return None
+        found = np.concatenate([np.empty(0, np.intp), *(numbers[path] for path in parts)])
+        return found, pa.concat_tables(
+            [empty, *(each.rename_columns(list(wanted)) for each in parts.values())]
+        )
 
     def times(
         self, table: Table, keys: Hashes, columns: Sequence[str], since: int, until: int

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from calve.errors import Suspended
 from calve.modes.aggregate import (
     EMPTY,
-    WINDOW_START,
     Aggregate,
     Total,
     groups_of,
@@ -27,8 +27,9 @@ from calve.modes.measures import Cast, ColumnAt, Number, Typed, columns_in, deci
 from calve.modes.measures import Expression as Tree
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA, decimal_digits
-from glue_jobs.columns.expressions import at, false, keys_of
+from glue_jobs.columns.expressions import at, false
 from glue_jobs.iceberg.staging import Staged, discard
+from glue_jobs.index.table_index import hashed
 from glue_jobs.table.open_table import OpenTable
 
 SIGNS = {"+": F.try_add, "-": F.try_subtract, "*": F.try_multiply}
@@ -101,22 +102,19 @@ def stage_totals(
     fold = _Fold(groups_of(table.row_plan.made, aggregate), totals_of(table.row_plan.made, aggregate), tasks)
     batch = fold.folded(fold.alone(good, aggregate)).persist()
     try:
-        held = fold.held(_near(table, aggregate, batch), batch)
+        keys = batch.select(*fold.groups).toArrow()
+        held = fold.held(_rows_of(table, keys, [each.name for each in fold.totals]), batch)
         counted = Observation()
         figures = [F.count(F.lit(1)).alias("rows"), *(F.count_if(each).alias(each) for each in fold.flags)]
-        changed = fold.rows(fold.folded(batch.unionByName(held))).observe(counted, *figures).persist()
-        try:
-            staged = table.stage(changed.drop(*fold.flags), tasks, stage_id)
-            found = {name: int(count) for name, count in counted.get.items()}
-            inexact = [(each.name, found[_flag(each)]) for each in fold.totals if found[_flag(each)]]
-            if inexact:
-                discard(table.main, staged)
-                raise _overflow(table, inexact)
-            keys = F.broadcast(keys_of(changed, list(fold.groups)))
-            deletes = table.index.stage_deletes(table.main, keys, list(fold.groups), stage_id)
-            return replace(staged, deletes=deletes), found["rows"]
-        finally:
-            changed.unpersist()
+        changed = fold.rows(fold.folded(batch.unionByName(held))).observe(counted, *figures)
+        staged = table.stage(changed.drop(*fold.flags), tasks, stage_id)
+        found = {name: int(count) for name, count in counted.get.items()}
+        inexact = [(each.name, found[_flag(each)]) for each in fold.totals if found[_flag(each)]]
+        if inexact:
+            discard(table.main, staged)
+            raise _overflow(table, inexact)
+        deletes = table.index.delete(table.main, hashed(keys), list(fold.groups), stage_id)
+        return replace(staged, deletes=deletes), found["rows"]
     finally:
         batch.unpersist()
 
@@ -156,12 +154,11 @@ class _Fold:
         return good.select(*names, *totals, *flags, last)
 
     def held(self, rows: DataFrame, batch: DataFrame) -> DataFrame:
-        """Rows of the table for the groups of the batch."""
-        mine = rows.join(F.broadcast(batch.select(*self.groups)), list(self.groups), "left_semi")
+        """Rows of the table as aggregates."""
         totals = [F.col(each.name).cast(_folding(each)).alias(each.name) for each in self.totals]
         flags = [false().alias(name) for name in self.flags]
         last = F.lit(None).cast(batch.schema[LAST].dataType).alias(LAST)
-        return mine.select(*self.groups, *totals, *flags, last)
+        return rows.select(*self.groups, *totals, *flags, last)
 
     def folded(self, totals: DataFrame) -> DataFrame:
         folds = {"min": F.min, "max": F.max}
@@ -185,20 +182,18 @@ class _Fold:
         return folded.select(*self.groups, *values, _kafka().alias(SYSTEM_COLUMN), *flags)
 
 
-def _near(table: OpenTable, aggregate: Aggregate, batch: DataFrame) -> DataFrame:
-    """The table as it is now, without windows outside the batch's range. Their files are not opened.
-
-    If another round commits meanwhile, this one is refused.
-    The batch is read here first, so that it is cached before two readers need it at once. Otherwise executors would decode
-    its records twice and count them twice.
-    """
-    rows = table.rows
-    if aggregate.window is None:
-        batch.count()
-        return rows
-    bounds = batch.agg(*(F.unix_micros(each(WINDOW_START)) for each in (F.min, F.max))).collect()[0]
-    since, until = (F.timestamp_micros(F.lit(each).cast("long")) for each in bounds)
-    return rows.where(F.col(WINDOW_START).between(since, until))
+def _rows_of(table: OpenTable, groups: pa.Table, measures: Sequence[str]) -> DataFrame:
+    """The rows of the table for these groups, as it is now. If another round commits meanwhile, this one is refused."""
+    spark = table.services.lake.spark
+    found = table.index.values(table.main, hashed(groups), groups.column_names, measures)
+    if found is None:
+        mine = F.broadcast(spark.createDataFrame(groups))
+        return table.rows.join(mine, groups.column_names, "left_semi")
+    numbers, values = found
+    rows = groups.take(pa.array(numbers))
+    for name in measures:
+        rows = rows.append_column(name, values[name])
+    return spark.createDataFrame(rows)
 
 
 def _alone(total: Total) -> Column:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Observation
 from calve.modes.deduplicate import Deduplicate
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.engines.batch import Batch
-from glue_jobs.iceberg.staging import Staged
+from glue_jobs.iceberg.staging import Staged, discard
 from glue_jobs.index.decision import KeyedFiles, KeyedRecords, KeyRule, resets, starts
 from glue_jobs.index.hashing import Hashes
 from glue_jobs.index.records import only, records_of
@@ -40,9 +40,14 @@ def decided(
         AddedFile(file, records.keys, rule.compared(records), kept[begin:end])
         for file, records, (begin, end) in zip(files.files, keyed.records, pairwise(ends), strict=True)
     ]
+    if dead := [each.file for each in added if not each.kept.any()]:  # all of its rows are duplicates, say
+        discard(table.main, Staged.of(dead))
+    added = [each for each in added if each.kept.any()]
     deletes = table.index.delete(table.main, _replaced(rule, every, kept), rule.key, stage_id, added)
     made = int(kept[: ends[-1]].sum())
-    return replace(files, rows=made, deletes=deletes), counted(rule, counts, made)
+    found = Staged.of(each.file for each in added)
+    files = replace(files, files=found.files, size_bytes=found.size_bytes, rows=made, deletes=deletes)
+    return files, counted(rule, counts, made)
 
 
 def stage_by_key(batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
