@@ -41,8 +41,6 @@ MANIFEST = Requests(puts=1)
 DEAD_LETTERS_LOOK = Requests(0, 2, 1)
 DEAD_LETTERS = Requests(7, 18, 17)
 """Commit dead letters to a branch, then to main, and drop the branch."""
-TOTALS = Requests(0, 7, 5)
-"""Read the totals that the records change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ def requests(
 ) -> Requests:
     """The requests of a round that writes files of these `sizes`, including deletes and dead letters.
 
-    `read`: files whose keys the index read. `merge_at`: the number of manifests from which Iceberg merges them.
+    `read`: files that were read to find the rows of keys. `merge_at`: the number of manifests from which Iceberg merges them.
     `deletes`, `dead_letters`: the round has some.
     `had_dead_letters`: earlier rounds had.
     """
@@ -88,7 +86,6 @@ def requests(
         done.append(MANIFEST)
     if held.files and mode.key:
         done.append(held.scan(read))
-        done += [TOTALS, held.scan(held.files)] if mode.groups_rows else []
     return reduce(add, done)
 
 

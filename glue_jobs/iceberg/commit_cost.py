@@ -51,7 +51,7 @@ class CostMeter:
     ) -> dict[str, Any]:
         """The cost of the round, including the commit it is about to make, as metrics for `calve.metrics`.
 
-        `read`: files whose keys the index read. `had_dead_letters`: earlier rounds had dead letters.
+        `read`: files that the index read. `had_dead_letters`: earlier rounds had dead letters.
         """
         asked = requests(
             _sizes(staged, dead_letters),
@@ -63,7 +63,7 @@ class CostMeter:
             dead_letters=bool(dead_letters.rows),
             had_dead_letters=had_dead_letters,
         )
-        return self._cost(asked, staged, dead_letters)
+        return self._cost(asked + Requests(puts=staged.discarded), staged, dead_letters)
 
     def of_work(self, table: Table, *staged: Staged, read: int = 0, all_read: bool = False) -> dict[str, Any]:
         """The cost of a commit that is not a round. read: files it has read, beside all of the table's files if `all_read`."""

@@ -63,7 +63,7 @@ class Staged:
 
     `deletes`: position deletes of rows that the data files or tombstones replace.
     `counts`: the result of `counts`, if the table counts a column. `cpu_s`: CPU seconds of tasks that Spark does not
-    report.
+    report. `discarded`: the number of files that were written and deleted again, because no row of them stays.
     """
 
     files: tuple[Any, ...]
@@ -72,6 +72,7 @@ class Staged:
     deletes: Deletes | None = None
     counts: Mapping[str, Any] | None = None
     cpu_s: float = 0.0
+    discarded: int = 0
 
     @classmethod
     def of(cls, files: Iterable[Any]) -> Self:

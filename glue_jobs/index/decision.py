@@ -45,11 +45,11 @@ class KeyedRecords(NamedTuple):
 
     @classmethod
     def of(cls, rows: pa.Table, rule: KeyRule, *, deletes: bool = False) -> KeyedRecords:
-        """Those of rows of the table, in their order. No key has a null."""
+        """Those of rows of the table, in their order. No key has a null. Records that delete may lack the column of the order."""
         place = (column_at(rows, f"{SYSTEM_COLUMN}.{name}") for name in PLACE)
         partition, offset, timestamp = (_numbers(each) for each in place)
         order = np.full(len(rows), NO_ORDER)
-        if rule.order_by is not None and not deletes:
+        if rule.order_by is not None and rule.order_by.partition(".")[0] in rows.column_names:
             order = order_of(column_at(rows, rule.order_by))
         found = hashes([column_at(rows, path) for path in rule.key])
         return cls(*found, partition, offset, timestamp, order, np.full(len(rows), deletes))

@@ -150,6 +150,7 @@ class TableIndex:
         spark, files = table.lake.spark, [self._live.files[path] for path in positions]
         if any(each.format != "PARQUET" for each in files):
             return None
+        self._files_read += len(files)
         parts, cpu_s = read_values(spark.sparkContext, read, files, positions, Storage.of(spark))
         self._read_cpu_s += cpu_s
         if len(parts) < len(files):
@@ -193,7 +194,7 @@ class TableIndex:
         return head
 
     def reading(self) -> tuple[int, float]:
-        """The number of data files whose keys were read since the last call, and the CPU seconds of workers that read them."""
+        """The number of data files that were read since the last call, and the CPU seconds of workers that read them."""
         found = self._files_read, self._read_cpu_s
         self._files_read, self._read_cpu_s = 0, 0.0
         return found

@@ -40,14 +40,20 @@ def decided(
         AddedFile(file, records.keys, rule.compared(records), kept[begin:end])
         for file, records, (begin, end) in zip(files.files, keyed.records, pairwise(ends), strict=True)
     ]
-    if dead := [each.file for each in added if not each.kept.any()]:  # all of its rows are duplicates, say
-        discard(table.main, Staged.of(dead))
-    added = [each for each in added if each.kept.any()]
-    deletes = table.index.delete(table.main, _replaced(rule, every, kept), rule.key, stage_id, added)
-    made = int(kept[: ends[-1]].sum())
-    found = Staged.of(each.file for each in added)
-    files = replace(files, files=found.files, size_bytes=found.size_bytes, rows=made, deletes=deletes)
-    return files, counted(rule, counts, made)
+    staying = [each for each in added if each.kept.any()]  # in a file of duplicates no row does
+    dead = Staged.of(each.file for each in added if not each.kept.any())
+    discard(table.main, dead)
+    deletes = table.index.delete(table.main, _replaced(rule, every, kept), rule.key, stage_id, staying)
+    found, made = Staged.of(each.file for each in staying), int(kept[: ends[-1]].sum())
+    chosen = replace(
+        files,
+        files=found.files,
+        size_bytes=found.size_bytes,
+        rows=made,
+        deletes=deletes,
+        discarded=len(dead.files),
+    )
+    return chosen, counted(rule, counts, made)
 
 
 def stage_by_key(batch: Batch, stage_id: str) -> tuple[Staged, Counts]:

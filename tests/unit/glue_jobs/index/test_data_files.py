@@ -107,6 +107,20 @@ def test_deleted_rows_are_left_out(tmp_path: Path, older: LiveFile) -> None:
     assert found.keys.high.tolist() == expected((1, "a"), (3, None))
 
 
+def test_values_are_those_at_the_positions(older: LiveFile) -> None:
+    """Only row groups with such a position are read: the file has two rows in each."""
+    found = columns().values(older, np.array([0, 3, 4]), STORAGE)
+    assert [each.to_pylist() for each in found.columns] == [[1, 4, 5], ["a", "d", None]]
+    with pytest.raises(Unreadable):
+        columns().values(older._replace(path=_without_ids(older)), np.array([0]), STORAGE)
+
+
+def _without_ids(file: LiveFile) -> str:
+    path = file.path.replace("data.parquet", "plain.parquet")
+    pq.write_table(pa.table({"id": [1]}), path.removeprefix("file://"))
+    return path
+
+
 def test_what_only_iceberg_can_read_is_left_to_it(tmp_path: Path) -> None:
     plain = written(tmp_path, {"id": [1, 2]}, [pa.field("id", pa.int64())], 2)
     with pytest.raises(Unreadable):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,19 +15,7 @@ from numpy.typing import NDArray
 
 from glue_jobs.index.decision import NO_RECORDS, KeyedRecords, KeyRule, order_of, resets
 from glue_jobs.index.runs import NO_ORDER
-
-
-class Record(NamedTuple):
-    key: int
-    partition: int
-    offset: int
-    timestamp: int
-    order: int | None
-    deletes: bool
-
-    @property
-    def rank(self) -> int:
-        return NO_ORDER if self.order is None else self.order
+from tests.keyed import Record, by_the_rules
 
 
 @st.composite
@@ -55,20 +43,6 @@ def arrays(records: list[Record]) -> KeyedRecords:
     halves = (keys // 2).astype(np.uint64), (keys % 2).astype(np.uint64)
     order = np.array([each.rank for each in records])
     return KeyedRecords(*halves, partitions.astype(np.int32), offsets, timestamps, order, deletes)
-
-
-def by_the_rules(records: list[Record], *, newest: bool) -> set[Record]:
-    """Read each partition in offset order, then compare what they would keep."""
-    kept: dict[tuple[int, int], Record] = {}
-    for each in sorted(records, key=lambda record: record.offset):
-        place = each.key, each.partition
-        before = kept.get(place)
-        if before is None or (newest and (each.deletes or before.deletes or each.rank >= before.rank)):
-            kept[place] = each
-    best: dict[int, Record] = {}
-    for each in sorted(kept.values(), key=lambda record: (record.rank, record.timestamp, record.partition)):
-        best[each.key] = each if newest else best.get(each.key, each)
-    return set(best.values())
 
 
 def only(records: list[Record], kept: NDArray[np.bool_]) -> list[Record]:

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from glue_jobs.index.decision import starts
 from glue_jobs.index.window import apart, in_order
-from tests.unit.glue_jobs.index.test_decision import Record, arrays, only
+from tests import keyed
+from tests.keyed import Record
+from tests.unit.glue_jobs.index.test_decision import arrays, only
 
 WINDOW = 4
 TIMES = st.integers(-20, 20)
@@ -26,22 +28,6 @@ def batches(draw: st.DrawFn) -> list[Record]:
     return draw(st.permutations(records))
 
 
-def read_one_by_one(records: list[Record], rows: dict[int, list[int]]) -> set[Record]:
-    """Partitions are merged by the greatest timestamp that each has reached among the records of the key."""
-    reached: dict[tuple[int, int], int] = {}
-    ranked = []
-    for each in sorted(records, key=lambda record: record.offset):
-        place = each.key, each.partition
-        reached[place] = max(reached.get(place, each.timestamp), each.timestamp)
-        ranked.append((reached[place], each.partition, each.offset, each))
-    kept = set()
-    for *_, each in sorted(ranked):
-        if all(abs(each.timestamp - at) >= WINDOW for at in rows[each.key]):
-            rows[each.key].append(each.timestamp)
-            kept.add(each)
-    return kept
-
-
 @given(records=batches(), held=st.lists(st.tuples(st.integers(0, 3), TIMES), max_size=10))
 def test_a_record_stays_if_no_row_of_its_key_is_near(
     records: list[Record], held: list[tuple[int, int]]
@@ -56,4 +42,4 @@ def test_a_record_stays_if_no_row_of_its_key_is_near(
     kept = np.zeros(len(records), bool)
     kept[order] = apart(ordered, keys, times, WINDOW)
     rows = {key: [at for each, at in held if each == key] for key in range(4)}
-    assert set(only(records, kept)) == read_one_by_one(records, rows)
+    assert set(only(records, kept)) == keyed.apart(records, rows, WINDOW)
