@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glue_jobs.index.decision import starts
+from glue_jobs.index.decision import KeyRule, starts
 from glue_jobs.index.window import apart, in_order
 from tests import keyed
 from tests.keyed import Record
@@ -43,3 +43,9 @@ def test_a_record_stays_if_no_row_of_its_key_is_near(
     kept[order] = apart(ordered, keys, times, WINDOW)
     rows = {key: [at for each, at in held if each == key] for key in range(4)}
     assert set(only(records, kept)) == keyed.apart(records, rows, WINDOW)
+
+
+@given(records=batches())
+def test_a_task_drops_none(records: list[Record]) -> None:
+    """Whether a record is near a row depends on the table."""
+    assert KeyRule(("id",), newest=False, window_ms=WINDOW).kept_in_part(arrays(records)).all()
