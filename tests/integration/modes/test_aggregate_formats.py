@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -82,3 +83,54 @@ def test_a_table_of_totals_is_laid_out_by_its_own_columns(engine: Engine) -> Non
         engine.drain(sales.target(partition_by=layout, sort_by=(Transform("side"),)))
         assert sales.held() == sales.expected()
     assert_proved(proof(engine, sales.topic))
+
+
+TYPES: dict[str, Any] = {
+    "local": {"type": "long", "logicalType": "local-timestamp-micros"},
+    "moment": {"type": "long", "logicalType": "timestamp-micros"},
+    "day": {"type": "int", "logicalType": "date"},
+    "price": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+    "open": "boolean",
+    "code": {"type": "fixed", "name": "Code", "size": 3},
+    "raw": "bytes",
+    "number": "int",
+    "name": "string",
+}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_groups_and_measures_of_every_type_are_found_again(engine: Engine, version: int) -> None:
+    """The second round reads the rows of the first by Arrow, and adds to them."""
+    schema = {
+        "type": "record",
+        "name": "Kinds",
+        "fields": [{"name": name, "type": kind} for name, kind in TYPES.items()],
+    }
+    topic = engine.topic(partitions=1, schema=json.dumps(schema))
+    greatest = tuple(Measure(f"most_{name}", f"max({name})") for name in TYPES if name != "open")
+    mode = Aggregate(tuple(TYPES), (Measure("n", "count(*)"), *greatest))
+    moment = datetime(2026, 11, 26, 12, 30, 0, 5, UTC)
+    row = {
+        "local": moment.replace(tzinfo=None),
+        "moment": moment,
+        "day": date(2026, 11, 26),
+        "price": Decimal("12.34"),
+        "open": True,
+        "code": b"abc",
+        "raw": b"\x00\xff",
+        "number": 7,
+        "name": "é",
+    }
+    target = engine.target(topic, aggregate=mode, format_version=version)
+    for expected in (1, 2):
+        for each in (row, row | {"number": 8}):
+            engine.send(topic, engine.encode(topic, each), partition=0)
+        engine.flush()
+        engine.drain(target)
+        found = engine.rows(topic).orderBy("number").collect()
+        assert [(each["n"], each["number"], each["most_name"]) for each in found] == [
+            (expected, 7, "é"),
+            (expected, 8, "é"),
+        ]
+        assert {bytes(each["most_code"]) for each in found} == {b"abc"}
+        assert {(each["local"], each["most_local"]) for each in found} == {(row["local"], row["local"])}
