@@ -92,8 +92,8 @@ class TableIndex:
         Raises Suspended: `foreign_path`: other people could read the files' location.
         """
         require_own_paths(table)
-        head = self._look(table, tuple(columns))
-        found = self._index.find(keys) if head else {}
+        head = self._look(table, tuple(columns)) if len(keys.high) else None
+        found = {} if head is None else self._index.find(keys)
         dead = {each.path: each.dead for each in added if each.dead}
         deleted = {path: self._index.deleted(path) | positions for path, positions in found.items()} | dead
         data_files = {path: self._live.task(path).file() for path in found}

@@ -148,6 +148,19 @@ def test_events_of_a_topic_that_was_made_again_are_known(engine: Engine) -> None
     assert proof(engine, events.topic).findings == ()
 
 
+def test_a_round_reads_no_file_that_its_window_does_not_reach(engine: Engine) -> None:
+    """Also with an index that knows nothing yet. Each round adds a file and a manifest."""
+    events, gets = Events(engine, WINDOW_MS), []
+    for number in range(4):
+        events.send(7, partition=0, after_ms=100 * WINDOW_MS * number)
+        engine.flush()
+        events.read()
+        (outcome,) = engine.drain(events.target())
+        assert outcome.ledger.rows_appended == 1
+        gets.append(outcome.metrics["s3_gets"])
+    assert gets[3] - gets[2] == gets[2] - gets[1] == 1
+
+
 def test_a_mode_or_a_window_that_changed_suspends_the_table(engine: Engine) -> None:
     events = Events(engine)
     events.send(1, partition=0)
