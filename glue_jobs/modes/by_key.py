@@ -77,7 +77,7 @@ def stage_chosen(
     """
     rule = rule_of(table)
     if table.mode.order_by != rule.order_by:  # a text, which the index does not hold
-        good = without_overtaken(newest_of_each_key(good, table.mode, tasks), table)
+        good = without_overtaken(newest_of_each_key(good, table.mode, tasks), table).coalesce(tasks)
     good = good.persist()
     try:
         every = records_of(good, rule)

@@ -65,7 +65,8 @@ def _stage(
         gone = hashed(keys_of(ended, mode.key).toArrow())
     lacking = good.persist() if batch.lacks_values else None
     try:
-        good = good if lacking is None else filled(lacking, mode, table)
+        if lacking is not None:  # a window or a join of Spark leaves 200 parts, and each is a task for Python
+            good = filled(lacking, mode, table).coalesce(batch.tasks)
         staged, made, _ = stage_chosen(table, good, batch.tasks, stage_id, gone)
         return staged, made
     finally:
