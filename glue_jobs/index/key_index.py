@@ -88,22 +88,17 @@ class KeyIndex:
 
     def find(self, keys: Hashes) -> dict[str, BitMap64]:
         """The positions of all live rows with these keys, by the path of their file."""
-        _, places = self._runs.find(keys)
-        living = places[self._living(places)]
-        return {file.path: BitMap64(positions_of(living[here])) for file, here in self._grouped(living)}
+        return {path: BitMap64(positions) for path, _, positions in self.places(keys)}
 
     def held(self, keys: Hashes) -> NDArray[np.bool_]:
         """Which of these keys a live row has."""
-        numbers, places = self._runs.find(keys)
         found = np.zeros(len(keys.high), bool)
-        found[numbers[self._living(places)]] = True
+        found[self._rows(keys)[0]] = True
         return found
 
     def orders(self, keys: Hashes) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """The live rows of these keys: the number of the key of each, and its order, `NO_ORDER` if it is unknown."""
-        numbers, places = self._runs.find(keys)
-        living = self._living(places)
-        numbers, places = numbers[living], places[living]
+        numbers, places = self._rows(keys)
         found = np.full(len(places), NO_ORDER)
         for file, here in self._grouped(places):
             if file.orders is not None:
@@ -112,9 +107,7 @@ class KeyIndex:
 
     def places(self, keys: Hashes) -> Iterator[tuple[str, NDArray[np.intp], Places]]:
         """The live rows of these keys by file: its path; the number of the key of each row; the positions, in ascending order."""
-        numbers, places = self._runs.find(keys)
-        living = self._living(places)
-        numbers, places = numbers[living], places[living]
+        numbers, places = self._rows(keys)
         for file, here in self._grouped(places):
             yield file.path, numbers[here], positions_of(places[here])
 
@@ -129,6 +122,12 @@ class KeyIndex:
     def expect_added(self, files: Iterable[LiveRows]) -> None:
         """Note the live rows of data files that our next commit adds, if it takes place. Those noted before are dropped."""
         self._added = list(files)
+
+    def _rows(self, keys: Hashes) -> tuple[NDArray[np.intp], Places]:
+        """All live rows of these keys: the number of the key of each, and its place."""
+        numbers, places = self._runs.find(keys)
+        living = self._living(places)
+        return numbers[living], places[living]
 
     def _living(self, places: Places) -> NDArray[np.bool_]:
         kinds = np.array([each is not None and 1 + bool(each.deleted) for each in self._by_number], np.int8)
