@@ -44,9 +44,6 @@ class Aggregate(Mode):
     kind: ClassVar[ModeName] = "aggregate"
     replaces_rows: ClassVar[bool] = True
     groups_rows: ClassVar[bool] = True
-    cannot_redrive: ClassVar[str | None] = (
-        "rows are totals: they do not say which dead letters they already include"
-    )
     cannot_forget: ClassVar[str | None] = "rows are totals: they do not say whose records they include"
     by: tuple[str, ...]
     measures: tuple[Measure, ...]

@@ -18,7 +18,7 @@ class Mode:
 
     One class for each mode, in the file of its name; `calve.config.job.Table.mode` is the only chooser.
     replaces_rows: a commit also deletes rows. groups_rows: a row of the table is a group of records. reads_changes: the records
-    are change events. cannot_redrive, cannot_forget: why a request is refused; None: it is not.
+    are change events. cannot_forget: why such a request is refused; None: it is not.
     order_by: the column by which the newest record wins; None: the last write wins. deletes: a tombstone deletes the row of its
     key. keep_deleted: deleted rows stay, marked. source_order: fields of `source` that order changes; empty: the last write wins.
     window_ms: a record is a duplicate only of rows that are less than this away; None: of all.
@@ -30,7 +30,6 @@ class Mode:
     replaces_rows: ClassVar[bool] = False
     groups_rows: ClassVar[bool] = False
     reads_changes: ClassVar[bool] = False
-    cannot_redrive: ClassVar[str | None] = None
     cannot_forget: ClassVar[str | None] = None
     order_by: str | None = None
     deletes: bool = False

@@ -20,9 +20,6 @@ class Upsert(Mode):
 
     kind: ClassVar[ModeName] = "upsert"
     replaces_rows: ClassVar[bool] = True
-    cannot_redrive: ClassVar[str | None] = (
-        "rows are kept by key: a redriven dead letter could replace a newer row"
-    )
     key: tuple[str, ...] = field()
     order_by: str | None = None
     deletes: bool = False

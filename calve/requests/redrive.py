@@ -7,10 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, Self
 
+from calve.modes.switch import kind_of
+from calve.requests.expired_history import Span, span_of
 from calve.requests.requests import WaitingRequest
 from calve.stored import Stored
 from calve.table.dead_letters import dead_letters_round
-from calve.table.position import NO_DEAD_LETTERS, DeadLetterRound, Ledger, Position
+from calve.table.position import (
+    NO_DEAD_LETTERS,
+    DeadLetterRound,
+    Ledger,
+    Offsets,
+    Position,
+    TopicKey,
+)
 from calve.table.protocol import Commit
 from calve.table.summary import REDRIVE, REDRIVE_RESULT, ledger_of, round_of
 
@@ -40,6 +49,7 @@ class Result(Stored):
     present: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     problem: str | None = None
+    overtaken: int = 0
 
     @classmethod
     def of(cls, properties: Mapping[str, str], request_id: str) -> Self | None:
@@ -75,6 +85,33 @@ def done_before(ancestors: Iterable[Commit], request_id: str) -> Ledger:
         for commit in ancestors
         if commit.summary.get(REDRIVE) == request_id
     }.values()
-    return Ledger(
-        redriven=sum(each.redriven for each in ledgers), present=sum(each.present for each in ledgers)
-    )
+    sums = {
+        name: sum(getattr(each, name) for each in ledgers) for name in ("redriven", "present", "overtaken")
+    }
+    return Ledger(**sums)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsSince:
+    """The rounds of a topic since one of them, oldest first. start: its first offsets; None: unknown. ends: exclusive."""
+
+    start: Offsets | None
+    ends: tuple[Offsets, ...]
+
+    @classmethod
+    def of(cls, line: Iterable[Commit], topic: TopicKey, places: Offsets) -> Self:
+        """From the round that read the lowest of these offsets. line: the ancestors of main, newest first.
+
+        Rounds that appended, before the table had a key, count as one: their records were folded together.
+        """
+        rounds: list[Span] = []
+        for each in reversed([span for commit in line if (span := span_of(commit)) is not None]):
+            if each.topic != topic or each.round is not None or each.remade:
+                continue
+            if rounds and kind_of(rounds[-1].mode) == kind_of(each.mode) == "append":
+                rounds[-1] = replace(rounds[-1], start=each.start | rounds[-1].start, to=each.to)
+            else:
+                rounds.append(each)
+        before = [each for each in rounds if all(each.start.get(p, 0) <= o for p, o in places.items())]
+        since = rounds[len(before) - 1 :] if before else rounds
+        return cls(since[0].start if before else None, tuple(each.to for each in since))

@@ -36,9 +36,10 @@ class Ledger:
 
     `rows_appended` counts rows of the table, which need not equal `applied` records. `rejected` is by reason.
     `lost` counts offsets that expired before they could be read.
-    A redrive reads no offsets. Each of its `selected` dead letters is `redriven`, `present` (the table had its record) or
-    `refused`, by reason. `skipped` is by reason, too: rejects that are in no table. `skipped_schemas` counts those rejected
-    for their schema by its id. An id unknown today may be registered later.
+    A redrive reads no offsets. Each of its `selected` dead letters is `redriven`, `present` (the table had its record),
+    `overtaken` by a later record of its key, or `refused`, by reason.
+    `skipped` is by reason, too: rejects that are in no table. `skipped_schemas` counts those rejected for their schema by its id.
+    An id unknown today may be registered later.
     `filtered` records belong to other tables of the topic, or steps filtered them (`filtered_by_steps`).
     `filtered_schemas` counts the former by schema id. Both schema counts are limited.
     `rows_filtered` are rows that a step filtered behind one that makes several rows of a record.
@@ -59,6 +60,7 @@ class Ledger:
     selected: int = 0
     redriven: int = 0
     present: int = 0
+    overtaken: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     skipped_schemas: dict[str, int] = field(default_factory=dict)
@@ -78,12 +80,20 @@ class Ledger:
         if self.dead_lettered != sum(self.rejected.values()):
             return f"dead-lettered {self.dead_lettered} is not the sum of its reasons {sum(self.rejected.values())}"
         refused = sum(self.refused.values())
-        if self.selected != self.redriven + self.present + refused:
-            return f"selected {self.selected} is not redriven {self.redriven} + present {self.present} + refused {refused}"
+        if self.selected != self.closed + refused:
+            return (
+                f"selected {self.selected} is not redriven {self.redriven} + present {self.present}"
+                f" + overtaken {self.overtaken} + refused {refused}"
+            )
         named = self.filtered_by_steps + sum(self.filtered_schemas.values())
         if self.filtered < named:
             return f"filtered {self.filtered} is less than by steps and by schema {named}"
         return None
+
+    @property
+    def closed(self) -> int:
+        """Dead letters that a redrive marked, because it settled them."""
+        return self.redriven + self.present + self.overtaken
 
     def plus(self, other: Ledger) -> Ledger:
         sums: dict[str, Any] = {}

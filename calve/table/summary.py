@@ -22,7 +22,9 @@ from calve.table.position import (
     encode_offsets,
 )
 
-FORMAT = 4
+FORMAT = 5
+WITHOUT_OVERTAKEN = 4
+"""A release that refuses redrives of newest rows and totals cannot read their ledgers."""
 FIRST_MODES = 3
 """A release that knows only these modes must not write a table of another mode: it would add the records' columns."""
 WITHOUT_MODE = 2
@@ -214,6 +216,8 @@ def encode(
 def _format(position: Position) -> int:
     """The lowest format that can express the position."""
     if position.mode:
-        known = json.loads(position.mode)["mode"] in ("append", "upsert", "deduplicate")
-        return FIRST_MODES if known else FORMAT
+        kind = json.loads(position.mode)["mode"]
+        if position.redrives and kind not in ("append", "deduplicate"):
+            return FORMAT
+        return FIRST_MODES if kind in ("append", "upsert", "deduplicate") else WITHOUT_OVERTAKEN
     return WITHOUT_MODE if position.redrives else WITHOUT_REDRIVES

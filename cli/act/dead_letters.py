@@ -105,6 +105,8 @@ def redrive(
     figures = {"selected": f"{result.selected:,} dead letters", "in the table now": f"{result.redriven:,}"}
     if result.present:
         figures["there already"] = f"{result.present:,}"
+    if result.overtaken:
+        figures["overtaken"] = f"{result.overtaken:,}, by later records of their keys"
     dead = ", ".join(f"{number:,} {reason}" for reason, number in sorted(result.refused.items()))
     console.panel(f"redrive of {name}", figures | {"still dead": dead or "none"})
 

@@ -180,10 +180,11 @@ def _totals(sides: Sides) -> list[Finding]:
         text = f"the dead letters are {dict(letters.by_reason)}, the ledgers say {totals.rejected}"
         findings.append(Finding("totals", text))
     # A dead letter without its redrive mark counts twice: as redriven and as present.
-    if not totals.redriven <= letters.came_back <= totals.redriven + totals.present:
+    settled = totals.redriven + totals.overtaken
+    if not settled <= letters.came_back <= settled + totals.present:
         text = (
-            f"{letters.came_back} dead letters came back, the ledgers of the redrives say {totals.redriven}"
-            f" and {totals.present} that were in the table before"
+            f"{letters.came_back} dead letters came back, the ledgers of the redrives say {totals.redriven},"
+            f" {totals.overtaken} that were overtaken and {totals.present} that were in the table before"
         )
         findings.append(Finding("redriven", text))
     return findings

@@ -118,6 +118,16 @@ def numbers_of(rounds: Sequence[Round], partitions: Any, offsets: Any) -> Any:
     return found
 
 
+def numbers_of_redrives(claim: Claim, rounds: Sequence[Round]) -> dict[str, float]:
+    """Each redrive lies between two rounds; several between the same two keep their order. Rounds have the numbers from 0."""
+    redrives = [each for each in reversed(claim.redrives) if each.topic == claim.topic]
+    found: dict[str, float] = {}
+    for n, each in enumerate(redrives):
+        before = sum(all(each.to.get(p, 0) >= o for p, o in other.to.items()) for other in rounds)
+        found[each.round or ""] = before - 0.5 + (n + 1) / (2 * len(redrives) + 2)
+    return found
+
+
 def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     """The table's claim, and the faults of its ledgers.
 

@@ -97,9 +97,8 @@ def _compare(
     dead_letters = lake.load(sources.catalog, TableName(*table.name()).dead_letters)
     mode = mode_of(claim, table.schema(), sources.key.column if sources.key else None)
     newest = mode if mode and mode.newest else None
-    totals = Totals(mode.totals, claim) if mode and mode.totals else None
     aged, forgotten = Aged.of(table, claim.topic), Forgotten.of(table.properties, claim.topic)
-    main = MainRows(table, others=None if totals else claim, mode=newest, aged=aged)
+    main = MainRows(table, others=None if mode and mode.totals else claim, mode=newest, aged=aged)
     letters = None if dead_letters is None else DeadLetterRows(dead_letters, claim, sources.masking)
     claimed = _claimed(claim, main, letters, forgotten)
 
@@ -117,6 +116,7 @@ def _compare(
     spans = {p: (min(max(a, lowest[p]), b), b) for p, (a, b) in claimed.items()}
     dead = read_dead_letters(letters, claimed, spans)
     decoder.redrives, decoder.redriven = claim.redrives, dead.redriven
+    totals = Totals(mode.totals, claim, dead.redriven) if mode and mode.totals else None
     reader = Reader(topic, sources.kafka, sources.region)
     reader.bounded |= {
         p for p, given in dead.reasons.items() if not set(UNDELIVERED).isdisjoint(given.values())

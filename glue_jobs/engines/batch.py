@@ -36,6 +36,8 @@ from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rejected, rows
 
 PLACE = (PARTITION, OFFSET)
+USUAL_BYTES = 500.0
+"""The assumed size of a record, if the table's history says nothing about it."""
 LOST = ("topic_recreated", "offsets_expired")
 
 

@@ -46,8 +46,12 @@ def only(rows: DataFrame, every: KeyedRecords, chosen: NDArray[np.bool_]) -> Dat
     few, how = (chosen, "left_semi") if 2 * chosen.sum() <= len(chosen) else (~chosen, "left_anti")
     if how == "left_anti" and chosen.all():
         return rows
-    found = every.take(few)
-    places = pa.table({f"calve:{name}": getattr(found, name) for name in PLACE})
+    return at_places(rows, every.take(few), how)
+
+
+def at_places(rows: DataFrame, records: KeyedRecords, how: str = "left_semi") -> DataFrame:
+    """The rows of these records, or with `left_anti` the others."""
+    places = pa.table({f"calve:{name}": getattr(records, name) for name in PLACE})
     frame = rows.sparkSession.createDataFrame(places)
     same = [here == F.col(f"calve:{name}") for name, here in _place().items()]
     return rows.join(F.broadcast(frame), same, how)

@@ -19,7 +19,7 @@ from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import Staged, discard
 from glue_jobs.index.decision import KeyedFiles, KeyedRecords, KeyRule, resets, starts
 from glue_jobs.index.hashing import Hashes
-from glue_jobs.index.records import only, records_of
+from glue_jobs.index.records import at_places, only, records_of
 from glue_jobs.index.table_index import AddedFile
 from glue_jobs.index.window import apart, in_order
 from glue_jobs.modes.newest import newest_of_each_key, without_overtaken
@@ -83,10 +83,7 @@ def stage_chosen(
         every = records_of(good, rule)
         kept = _chosen(table, rule, every)
         stays = kept & ~every.deletes
-        made, several = only(good, every, stays), None
-        if table.row_plan.chain.explodes:
-            made, several = table.row_plan.rows(made)
-        staged = table.stage(made.drop(TOMBSTONE), tasks, stage_id)
+        staged, several = _stage(table, only(good, every, stays), tasks, stage_id)
     finally:
         good.unpersist()
     replaced = _replaced(rule, every, kept)
@@ -94,6 +91,22 @@ def stage_chosen(
         replaced = replaced.plus(gone)
     deletes = table.index.delete(table.main, replaced, rule.key, stage_id)
     return replace(staged, deletes=deletes), int(stays.sum()), several
+
+
+def stage_changed(
+    table: OpenTable, good: DataFrame, changed: KeyedRecords, tasks: int, stage_id: str
+) -> tuple[Staged, Observation | None]:
+    """As `stage_chosen`, for records that are chosen already: `changed`, one of each key. Some of them delete."""
+    staged, several = _stage(table, at_places(good, changed.take(~changed.deletes)), tasks, stage_id)
+    deletes = table.index.delete(table.main, changed.keys, rule_of(table).key, stage_id)
+    return replace(staged, deletes=deletes), several
+
+
+def _stage(table: OpenTable, made: DataFrame, tasks: int, stage_id: str) -> tuple[Staged, Observation | None]:
+    several = None
+    if table.row_plan.chain.explodes:
+        made, several = table.row_plan.rows(made)
+    return table.stage(made.drop(TOMBSTONE), tasks, stage_id), several
 
 
 def without_held(table: OpenTable, good: DataFrame) -> DataFrame | None:

@@ -74,6 +74,12 @@ def _stage(
             lacking.unpersist()
 
 
+def not_truncated(flat: DataFrame, good: DataFrame) -> DataFrame:
+    """The good records of a batch that none of its truncations has ended. flat: all of its records."""
+    truncations = _truncations(flat)
+    return good.where(~_ended(truncations, at(OFFSET))) if truncations else good
+
+
 Truncations = dict[int, tuple[int, int, str | None]]
 """The last truncation of each partition: its offset, its time (ms), and its position in the database log, if any."""
 

@@ -17,16 +17,13 @@ from calve.table.position import Ledger
 from calve.table.protocol import bytes_per_record, check_ledger, recheck
 from calve.table.summary import BACKFILL, REMADE, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
-from glue_jobs.engines.batch import PLACE, Batch, errors_of_source
+from glue_jobs.engines.batch import PLACE, USUAL_BYTES, Batch, errors_of_source
 from glue_jobs.iceberg.staging import Staged, discard, rows_of, whole
 from glue_jobs.index.table_index import TableIndex
 from glue_jobs.modes.staging import engine_of, stage_batch
 from glue_jobs.operations.operation import Operation, now
 from glue_jobs.operations.publishing import publish_work
 from glue_jobs.process import faults
-
-USUAL_BYTES = 500.0
-"""The assumed size of a record, if the table's history says nothing about it."""
 
 
 class Backfill(Operation[Request, Entry]):

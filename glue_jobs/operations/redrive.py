@@ -14,7 +14,8 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from calve.errors import CalveError, Retryable, Suspended
+from calve.errors import Retryable, Suspended
+from calve.modes.aggregate import Aggregate
 from calve.names import SYSTEM_COLUMN
 from calve.requests.redrive import Request, Result, done_before, position_after
 from calve.schema.columns import REDRIVEN
@@ -35,9 +36,11 @@ from glue_jobs.decode.decode import decode
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.layout import tasks_for
 from glue_jobs.iceberg.staging import Staged, discard, stage
-from glue_jobs.modes.by_key import without_held
+from glue_jobs.modes.aggregate import stage_totals
+from glue_jobs.modes.by_key import stage_changed, without_held
 from glue_jobs.operations.operation import Operation, now
 from glue_jobs.operations.publishing import publish_work
+from glue_jobs.operations.replay import FATE, OVERTAKEN, PLACE, replay
 from glue_jobs.process import faults
 from glue_jobs.table.counts import Counts, unknown_ids, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
@@ -51,7 +54,7 @@ class Redrive(Operation[Request, Result]):
 
     def pending(self) -> Request | None:
         request = super().pending()
-        if request is not None and self.table.mode.cannot_redrive is None:
+        if request is not None:
             self.dead_letters = self.table.dead_letters.level_with(self.base)
         return request
 
@@ -71,18 +74,17 @@ class Redrive(Operation[Request, Result]):
 
         Commits of an earlier try of the same request count: their dead letters are marked and not selected again.
         """
-        if why := self.table.mode.cannot_redrive:
-            raise CalveError(why)
         self.request = request
         self.mark = os.urandom(8)
         done = done_before(self.table.main.ancestors(), request.id)
         shares = self._shares()
         for topic, (ledger, size_bytes) in shares.items():
-            if ledger.redriven or ledger.present:
+            if ledger.closed:
                 self._bring_back(topic, ledger, size_bytes)
         total = reduce(Ledger.plus, (ledger for ledger, _ in shares.values()), done)
-        selected = total.redriven + total.present + sum(total.refused.values())
-        return Result(request.id, now(), selected, total.redriven, total.present, total.refused)
+        selected = total.closed + sum(total.refused.values())
+        counts = selected, total.redriven, total.present, total.refused
+        return Result(request.id, now(), *counts, overtaken=total.overtaken)
 
     def _shares(self) -> Shares:
         """Select dead letters, look up unknown schema ids, and count the result for each dead letter."""
@@ -92,7 +94,12 @@ class Redrive(Operation[Request, Result]):
         if not self.chosen.limit(1).collect():
             return {}
         self.table = self.table.learn(*unknown_ids(self.chosen, self.table.decode_plan)) or self.table
-        self.held = self._held()
+        self.held = None if self.table.mode.groups_rows else self._held()
+        self.replay = None
+        if self.table.mode.replaces_rows and not self.table.mode.groups_rows:
+            good = self._judged().where(F.col(REJECT).isNull() & ~F.col(PRESENT))
+            if good.limit(1).collect():
+                self.replay = replay(self.table, self.base, self.dead_letters, good)
         return counted(self._judged())
 
     def _held(self) -> DataFrame | None:
@@ -124,7 +131,18 @@ class Redrive(Operation[Request, Result]):
         return made.withColumn(REJECT, F.coalesce(REJECT, left_out)).drop(FILTERED)
 
     def _judged(self) -> DataFrame:
-        records = self._records()
+        """The records with `PRESENT` and `IS_OVERTAKEN`."""
+        records = self._with_present(self._records())
+        if self.replay is None:
+            return records.withColumn(IS_OVERTAKEN, false())
+        fates, fate = self.replay.fates, F.col(FATE)
+        same = [F.col(DEAD_LETTER)[name] == fates[name] for name in PLACE]
+        joined = records.join(F.broadcast(fates), same, "left").drop(*PLACE)
+        refused = F.coalesce(REJECT, F.when(fate != OVERTAKEN, fate))
+        is_overtaken = F.coalesce(fate == OVERTAKEN, false())
+        return joined.withColumns({REJECT: refused, IS_OVERTAKEN: is_overtaken}).drop(FATE)
+
+    def _with_present(self, records: DataFrame) -> DataFrame:
         if self.held is None:
             return records.withColumn(PRESENT, false())
         held = self.held.select(*(F.col(name).alias(f"held:{name}") for name in RECORD))
@@ -138,13 +156,14 @@ class Redrive(Operation[Request, Result]):
         letter = F.col(DEAD_LETTER)
         mine = (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
         good = self._judged().where(F.col(REJECT).isNull() & mine)
-        staged = self._stage_rows(good.where(~F.col(PRESENT)), size_bytes, round_id)
+        staged = self._stage_rows(good.where(~F.col(PRESENT) & ~F.col(IS_OVERTAKEN)), size_bytes, round_id)
         faults.point("redrive.staged", table.config.name)
         marked = stage_marks(table, dead_letters, good, round_id)
         faults.point("redrive.marked", table.config.name)
-        if table.row_plan.chain.explodes:
-            ledger = replace(ledger, rows_appended=staged.rows)
-        if (staged.rows, marked.rows) != (ledger.rows_appended, ledger.redriven + ledger.present):
+        if table.row_plan.chain.explodes or table.mode.replaces_rows:
+            deleted = staged.deletes.rows if staged.deletes else 0
+            ledger = replace(ledger, rows_appended=staged.rows, rows_deleted=deleted)
+        if (staged.rows, marked.rows) != (ledger.rows_appended, ledger.closed):
             discard(table.main, staged)
             raise Retryable(f"{staged.rows} rows and {marked.rows} marks were written for {ledger}")
         held = table.dead_letters.stage_on_branch(marked, round_id=round_id, base=self.base)
@@ -166,8 +185,14 @@ class Redrive(Operation[Request, Result]):
     def _stage_rows(self, good: DataFrame, size_bytes: int, round_id: str) -> Staged:
         table = self.table
         tasks = tasks_for(size_bytes, table.services.cores, table.services.cores)
-        made, several = table.row_plan.rows(good.drop(DEAD_LETTER, PRESENT))
-        staged = table.stage(made, tasks, round_id)
+        if self.replay is not None:
+            staged, several = stage_changed(table, self.replay.records, self.replay.changed, tasks, round_id)
+        else:
+            made, several = table.row_plan.rows(good.drop(DEAD_LETTER, PRESENT, IS_OVERTAKEN))
+            if isinstance(table.mode, Aggregate):
+                staged, _ = stage_totals(table.mode, table, made, tasks, round_id)
+            else:
+                staged = table.stage(made, tasks, round_id)
         if several and with_counted_rows(Counts(), several).failed:
             discard(table.main, staged)
             raise Suspended("step_failed", "the table's steps cannot compute the rows of these dead letters")
@@ -182,6 +207,8 @@ def stage_marks(table: OpenTable, dead_letters: Table, chosen: DataFrame, round_
 
 PRESENT = "calve:present"
 """A column beside those of a record: whether main has the dead letter's record."""
+IS_OVERTAKEN = "calve:overtaken"
+"""Another: whether a later record of its key has replaced or deleted its row."""
 
 
 Shares = dict[TopicKey, tuple[Ledger, int]]
@@ -189,10 +216,11 @@ Shares = dict[TopicKey, tuple[Ledger, int]]
 
 
 def counted(judged: DataFrame) -> Shares:
-    """The shares of records with `DEAD_LETTER`, `REJECT`, `PRESENT` and `SIZE`."""
+    """The shares of records with `DEAD_LETTER`, `REJECT`, `PRESENT`, `IS_OVERTAKEN` and `SIZE`."""
     letter = F.col(DEAD_LETTER)
-    keys = (letter["cluster_id"].alias("cluster"), letter["topic_id"].alias("topic"), REJECT, PRESENT)
-    sums = judged.groupBy(*keys).agg(F.count(F.lit(1)).alias("letters"), F.sum(SIZE).alias("size"))
+    topic_of = letter["cluster_id"].alias("cluster"), letter["topic_id"].alias("topic")
+    kinds = judged.groupBy(*topic_of, REJECT, PRESENT, IS_OVERTAKEN)
+    sums = kinds.agg(F.count(F.lit(1)).alias("letters"), F.sum(SIZE).alias("size"))
     shares: Shares = {}
     for row in sums.collect():
         topic, found, size_bytes = TopicKey(row["cluster"], row["topic"]), row["letters"], 0
@@ -200,6 +228,8 @@ def counted(judged: DataFrame) -> Shares:
             fate = Ledger(selected=found, refused={row[REJECT]: found})
         elif row[PRESENT]:
             fate = Ledger(selected=found, present=found)
+        elif row[IS_OVERTAKEN]:
+            fate = Ledger(selected=found, overtaken=found)
         else:
             fate = Ledger(selected=found, redriven=found, rows_appended=found)
             size_bytes = int(row["size"] or 0)

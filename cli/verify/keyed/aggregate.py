@@ -17,8 +17,9 @@ from calve.modes.aggregate import WINDOW_START, column_of
 from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number, Term, columns_in, parse
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import decimal_digits
-from cli.verify.claim import Claim, numbers_of
+from cli.verify.claim import Claim, numbers_of, numbers_of_redrives
 from cli.verify.columns import column_at
+from cli.verify.counts import Key
 from cli.verify.dead_letters import Count
 from cli.verify.findings import Check, Finding, Findings
 
@@ -40,26 +41,30 @@ class _Group:
     """The aggregate of a group. `last`: round number, timestamp, partition and offset of the last record."""
 
     totals: list[Any]
-    last: tuple[int, ...] = ()
+    last: tuple[Any, ...] = ()
 
 
 @dataclass(slots=True)
 class Totals:
     """The groups of a topic; `add` all of its records before the table is compared.
 
-    `records`: the number added; `rows`: the table's. `why`: why it cannot be proved; None: it can.
+    `redriven`: the redrive's round by the place of a record. `records`: the number added; `rows`: the table's. `why`: why it
+    cannot be proved; None: it can.
     """
 
     mode: Aggregate
     claim: Claim
+    redriven: Mapping[Key, str] = field(default_factory=dict)
     why: str | None = None
     findings: list[Finding] = field(default_factory=list)
     rows: int = 0
     records: int = 0
     _groups: dict[Group, _Group] = field(default_factory=dict)
     _measures: list[Measure] = field(init=False)
+    _redrives: dict[str, float] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._redrives = numbers_of_redrives(self.claim, self.claim.rounds[::-1])
         self._measures = [measure(each.name, each.text) for each in self.mode.measures]
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -79,7 +84,9 @@ class Totals:
             group = self._groups.get(key)
             if group is None:
                 group = self._groups[key] = _Group([each.start for each in self._measures])
-            group.last = max(group.last, (read_by[number], *place))
+            back = self.redriven.get((place[1], place[2]))
+            read = read_by[number] if back is None else self._redrives.get(back, read_by[number])
+            group.last = max(group.last, (read, *place))
             record = {path: columns[path][number] for path in paths}
             for n, each in enumerate(self._measures):
                 group.totals[n] = each.added(group.totals[n], each.value(record))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cli.verify.claim import Claim, Round, numbers_of
+from cli.verify.claim import Claim, numbers_of, numbers_of_redrives
 from cli.verify.columns import numbers
 from cli.verify.counts import Key
 from cli.verify.keyed.store import Store
@@ -85,7 +85,7 @@ class Firsts(Store):
         self._windowed = window_us is not None
         self._window = EVER if window_us is None else window_us
         self._rounds = [each for each in reversed(claim.rounds) if each.topic == claim.topic]
-        known = _numbers_of_redrives(claim, self._rounds)
+        known = numbers_of_redrives(claim, self._rounds)
         partitions, offsets = (pa.array([place[n] for place in redriven], pa.int64()) for n in (0, 1))
         self._redriven = pa.table({"partition": partitions, "offset": offsets})
         self._numbers = np.array([*(known.get(name, UNKNOWN) for name in redriven.values()), UNKNOWN])
@@ -148,13 +148,3 @@ class Firsts(Store):
             "number": pa.array(found if number is None else np.full(len(found), number)),
         }
         self.insert(table, pa.table(columns | more))
-
-
-def _numbers_of_redrives(claim: Claim, rounds: list[Round]) -> dict[str, float]:
-    """Each redrive lies between two rounds; several between the same two keep their order. Rounds have the numbers from 0."""
-    redrives = [each for each in reversed(claim.redrives) if each.topic == claim.topic]
-    found: dict[str, float] = {}
-    for n, each in enumerate(redrives):
-        before = sum(all(each.to.get(p, 0) >= o for p, o in other.to.items()) for other in rounds)
-        found[each.round or ""] = before - 0.5 + (n + 1) / (2 * len(redrives) + 2)
-    return found

@@ -39,8 +39,9 @@ OLDER = 't."order" is null or s."order" is null or s."order" < t."order"'
 """Whether a truncation deletes a record, by their order."""
 FOLD = """
 with here as (
-  select s.*, s.rowid as number from states s where not exists
-    (from truncations t where t."partition" = s."partition" and s."offset" < t."offset" and ({older}))
+  select s.*, s.rowid as number from states s where not exists (from truncations t where case
+    when t."partition" = s."partition" then s."offset" < t."offset" and ({older})
+    when t."order" is null then s."timestamp" < t."timestamp" else {older} end)
 ), segments as (
   select *, count(*) filter (dead) over (partition by key, "partition" order by "offset", number rows unbounded preceding)
     as segment from here
@@ -52,9 +53,7 @@ with here as (
   qualify row_number() over (partition by key, "partition"
     order by segment desc, dead, "order" desc nulls last, "offset" desc, number desc) = 1
 )
-select * exclude (number, segment, before) from newest s where not exists
-  (from truncations t where t."partition" <> s."partition"
-    and case when t."order" is null then s."timestamp" < t."timestamp" else {older} end)
+select * exclude (number, segment, before) from newest
 """
 FILL = """lasting as (select *, {lasting} as lasting from ranked), filled as (
   select * exclude (lasting) replace ({replaced}), {changed} as filled from lasting

@@ -19,8 +19,9 @@ from cli.act.dead_letters import dead_letters
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.table.opening import Opener
 from tests.integration.support.crashing import Died, dying
-from tests.integration.support.engine import TRADE, Engine, at, suspended, trades
+from tests.integration.support.engine import Engine, at, suspended, trades
 from tests.integration.support.proofs import assert_proved, proof
+from tests.integration.support.records.versions import versioned
 from tests.integration.support.running import running
 
 BAD = b"\x01no magic byte"
@@ -106,10 +107,6 @@ class Scene:
         letters = self.engine.table(self.topic + DEAD_LETTERS_SUFFIX)
         assert set(letters.refs()) == {"main"}
         assert_proved(proof(self.engine, self.topic))
-
-
-def versioned(name: str = "Trade") -> str:
-    return json.dumps(json.loads(TRADE) | {"name": name, "doc": uuid.uuid4().hex})
 
 
 def bare(*before: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from calve.requests.redrive import Request, Result, done_before, is_level, position_after
+from calve.requests.redrive import Request, Result, RoundsSince, done_before, is_level, position_after
 from calve.table.position import NO_DEAD_LETTERS, DeadLetterRound, Ledger
 from calve.table.protocol import next_position
 from calve.table.summary import REDRIVE, REDRIVE_RESULT, encode, published_dead_letters
@@ -14,6 +16,7 @@ from tests.unit.calve.protocol_model.says import TOPIC, data, history, position,
 
 HELD = DeadLetterRound("x1", 7, 3)
 REJECTS = DeadLetterRound("r1", 5, 9)
+UPSERT = json.dumps({"mode": "upsert", "key": [1], "order_by": None})
 
 
 def test_a_request_is_read_as_it_was_written() -> None:
@@ -67,3 +70,41 @@ def test_commits_of_the_same_request_are_counted_once() -> None:
     found = done_before(history(mine, mine, commit("x1", "a", 3), commit("x0", "b", 9), data("r1")), "a")
     assert found.redriven == 5
     assert json.loads(mine["calve.from"]) == {}
+
+
+def rounds(
+    *ends: dict[int, int], mode: str | None = UPSERT, first: dict[int, int] | None = None
+) -> list[Any]:
+    """The ancestors of main: rounds that end at these offsets."""
+    starts = [first or {0: 0}, *ends]
+    summaries = [
+        encode(
+            position=replace(position(f"r{number}", to), mode=mode),
+            topic=TOPIC,
+            start={TOPIC: start},
+            ledger=Ledger(),
+            metrics={},
+        )
+        for number, (start, to) in enumerate(zip(starts, ends, strict=False))
+    ]
+    return list(history(*reversed(summaries)))
+
+
+def test_a_replay_begins_with_the_round_that_read_the_earliest_dead_letter() -> None:
+    line = rounds({0: 5, 1: 2}, {0: 9, 1: 2}, {0: 9, 1: 7})
+    found = RoundsSince.of(line, TOPIC, {0: 6, 1: 4})
+    assert found == RoundsSince({0: 5, 1: 2}, ({0: 9, 1: 2}, {0: 9, 1: 7}))
+    assert RoundsSince.of(line, TOPIC, {1: 4}).start == {0: 9, 1: 2}
+    assert RoundsSince.of(line, TOPIC, {0: 4}).start == {0: 0}
+
+
+def test_rounds_that_appended_count_as_one() -> None:
+    """They were folded together when the table got its key."""
+    appended, keyed = rounds({0: 5}, {0: 9}, mode=None), rounds({0: 12}, first={0: 9})
+    found = RoundsSince.of([*keyed, *appended], TOPIC, {0: 6})
+    assert found == RoundsSince({0: 0}, ({0: 9}, {0: 12}))
+
+
+def test_the_start_of_rounds_that_others_expired_is_unknown() -> None:
+    found = RoundsSince.of(rounds({0: 9}, {0: 12}, first={0: 5}), TOPIC, {0: 3})
+    assert found == RoundsSince(None, ({0: 9}, {0: 12}))

@@ -167,7 +167,7 @@ def test_an_unproved_position_suspends(
 
 
 def test_a_newer_format_suspends() -> None:
-    newer = data("r1") | {"calve.format": "5"}
+    newer = data("r1") | {"calve.format": "6"}
     assert suspension(nearest_position, history(newer)) == "format_too_new"
 
 

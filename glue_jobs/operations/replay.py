@@ -1,0 +1,195 @@
+"""Replay: the rows that keys of dead letters would have, had the rounds not rejected these records (ADR 47).
+
+The job reads the topic again since the round of the oldest dead letter. It keeps the records of the dead letters' keys. Beginning
+with the table's older rows of these keys, it applies the rule of the mode round by round. Other open dead letters do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from calve.errors import CalveError
+from calve.requests.redrive import RoundsSince
+from calve.schema.columns import REDRIVEN
+from calve.table.position import Position
+from calve.table.protocol import TopicState, bytes_per_record, recheck
+from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
+from glue_jobs.dead_letters.records import DEAD_LETTER, rows_at
+from glue_jobs.engines.batch import USUAL_BYTES, Batch
+from glue_jobs.iceberg.catalog import Table
+from glue_jobs.index.decision import KeyedRecords, KeyRule, resets
+from glue_jobs.index.records import records_of
+from glue_jobs.index.runs import NO_ORDER
+from glue_jobs.modes.by_key import rule_of
+from glue_jobs.modes.change_data import lacks_values, not_truncated
+from glue_jobs.table.open_table import OpenTable
+from glue_jobs.table.records import rows
+
+PLACE = ("partition", "offset")
+FATE = "calve:fate"
+OVERTAKEN = "overtaken"
+"""A later record of the key has replaced or deleted the row of the dead letter."""
+EXPIRED = "offsets_expired"
+"""The topic no longer holds the record, so later deletions of its key may be gone, too."""
+LACKS_VALUES = "lacks_values"
+"""A change event of the key lacks values, which come from the row before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """records: the good ones of the keys, as rows if each makes one. changed: those of them that replace rows of the table.
+
+    fates: `PLACE` and `FATE` of the dead letters that are no rows: `OVERTAKEN`, or why they stay dead letters.
+    """
+
+    records: DataFrame
+    changed: KeyedRecords
+    fates: DataFrame
+
+
+def replay(table: OpenTable, base: Position, dead_letters: Table, letters: DataFrame) -> Replay:
+    """letters: good records with `DEAD_LETTER` and the columns of rows. dead_letters: level with main's position, `base`.
+
+    Raises CalveError: the topic was created again. Suspended: as `recheck`.
+    """
+    spark, cluster = table.services.lake.spark, table.services.cluster
+    topic = cluster.state(table.config.topic)
+    if base.of(topic.key) is None or len(base.offsets) > 1:
+        raise CalveError("the topic was created again, and a row does not name its topic")
+    places = letters.select(*(F.col(DEAD_LETTER)[name].alias(name) for name in PLACE)).toArrow()
+    since = _since(table, topic, places)
+    batch = _batch(table, topic, base, since)
+    flat, keys = batch.records(), F.broadcast(keys_of(letters, rule_of(table).key).distinct())
+    others = rows_at(dead_letters, dead_letters.head).where(F.col(REDRIVEN).isNull()).select(*PLACE)
+    others = F.broadcast(others.join(spark.createDataFrame(places), [*PLACE], "left_anti"))
+    good = rows(flat) if table.row_plan.chain.explodes else table.row_plan.rows(flat)[0]
+    records = _joined(good, keys, rule_of(table).key, "left_semi")
+    records = _joined(records, others, (PARTITION, OFFSET), "left_anti")
+    held = _joined(table.rows, keys, rule_of(table).key, "left_semi")
+    found = records.persist()
+    try:
+        changed, fates = _decided(table, since, flat, found, held, places)
+        recheck(topic, cluster.state(topic.name), batch.start)
+    finally:
+        found.unpersist()
+    return Replay(records, changed, spark.createDataFrame(fates))
+
+
+def fold(rule: KeyRule, every: KeyedRecords, number: NDArray[np.int64]) -> KeyedRecords:
+    """The record that each key has in the end: a row, or a deletion. number: of the round of each record; -1: an older row."""
+    order = np.argsort(number, kind="stable")
+    rounds = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
+    found = every.take(np.empty(0, np.intp))
+    for each in rounds:
+        batch = every.take(each)
+        best = batch.take(rule.kept(batch))
+        if rule.order_by is not None:
+            overtaken = best.order < _orders(found.take(~found.deletes), best)
+            best = best.take(~overtaken | resets(batch, best))
+        found = KeyedRecords.together([found.take(~np.isin(_keys(found), _keys(best))), best])
+    return found
+
+
+def _since(table: OpenTable, topic: TopicState, places: pa.Table) -> RoundsSince:
+    lowest = places.group_by(PLACE[0]).aggregate([(PLACE[1], "min")])
+    offsets = zip(*(each.to_pylist() for each in lowest.columns), strict=True)
+    return RoundsSince.of(table.main.ancestors(), topic.key, dict(offsets))
+
+
+def _batch(table: OpenTable, topic: TopicState, base: Position, since: RoundsSince) -> Batch:
+    """The records of these rounds that the topic still holds."""
+    to, first = base.of(topic.key) or {}, since.start or {}
+    start = {p: min(max(first.get(p, 0), topic.log_start[p]), end) for p, end in to.items()}
+    return Batch(table, start, to, topic.key, bytes_per_record(table.main.ancestors()) or USUAL_BYTES)
+
+
+def _joined(frame: DataFrame, those: DataFrame, paths: Sequence[str], how: str) -> DataFrame:
+    same = (at(path) == F.col(name) for path, name in zip(paths, those.columns, strict=True))
+    return frame.join(those, reduce(Column.__and__, same), how)
+
+
+def _decided(
+    table: OpenTable,
+    since: RoundsSince,
+    flat: DataFrame,
+    records: DataFrame,
+    held: DataFrame,
+    places: pa.Table,
+) -> tuple[KeyedRecords, pa.Table]:
+    """`Replay.changed`, and `Replay.fates` as values. held: rows of the table."""
+    rule = rule_of(table)
+    read, held_rows, letters = records_of(records, rule), records_of(held, rule), _pairs(*places.columns)
+    lasting, lacking = read, read.take(np.empty(0, np.intp))
+    if table.mode.reads_changes:
+        lasting = records_of(not_truncated(flat, records), rule)
+        lacking = records_of(records.where(lacks_values(records)), rule)
+    others = held_rows.take(~np.isin(_places(held_rows), _places(lasting)))
+    every = KeyedRecords.together([lasting, others])
+    if table.mode.order_by is not None and rule.order_by is None:  # a text, which the index does not hold
+        rule = replace(rule, order_by=table.mode.order_by)
+        every = every._replace(order=_ranks(every, [records, held], table.mode.order_by))
+    every = every.take(~np.isin(_keys(every), _keys(lacking)))
+    newest = fold(rule, every, _numbers(every, since))
+    mine = read.take(np.isin(_places(read), letters))
+    fate = np.full(len(mine.offset), None, object)
+    fate[~np.isin(_places(mine), _places(newest))] = OVERTAKEN
+    fate[np.isin(_keys(mine), _keys(lacking))] = LACKS_VALUES
+    gone = letters[~np.isin(letters, _places(read))]
+    where = np.concatenate([_places(mine), gone])
+    fates = pa.array([*fate, *[EXPIRED] * len(gone)], pa.string())
+    found = pa.table([where["f0"], where["f1"], fates], [*PLACE, FATE])
+    return newest.take(~np.isin(_places(newest), _places(held_rows))), found.filter(pc.is_valid(fates))
+
+
+def _orders(held: KeyedRecords, records: KeyedRecords) -> NDArray[np.int64]:
+    """The order of the row of each record's key."""
+    found = np.full(len(records.order), NO_ORDER)
+    _, here, there = np.intersect1d(_keys(records), _keys(held), return_indices=True)
+    found[here] = held.order[there]
+    return found
+
+
+def _ranks(records: KeyedRecords, frames: Sequence[DataFrame], order_by: str) -> NDArray[np.int64]:
+    """Numbers that are ordered as the values of a column of any type; `NO_ORDER` for null. frames: have the records."""
+    columns = [at(path) for path in (PARTITION, OFFSET, order_by)]
+    named = [each.alias(f"c{number}") for number, each in enumerate(columns)]
+    partitions, offsets, values = pa.concat_tables([each.select(*named).toArrow() for each in frames]).columns
+    known, ranks = np.flatnonzero(values.is_valid()), np.full(len(values), NO_ORDER)
+    ranks[known] = pc.rank(values.take(known), tiebreaker="min").to_numpy()
+    places, first = np.unique(_pairs(partitions, offsets), return_index=True)
+    found: NDArray[np.int64] = ranks[first][np.searchsorted(places, _places(records))]
+    return found
+
+
+def _numbers(records: KeyedRecords, since: RoundsSince) -> NDArray[np.int64]:
+    """The number of the round that read each record; -1: an earlier one."""
+    number = np.zeros(len(records.offset), np.int64)
+    for partition in np.unique(records.partition).tolist():
+        here = records.partition == partition
+        ends = [each.get(partition, 0) for each in since.ends]
+        number[here] = np.searchsorted(ends, records.offset[here], side="right")
+        if since.start is not None:
+            number[here & (records.offset < since.start.get(partition, 0))] = -1
+    return number
+
+
+def _places(records: KeyedRecords) -> NDArray[Any]:
+    return _pairs(records.partition, records.offset)
+
+
+def _pairs(partitions: Any, offsets: Any) -> NDArray[Any]:
+    return np.rec.fromarrays([np.asarray(partitions, np.int64), np.asarray(offsets)])
+
+
+def _keys(records: KeyedRecords) -> NDArray[Any]:
+    return np.rec.fromarrays([records.high, records.low])
