@@ -23,7 +23,7 @@ from calve.table.position import Ledger, TopicKey
 from calve.table.protocol import check_ledger
 from calve.table.summary import COUNTS, REDRIVE, REDRIVE_RESULT
 from glue_jobs.columns.expressions import false
-from glue_jobs.columns.helpers import FILTERED, OTHER, REJECT, SIZE
+from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT, SIZE
 from glue_jobs.dead_letters.records import (
     DEAD_LETTER,
     RECORD,
@@ -117,7 +117,8 @@ class Redrive(Operation[Request, Result]):
     def _records(self) -> DataFrame:
         """The dead letters as rows.
 
-        A dead letter stays if it cannot be decrypted, belongs to another table now, or is filtered by a step.
+        A dead letter stays if it cannot be decrypted, belongs to another table now, is filtered by a step, or is a change event
+        without a row: a truncation or a message.
         """
         found = decode(self.chosen, self.table.decode_plan, self.mark, self.table.mode)
         found = found.withColumn(REJECT, F.when(F.col(UNDECRYPTED), F.lit("sealed")).otherwise(F.col(REJECT)))
@@ -125,6 +126,8 @@ class Redrive(Operation[Request, Result]):
             others = F.when(F.col(OTHER).isNotNull(), F.lit("incompatible_schema"))
             found = found.withColumn(REJECT, F.coalesce(others, REJECT)).drop(OTHER)
         made = self.table.row_plan.records(found, DEAD_LETTER)
+        if IDLE in made.columns:
+            made = made.withColumn(REJECT, F.coalesce(REJECT, F.when(F.col(IDLE), F.lit("no_row"))))
         if FILTERED not in made.columns:
             return made
         left_out = F.when(F.col(FILTERED), F.lit("filtered"))

@@ -69,12 +69,12 @@ def replay(table: OpenTable, base: Position, dead_letters: Table, letters: DataF
     places = letters.select(*(F.col(DEAD_LETTER)[name].alias(name) for name in PLACE)).toArrow()
     since = _since(table, topic, places)
     batch = _batch(table, topic, base, since)
-    flat, keys = batch.records(), F.broadcast(keys_of(letters, rule_of(table).key).distinct())
+    keys = F.broadcast(keys_of(letters, rule_of(table).key).distinct())
     others = rows_at(dead_letters, dead_letters.head).where(F.col(REDRIVEN).isNull()).select(*PLACE)
     others = F.broadcast(others.join(spark.createDataFrame(places), [*PLACE], "left_anti"))
+    flat = _joined(batch.records(), others, (PARTITION, OFFSET), "left_anti")
     good = rows(flat) if table.row_plan.chain.explodes else table.row_plan.rows(flat)[0]
     records = _joined(good, keys, rule_of(table).key, "left_semi")
-    records = _joined(records, others, (PARTITION, OFFSET), "left_anti")
     held = _joined(table.rows, keys, rule_of(table).key, "left_semi")
     found = records.persist()
     try:
