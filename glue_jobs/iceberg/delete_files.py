@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import islice, starmap
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,19 +59,23 @@ class LiveFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """The data files of main's snapshot as of the last refresh, by location. tasks: their scan tasks, by number, in Java."""
+    """The data files of main's snapshot as of the last refresh, by location.
+
+    tasks: scan tasks of a plan in Java, by number. added, deletes: Java's data files and delete files of later commits, by the
+    location of the data files that these added or deleted rows from.
+    """
 
     files: Mapping[str, LiveFile]
     tasks: Any
+    added: Mapping[str, Any] = field(default_factory=dict)
+    deletes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: Table, times: tuple[int, int] | None = None) -> LiveFiles:
-        """The number of requests to Java does not depend on the number of files.
+        """Reads all manifests. The number of requests to Java does not depend on the number of files.
 
         times: leave out files without a record between these times, in microseconds, as far as their metrics say.
         """
-        gateway: Any = table.lake.spark.sparkContext._gateway
-        lists = table.iceberg.relocated.com.google.common.collect.Lists
         scan = table.java.newScan().ignoreResiduals()
         if times is not None:
             since, until = (f"{np.datetime64(each, 'us')}+00:00" for each in times)
@@ -80,36 +84,80 @@ class LiveFiles:
                 terms.lessThanOrEqual(column, until)
             )
         with closing(scan.planFiles()) as planned:
-            tasks = lists.newArrayList(planned.iterator())
-
-        def get(owner: str, name: str) -> Any:
-            return getter(gateway, f"org.apache.iceberg.{owner}", name)
-
-        file, deletes = get("ContentScanTask", "file"), get("FileScanTask", "deletes")
-        size_of, each_of = (getter(gateway, "java.util.List", name) for name in ("size", "stream"))
-
-        def of_files(name: str) -> list[Any]:
-            return values(table.jvm, tasks.stream(), file, get("ContentFile", name))
-
-        def of_deletes(name: str, owner: str = "ContentFile") -> list[Any]:
-            return values(table.jvm, tasks.stream().map(deletes).flatMap(each_of), get(owner, name))
-
-        kinds = map(" ".join, zip(of_deletes("content"), of_deletes("format"), strict=True))
-        places = of_deletes("contentOffset", "DeleteFile"), of_deletes("contentSizeInBytes", "DeleteFile")
-        every = starmap(DeleteFile, zip(of_deletes("location"), kinds, *places, strict=True))
+            tasks = table.iceberg.relocated.com.google.common.collect.Lists.newArrayList(planned.iterator())
+        file, deletes = _getter(table, "ContentScanTask.file"), _getter(table, "FileScanTask.deletes")
+        size_of, each_of = (_getter(table, f"java.util.List.{name}") for name in ("size", "stream"))
+        every = iter(_delete_files(table, lambda: tasks.stream().map(deletes).flatMap(each_of)))
         counts = values(table.jvm, tasks.stream(), deletes, size_of)
         applied = [tuple(islice(every, count)) for count in counts]
-        columns = of_files("location"), of_files("format"), of_files("recordCount"), applied
-        found = starmap(LiveFile, zip(range(len(counts)), *columns, strict=True))
+        facts = _data_files(table, lambda: tasks.stream().map(file))
+        found = (LiveFile(n, *each, its) for n, (each, its) in enumerate(zip(facts, applied, strict=True)))
         return cls({each.path: each for each in found}, tasks)
 
+    def changed(
+        self, table: Table, added: Iterable[Any], deleting: Iterable[Any], replaced: Iterable[Any]
+    ) -> LiveFiles:
+        """The same after a commit that has added these data files and delete files, and replaced delete files, all of Java."""
+        files, data, deletes = dict(self.files), dict(self.added), dict(self.deletes)
+        new, new_deletes = _listed(table, added), _listed(table, deleting)
+        for number, facts in enumerate(_data_files(table, new.stream)):
+            path = facts[0]
+            files[path], data[path], deletes[path] = LiveFile(-1, *facts, ()), new.get(number), ()
+        gone = {(str(each.location()), each.contentOffset()) for each in replaced}
+        paths = values(table.jvm, new_deletes.stream(), _getter(table, "DeleteFile.referencedDataFile"))
+        for number, (path, each) in enumerate(
+            zip(paths, _delete_files(table, new_deletes.stream), strict=True)
+        ):
+            held = zip(files[path].deletes, self._deletes(path, deletes), strict=True)
+            kept = [(one, java) for one, java in held if (one.path, one.offset) not in gone]
+            known, java = zip(*kept, (each, new_deletes.get(number)), strict=True)
+            files[path], deletes[path] = files[path]._replace(deletes=known), java
+        return LiveFiles(files, self.tasks, data, deletes)
+
+    def file(self, path: str) -> Any:
+        """Java's data file."""
+        return self.added.get(path) or self.task(path).file()
+
     def task(self, path: str) -> Any:
+        """The scan task of a file of the plan."""
         return self.tasks.get(self.files[path].number)
 
     def replaceable(self, table: Table, path: str) -> list[Any]:
         """The delete files of a data file that new ones with all its positions replace: those of this file alone."""
         util = table.jvm.org.apache.iceberg.util.ContentFileUtil
-        return [each for each in elements(self.task(path).deletes()) if util.isFileScoped(each)]
+        return [each for each in self._deletes(path, self.deletes) if util.isFileScoped(each)]
+
+    def _deletes(self, path: str, later: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:
+        return later[path] if path in later else tuple(elements(self.task(path).deletes()))
+
+
+def _listed(table: Table, objects: Iterable[Any]) -> Any:
+    found = table.jvm.java.util.ArrayList()
+    for each in objects:
+        found.add(each)
+    return found
+
+
+def _getter(table: Table, name: str) -> Any:
+    """name: of a class of Iceberg or Java, and its method."""
+    gateway: Any = table.lake.spark.sparkContext._gateway
+    owner, _, method = name.rpartition(".")
+    return getter(gateway, owner if "." in owner else f"org.apache.iceberg.{owner}", method)
+
+
+def _data_files(table: Table, stream: Callable[[], Any]) -> Iterable[tuple[str, str, int]]:
+    """Location, format and number of rows of a stream of data files."""
+    names = ("location", "format", "recordCount")
+    columns = (values(table.jvm, stream(), _getter(table, f"ContentFile.{name}")) for name in names)
+    return zip(*columns, strict=True)
+
+
+def _delete_files(table: Table, stream: Callable[[], Any]) -> Iterable[DeleteFile]:
+    names = ("ContentFile.location", "ContentFile.content", "ContentFile.format")
+    places = ("DeleteFile.contentOffset", "DeleteFile.contentSizeInBytes")
+    columns = (values(table.jvm, stream(), _getter(table, name)) for name in (*names, *places))
+    for path, content, kind, offset, size in zip(*columns, strict=True):
+        yield DeleteFile(path, f"{content} {kind}", offset, size)
 
 
 NO_FILES = LiveFiles({}, None)

@@ -20,7 +20,7 @@ from glue_jobs.columns.expressions import at, key_columns
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.delete_files import NO_FILES, LiveFile, LiveFiles, write_deletes
 from glue_jobs.iceberg.exposure import require_own_paths
-from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, rows_of
+from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, Staged, rows_of
 from glue_jobs.iceberg.storage import Storage
 from glue_jobs.index.data_files import KeyColumns, Keys, is_readable, read_keys, read_values
 from glue_jobs.index.decision import order_of
@@ -68,6 +68,7 @@ class TableIndex:
         self._index = KeyIndex()
         self._columns: tuple[str, ...] = ()
         self._snapshot: int | None = None
+        self._live_at: int | None = None
         self._live = NO_FILES
         self._files_read = 0
         self._read_cpu_s = 0.0
@@ -96,7 +97,7 @@ class TableIndex:
         found = {} if head is None else self._index.find(keys)
         dead = {each.path: each.dead for each in added if each.dead}
         deleted = {path: self._index.deleted(path) | positions for path, positions in found.items()} | dead
-        data_files = {path: self._live.task(path).file() for path in found}
+        data_files = {path: self._live.file(path) for path in found}
         data_files |= {each.path: each.file for each in added}
         written = write_deletes(table, deleted, data_files, stage_id) if deleted else []
         made = dict(zip(deleted, written, strict=True))
@@ -113,6 +114,13 @@ class TableIndex:
             return None
         old, rows = tuple(each for one in replaced.values() for each in one), sum(map(len, found.values()))
         return Deletes(head, tuple(written), old, tuple(found), rows)
+
+    def committed(self, table: Table, snapshot_id: int, staged: Staged) -> None:
+        """Take over the files of a commit, if main had no other since the last look. Else the next look reads all manifests."""
+        if self._snapshot is not None and table.java.snapshot(snapshot_id).parentId() == self._snapshot:
+            deletes = staged.deletes
+            changes = (deletes.files, deletes.replaced) if deletes else ((), ())
+            self._live, self._live_at = self._live.changed(table, staged.files, *changes), snapshot_id
 
     def holds(self, table: Table, keys: Hashes, columns: Sequence[str]) -> NDArray[np.bool_]:
         """Which of the `keys` a row of main has in its `columns`, as of its last refresh."""
@@ -181,7 +189,8 @@ class TableIndex:
             self._index, self._columns, self._snapshot = KeyIndex(), columns, None
         if head is None or (head == self._snapshot and times is None):
             return head
-        self._live = LiveFiles.of(table, times)
+        if head != self._live_at or times is not None:
+            self._live = LiveFiles.of(table, times)
         deletes = {path: _known(each) for path, each in self._live.files.items()}
         unknown = self._index.look(deletes)
         self._files_read += len(unknown)
@@ -190,7 +199,7 @@ class TableIndex:
                 LiveRows(path, deletes[path], keys, positions, self._live.files[path].rows, orders)
                 for path, (keys, positions, orders) in self._keys(table, paths)
             )
-        self._snapshot = head if times is None else None
+        self._snapshot = self._live_at = head if times is None else None
         return head
 
     def reading(self) -> tuple[int, float]:
@@ -218,7 +227,8 @@ class TableIndex:
         self, table: Table, paths: Sequence[str], order_by: str | None
     ) -> Iterator[tuple[str, Keys]]:
         order = at(order_by) if order_by else F.lit(None).cast("long")
-        tasks = [self._live.task(path) for path in paths]
+        planned = LiveFiles.of(table)
+        tasks = [planned.task(path) for path in paths]
         with rows_of(table, tasks, with_places=True) as rows:
             assert rows is not None, "there are files"  # noqa: S101
             place = F.xxhash64(FILE).alias(FILE), F.col(POSITION), order.alias(ORDER)

@@ -281,6 +281,8 @@ class Round:
         began = time.monotonic()
         snapshot = publish_round(table.main, written.files, summary, base=base, round_id=self.id)
         commit_ms = _ms(began)
+        if table.mode.key:
+            table.index.committed(table.main, snapshot, written.files)
         self.memory.committed_at = time.monotonic()
         if counts.records:
             self.memory.bytes_per_record = counts.size_bytes / counts.records

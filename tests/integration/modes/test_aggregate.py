@@ -17,8 +17,6 @@ from pyspark.sql import functions as F
 from calve.config.job import Source
 from calve.modes.aggregate import Aggregate, Measure, Window
 from calve.modes.deduplicate import Deduplicate
-from calve.requests.redrive import Request, Result
-from calve.table.summary import REDRIVE
 from cli.run.datagen.plan import Plan, blocks
 from cli.run.datagen.produce import rows
 from cli.verify.findings import Verification
@@ -308,22 +306,6 @@ def test_other_settings_suspend_the_table_as_it_is(engine: Engine) -> None:
 def test_a_table_that_cannot_be_made_says_why(engine: Engine, mode: Aggregate, code: str) -> None:
     with suspended(code):
         engine.drain(Sales(engine, mode).target())
-
-
-def test_a_letter_does_not_come_back_into_totals(engine: Engine) -> None:
-    sales, dice = Sales(engine), random.Random(21)
-    sales.sell(5, dice)
-    engine.send(sales.topic, broken("bad_magic", b"\0", 0), partition=0)
-    engine.flush()
-    engine.drain(sales.target())
-    request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00")
-    engine.table(sales.topic).set_properties({REDRIVE: request.to_json()})
-    engine.drain(sales.target())
-    answer = Result.of(engine.table(sales.topic).properties, request.id)
-    assert answer is not None
-    assert "totals" in (answer.problem or "")
-    assert sales.held() == sales.expected()
-    assert_proved(proof(engine, sales.topic))
 
 
 @pytest.mark.full

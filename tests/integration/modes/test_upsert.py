@@ -14,7 +14,9 @@ from calve.config.job import Source
 from calve.modes.upsert import Upsert
 from cli.lake import rows
 from cli.look.query.answer import connect
+from glue_jobs.iceberg.delete_files import LiveFiles
 from glue_jobs.rounds.loop import TableLoop
+from glue_jobs.table.opening import Opener
 from tests.integration.support.crashing import open_catalog
 from tests.integration.support.engine import DATABASE, Engine, suspended, trades
 from tests.integration.support.proofs import assert_proved, proof
@@ -30,12 +32,25 @@ def test_the_newest_record_of_each_key_is_its_row(engine: Engine, version: int) 
         (outcome,) = engine.drain(target)
         assert outcome.ledger.applied == 60
         assert users.held() == users.state
+    assert_knows_its_files(target)
     assert_proved(proof(engine, users.topic))
     engine.compact(users.topic)
     users.scramble(dice, 60, keys=30)
     engine.drain(target)
     assert users.held() == users.state
     assert_proved(proof(engine, users.topic))
+
+
+def assert_knows_its_files(target: Opener) -> None:
+    """A job's own commits tell it which files are live, as a plan that reads the manifests would."""
+    index, main = target.opened.index, target.opened.main
+    main.refresh()
+    assert index._live_at == main.head
+    known, planned = (
+        {path: (each.format, each.rows, set(each.deletes)) for path, each in files.files.items()}
+        for files in (index._live, LiveFiles.of(main))
+    )
+    assert known == planned != {}
 
 
 @pytest.mark.parametrize(
