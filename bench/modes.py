@@ -13,7 +13,7 @@ from bench.sizes import Sizes
 from calve.config.job import Table
 from cli.console import Console
 
-CHANGES, ROUNDS = 100_000, 3
+CHANGES, ROUNDS = 100_000, 9
 
 
 def modes(scene: Scene, console: Console, systems: Sequence[System], sizes: Sizes) -> list[dict[str, Any]]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-from calve.modes.mode import Mode
-
 MIB = 2**20
 PART_BYTES, IN_PARTS_FROM = 32 * MIB, 48 * MIB
 """Iceberg's defaults: a larger file is uploaded in parts."""
@@ -63,8 +61,8 @@ class Held:
 def requests(
     sizes: Sequence[int],
     held: Held,
-    mode: Mode,
     *,
+    plans: int = 0,
     read: int = 0,
     merge_at: int,
     deletes: bool,
@@ -73,7 +71,8 @@ def requests(
 ) -> Requests:
     """The requests of a round that writes files of these `sizes`, including deletes and dead letters.
 
-    `read`: files that were read to find the rows of keys. `merge_at`: the number of manifests from which Iceberg merges them.
+    `plans`: how often all manifests were read to find the rows of keys; `read`: files that were read for that. `merge_at`: the
+    number of manifests from which Iceberg merges them.
     `deletes`, `dead_letters`: the round has some.
     `had_dead_letters`: earlier rounds had.
     """
@@ -84,8 +83,7 @@ def requests(
         done.append(DEAD_LETTERS)
     if deletes:
         done.append(MANIFEST)
-    if held.files and mode.key:
-        done.append(held.scan(read))
+    done.append(Requests(gets=plans * held.manifests + GETS_PER_FILE * read))
     return reduce(add, done)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from calve.modes.mode import Mode
 from calve.rounds.commit_cost import Held, Requests, requests, requests_of_work
 from glue_jobs.iceberg.catalog import PROPERTIES, Lake, Table
 from glue_jobs.iceberg.staging import Staged
@@ -42,21 +41,21 @@ class CostMeter:
     def of_round(
         self,
         main: Table,
-        mode: Mode,
         staged: Staged,
         dead_letters: Staged,
         *,
+        plans: int = 0,
         read: int = 0,
         had_dead_letters: bool,
     ) -> dict[str, Any]:
         """The cost of the round, including the commit it is about to make, as metrics for `calve.metrics`.
 
-        `read`: files that the index read. `had_dead_letters`: earlier rounds had dead letters.
+        `plans`, `read`: plans and files that the index read. `had_dead_letters`: earlier rounds had dead letters.
         """
         asked = requests(
             _sizes(staged, dead_letters),
             _held(main),
-            mode,
+            plans=plans,
             read=read,
             merge_at=_merge_at(main),
             deletes=staged.deletes is not None,

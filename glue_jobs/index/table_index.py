@@ -71,6 +71,7 @@ class TableIndex:
         self._live_at: int | None = None
         self._live = NO_FILES
         self._files_read = 0
+        self._plans = 0
         self._read_cpu_s = 0.0
 
     def stage_deletes(
@@ -191,6 +192,7 @@ class TableIndex:
             return head
         if head != self._live_at or times is not None:
             self._live = LiveFiles.of(table, times)
+            self._plans += 1
         deletes = {path: _known(each) for path, each in self._live.files.items()}
         unknown = self._index.look(deletes)
         self._files_read += len(unknown)
@@ -202,10 +204,10 @@ class TableIndex:
         self._snapshot = self._live_at = head if times is None else None
         return head
 
-    def reading(self) -> tuple[int, float]:
-        """The number of data files that were read since the last call, and the CPU seconds of workers that read them."""
-        found = self._files_read, self._read_cpu_s
-        self._files_read, self._read_cpu_s = 0, 0.0
+    def reading(self) -> tuple[int, int, float]:
+        """What was read since the last call: plans, data files, and the CPU seconds of workers that read these."""
+        found = self._plans, self._files_read, self._read_cpu_s
+        self._plans, self._files_read, self._read_cpu_s = 0, 0, 0.0
         return found
 
     def _keys(self, table: Table, paths: Sequence[str]) -> Iterator[tuple[str, Keys]]:

@@ -174,7 +174,7 @@ class Redrive(Operation[Request, Result]):
         check_ledger(ledger, staged_rows=staged.rows)
         position = position_after(self.base, round_id=round_id, writer=table.services.writer, held=held)
         self.changed = True
-        metrics = self.meter.of_round(table.main, table.mode, staged, marked, had_dead_letters=True)
+        metrics = self.meter.of_round(table.main, staged, marked, had_dead_letters=True)
         if staged.counts:
             metrics[COUNTS] = staged.counts
         entries = {REDRIVE: self.request.id}

@@ -350,10 +350,10 @@ class Round:
         behind = sum(max(0, end - planned.batch.to.get(p, 0)) for p, end in audited.after.end.items())
         had_dead_letters = planned.at.base.dead_letters is not None
         main, mode = planned.at.table.main, self.opener.config.mode
-        read, read_cpu_s = planned.at.table.index.reading() if mode.key else (0, 0.0)
+        plans, read, read_cpu_s = planned.at.table.index.reading() if mode.key else (0, 0, 0.0)
         staged = replace(files, cpu_s=files.cpu_s + read_cpu_s)
         taken = self.meter.of_round(
-            main, mode, staged, judged.rejects, read=read, had_dead_letters=had_dead_letters
+            main, staged, judged.rejects, plans=plans, read=read, had_dead_letters=had_dead_letters
         )
         return taken | {
             "bytes_in": counts.size_bytes,

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from calve.modes.aggregate import Aggregate
-from calve.modes.deduplicate import Deduplicate
-from calve.modes.mode import APPEND, Mode
-from calve.modes.upsert import Upsert
 from calve.rounds.commit_cost import (
     COMMIT,
     DEAD_LETTERS,
@@ -21,14 +15,13 @@ from calve.rounds.commit_cost import (
 )
 
 EMPTY = Held()
-NEWEST = Requests(gets=2 + 3 * 2)
 
 
 def asked(
     sizes: list[int],
     held: Held = EMPTY,
-    mode: Mode = APPEND,
     *,
+    plans: int = 0,
     read: int = 0,
     deletes: bool = False,
     dead_letters: bool = False,
@@ -37,7 +30,7 @@ def asked(
     return requests(
         sizes,
         held,
-        mode,
+        plans=plans,
         read=read,
         merge_at=20,
         deletes=deletes,
@@ -67,18 +60,10 @@ def test_dead_letters_come_on_top() -> None:
     assert asked([1], deletes=True) == alone + MANIFEST
 
 
-@pytest.mark.parametrize(
-    ("mode", "looks"),
-    [
-        (Upsert(("id",)), NEWEST),
-        (Deduplicate(("id",)), NEWEST),
-        (Aggregate(("id",), ()), NEWEST),
-    ],
-)
-def test_a_mode_reads_the_keys_that_its_index_lacks(mode: Mode, looks: Requests) -> None:
+def test_a_plan_reads_all_manifests_and_the_index_the_keys_that_it_lacks() -> None:
     held = Held(manifests=2, files=5)
-    assert asked([1], held, mode, read=2) == asked([1], held) + looks
-    assert asked([1], EMPTY, mode) == asked([1])
+    assert asked([1], held, plans=1, read=2) == asked([1], held) + Requests(gets=2 + 3 * 2)
+    assert asked([1], held) == asked([1])
 
 
 def test_a_summary_of_icebergs_says_what_a_table_holds() -> None:
