@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, Observation
 
+from calve.errors import Retryable
 from calve.modes.deduplicate import Deduplicate
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.engines.batch import Batch
@@ -96,8 +97,18 @@ def stage_chosen(
 def stage_changed(
     table: OpenTable, good: DataFrame, changed: KeyedRecords, tasks: int, stage_id: str
 ) -> tuple[Staged, Observation | None]:
-    """As `stage_chosen`, for records that are chosen already: `changed`, one of each key. Some of them delete."""
-    staged, several = _stage(table, at_places(good, changed.take(~changed.deletes)), tasks, stage_id)
+    """As `stage_chosen`, for records that are chosen already: `changed`, one of each key. Some of them delete.
+
+    Raises Retryable: some of these records are gone. The deletes of their keys would lose the rows.
+    """
+    kept = changed.take(~changed.deletes)
+    made = at_places(good, kept).persist()
+    try:
+        if made.count() != len(kept.offset):
+            raise Retryable(f"topic {table.config.topic} was compacted while its records were read again")
+        staged, several = _stage(table, made, tasks, stage_id)
+    finally:
+        made.unpersist()
     deletes = table.index.delete(table.main, changed.keys, rule_of(table).key, stage_id)
     return replace(staged, deletes=deletes), several
 

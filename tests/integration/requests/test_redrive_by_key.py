@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 
 from calve.config.job import Budget
+from calve.errors import Retryable
 from calve.modes.aggregate import Aggregate, Measure
 from calve.modes.upsert import ChangeData, Upsert
 from calve.requests.redrive import Request, Result
 from calve.table.summary import REDRIVE
+from glue_jobs.index.records import records_of
+from glue_jobs.modes.by_key import rule_of, stage_changed
 from tests.debezium import envelope
 from tests.integration.support.crashing import Died, dying
 from tests.integration.support.engine import Engine, trades
@@ -172,6 +175,19 @@ def test_a_dead_letter_whose_record_has_expired_stays_one(engine: Engine) -> Non
     open_ = {each for each in made if (each.partition, each.offset) in {tuple(row) for row in found}}
     assert len(open_) == gone
     assert topic.rows() == expected([made], open_)
+
+
+@pytest.mark.long
+def test_records_that_were_compacted_away_meanwhile_delete_no_rows(engine: Engine) -> None:
+    topic = Topic(engine, Upsert(KEY, deletes=True), random.Random(34))
+    topic.produce(20)
+    topic.work()
+    table = engine.target(topic.name, upsert=topic.mode).open()
+    records = engine.rows(topic.name)
+    chosen = records_of(records, rule_of(table))
+    gone = chosen._replace(offset=chosen.offset + 1_000)
+    with pytest.raises(Retryable, match="compacted"):
+        stage_changed(table, records, gone, 1, "s")
 
 
 class EarlyDatabase(Database):
