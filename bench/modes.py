@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.metering import Spent
@@ -17,7 +17,7 @@ CHANGES, ROUNDS = 100_000, 9
 
 
 def modes(scene: Scene, console: Console, systems: Sequence[System], sizes: Sizes) -> list[dict[str, Any]]:
-    """A row for each mode and size: CPU seconds of a round, and of an append of the same records."""
+    """A row for each mode and size: CPU seconds of a round, of an append of the same records, and of Spark's MERGE of them."""
     if not any(each.name == "calve_rows" for each in systems):
         return []
     return [row for mode in sizes.modes for row in _of_mode(scene, console, mode, sizes.keys)]
@@ -31,18 +31,23 @@ def _of_mode(scene: Scene, console: Console, mode: str, keys: Sequence[int]) -> 
         console.progress().task(f"{mode} as the table grows"),
         scene.metered([*command, *map(str, keys)], f"modes-{mode}") as running,
     ):
-        for _ in range(len(keys) * ROUNDS * 2):
+        for _ in range(len(keys) * ROUNDS * (3 if mode == "upsert" else 2)):
             begin = running.mark()
             before = running.read()
             running.answer()
             running.mark()
             spent.setdefault((begin["size"], begin["mode"]), []).append(Spent.between(before, running.read()))
             running.answer()
-    return [_row(mode, size, spent[size, "append"], spent[size, mode]) for size in keys]
+    return [
+        _row(mode, size, {name: spent.get((size, name), []) for name in ("append", mode, "merge")})
+        for size in keys
+    ]
 
 
-def _row(mode: str, size: int, append: Sequence[Spent], by_key: Sequence[Spent]) -> dict[str, Any]:
-    plain, keyed = (statistics.median(each.cpu_s for each in group) for group in (append, by_key))
+def _row(mode: str, size: int, spent: Mapping[str, Sequence[Spent]]) -> dict[str, Any]:
+    """spent: by the mode, by an append, and by Spark's MERGE, if that was measured."""
+    medians = {name: statistics.median(e.cpu_s for e in group) for name, group in spent.items() if group}
+    plain, keyed, merge = medians["append"], medians[mode], medians.get("merge")
     return {
         "mode": mode,
         "keys in the table": f"{size:,}",
@@ -50,5 +55,6 @@ def _row(mode: str, size: int, append: Sequence[Spent], by_key: Sequence[Spent])
         "append CPU s": round(plain, 2),
         "round CPU s": round(keyed, 2),
         "ratio": round(keyed / plain, 1),
-        "wall s": round(statistics.median(each.wall_s for each in by_key), 1),
+        "Spark's MERGE CPU s": "" if merge is None else round(merge, 1),
+        "wall s": round(statistics.median(each.wall_s for each in spent[mode]), 1),
     }

@@ -1,25 +1,29 @@
 """`python -m bench.programs.modes MODE SETTINGS CHANGES ROUNDS SIZES...`: rounds of a table by key as it grows, beside appends.
 
-A topic is kept twice, in the mode and as it is. For each size the table is filled first; then rounds of both read the same
-records in turn: for `upsert` and `aggregate` those of keys from all over, for `deduplicate` new keys and, one in twenty, keys
-from all over.
+A topic is kept in the mode, as it is, and for `upsert` also by Spark's own MERGE. For each size the tables are filled first.
+Then rounds of all read the same records in turn: for `upsert` and `aggregate` those of keys from all over, for `deduplicate` new
+keys and, one in twenty, keys from all over.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, Window
+from pyspark.sql import functions as F
 
 from bench.programs.marks import mark
 from calve.config.job import Job, Source, Table
+from calve.config.spark_conf import CATALOG
 from calve.modes.aggregate import Aggregate, Measure
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.upsert import Upsert
@@ -54,32 +58,73 @@ def main(mode: str, settings: Path, changes: int, rounds: int, sizes: list[int])
         for size in sizes:
             topic = f"{mode}_{uuid.uuid4().hex[:8]}"
             create_topic(topic, PARTITIONS, client_properties(job.kafka, job.lake.region))
-            targets = targets_of(job, topic, mode, spark, cluster)
-            grow(job, topic, targets, size, changes, rounds)
+            grow(job, topic, drains_of(job, topic, mode, spark, cluster), size, changes, rounds)
     spark.stop()
 
 
-def targets_of(job: Job, topic: str, mode: str, spark: SparkSession, cluster: Cluster) -> dict[str, Opener]:
+Drain = Callable[[], None]
+"""Read all new records of the topic."""
+
+
+def drains_of(job: Job, topic: str, mode: str, spark: SparkSession, cluster: Cluster) -> dict[str, Drain]:
     plain = Table(topic, topic, value=Source(format="bytes", prefix="none"))
     tables = (replace(plain, name=f"{topic}_append"), replace(plain, **{mode: MODES[mode]}))
-    found = openers_of(replace(job, tables=tables), Lake(spark, "bench"), cluster)
-    return dict(zip(("append", mode), found, strict=True))
+    openers = openers_of(replace(job, tables=tables), Lake(spark, "bench"), cluster)
+    found: dict[str, Drain] = {
+        name: partial(drain, opener, TableMemory())
+        for name, opener in zip(("append", mode), openers, strict=True)
+    }
+    if mode == "upsert":
+        found["merge"] = Merge(spark, job, topic, cluster).drain
+    return found
 
 
-def grow(job: Job, topic: str, targets: dict[str, Opener], size: int, changes: int, rounds: int) -> None:
-    """Fill both tables, then have rounds of both; the first is for warming up, and not told."""
-    memories = {name: TableMemory() for name in targets}
+def grow(job: Job, topic: str, drains: dict[str, Drain], size: int, changes: int, rounds: int) -> None:
+    """Fill the tables, then have rounds of each; the first is for warming up, and not reported."""
     produce(job, topic, range(size))
-    for name, target in targets.items():
-        drain(target, memories[name])
+    for each in drains.values():
+        each()
     for number in range(rounds + 1):
-        produce(job, topic, keys(number, size, changes, new="deduplicate" in targets))
-        for name, target in targets.items():
+        produce(job, topic, keys(number, size, changes, new="deduplicate" in drains))
+        for name, each in drains.items():
             if number:
                 mark("begin", mode=name, size=size)
-            drain(target, memories[name])
+            each()
             if number:
                 mark("end", mode=name, size=size)
+
+
+class Merge:
+    """The newest record of each key by Spark alone: keep the last one of each key among the new records, and MERGE these."""
+
+    def __init__(self, spark: SparkSession, job: Job, topic: str, cluster: Cluster) -> None:
+        self._spark, self._topic, self._cluster, self._job = spark, topic, cluster, job
+        self._name = f"{CATALOG}.{job.lake.database}.{topic}_merge"
+        self._read_to = dict.fromkeys(range(PARTITIONS), 0)
+        columns = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+        properties = "'format-version' = '2', 'write.merge.mode' = 'merge-on-read'"
+        spark.sql(f"CREATE TABLE {self._name} ({columns}) USING iceberg TBLPROPERTIES ({properties})")
+
+    def drain(self) -> None:
+        start, self._read_to = self._read_to, dict(self._cluster.state(self._topic).end)
+        options = {
+            "kafka.bootstrap.servers": self._job.kafka.bootstrap_servers,
+            "subscribe": self._topic,
+            "startingOffsets": json.dumps({self._topic: start}),
+            "endingOffsets": json.dumps({self._topic: self._read_to}),
+        }
+        read = self._spark.read.format("kafka").options(**options).load()
+        last = Window.partitionBy("key").orderBy(F.desc("timestamp"), F.desc("offset"))
+        newest = read.withColumn("rank", F.row_number().over(last)).where("rank = 1")
+        newest = newest.select("key", "value", "partition", "offset", "timestamp")
+        if not any(start.values()):
+            newest.writeTo(self._name).append()
+            return
+        newest.createOrReplaceTempView("changes")
+        self._spark.sql(
+            f"MERGE INTO {self._name} t USING changes s ON t.key = s.key"
+            " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
 
 
 def keys(number: int, size: int, records: int, *, new: bool) -> Iterator[int]:
