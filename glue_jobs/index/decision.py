@@ -137,11 +137,13 @@ class KeyRule:
 
 def resets(records: KeyedRecords, chosen: KeyedRecords) -> NDArray[np.bool_]:
     """Which of the chosen records have a key that some record deletes: they replace the table's row, whatever its order."""
-    ours, deleted = (
-        np.rec.fromarrays([each.high, each.low]) for each in (chosen, records.take(records.deletes))
-    )
-    found: NDArray[np.bool_] = np.isin(ours, deleted)
+    found: NDArray[np.bool_] = np.isin(pairs(chosen), pairs(records.take(records.deletes)))
     return found
+
+
+def pairs(keys: Hashes | KeyedRecords) -> NDArray[Any]:
+    """Both halves of each key as one value, which numpy's set operations know."""
+    return np.rec.fromarrays([keys.high, keys.low])
 
 
 def order_of(column: pa.Array) -> NDArray[np.int64]:
@@ -154,6 +156,13 @@ def order_of(column: pa.Array) -> NDArray[np.int64]:
         numbers = pc.fill_null(wide.cast(pa.int64()), 0).to_numpy()
     known = column.is_valid().to_numpy(zero_copy_only=False)
     found: NDArray[np.int64] = np.where(known, np.maximum(numbers, NO_ORDER + 1), NO_ORDER)
+    return found
+
+
+def ranks(values: pa.Array) -> NDArray[np.int64]:
+    """Numbers that are ordered as values of any type; equal values have one number. `NO_ORDER` for null."""
+    known, found = np.flatnonzero(values.is_valid()), np.full(len(values), NO_ORDER)
+    found[known] = pc.rank(values.take(pa.array(known)), tiebreaker="min").to_numpy()
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,16 @@ def records_of(rows: DataFrame, rule: KeyRule) -> KeyedRecords:
     return KeyedRecords(high.view(np.uint64), low.view(np.uint64), *others)
 
 
+def values_of(rows: DataFrame, records: KeyedRecords, path: str) -> pa.Array:
+    """The values of a column of the rows, one for each of the records."""
+    columns = [*_place().values(), at(path)]
+    read = rows.select(*(each.alias(f"c{number}") for number, each in enumerate(columns))).toArrow()
+    *place, values = (each.combine_chunks() for each in read.columns)
+    places, first = np.unique(_together(*(each.to_numpy() for each in place)), return_index=True)
+    wanted = _together(*(getattr(records, name) for name in PLACE))
+    return values.take(pa.array(first[np.searchsorted(places, wanted)]))
+
+
 def only(rows: DataFrame, every: KeyedRecords, chosen: NDArray[np.bool_]) -> DataFrame:
     """The rows of the chosen ones among `every` of their records."""
     few, how = (chosen, "left_semi") if 2 * chosen.sum() <= len(chosen) else (~chosen, "left_anti")
@@ -55,6 +66,10 @@ def at_places(rows: DataFrame, records: KeyedRecords, how: str = "left_semi") ->
     frame = rows.sparkSession.createDataFrame(places)
     same = [here == F.col(f"calve:{name}") for name, here in _place().items()]
     return rows.join(F.broadcast(frame), same, how)
+
+
+def _together(*columns: NDArray[Any]) -> NDArray[Any]:
+    return np.rec.fromarrays([each.astype(np.int64) for each in columns])
 
 
 def _place() -> dict[str, Column]:

@@ -12,7 +12,7 @@ import uuid
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from calve.errors import Suspended
@@ -23,14 +23,22 @@ from calve.requests.redrive import Request, position_after
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import ancestry_is_cut, check_ledger
 from calve.table.summary import REDRIVE, ledger_of
-from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, keys_of
+from glue_jobs.columns.expressions import (
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    at,
+    false,
+    key_columns,
+    key_names,
+    keys_of,
+)
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.dead_letters.records import DEAD_LETTER, UNDECRYPTED, as_records
 from glue_jobs.decode.decode import decode
 from glue_jobs.engines.batch import PLACE
 from glue_jobs.iceberg.staging import NOTHING, Staged
 from glue_jobs.index.table_index import TableIndex
-from glue_jobs.modes.newest import newest_of_each_key, without_overtaken
 from glue_jobs.operations.publishing import publish_work
 from glue_jobs.operations.redrive import stage_marks
 from glue_jobs.process import faults
@@ -189,3 +197,48 @@ def _commit(table: OpenTable, base: Position, position: Position, staged: Staged
     faults.point("switch.committed", table.config.name)
     mode, deleted = kind_of(position.mode), ledger.rows_deleted
     table.event("table.switched", mode=mode, rows_deleted=deleted, tombstones=ledger.redriven)
+
+
+RESET = "calve:reset"
+"""True if the batch holds a tombstone of the key: the table's row of the key is ignored."""
+LATEST, RANK, BEFORE = "calve:latest", "calve:rank", "calve:before"
+
+
+def newest_of_each_key(good: DataFrame, upsert: Mode, tasks: int) -> DataFrame:
+    """One of the records with `TOMBSTONE` for each key, in `tasks` tasks, with `RESET`: the newest row, or a tombstone.
+
+    A tombstone deletes every record of its key read before it. Of the others, the greatest `order_by` wins; null is least.
+    Among equals the last one read wins: by offset in a partition, by timestamp between partitions.
+    """
+    key = [at(path) for path in upsert.key]
+    here = Window.partitionBy(*key, at(PARTITION))
+    latest = F.max(F.when(F.col(TOMBSTONE), at(OFFSET))).over(here)
+    order = [] if upsert.order_by is None else [at(upsert.order_by).desc_nulls_last()]
+    in_partition = here.orderBy(F.col(TOMBSTONE), *order, at(OFFSET).desc())
+    in_all = Window.partitionBy(*key).orderBy(*order, at(TIMESTAMP).desc(), at(PARTITION).desc())
+    return (
+        good.repartition(tasks, *key)
+        .withColumn(LATEST, latest)
+        .where(F.col(LATEST).isNull() | (at(OFFSET) >= F.col(LATEST)))
+        .withColumn(RANK, F.row_number().over(in_partition))
+        .where(F.col(RANK) == 1)
+        .withColumn(RESET, F.max(F.col(LATEST).isNotNull()).over(Window.partitionBy(*key)))
+        .withColumn(RANK, F.row_number().over(in_all))
+        .where(F.col(RANK) == 1)
+        .drop(LATEST, RANK)
+    )
+
+
+def without_overtaken(newest: DataFrame, table: OpenTable) -> DataFrame:
+    """The changes, without those whose key has a row of a greater order. Reads the table's key and order columns.
+
+    Reads the current table: a fixed snapshot would have the columns of its time. If another round commits meanwhile, this one
+    is refused.
+    """
+    key, order_by = table.mode.key, table.mode.order_by
+    if order_by is None:
+        return newest
+    kept = table.rows.select(*key_columns(key), at(order_by).alias(BEFORE))
+    same = [at(path) == F.col(name) for path, name in zip(key, key_names(key), strict=True)]
+    overtaken = F.col(BEFORE).isNotNull() & (at(order_by).isNull() | (at(order_by) < F.col(BEFORE)))
+    return newest.join(kept, reduce(Column.__and__, same, ~F.col(RESET) & overtaken), "left_anti").drop(RESET)

@@ -27,8 +27,8 @@ from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
 from glue_jobs.dead_letters.records import DEAD_LETTER, rows_at
 from glue_jobs.engines.batch import USUAL_BYTES, Batch
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.index.decision import KeyedRecords, KeyRule, resets
-from glue_jobs.index.records import records_of
+from glue_jobs.index.decision import KeyedRecords, KeyRule, pairs, ranks, resets
+from glue_jobs.index.records import records_of, values_of
 from glue_jobs.index.runs import NO_ORDER
 from glue_jobs.modes.by_key import rule_of
 from glue_jobs.modes.change_data import lacks_values, not_truncated
@@ -96,7 +96,7 @@ def fold(rule: KeyRule, every: KeyedRecords, number: NDArray[np.int64]) -> Keyed
         if rule.order_by is not None:
             overtaken = best.order < _orders(found.take(~found.deletes), best)
             best = best.take(~overtaken | resets(batch, best))
-        found = KeyedRecords.together([found.take(~np.isin(_keys(found), _keys(best))), best])
+        found = KeyedRecords.together([found.take(~np.isin(pairs(found), pairs(best))), best])
     return found
 
 
@@ -128,7 +128,7 @@ def _decided(
 ) -> tuple[KeyedRecords, pa.Table]:
     """`Replay.changed`, and `Replay.fates` as values. held: rows of the table."""
     rule = rule_of(table)
-    read, held_rows, letters = records_of(records, rule), records_of(held, rule), _pairs(*places.columns)
+    read, held_rows, letters = records_of(records, rule), records_of(held, rule), _places_of(*places.columns)
     lasting, lacking = read, read.take(np.empty(0, np.intp))
     if table.mode.reads_changes:
         lasting = records_of(not_truncated(flat, records), rule)
@@ -136,14 +136,15 @@ def _decided(
     others = held_rows.take(~np.isin(_places(held_rows), _places(lasting)))
     every = KeyedRecords.together([lasting, others])
     if table.mode.order_by is not None and rule.order_by is None:  # a text, which the index does not hold
-        rule = replace(rule, order_by=table.mode.order_by)
-        every = every._replace(order=_ranks(every, [records, held], table.mode.order_by))
-    every = every.take(~np.isin(_keys(every), _keys(lacking)))
+        rule, path = replace(rule, order_by=table.mode.order_by), table.mode.order_by
+        parts = values_of(records, lasting, path), values_of(held, others, path)
+        every = every._replace(order=ranks(pa.concat_arrays([each.cast(parts[0].type) for each in parts])))
+    every = every.take(~np.isin(pairs(every), pairs(lacking)))
     newest = fold(rule, every, _numbers(every, since))
     mine = read.take(np.isin(_places(read), letters))
     fate = np.full(len(mine.offset), None, object)
     fate[~np.isin(_places(mine), _places(newest))] = OVERTAKEN
-    fate[np.isin(_keys(mine), _keys(lacking))] = LACKS_VALUES
+    fate[np.isin(pairs(mine), pairs(lacking))] = LACKS_VALUES
     gone = letters[~np.isin(letters, _places(read))]
     where = np.concatenate([_places(mine), gone])
     fates = pa.array([*fate, *[EXPIRED] * len(gone)], pa.string())
@@ -154,20 +155,8 @@ def _decided(
 def _orders(held: KeyedRecords, records: KeyedRecords) -> NDArray[np.int64]:
     """The order of the row of each record's key."""
     found = np.full(len(records.order), NO_ORDER)
-    _, here, there = np.intersect1d(_keys(records), _keys(held), return_indices=True)
+    _, here, there = np.intersect1d(pairs(records), pairs(held), return_indices=True)
     found[here] = held.order[there]
-    return found
-
-
-def _ranks(records: KeyedRecords, frames: Sequence[DataFrame], order_by: str) -> NDArray[np.int64]:
-    """Numbers that are ordered as the values of a column of any type; `NO_ORDER` for null. frames: have the records."""
-    columns = [at(path) for path in (PARTITION, OFFSET, order_by)]
-    named = [each.alias(f"c{number}") for number, each in enumerate(columns)]
-    partitions, offsets, values = pa.concat_tables([each.select(*named).toArrow() for each in frames]).columns
-    known, ranks = np.flatnonzero(values.is_valid()), np.full(len(values), NO_ORDER)
-    ranks[known] = pc.rank(values.take(known), tiebreaker="min").to_numpy()
-    places, first = np.unique(_pairs(partitions, offsets), return_index=True)
-    found: NDArray[np.int64] = ranks[first][np.searchsorted(places, _places(records))]
     return found
 
 
@@ -184,12 +173,8 @@ def _numbers(records: KeyedRecords, since: RoundsSince) -> NDArray[np.int64]:
 
 
 def _places(records: KeyedRecords) -> NDArray[Any]:
-    return _pairs(records.partition, records.offset)
+    return _places_of(records.partition, records.offset)
 
 
-def _pairs(partitions: Any, offsets: Any) -> NDArray[Any]:
+def _places_of(partitions: Any, offsets: Any) -> NDArray[Any]:
     return np.rec.fromarrays([np.asarray(partitions, np.int64), np.asarray(offsets)])
-
-
-def _keys(records: KeyedRecords) -> NDArray[Any]:
-    return np.rec.fromarrays([records.high, records.low])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glue_jobs.index.decision import NO_RECORDS, KeyedRecords, KeyRule, order_of, resets
+from glue_jobs.index.decision import NO_RECORDS, KeyedRecords, KeyRule, order_of, ranks, resets
 from glue_jobs.index.runs import NO_ORDER
 from tests.keyed import Record, by_the_rules
 
@@ -112,3 +112,13 @@ def test_numbers_are_ordered_as_their_values(values: list[Any], kind: pa.DataTyp
 
 def test_both_zeros_have_one_order() -> None:
     assert len(set(order_of(pa.array([0.0, -0.0])).tolist())) == 1
+
+
+@given(st.lists(st.none() | st.text(max_size=2)))
+def test_ranks_are_ordered_as_their_values(values: list[str | None]) -> None:
+    found = ranks(pa.array(values, pa.string()))
+    for (one, first), (other, second) in pairwise(zip(values, found.tolist(), strict=True)):
+        if one is None or other is None:
+            assert (first == NO_ORDER, second == NO_ORDER) == (one is None, other is None)
+        else:
+            assert (first < second, first == second) == (one.encode() < other.encode(), one == other)
