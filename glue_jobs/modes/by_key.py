@@ -166,7 +166,7 @@ def _chosen_by_text(
     kept = replace(rule, order_by=order_by).kept(every)
     best = every.take(kept)
     numbers, held = _held_values(table, good, best.keys, order_by)
-    both = ranks(pa.concat_arrays([values.filter(pa.array(kept)), held.cast(values.type)]))
+    both = ranks(pa.concat_arrays([values.filter(pa.array(kept)).cast(held.type), held]))
     ours, theirs = both[: len(best.order)], np.full(len(best.order), NO_ORDER)
     np.maximum.at(theirs, numbers, both[len(best.order) :])
     kept[kept] = (ours >= theirs) | resets(every, best)

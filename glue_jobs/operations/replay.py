@@ -138,7 +138,7 @@ def _decided(
     if table.mode.order_by is not None and rule.order_by is None:  # a text, which the index does not hold
         rule, path = replace(rule, order_by=table.mode.order_by), table.mode.order_by
         parts = values_of(records, lasting, path), values_of(held, others, path)
-        every = every._replace(order=ranks(pa.concat_arrays([each.cast(parts[0].type) for each in parts])))
+        every = every._replace(order=ranks(pa.concat_arrays([parts[0].cast(parts[1].type), parts[1]])))
     every = every.take(~np.isin(pairs(every), pairs(lacking)))
     newest = fold(rule, every, _numbers(every, since))
     mine = read.take(np.isin(_places(read), letters))
