@@ -101,9 +101,6 @@ class Merge:
         self._spark, self._topic, self._cluster, self._job = spark, topic, cluster, job
         self._name = f"{CATALOG}.{job.lake.database}.{topic}_merge"
         self._read_to = dict.fromkeys(range(PARTITIONS), 0)
-        columns = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
-        properties = "'format-version' = '2', 'write.merge.mode' = 'merge-on-read'"
-        spark.sql(f"CREATE TABLE {self._name} ({columns}) USING iceberg TBLPROPERTIES ({properties})")
 
     def drain(self) -> None:
         start, self._read_to = self._read_to, dict(self._cluster.state(self._topic).end)
@@ -118,7 +115,8 @@ class Merge:
         newest = read.withColumn("rank", F.row_number().over(last)).where("rank = 1")
         newest = newest.select("key", "value", "partition", "offset", "timestamp")
         if not any(start.values()):
-            newest.writeTo(self._name).append()
+            table = newest.writeTo(self._name).using("iceberg").tableProperty("format-version", "2")
+            table.tableProperty("write.merge.mode", "merge-on-read").create()
             return
         newest.createOrReplaceTempView("changes")
         self._spark.sql(

@@ -25,7 +25,12 @@ ROUNDS, RECORDS, KEYS, PARTITIONS = 4, 80, 12, 3
         ({"upsert": Upsert(BY_RECORD_KEY, order_by="price", deletes=True)}, 3, Keyed(newest=True)),
         ({"upsert": Upsert(BY_RECORD_KEY, order_by="_kafka.timestamp")}, 2, Keyed(newest=True)),
         ({"upsert": Upsert(BY_RECORD_KEY, order_by="side", deletes=True)}, 2, Keyed(newest=True)),
-        ({"upsert": Upsert(BY_RECORD_KEY, order_by="side", deletes=True), ORC: True}, 2, Keyed(newest=True)),
+        pytest.param(
+            {"upsert": Upsert(BY_RECORD_KEY, order_by="side", deletes=True), ORC: True},
+            2,
+            Keyed(newest=True),
+            marks=pytest.mark.long,
+        ),
         ({"deduplicate": Deduplicate(BY_RECORD_KEY)}, 2, Keyed(newest=False)),
         ({"deduplicate": Deduplicate(BY_RECORD_KEY, 40)}, 3, Keyed(newest=False, window=40)),
     ],
