@@ -41,6 +41,12 @@ def keys_of(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     return rows.select(*key_columns(key))
 
 
+def by_columns(frame: DataFrame, paths: Sequence[str], those: DataFrame, how: str) -> DataFrame:
+    """Join a frame's columns at these paths with the columns of another frame, in their order. No nulls match."""
+    same = (at(path) == F.col(name) for path, name in zip(paths, those.columns, strict=True))
+    return frame.join(those, reduce(Column.__and__, same), how)
+
+
 def false() -> Column:
     return F.lit(False)  # noqa: FBT003 a literal column
 

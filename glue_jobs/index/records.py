@@ -47,8 +47,8 @@ def values_of(rows: DataFrame, records: KeyedRecords, path: str) -> pa.Array:
     columns = [*_place().values(), at(path)]
     read = rows.select(*(each.alias(f"c{number}") for number, each in enumerate(columns))).toArrow()
     *place, values = (each.combine_chunks() for each in read.columns)
-    places, first = np.unique(_together(*(each.to_numpy() for each in place)), return_index=True)
-    wanted = _together(*(getattr(records, name) for name in PLACE))
+    places, first = np.unique(together(*(each.to_numpy() for each in place)), return_index=True)
+    wanted = together(*(getattr(records, name) for name in PLACE))
     return values.take(pa.array(first[np.searchsorted(places, wanted)]))
 
 
@@ -68,7 +68,8 @@ def at_places(rows: DataFrame, records: KeyedRecords, how: str = "left_semi") ->
     return rows.join(F.broadcast(frame), same, how)
 
 
-def _together(*columns: NDArray[Any]) -> NDArray[Any]:
+def together(*columns: NDArray[Any]) -> NDArray[Any]:
+    """Columns of integers as one, whose values numpy's set operations compare as a whole."""
     return np.rec.fromarrays([each.astype(np.int64) for each in columns])
 
 

@@ -7,18 +7,16 @@ Spark's records are chosen before they are written: they are at hand, and a reco
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame, Observation
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Observation
 
 from calve.errors import Retryable
 from calve.modes.deduplicate import Deduplicate
-from glue_jobs.columns.expressions import at, keys_of
+from glue_jobs.columns.expressions import by_columns, keys_of
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import Staged, discard
@@ -182,8 +180,7 @@ def _held_values(
     if found is not None:
         return found[0], found[1][path].combine_chunks()
     those = keys_of(good, key).distinct()  # Arrow cannot read the table's files
-    same = (at(column) == F.col(name) for column, name in zip(key, those.columns, strict=True))
-    rows_held = table.rows.join(those, reduce(Column.__and__, same), "left_semi")
+    rows_held = by_columns(table.rows, key, those, "left_semi")
     held = records_of(rows_held, rule_of(table))
     _, numbers, places = np.intersect1d(pairs(keys), pairs(held), return_indices=True)
     return numbers, values_of(rows_held, held.take(places), path)

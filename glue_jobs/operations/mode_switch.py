@@ -28,6 +28,7 @@ from glue_jobs.columns.expressions import (
     PARTITION,
     TIMESTAMP,
     at,
+    by_columns,
     false,
     key_columns,
     key_names,
@@ -168,9 +169,8 @@ class _Fold:
             gone = keys_of(batch, PLACE).join(kept, kept.columns, "left_anti")
             if folded_to(self.base.mode):
                 earlier = rows.where(~self._beyond(at(PARTITION), at(OFFSET)))
-                keys = keys_of(newest, upsert.key)
-                same = [at(path) == F.col(name) for path, name in zip(upsert.key, keys.columns, strict=True)]
-                gone = gone.unionByName(keys_of(earlier.join(keys, same, "left_semi"), PLACE))
+                replaced = by_columns(earlier, upsert.key, keys_of(newest, upsert.key), "left_semi")
+                gone = gone.unionByName(keys_of(replaced, PLACE))
             return replace(
                 NOTHING,
                 deletes=TableIndex().stage_deletes(table.main, gone, PLACE, round_id),

@@ -6,16 +6,14 @@ with the table's older rows of these keys, it applies the rule of the mode round
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from calve.errors import CalveError
@@ -23,12 +21,12 @@ from calve.requests.redrive import RoundsSince
 from calve.schema.columns import REDRIVEN
 from calve.table.position import Position
 from calve.table.protocol import TopicState, bytes_per_record, recheck
-from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
+from glue_jobs.columns.expressions import OFFSET, PARTITION, by_columns, keys_of
 from glue_jobs.dead_letters.records import DEAD_LETTER, rows_at
 from glue_jobs.engines.batch import USUAL_BYTES, Batch
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.index.decision import KeyedRecords, KeyRule, pairs, ranks, resets
-from glue_jobs.index.records import records_of, values_of
+from glue_jobs.index.records import records_of, together, values_of
 from glue_jobs.index.runs import NO_ORDER
 from glue_jobs.modes.by_key import rule_of
 from glue_jobs.modes.change_data import lacks_values, not_truncated
@@ -69,13 +67,14 @@ def replay(table: OpenTable, base: Position, dead_letters: Table, letters: DataF
     places = letters.select(*(F.col(DEAD_LETTER)[name].alias(name) for name in PLACE)).toArrow()
     since = _since(table, topic, places)
     batch = _batch(table, topic, base, since)
-    keys = F.broadcast(keys_of(letters, rule_of(table).key).distinct())
+    key = rule_of(table).key
+    keys = F.broadcast(keys_of(letters, key).distinct())
     others = rows_at(dead_letters, dead_letters.head).where(F.col(REDRIVEN).isNull()).select(*PLACE)
     others = F.broadcast(others.join(spark.createDataFrame(places), [*PLACE], "left_anti"))
-    flat = _joined(batch.records(), others, (PARTITION, OFFSET), "left_anti")
+    flat = by_columns(batch.records(), (PARTITION, OFFSET), others, "left_anti")
     good = rows(flat) if table.row_plan.chain.explodes else table.row_plan.rows(flat)[0]
-    records = _joined(good, keys, rule_of(table).key, "left_semi")
-    held = _joined(table.rows, keys, rule_of(table).key, "left_semi")
+    records = by_columns(good, key, keys, "left_semi")
+    held = by_columns(table.rows, key, keys, "left_semi")
     found = records.persist()
     try:
         changed, fates = _decided(table, since, flat, found, held, places)
@@ -113,11 +112,6 @@ def _batch(table: OpenTable, topic: TopicState, base: Position, since: RoundsSin
     return Batch(table, start, to, topic.key, bytes_per_record(table.main.ancestors()) or USUAL_BYTES)
 
 
-def _joined(frame: DataFrame, those: DataFrame, paths: Sequence[str], how: str) -> DataFrame:
-    same = (at(path) == F.col(name) for path, name in zip(paths, those.columns, strict=True))
-    return frame.join(those, reduce(Column.__and__, same), how)
-
-
 def _decided(
     table: OpenTable,
     since: RoundsSince,
@@ -128,7 +122,11 @@ def _decided(
 ) -> tuple[KeyedRecords, pa.Table]:
     """`Replay.changed`, and `Replay.fates` as values. held: rows of the table."""
     rule = rule_of(table)
-    read, held_rows, letters = records_of(records, rule), records_of(held, rule), _places_of(*places.columns)
+    read, held_rows, letters = (
+        records_of(records, rule),
+        records_of(held, rule),
+        together(*(each.to_numpy() for each in places.columns)),
+    )
     lasting, lacking = read, read.take(np.empty(0, np.intp))
     if table.mode.reads_changes:
         lasting = records_of(not_truncated(flat, records), rule)
@@ -173,8 +171,4 @@ def _numbers(records: KeyedRecords, since: RoundsSince) -> NDArray[np.int64]:
 
 
 def _places(records: KeyedRecords) -> NDArray[Any]:
-    return _places_of(records.partition, records.offset)
-
-
-def _places_of(partitions: Any, offsets: Any) -> NDArray[Any]:
-    return np.rec.fromarrays([np.asarray(partitions, np.int64), np.asarray(offsets)])
+    return together(records.partition, records.offset)
