@@ -276,6 +276,16 @@ def may_publish(ancestors: Iterable[Commit], base: Position) -> bool:
     return current is not None and current.round == base.round
 
 
+def only_rewritten(ancestors: Iterable[Commit], since: int) -> bool:
+    """True if every commit after the snapshot `since` has rewritten files and changed no row, as compaction does."""
+    for each in ancestors:
+        if each.id == since:
+            return True
+        if each.operation != "replace":
+            return False
+    return False
+
+
 def contains_round(ancestors: Iterable[Commit], round_id: str) -> bool:
     """True if main's history holds this round. This resolves an ambiguous commit, never a blind retry."""
     return any(round_of(commit.summary) == round_id for commit in ancestors)

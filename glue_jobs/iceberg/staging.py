@@ -88,6 +88,7 @@ class Deletes:
     The files in `replaced` are merged into them.
     `touched`: paths of the older data files they delete from. A position is invalid in a file that compaction has rewritten.
     So the deletes are published only while all these files exist.
+    `again`: writes deletes of the same rows where these are now, if others have only rewritten files since `base`.
     """
 
     base: int | None
@@ -95,6 +96,7 @@ class Deletes:
     replaced: tuple[Any, ...]
     touched: tuple[str, ...]
     rows: int
+    again: Callable[[], Deletes | None]
 
 
 NOTHING = Staged((), 0, 0)
@@ -214,7 +216,7 @@ def rows_of(
 
 
 def discard(table: Table, staged: Staged) -> None:
-    """Delete staged files for which no commit was ever tried."""
+    """Delete staged files that no commit contains, nor ever will."""
     for each in (*staged.files, *(staged.deletes.files if staged.deletes else ())):
         table.java.io().deleteFile(each.location())
 

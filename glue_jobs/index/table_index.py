@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,7 +115,8 @@ class TableIndex:
         if not written:
             return None
         old, rows = tuple(each for one in replaced.values() for each in one), sum(map(len, found.values()))
-        return Deletes(head, tuple(written), old, tuple(found), rows)
+        again = partial(self.delete, table, keys, columns, f"{stage_id}-again", added)
+        return Deletes(head, tuple(written), old, tuple(found), rows, again)
 
     def committed(self, table: Table, snapshot_id: int, staged: Staged) -> None:
         """Take over the files of a commit, if main had no other since the last look. Else the next look reads all manifests."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
@@ -12,41 +13,77 @@ from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.requests.expired_history import ExpiredHistory
 from calve.rounds.dead_letter_policy import RejectCounts, check_rejects
 from calve.table.position import Ledger, Position, TopicKey
-from calve.table.protocol import TopicState, ancestry_is_cut, contains_round, may_publish, nearest_position
+from calve.table.protocol import (
+    TopicState,
+    ancestry_is_cut,
+    contains_round,
+    may_publish,
+    nearest_position,
+    only_rewritten,
+)
 from calve.table.summary import encode
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.iceberg.staging import Ambiguous, Conflict, Staged, discard, publish
+from glue_jobs.iceberg.staging import NOTHING, Ambiguous, Conflict, Staged, discard, publish
+from glue_jobs.process import faults
 from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable
 
 COMMIT_ATTEMPTS = 3
+"""Commits of a round without an answer."""
+MOST_ATTEMPTS = 20
+"""All commits of a round. A compaction takes longer than writing the deletes again, so the round soon wins."""
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 def publish_round(
     main: Table, staged: Staged, summary: Mapping[str, str], *, base: Position, round_id: str
-) -> int:
-    """Commit the same files until the result is known; returns the snapshot id.
+) -> tuple[int, Staged]:
+    """Commit the same rows until the result is known; returns the snapshot id, and its files.
 
-    After a lost answer, look for the round in main's history.
+    After a lost answer, look for the round in main's history. After a compaction by others, write the deletes again.
     Raises LostRace: main is at another round than `base`.
-    Raises Retryable: the catalog does not answer, files with deleted rows have changed, or others expired the proof of the
-    position.
+    Raises Retryable: the catalog does not answer, others changed rows of files with deleted rows, or they expired the proof of
+    the position.
     """
-    for _ in range(COMMIT_ATTEMPTS):
+    unanswered = 0
+    for _ in range(MOST_ATTEMPTS):
         try:
-            return publish(main, staged, summary, lambda ancestors: may_publish(ancestors, base))
+            return publish(main, staged, summary, lambda ancestors: may_publish(ancestors, base)), staged
         except (Ambiguous, Conflict, LostRace) as error:
             main.refresh()
             since = takewhile(lambda each: each.id != base.snapshot, main.ancestors())
             mine = next((each.id for each in since if contains_round([each], round_id)), None)
             if mine is not None:
-                return mine
-            if not isinstance(error, Ambiguous):
-                raise _refused(main, base, error) from None
+                return mine, staged
             failure = error
+        if isinstance(failure, Ambiguous):
+            unanswered += 1
+            if unanswered == COMMIT_ATTEMPTS:
+                break
+        else:
+            staged = _deleting_again(main, staged, base, failure)
     raise Retryable(failure.message)
+
+
+def _deleting_again(main: Table, staged: Staged, base: Position, refusal: CalveError) -> Staged:
+    """The staged rows with deletes that fit main as it is now. Raises LostRace, Retryable: the rows may have changed."""
+    ancestors, old = tuple(main.ancestors()), staged.deletes
+    if (
+        not isinstance(refusal, Conflict)
+        or not may_publish(ancestors, base)
+        or old is None
+        or old.base is None
+    ):
+        raise _refused(main, base, refusal) from None
+    if not only_rewritten(ancestors, old.base):
+        raise refusal
+    deletes = old.again()
+    discard(main, replace(NOTHING, deletes=old))
+    if (deletes.rows if deletes else 0) != old.rows:
+        raise refusal
+    faults.point("publish.redone", main.name.table)
+    return replace(staged, deletes=deletes)
 
 
 def publish_work(
@@ -74,7 +111,7 @@ def publish_work(
         ledger=ledger,
         metrics=measured | table.carried(),
     )
-    return publish_round(table.main, staged, summary | dict(entries), base=base, round_id=position.round)
+    return publish_round(table.main, staged, summary | dict(entries), base=base, round_id=position.round)[0]
 
 
 def _refused(main: Table, base: Position, error: CalveError) -> CalveError:

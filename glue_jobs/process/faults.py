@@ -32,7 +32,7 @@ _INNER = {
     "rewind": "completed",
     "backfill": "staged committed completed",
     "layout": "changed",
-    "publish": "committed",
+    "publish": "redone committed",
     "release": "appended",
     "emit": "written noted",
     "branch": "dropped",

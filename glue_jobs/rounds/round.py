@@ -279,10 +279,10 @@ class Round:
             metrics={name: each for name, each in (metrics | stated).items() if each not in (None, {})},
         )
         began = time.monotonic()
-        snapshot = publish_round(table.main, written.files, summary, base=base, round_id=self.id)
+        snapshot, files = publish_round(table.main, written.files, summary, base=base, round_id=self.id)
         commit_ms = _ms(began)
         if table.mode.key:
-            table.index.committed(table.main, snapshot, written.files)
+            table.index.committed(table.main, snapshot, files)
         self.memory.committed_at = time.monotonic()
         if counts.records:
             self.memory.bytes_per_record = counts.size_bytes / counts.records

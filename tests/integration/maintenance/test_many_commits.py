@@ -64,7 +64,7 @@ class Worn:
         start = {topic.key: {0: to - files.rows}}
         summary = encode(position=self.position, topic=topic.key, start=start, ledger=ledger, metrics={})
         began = time.monotonic()
-        snapshot = publish_round(self.target.opened.main, files, summary, base=base, round_id=round_id)
+        snapshot, _ = publish_round(self.target.opened.main, files, summary, base=base, round_id=round_id)
         self.commit_s.append(time.monotonic() - began)
         began = time.monotonic()
         self.upkeep.between(Outcome(self.position, {0: to}, snapshot=snapshot), 0.5)

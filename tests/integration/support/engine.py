@@ -320,6 +320,16 @@ def at(point: str, action: Callable[[str], object]) -> Iterator[None]:
         faults.handlers.pop(point, None)
 
 
+@contextmanager
+def each_time(point: str, action: Callable[[str], None]) -> Iterator[None]:
+    """Do something each time a round passes a fault point."""
+    faults.handlers[point] = action
+    try:
+        yield
+    finally:
+        faults.handlers.pop(point, None)
+
+
 def position_of_open(table: OpenTable) -> Position:
     """The committed offsets, as main's history proves them now."""
     return position_of(table.main, table.dead_letters, table.services)[0]

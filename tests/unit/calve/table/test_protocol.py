@@ -26,6 +26,7 @@ from calve.table.protocol import (
     may_publish,
     nearest_position,
     next_position,
+    only_rewritten,
     recheck,
 )
 from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL
@@ -329,6 +330,23 @@ def test_more_records_than_offsets_suspend(state: TopicState) -> None:
 )
 def test_a_round_is_published_only_on_its_base(ancestors: list[Commit], allowed: bool) -> None:
     assert may_publish(ancestors, position("r1")) is allowed
+
+
+@pytest.mark.parametrize(
+    ("operations", "since", "expected"),
+    [
+        pytest.param(["append"], 0, True, id="nothing has come"),
+        pytest.param(["replace", "replace", "append"], 2, True, id="compactions"),
+        pytest.param(["replace", "overwrite", "append"], 2, False, id="a change below a compaction"),
+        pytest.param(["append", "append"], 1, False, id="new rows"),
+        pytest.param(["replace", "replace"], 7, False, id="the snapshot has expired"),
+    ],
+)
+def test_only_compactions_leave_all_rows_as_they_were(
+    operations: list[str], since: int, expected: bool
+) -> None:
+    ancestors = [Commit(number, None, {}, operation=each) for number, each in enumerate(operations)]
+    assert only_rewritten(ancestors, since) is expected
 
 
 def test_a_round_is_found_in_the_history_it_is_in() -> None:
