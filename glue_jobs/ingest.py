@@ -31,7 +31,7 @@ from glue_jobs.engines import choice
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.outputs.outbox import Outbox, send
 from glue_jobs.process.packages import brought, ship
-from glue_jobs.process.session import flag, job_parser, read, require_avro_guard, run_script, spark_session
+from glue_jobs.process.session import flag, job_parser, read, require_avro_limits, run_script, spark_session
 from glue_jobs.rounds.reporting import LakeObject, Reporter, watch
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ def _work(
 def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False) -> dict[str, State]:
     """Run the loops of all tables until they end; returns the state of each table.
 
-    Raises Fatal: the Avro guard is not active, a package is missing, or Kafka or the registry refused the credentials.
+    Raises Fatal: the limits on Avro are not active, a package is missing, or Kafka or the registry refused the credentials.
     """
     spark = spark_session(job)
-    require_avro_guard(spark)
+    require_avro_limits(spark)
     said = LakeObject(spark, place(job.lake.warehouse, job.name, job.job))
     with Reporter(job, said).running() as reporter, ExitStack() as opened:
         require_packages()

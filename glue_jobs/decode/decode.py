@@ -32,6 +32,7 @@ from glue_jobs.decode.change_events import is_bad, tombstones_and_idle, with_row
 from glue_jobs.decode.json_values import JsonValue
 from glue_jobs.decode.protobuf.decoder import from_protobuf
 from glue_jobs.decode.shapes import shaped
+from glue_jobs.process.session import require_avro_guard
 
 NOTHING = "struct<value: struct<nothing: boolean>, end: binary>"
 
@@ -45,7 +46,9 @@ def decode(records: DataFrame, decoding: DecodePlan, end: bytes, mode: Mode = AP
     `OTHER`: for records of other tables, the index of their schema in `DecodePlan.other_ids`, at most `MAX_OTHERS`. They have
     no `REJECT`. `TOMBSTONE` marks records that delete. A record without a value is then no reject.
     For change events, `decoded` holds their rows, and `IDLE` marks events without a single row.
+    Raises Fatal: Avro's limits are not active.
     """
+    require_avro_guard(records.sparkSession)
     records = _plain(records, decoding)
     parsed: dict[str, Column] = {}
     decoded = {DECODED["value"]: _decoded(decoding, "value", end, parsed)}

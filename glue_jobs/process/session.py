@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
+from functools import lru_cache, reduce
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
@@ -79,12 +79,29 @@ def spark_session(job: Job) -> SparkSession:
     return spark
 
 
-def require_avro_guard(spark: SparkSession) -> None:
-    """Check, in a task on each core, that Avro's limits on stated lengths are active.
+def require_avro_limits(spark: SparkSession) -> None:
+    """Check that the driver's JVM has Avro's limits on stated lengths. Raises Fatal: it lacks one.
 
     A host may ignore JVM options. Without them, a record of nine bytes that states two gigabytes would allocate them.
+    Spark's first query costs four CPU seconds, so `require_avro_guard` waits until Spark decodes.
+    """
+    of_driver = spark._jvm.java.lang.System.getProperty  # type: ignore[union-attr]
+    if any(of_driver(name) != str(limit) for name, limit in AVRO_LIMITS.items()):
+        raise _no_limits()
+
+
+def _no_limits() -> Fatal:
+    return Fatal(
+        "the limits on Avro lengths are not active in Spark's JVMs: a record of nine bytes could exhaust their memory",
+        fix=f"start driver and executors with: {java_options()}",
+    )
+
+
+@lru_cache(maxsize=1)
+def require_avro_guard(spark: SparkSession) -> None:
+    """Check once, in a task on each core, that these limits are active. Raises Fatal: they are not.
+
     The bomb is an array with one item too many. Its items take no bytes, so nothing is allocated when it is refused.
-    Raises Fatal: the limits are not active.
     """
     bomb = F.lit(bytearray(zigzag(ITEMS_LIMIT + 1) + b"\x00"))
     schema = (
@@ -98,10 +115,7 @@ def require_avro_guard(spark: SparkSession) -> None:
         for name, limit in AVRO_LIMITS.items()
     ]
     if rows.where(reduce(Column.__or__, unset, decoded)).limit(1).collect():
-        raise Fatal(
-            "the limits on Avro lengths are not active in Spark's JVMs: a record of nine bytes could exhaust their memory",
-            fix=f"start driver and executors with: {java_options()}",
-        )
+        raise _no_limits()
 
 
 GLUES_OWN = re.compile(
