@@ -16,7 +16,7 @@ from bench.report import page, target_rows, throughput_rows
 from bench.results import Failure, Results, figures
 from bench.scene import Scene, System
 from bench.sections import SECTIONS
-from bench.sizes import FULL, SIZES, Sizes
+from bench.sizes import FULL, LEFT_OUT, QUICK, SIZES, Sizes
 from bench.systems.all import chosen
 from bench.targets import verdicts
 from bench.throughput import throughput
@@ -46,6 +46,8 @@ def main(arguments: Sequence[str]) -> None:
                 bench.section(name, FULL)
     _keep(root, results, whole=not options.system and not options.workload and sizes.name != "quick")
     console.table("targets", target_rows(verdicts(results)))
+    if sizes is QUICK:
+        console.event("left out", what=LEFT_OUT, fix="run `make bench`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,7 @@ class Bench:
     def throughput(self, name: str, sizes: Sizes) -> None:
         if name not in sizes.records:
             return
-        count, rounds = sizes.records[name], sizes.rounds[name]
-        for each in throughput(self.scene, self.console, WORKLOADS[name], self.systems, count, rounds):
+        for each in throughput(self.scene, self.console, WORKLOADS[name], self.systems, sizes):
             if isinstance(each, Failure):
                 self._failed(each)
             else:

@@ -20,9 +20,11 @@ Written by `make bench`, but for the last part. How it is measured, and why so:
 Every system reads the same topics of the same broker, decodes them by the same registry, and writes tables with the same columns
 and properties into the same catalog and object store, in turn, round after round, each as a process of its own. A figure counts
 only once DuckDB has read the table: every record once, and in every column the values of the other systems' tables.
-*All in* is the first pass over the topic with the start of the process, *warm* a later one, *steady* that one without what passes
-over a topic of a few records take: opening, planning, a commit. Rates are records per second of CPU time of all the system's
-processes; broker, registry and store are not in them.
+*Warm* is a pass after the first one, with all that it takes: open a new table, plan, read, write, commit; the range is that of at
+least three passes. *All in* is the first pass with the start of the process. *Start* and *empty pass*, over a topic with a record
+in each partition, are apart. Rates are records per second of CPU time of all the system's processes, without broker, registry
+and store. A figure is *not resolved* if more than a tenth of a pass does not depend on records, if it is above the limit of its
+own parts, or if its range is wider than its distance to the target.
 """
 
 
@@ -32,11 +34,12 @@ def throughput_rows(found: Sequence[Figures], workload: str) -> list[Row]:
     return [
         {
             "system": TITLES[each.system],
-            "steady k/s": "-" if each.too_short else _thousands(each.steady),
-            "warm k/s": _thousands(each.warm),
+            "records": f"{each.count:,}",
+            "warm k/s": "not resolved" if each.too_short else _thousands(each.warm),
+            "MB/s": "-" if each.too_short else f"{each.warm.median * each.value_bytes / 1e6:,.1f}",
             "all in k/s": _thousands(each.all_in),
-            "MB/s": "-" if each.too_short else f"{each.steady.median * each.value_bytes / 1e6:,.1f}",
             "start CPU s": f"{each.start_cpu_s:.1f}",
+            "empty pass CPU ms": f"{each.empty_cpu_s * 1000:,.0f}",
             "wall s": f"{each.wall_s:.1f}",
             "broker CPU s/M": f"{each.broker_s_per_million:.2f}",
             "B/row": f"{each.bytes_per_row:.1f}" if each.files else "-",
@@ -44,7 +47,7 @@ def throughput_rows(found: Sequence[Figures], workload: str) -> list[Row]:
             "peak MB": f"{each.peak_bytes / 1e6:,.0f}",
             "others": f"{each.disturbance:.0%}",
         }
-        for each in sorted(mine, key=lambda each: each.steady.median)
+        for each in sorted(mine, key=lambda each: each.warm.median)
     ]
 
 
@@ -57,7 +60,7 @@ def target_rows(found: Sequence[Verdict]) -> list[Row]:
         {
             "workload": each.workload,
             "target": f"at {'most' if each.at_most else 'least'} {each.goal:,.4g} {each.what}",
-            "measured": f"{each.measured:,.4g}",
+            "measured": f"{each.measured.median:,.4g}",
             "state": each.state,
         }
         for each in found
@@ -84,10 +87,9 @@ def _failure(failure: Failure) -> Row:
 
 
 def _size(results: Results, workload: str) -> str:
-    mine = [each for each in results.throughput if each.workload == workload]
-    rounds = max(each.round for each in mine)
-    size = mine[0].value_bytes / mine[0].count
-    return f"{mine[0].count:,} records with values of {size:.0f} bytes, {rounds} round{'s' if rounds > 1 else ''}.\n"
+    first = next(each for each in results.throughput if each.workload == workload)
+    size = first.value_bytes / first.count
+    return f"Values of {size:.0f} bytes. The cold pass has {first.cold_count:,} records.\n"
 
 
 def _facts(facts: Mapping[str, Any]) -> str:

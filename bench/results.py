@@ -6,48 +6,43 @@ import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from bench.metering import Spent
-from bench.systems.all import TITLES
 
-TICK_S = 0.01
-LEAST_S = 0.25
-"""A pass that takes less CPU beyond an empty one has no rate: what its JVM compiles meanwhile differs by as much."""
+MOST_EMPTY = 0.1
+"""The largest share of a pass that may not depend on its records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One process of a system: its start, a cold pass over the topic, passes over one that is all but empty, a warm pass, and
-    what the table of that one is.
+    """One process of a system: its start, a cold pass over `cold_count` records, passes over an almost empty topic, and warm
+    passes over `count` records. value_bytes: of the warm topic. files, table_bytes: of the last table.
     """
 
     workload: str
     system: str
     round: int
+    cold_count: int
     count: int
     value_bytes: int
     start: Spent
     cold: Spent
-    idle: tuple[Spent, ...]
-    warm: Spent
+    empty: tuple[Spent, ...]
+    warm: tuple[Spent, ...]
     peak_bytes: int
     files: int
     table_bytes: int
 
     @property
     def disturbance(self) -> float:
-        """The share of the machine that others used meanwhile."""
-        return max(each.disturbance for each in (self.start, self.cold, self.warm))
-
-    def steady(self, of: Callable[[Spent], float]) -> float:
-        """What the warm pass took beyond what a table costs that has nothing to read; a tick at least."""
-        return max(of(self.warm) - statistics.mean(map(of, self.idle)), TICK_S)
+        """The largest share of the machine that others used during a pass."""
+        return max(each.disturbance for each in (self.start, self.cold, *self.warm))
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A process that did not do its work, or not right: it is told, and has no figure."""
+    """A process that failed, or made a wrong table. It has no figure."""
 
     workload: str
     system: str
@@ -67,16 +62,10 @@ class Results:
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
 
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        raw = json.loads(text)
-        measured = [_measured(each) for each in raw["throughput"]]
-        return cls(raw["facts"], measured, raw["others"], [Failure(**each) for each in raw["failures"]])
-
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A figure over rounds."""
+    """A figure over several passes."""
 
     median: float
     least: float
@@ -87,24 +76,27 @@ class Spread:
         found = sorted(values)
         return cls(statistics.median(found), found[0], found[-1])
 
-    def __truediv__(self, other: Spread) -> float:
-        return self.median / other.median
+    def __truediv__(self, other: Spread) -> Spread:
+        """The range is that of the worst and the best pair."""
+        return Spread(self.median / other.median, self.least / other.most, self.most / other.least)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A system on a workload. Rates are records per CPU second: `steady` of the warm pass without what an empty one takes, `warm`
-    of all of it, `all_in` of the cold pass with the start of the process.
+    """A system on a workload. Rates are records per CPU second of all its processes: `warm` of passes after the first one, with
+    all that they take; `all_in` of the cold pass with the start of the process.
+
+    empty_cpu_s: of a pass over an almost empty topic.
     """
 
     workload: str
     system: str
-    rounds: int
-    steady: Spread
-    steady_cpu_s: float
+    count: int
     warm: Spread
+    warm_cpu_s: float
     all_in: Spread
     start_cpu_s: float
+    empty_cpu_s: float
     wall_s: float
     broker_s_per_million: float
     bytes_per_row: float
@@ -115,10 +107,9 @@ class Figures:
 
     @property
     def too_short(self) -> str | None:
-        """Why the steady rate is none; None where it is one."""
-        if self.steady_cpu_s >= LEAST_S:
-            return None
-        return f"{TITLES[self.system]} took {self.steady_cpu_s:.2f} CPU s: too few records"
+        """Why the warm rate is not that of the records alone; None if it is."""
+        share = self.empty_cpu_s / self.warm_cpu_s
+        return f"{share:.0%} of a pass does not depend on records" if share > MOST_EMPTY else None
 
 
 def figures(measured: Sequence[Measured]) -> list[Figures]:
@@ -130,36 +121,24 @@ def figures(measured: Sequence[Measured]) -> list[Figures]:
 
 
 def _figures(workload: str, system: str, group: Sequence[Measured]) -> Figures:
-    def median(value: Any) -> float:
+    def median(value: Callable[[Measured], float]) -> float:
         return float(statistics.median(map(value, group)))
 
+    count, passes = group[0].count, [spent for each in group for spent in each.warm]
     return Figures(
         workload,
         system,
-        len(group),
-        steady=Spread.of(each.count / each.steady(_cpu_s) for each in group),
-        steady_cpu_s=median(lambda each: each.steady(_cpu_s)),
-        warm=Spread.of(each.count / each.warm.cpu_s for each in group),
-        all_in=Spread.of(each.count / (each.start.cpu_s + each.cold.cpu_s) for each in group),
+        count,
+        warm=Spread.of(count / each.cpu_s for each in passes),
+        warm_cpu_s=statistics.median(each.cpu_s for each in passes),
+        all_in=Spread.of(each.cold_count / (each.start.cpu_s + each.cold.cpu_s) for each in group),
         start_cpu_s=median(lambda each: each.start.cpu_s),
-        wall_s=median(lambda each: each.warm.wall_s),
-        broker_s_per_million=median(lambda each: each.steady(_broker_s) / each.count * 1e6),
+        empty_cpu_s=statistics.median(spent.cpu_s for each in group for spent in each.empty),
+        wall_s=statistics.median(each.wall_s for each in passes),
+        broker_s_per_million=statistics.median(each.broker_s for each in passes) / count * 1e6,
         bytes_per_row=median(lambda each: each.table_bytes / each.count),
         value_bytes=median(lambda each: each.value_bytes / each.count),
         files=median(lambda each: each.files),
         peak_bytes=median(lambda each: each.peak_bytes),
         disturbance=max(each.disturbance for each in group),
     )
-
-
-def _cpu_s(spent: Spent) -> float:
-    return spent.cpu_s
-
-
-def _broker_s(spent: Spent) -> float:
-    return spent.broker_s
-
-
-def _measured(raw: dict[str, Any]) -> Measured:
-    parts: dict[str, Any] = {name: Spent(**raw[name]) for name in ("start", "cold", "warm")}
-    return Measured(**(raw | parts | {"idle": tuple(Spent(**each) for each in raw["idle"])}))

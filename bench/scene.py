@@ -70,6 +70,7 @@ class System(ABC):
     """Something that brings a topic into tables.
 
     formats: the types of schemas that it reads. keeps: it leaves tables, which it makes itself where it `makes_tables`.
+    fast: its warm passes need the large topic, or they would be too short.
     kafka: the fields of `_kafka` that it can fill; all of them where it is None.
     """
 
@@ -78,6 +79,7 @@ class System(ABC):
     formats: frozenset[str] = frozenset({"AVRO"})
     keeps: bool = True
     makes_tables: bool = False
+    fast: bool = False
     kafka: tuple[str, ...] | None = None
 
     @abstractmethod

@@ -10,14 +10,17 @@ Name = Literal["quick", "default", "full"]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """records, rounds: of each workload of throughput; one that has none is left out. modes, keys: tables by key, and what they
-    grow to. seconds: of producing at a fixed rate. topics, topic_records: of many small topics. kill_records: of the topic whose
-    job is killed. systems: those that are measured where none is named; none stands for all.
+    """records: of each workload of throughput. A workload without them is left out. large: of the topic that fast systems read
+    when they are warm. rounds: processes of each system. again: measure a process once more if others were busy. modes, keys:
+    tables by key, and their sizes. seconds: of producing at a fixed rate. topics, topic_records: of many small topics.
+    kill_records: of the topic whose job is killed. systems: the ones to measure if none is named; empty: all.
     """
 
     name: Name
     records: dict[str, int]
-    rounds: dict[str, int]
+    large: dict[str, int]
+    rounds: int = 1
+    again: bool = True
     modes: tuple[str, ...] = ()
     keys: tuple[int, ...] = ()
     seconds: int = 0
@@ -30,14 +33,17 @@ class Sizes:
 
 QUICK = Sizes(
     "quick",
-    {"trades": 1_000_000},
-    {"trades": 1},
+    {"trades": 500_000},
+    {"trades": 4_000_000},
+    again=False,
     systems=("calve_columnar", "spark_streaming", "limit_parquet"),
 )
+LEFT_OUT = "one workload and three systems; no freshness, commits, topics, kills or tables by key"
+"""What a quick run does not measure beside the default one."""
 DEFAULT = Sizes(
     "default",
-    {"trades": 3_000_000, "orders": 150_000},
-    {"trades": 1, "orders": 1},
+    {"trades": 3_000_000, "orders": 300_000},
+    {"trades": 20_000_000, "orders": 2_000_000},
     seconds=12,
     commits=100,
     topics=20,
@@ -50,9 +56,20 @@ FULL = Sizes(
         "orders": 600_000,
         "wide": 200_000,
         "trades_json": 3_000_000,
+        "orders_json": 200_000,
         "trades_protobuf": 3_000_000,
+        "orders_protobuf": 200_000,
     },
-    {"trades": 3, "orders": 3, "wide": 2, "trades_json": 2, "trades_protobuf": 2},
+    {
+        "trades": 20_000_000,
+        "orders": 2_000_000,
+        "wide": 600_000,
+        "trades_json": 20_000_000,
+        "orders_json": 1_500_000,
+        "trades_protobuf": 20_000_000,
+        "orders_protobuf": 2_000_000,
+    },
+    rounds=2,
     modes=("upsert", "deduplicate", "aggregate"),
     keys=(1_000_000, 4_000_000, 16_000_000),
     seconds=30,

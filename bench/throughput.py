@@ -4,43 +4,65 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from bench import checking
 from bench.results import Failure, Measured
 from bench.scene import Lap, Scene, System
+from bench.sizes import Sizes
 from bench.topics import Topic, create_table, drop_table, fill
 from bench.workloads.workload import Workload
 from cli.console import Console
 
 DISTURBED = 0.2
-"""A process is measured once more where others used more of the machine than that."""
+"""A process is measured once more if others used more of the machine than that."""
+EMPTY, WARM = 2, 3
+"""The numbers of passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Topics with records of one workload. large: the one of fast systems. empty: has a record in each partition."""
+
+    usual: Topic
+    large: Topic
+    empty: Topic
+
+    @classmethod
+    def filled(cls, scene: Scene, console: Console, workload: Workload, sizes: Sizes) -> Topics:
+        name = f"{workload.name}_{uuid.uuid4().hex[:6]}"
+
+        def topic(suffix: str, count: int) -> Topic:
+            with console.progress().task(f"producing {workload.name}", total=count, unit="records") as task:
+                return fill(scene.job, f"{name}{suffix}", workload, count, task.update)
+
+        counts = sizes.records[workload.name], sizes.large[workload.name]
+        return cls(topic("", counts[0]), topic("_large", counts[1]), topic("_empty", workload.partitions))
 
 
 def throughput(
-    scene: Scene, console: Console, workload: Workload, systems: Sequence[System], count: int, rounds: int
+    scene: Scene, console: Console, workload: Workload, systems: Sequence[System], sizes: Sizes
 ) -> Iterator[Measured | Failure]:
-    """Measure every system that reads the workload's format; one that fails does not keep the others from it."""
-    name = f"{workload.name}_{uuid.uuid4().hex[:6]}"
-    with console.progress().task(f"producing {workload.name}", total=count, unit="records") as task:
-        topic = fill(scene.job, name, workload, count, task.update)
-    idle = fill(scene.job, f"{name}_idle", workload, workload.partitions, lambda _: None)
+    """Measure every system that reads the workload's format. If one fails, the others are measured."""
+    topics = Topics.filled(scene, console, workload, sizes)
     reading = [each for each in systems if workload.type in each.formats]
-    bench = _Bench(scene, console, topic, idle)
-    for number in range(1, rounds + 1):
+    bench = _Bench(scene, console, topics)
+    for number in range(1, sizes.rounds + 1):
         turn = number % len(reading) if reading else 0
         for system in (*reading[turn:], *reading[:turn]):
             try:
-                yield bench.least_disturbed(system, number)
+                measure = bench.least_disturbed if sizes.again else bench.measured
+                yield measure(system, number)
             except Exception as error:  # noqa: BLE001 whatever it is, the others are measured
                 yield Failure(workload.name, system.name, number, f"{type(error).__name__}: {error}")
 
 
 class _Bench:
-    """A topic, and what the first system has made of it: the others have to make the same. idle: one that is all but empty."""
+    """Topics, and the tables that the first system made of them: the other systems have to make the same."""
 
-    def __init__(self, scene: Scene, console: Console, topic: Topic, idle: Topic) -> None:
-        self._scene, self._console, self._topic, self._idle = scene, console, topic, idle
-        self._first: tuple[System, checking.Table] | None = None
+    def __init__(self, scene: Scene, console: Console, topics: Topics) -> None:
+        self._scene, self._console, self._topics = scene, console, topics
+        self._first: dict[str, tuple[System, checking.Table]] = {}
         self._number = 0
 
     def least_disturbed(self, system: System, number: int) -> Measured:
@@ -58,39 +80,39 @@ class _Bench:
             RuntimeError: a table is not what it should be.
         """
         self._number += 1
-        topics = (self._topic, self._idle, self._idle, self._topic)
-        name = f"{self._topic.name}_{system.name}_{self._number}"
+        usual, warm = self._topics.usual, self._topics.large if system.fast else self._topics.usual
+        topics = (usual, *[self._topics.empty] * EMPTY, *[warm] * WARM)
+        name = f"{usual.name}_{system.name}_{self._number}"
         laps = [Lap(topic, f"{name}_{place}") for place, topic in enumerate(topics)]
         if not system.makes_tables:
             for lap in laps:
                 create_table(self._scene.job, lap.topic.name, lap.table)
-        with self._console.progress().task(f"{self._topic.workload.name}: {system.title}, round {number}"):
+        with self._console.progress().task(f"{usual.workload.name}: {system.title}, round {number}"):
             run = system.run(self._scene, laps)
             checked = [self._checked(system, lap) for lap in laps] if system.keeps else []
-        cold, *idle, warm = run.laps
         return Measured(
-            self._topic.workload.name,
+            usual.workload.name,
             system.name,
             number,
-            self._topic.count,
-            self._topic.bytes,
+            usual.count,
+            warm.count,
+            warm.bytes,
             run.start,
-            cold,
-            tuple(idle),
-            warm,
-            run.peak_bytes,
-            checked[-1].files if checked else 0,
-            checked[-1].bytes if checked else 0,
+            cold=run.laps[0],
+            empty=run.laps[1:-WARM],
+            warm=run.laps[-WARM:],
+            peak_bytes=run.peak_bytes,
+            files=checked[-1].files if checked else 0,
+            table_bytes=checked[-1].bytes if checked else 0,
         )
 
     def _checked(self, system: System, lap: Lap) -> checking.Table:
         """Read the table, then drop it."""
-        lake, first = self._scene.job.lake, self._first if lap.topic is self._topic else None
+        lake, first = self._scene.job.lake, self._first.get(lap.topic.name)
         found = checking.read(lake, lap.table, system.kafka)
         if wrong := checking.problem(found, lap.topic, first[1] if first else None):
             than = f" than those of {first[0].title}" if first else ""
             raise RuntimeError(f"{system.title}, table {lap.table}: {wrong}{than}")
-        if lap.topic is self._topic:
-            self._first = self._first or (system, found)
+        self._first.setdefault(lap.topic.name, (system, found))
         drop_table(self._scene.job, lap.table)
         return found

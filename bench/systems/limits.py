@@ -29,6 +29,6 @@ STEPS = {
     "parquet": "fetch to Parquet",
 }
 LIMITS = tuple(
-    Limit(f"limit_{step}", f"limit: {title}", keeps=False, makes_tables=True, step=step)
+    Limit(f"limit_{step}", f"limit: {title}", keeps=False, makes_tables=True, fast=True, step=step)
     for step, title in STEPS.items()
 )

@@ -9,9 +9,12 @@ from random import Random
 from typing import Any
 
 from fastavro import parse_schema, schemaless_writer
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message_factory import GetMessageClass
 
 from bench.workloads.workload import SEED, Block, Workload
-from calve.schema.wire import zigzag
+from calve.schema.wire import Schema, zigzag
+from cli.verify.formats.protobuf_schema import compiled
 
 PREBUILT = 4_000
 WORDS = (
@@ -77,6 +80,19 @@ ORDERS_SCHEMA = _record(
     gift="boolean",
     note=["null", "string"],
 )
+ORDERS_PROTOBUF_SCHEMA = """syntax = "proto3";
+message order {
+  string order_id = 1; int64 created_at = 2; optional int64 updated_at = 3; string state = 4; string channel = 5;
+  customer customer = 6; repeated line lines = 7; int64 total = 8; map<string, string> attributes = 9;
+  map<string, double> scores = 10; optional string coupon = 11; bool gift = 12; optional string note = 13;
+}
+message customer { int64 id = 1; string name = 2; optional string email = 3; address billing = 4; address shipping = 5; }
+message address { string street = 1; string city = 2; string zip = 3; string country = 4; }
+message line {
+  string sku = 1; string title = 2; int32 quantity = 3; int64 price = 4; optional double discount = 5; repeated string tags = 6;
+}
+"""
+"""Money is in cents, which both Spark and calve read as an integer."""
 KINDS = ("int", "long", "double", "boolean", "string", ["null", "int"], ["null", "string"], MILLIS)
 WIDE_COLUMNS = 200
 WIDE_SCHEMA = _record(
@@ -131,18 +147,80 @@ def numbered(schema: Row, row: Callable[[Random], Row]) -> Callable[[], Block]:
     """Records of a schema whose first field is a text that numbers them."""
 
     def make() -> Block:
-        random = Random(SEED)  # noqa: S311 reproducible on purpose
         rest = parse_schema(schema | {"fields": schema["fields"][1:]})
-        prebuilt = [_written(rest, row(random)) for _ in range(PREBUILT)]
-
-        def block(first: int, size: int, frame: bytes) -> tuple[list[bytes], list[bytes]]:
-            head, chosen = frame + zigzag(10), Random(SEED + first).choices(prebuilt, k=size)  # noqa: S311
-            keys = [b"%010d" % number for number in range(first, first + size)]
-            return keys, [head + key + body for key, body in zip(keys, chosen, strict=True)]
-
-        return block
+        return _numbered(lambda number: zigzag(10) + number, row, lambda each: _written(rest, each))
 
     return make
+
+
+def json_orders() -> Block:
+    """The same orders as JSON objects."""
+
+    def body(row: Row) -> bytes:
+        return json.dumps(_in_cents(row), separators=(",", ":")).encode().removeprefix(b"{")
+
+    return _numbered(lambda number: b'{"order_id":"' + number + b'",', order, body)
+
+
+def protobuf_orders() -> Block:
+    """The same orders as messages."""
+    message = GetMessageClass(compiled(Schema(1, ORDERS_PROTOBUF_SCHEMA, "PROTOBUF")).messages[0])
+
+    def body(row: Row) -> bytes:
+        return ParseDict(with_entries(_in_cents(row)), message()).SerializeToString()
+
+    return _numbered(lambda number: b"\x0a" + bytes([len(number)]) + number, order, body)
+
+
+def _numbered(
+    head: Callable[[bytes], bytes], row: Callable[[Random], Row], body: Callable[[Row], bytes]
+) -> Block:
+    """Values of a head, which has the number of the record, and one of some bodies."""
+    random = Random(SEED)  # noqa: S311 reproducible on purpose
+    prebuilt = [body(row(random)) for _ in range(PREBUILT)]
+
+    def block(first: int, size: int, frame: bytes) -> tuple[list[bytes], list[bytes]]:
+        chosen = Random(SEED + first).choices(prebuilt, k=size)  # noqa: S311
+        keys = [b"%010d" % number for number in range(first, first + size)]
+        return keys, [frame + head(key) + each for key, each in zip(keys, chosen, strict=True)]
+
+    return block
+
+
+def _in_cents(row: Row) -> Row:
+    lines = [each | {"price": int.from_bytes(each["price"], "big")} for each in row["lines"]]
+    return row | {"total": int.from_bytes(row["total"], "big"), "lines": lines}
+
+
+def with_entries(row: Row) -> Row:
+    """The same with maps as lists of entries, as `compiled` reads maps."""
+    maps = {name: row[name].items() for name in ("attributes", "scores")}
+    return row | {name: [{"key": k, "value": v} for k, v in items] for name, items in maps.items()}
+
+
+def json_schema(kind: Any) -> Row:
+    """The JSON Schema of an Avro type."""
+    if isinstance(kind, list):
+        return {"oneOf": [{"type": "null"}, json_schema(kind[1])]}
+    match kind:
+        case {"logicalType": _} | "int" | "long":
+            return {"type": "integer"}
+        case {"type": "record", "fields": fields}:
+            return {
+                "type": "object",
+                "properties": {each["name"]: json_schema(each["type"]) for each in fields},
+            }
+        case {"type": "array", "items": items}:
+            return {"type": "array", "items": json_schema(items)}
+        case {"type": "map", "values": values}:
+            return {"type": "object", "additionalProperties": json_schema(values)}
+        case "address":
+            return json_schema(ADDRESS)
+        case "boolean":
+            return {"type": "boolean"}
+        case "double":
+            return {"type": "number"}
+    return {"type": "string"}
 
 
 def _written(schema: Any, row: Row) -> bytes:
@@ -180,4 +258,6 @@ def _words(random: Random, count: int) -> str:
 
 
 ORDERS = Workload("orders", json.dumps(ORDERS_SCHEMA), numbered(ORDERS_SCHEMA, order))
+ORDERS_JSON = Workload("orders_json", json.dumps(json_schema(ORDERS_SCHEMA)), json_orders, "JSON")
+ORDERS_PROTOBUF = Workload("orders_protobuf", ORDERS_PROTOBUF_SCHEMA, protobuf_orders, "PROTOBUF")
 WIDE = Workload("wide", json.dumps(WIDE_SCHEMA), numbered(WIDE_SCHEMA, wide))

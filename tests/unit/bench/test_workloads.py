@@ -6,12 +6,14 @@ import json
 from io import BytesIO
 from typing import Any
 
+import jsonschema
 import pytest
 from fastavro import parse_schema, schemaless_reader
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
 from bench.workloads.all import WORKLOADS
+from bench.workloads.nested import ORDERS, ORDERS_JSON, ORDERS_PROTOBUF, with_entries
 from bench.workloads.trades import PROTOBUF, TRADES, TRADES_JSON, TRADES_PROTOBUF
 from bench.workloads.workload import BLOCK, Workload, blocks
 from calve.schema.wire import Schema
@@ -46,6 +48,16 @@ def test_blocks_go_on_where_the_one_before_has_ended() -> None:
     [(_, [first, second])] = [block for block in blocks(TRADES, BLOCK + 2, FRAME) if len(block[1]) == 2]
     ids = [avro(TRADES, each.removeprefix(FRAME))["trade_id"] for each in (first, second)]
     assert ids == [f"{BLOCK:010d}", f"{BLOCK + 1:010d}"]
+
+
+def test_orders_are_the_same_rows_in_json_and_protobuf() -> None:
+    message = GetMessageClass(compiled(Schema(1, ORDERS_PROTOBUF.schema, "PROTOBUF")).messages[0])
+    formats = (values(each, 50) for each in (ORDERS, ORDERS_JSON, ORDERS_PROTOBUF))
+    for binary, text, tagged in zip(*formats, strict=True):
+        row, found = json.loads(text), message.FromString(tagged)
+        assert ParseDict(with_entries(row), message()) == found
+        assert avro(ORDERS, binary)["lines"][0]["sku"] == row["lines"][0]["sku"]
+        jsonschema.validate(row, json.loads(ORDERS_JSON.schema))
 
 
 def test_trades_are_the_same_rows_in_every_format() -> None:
