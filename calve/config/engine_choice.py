@@ -14,7 +14,7 @@ from calve.schema.columns import KAFKA, Json, struct
 from calve.schema.evolution import column_at
 
 EngineName = Literal["columnar", "rows"]
-FORMATS = {"json": "JSON", "protobuf": "Protobuf"}
+FORMATS = {"json": "JSON"}
 MODES = ("upsert", "change_data", "deduplicate", "aggregate")
 BY_ROWS = ("change_data", "aggregate")
 """Modes that the columnar engine does not support."""

@@ -29,7 +29,7 @@ from calve.decoding.avro_operations import (
 from calve.decoding.decode_plan import DecodePlan
 from calve.schema.avro import branches
 from calve.schema.columns import Json, struct
-from calve.schema.writers import AvroWriter, PlainWriter, Writer
+from calve.schema.writers import AvroWriter, PlainWriter, ProtobufWriter, Writer
 
 NUMBERS = {"boolean": Op.BOOLEAN, "int": Op.INT, "long": Op.LONG, "float": Op.FLOAT, "double": Op.DOUBLE}
 SKIPPED = {
@@ -45,7 +45,7 @@ def program(writer: Writer, columns: Json) -> Program:
     Raises `Unsupported` if there is none.
     """
     if not isinstance(writer, AvroWriter):
-        raise Unsupported("its values are neither Avro nor plain bytes or text")
+        raise Unsupported("its values are JSON")
     written, read = writer.types
     names = {each["name"] for each in read["fields"]}
     wanted = struct(*(each for each in columns["fields"] if each["name"] in names))
@@ -58,11 +58,11 @@ def program(writer: Writer, columns: Json) -> Program:
 
 
 def reasons(decoding: DecodePlan, columns: Json) -> list[str]:
-    """Why records need the row engine; empty if `program` and plain bytes are sufficient."""
+    """Why records need the row engine. Empty if each writer has a `program`, or needs none: Protobuf, plain bytes and text."""
     found: dict[str, None] = {}
     for writer in (*decoding.writers, *(decoding.key.writers if decoding.key else ())):
         try:
-            if not isinstance(writer, PlainWriter):
+            if not isinstance(writer, PlainWriter | ProtobufWriter):
                 program(writer, columns)
         except Unsupported as problem:
             found[problem.message] = None

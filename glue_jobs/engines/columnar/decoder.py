@@ -19,11 +19,11 @@ from calve.decoding.avro_program import program
 from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
 from calve.schema.columns import Json
 from calve.schema.wire import Wire
-from calve.schema.writers import PlainWriter, Writer
+from calve.schema.writers import PlainWriter, ProtobufWriter, Writer
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, PLACES_OUT, kernel
 from glue_jobs.columns.texts import Longs
-from glue_jobs.engines.columnar.reader import PlainReader, Reader, Spans
+from glue_jobs.engines.columnar.reader import MessageReader, PlainReader, Reader, Spans
 from glue_jobs.kafka.records import DELIVERED, Records
 
 
@@ -106,7 +106,7 @@ class _Part:
 
     def __init__(self, decoding: DecodePlan, columns: Json) -> None:
         self._decoding, self._columns = decoding, columns
-        self._readers: dict[int, Reader | PlainReader] = {}
+        self._readers: dict[int, Reader | PlainReader | MessageReader] = {}
         self._plain = any(isinstance(each, PlainWriter) for each in decoding.writers)
         places = {each: min(place, MAX_OTHERS) for place, each in enumerate(decoding.other_ids)}
         self._places = [places[decoding.wire.schema_id(each)] for each in decoding.others]
@@ -140,12 +140,14 @@ class _Part:
             columns = columns.combine_chunks().take(places)
         return _Found(columns, records, numbers, foreign, others)
 
-    def _reader(self, number: int) -> Reader | PlainReader:
+    def _reader(self, number: int) -> Reader | PlainReader | MessageReader:
         if number not in self._readers:
             writer, made = self._decoding.writers[number], self._readers
             if isinstance(writer, PlainWriter):
                 kinds = {each["name"]: each["type"] for each in self._columns["fields"]}
                 made[number] = PlainReader(writer.column, kinds[writer.column], text=writer.text)
+            elif isinstance(writer, ProtobufWriter):
+                made[number] = MessageReader(writer)
             else:
                 made[number] = Reader(program(writer, self._columns), len(writer.prefix))
         return self._readers[number]

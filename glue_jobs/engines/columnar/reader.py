@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
 from calve.decoding.avro_operations import CELL, MARKED, SECOND, WIDTH, Op, Program
 from calve.schema.columns import Json
+from calve.schema.writers import ProtobufWriter
 from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
 from glue_jobs.columns.texts import NOTHING, Bytes, Longs, texts
+from glue_jobs.decode.protobuf.decoder import GOOD, VALUE, decode
 from glue_jobs.engines.columnar.cells import Cells, column
 from glue_jobs.engines.columnar.machine import DOUBTFUL, MALFORMED, UNFIT, run
 
@@ -144,3 +146,20 @@ class PlainReader:
         if self._text and (wrong := not_utf_8(found)).any():
             records, found = records[~wrong], found.filter(pa.array(~wrong))
         yield records, pa.RecordBatch.from_arrays([found], [self._column])
+
+
+class MessageReader:
+    """Protobuf messages, as the row engine reads them."""
+
+    def __init__(self, writer: ProtobufWriter) -> None:
+        self._writer = writer
+
+    def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
+        """The good values as record batches, with their records."""
+        cells = spans.places[spans.records].astype(np.int64) << 32 | spans.sizes[spans.records]
+        found = decode(texts(pa.binary(), cells, NOTHING, spans.data), [self._writer])
+        good = found.field(GOOD)
+        rows = found.field(VALUE).filter(good)
+        if (whole := self._writer.whole) is not None:
+            rows = pa.StructArray.from_arrays([rows], names=[whole])
+        yield spans.records[good.to_numpy(zero_copy_only=False)], pa.RecordBatch.from_struct_array(rows)

@@ -8,6 +8,7 @@ import os
 import uuid
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random, SystemRandom
 from typing import Any
 
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 
 from calve.decoding.avro_program import reasons
 from calve.decoding.decode_plan import DecodePlan, decoding, first_columns
+from calve.decoding.formats import Top
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA, Json, field, struct
@@ -35,6 +37,7 @@ from tests.columnar import Headers, plain, records_of
 from tests.integration.support.records.avro_records import nullable, record
 from tests.random_avro import Schemas, Values, mutated, zigzag
 from tests.random_formats import avro_schema
+from tests.random_protobuf import Schemas as Messages
 from tests.random_schemas import Steps
 
 HEADERS = arrow_type(next(each["type"] for each in KAFKA["type"]["fields"] if each["name"] == "headers"))
@@ -175,6 +178,43 @@ def test_random_versions_in_one_chunk(spark: SparkSession) -> None:
     found = decoding(columns, versions)
     assert len(found.writers) > 3
     assert same(spark, found, columns, values) > 200
+
+
+def test_random_messages_of_several_versions_as_values_and_as_keys(spark: SparkSession) -> None:
+    for seed in range(3):
+        random_messages(spark, Random(seed), 800)
+
+
+@pytest.mark.full
+def test_many_random_messages(spark: SparkSession) -> None:
+    for _ in range(100):
+        seed = SystemRandom().getrandbits(64)
+        print(f"seed of the schemas: {seed}")  # noqa: T201 shown where it fails
+        random_messages(spark, Random(seed), 2_000)
+
+
+def random_messages(spark: SparkSession, random: Random, count: int) -> None:
+    """Values of two versions, the second with other fields; keys that are one column."""
+    texts, writes = zip(*(Messages(random).top() for _ in range(2)), strict=True)
+    versions = [Schema(7 + n, text, "PROTOBUF") for n, text in enumerate(texts)]
+    whole, top = first_columns(versions[:1], "it", Top(column="key")), Top(column="key")
+    try:
+        columns = first_columns(versions, "it")
+    except CalveError:
+        columns = first_columns(versions[:1], "it")
+    found = replace(decoding(columns, versions), key=decoding(whole, versions[:1], top=top))
+    columns = struct(*columns["fields"], *whole["fields"])
+    assert reasons(found, columns) == []
+
+    def written(place: int) -> bytes:
+        payload: bytes = writes[place]()
+        if random.random() < 0.4:
+            payload = mutated(payload, random)
+        return CONFLUENT.frame(7 + place) + random.choice([b"\x00"] * 9 + [b"\x02\x00"]) + payload
+
+    values = [written(random.randrange(2)) for _ in range(count)]
+    keys = [None if random.random() < 0.2 else written(0) for _ in range(count)]
+    same(spark, found, columns, values, keys)
 
 
 def test_frames_of_a_topic_of_several_tables(spark: SparkSession) -> None:
