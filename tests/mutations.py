@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from collections.abc import Callable
 from random import Random
 
 from calve.decoding.avro_program import reasons
@@ -16,6 +17,7 @@ from calve.decoding.decode_plan import decoding, first_columns
 from calve.errors import CalveError
 from calve.schema.wire import CONFLUENT, Schema
 from glue_jobs.engines.columnar.decoder import Decoder
+from tests import random_protobuf
 from tests.columnar import records_of
 from tests.random_avro import Schemas, Values, mutated
 
@@ -24,19 +26,28 @@ MOST_BYTES = 3 * 2**30
 """Of address space, of which libraries take most."""
 
 
+def of_avro(random: Random) -> tuple[Schema, Callable[[], bytes]]:
+    schema, values = Schemas(random).record(), Values(random)
+    return Schema(7, json.dumps(schema)), lambda: values.of(schema)
+
+
+def of_protobuf(random: Random) -> tuple[Schema, Callable[[], bytes]]:
+    text, write = random_protobuf.Schemas(random).top()
+    return Schema(7, text, "PROTOBUF"), lambda: b"\x00" + write() + write()
+
+
 def decoder(random: Random) -> tuple[Decoder, list[bytes]]:
     """One of a random schema, and some of its values."""
     while True:
-        schema = Schemas(random).record()
-        versions = [Schema(7, json.dumps(schema))]
+        schema, write = random.choice((of_avro, of_protobuf))(random)
+        versions = [schema]
         try:
             columns = first_columns(versions, "it")
         except CalveError:
             continue
         found = decoding(columns, versions)
         if found.writers and not reasons(found, columns):
-            values = Values(random)
-            return Decoder(found, columns), [CONFLUENT.frame(7) + values.of(schema) for _ in range(20)]
+            return Decoder(found, columns), [CONFLUENT.frame(7) + write() for _ in range(20)]
 
 
 def main() -> None:

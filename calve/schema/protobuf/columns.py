@@ -243,12 +243,18 @@ class Struct:
     columns: tuple[Column, ...]
     oneofs: tuple[tuple[int, ...], ...] = ()
 
+    @property
+    def shown(self) -> frozenset[int]:
+        """The indexes of the fields that have a column."""
+        every = (inner.source for each in self.columns for inner in (each, *each.oneof))
+        return frozenset(each for each in every if each is not None)
+
 
 def plan(message: Message, table: Json, path: str = "") -> Struct:
     """How to read a writer's message as the table's columns.
 
-    A column may have `written`: the name by which this writer writes it, or None if it does not. Fields without a column are read
-    too: one field of a oneof replaces another.
+    A column may have `written`: the name by which this writer writes it, or None if it does not. Fields without a column are
+    found too: one field of a oneof replaces another.
     Raises `SchemaProblem` if its values cannot be read as these columns.
     """
     by_name = {each.name: place for place, each in enumerate(message.fields)}

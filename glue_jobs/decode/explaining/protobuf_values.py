@@ -14,16 +14,16 @@ from calve.schema.protobuf.columns import Read, Struct, Value
 from calve.schema.protobuf.model import DATE, DECIMAL, TIMESTAMP, WRAPPERS
 from calve.schema.writers import ProtobufWriter
 from glue_jobs.decode.explaining.walk import Misfit, Walk, article
-from glue_jobs.decode.protobuf import scan, values
+from glue_jobs.decode.protobuf import values
 
 WIRE_NAMES = {
-    scan.VARINT: "a varint",
-    scan.FIXED64: "a field of 8 bytes",
-    scan.LENGTH: "a field with a length",
-    scan.FIXED32: "a field of 4 bytes",
+    values.VARINT: "a varint",
+    values.FIXED64: "a field of 8 bytes",
+    values.LENGTH: "a field with a length",
+    values.FIXED32: "a field of 4 bytes",
 }
 
-SIZES = {scan.FIXED64: 8, scan.FIXED32: 4}
+SIZES = {values.FIXED64: 8, values.FIXED32: 4}
 END = "the end of the message"
 
 
@@ -44,7 +44,7 @@ class Written:
 
 
 class Messages:
-    """Reads messages. It checks every value: a message is broken if any part of it is broken."""
+    """Reads messages. It checks every value that has a column: a message is broken if any part of it is broken."""
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
@@ -65,12 +65,15 @@ class Messages:
                         replaced += [(other, each) for each in found[other]]
                         found[other], holders[oneof] = [], place
                 found[place].append(written)
+        shown = plan.shown
         for place, written in replaced:
+            if place not in shown:
+                continue
             with self._walk.apart(), self._walk.at(names[place]):
                 self._value(plan.fields[place].value, [written])
-        for name, field, several in zip(names, plan.fields, found, strict=True):
-            with self._walk.at(name):
-                self._field(field, several, of_map=of_map)
+        for place in sorted(shown):
+            with self._walk.at(names[place]):
+                self._field(plan.fields[place], found[place], of_map=of_map)
         return found
 
     def _field(self, field: Read, written: list[Written], *, of_map: bool) -> None:
@@ -79,7 +82,7 @@ class Messages:
         elif field.repeated:
             for number, each in enumerate(written):
                 with self._walk.at(f"[{number}]"):
-                    if each.wire == scan.LENGTH and not values.is_sized(field.value.kind):
+                    if each.wire == values.LENGTH and not values.is_sized(field.value.kind):
                         self._packed(field.value, each.data)
                     else:
                         self._value(field.value, [each])
@@ -88,7 +91,7 @@ class Messages:
         elif field.required:
             self._walk.unfitting(_named(field.value), "nothing")
         elif of_map and values.is_sized(field.value.kind) and field.value.kind not in ("string", "bytes"):
-            self._value(field.value, [Written(scan.LENGTH)])
+            self._value(field.value, [Written(values.LENGTH)])
 
     def _map(self, field: Read, key: Value, written: Sequence[Written]) -> None:
         plan = values.entry(key, field.value)
@@ -96,7 +99,7 @@ class Messages:
         for each in written:
             with self._walk.apart() as unfit:
                 keys, _ = self.read(plan, [each.data], of_map=True)
-            last = keys[-1] if keys else Written(scan.VARINT)
+            last = keys[-1] if keys else Written(values.VARINT)
             bits = 2**32 - 1 if key.kind.endswith("32") else 2**64 - 1
             number = int(last.number != 0) if key.kind == "bool" else last.number & bits
             by_key[number, last.data] = unfit
@@ -115,7 +118,7 @@ class Messages:
         elif values.is_sized(value.kind) and value.kind != "bytes":
             found = self.read(value.message or values.members(value), [each.data for each in written])
             if value.message is None and value.kind not in WRAPPERS:
-                parts = [each[-1] if each else Written(scan.VARINT) for each in found]
+                parts = [each[-1] if each else Written(values.VARINT) for each in found]
                 if problem := _problem(value, parts):
                     self._walk.unfitting(*problem)
 
@@ -123,9 +126,9 @@ class Messages:
         """The numbers of a packed field."""
         wire, place = values.WIRES[value.kind], 0
         self._walk.step(len(data) // 100)
-        if wire == scan.VARINT:
+        if wire == values.VARINT:
             while place < len(data):
-                _, place = self._varint(data, place, scan.VARINT_BYTES, _named(value))
+                _, place = self._varint(data, place, values.VARINT_BYTES, _named(value))
         elif len(data) % SIZES[wire]:
             raise self._walk.wrong("whole numbers of the field's size", "bytes left over")
 
@@ -136,9 +139,9 @@ class Messages:
         place = 0
         while place < len(data):
             self._walk.step()
-            tag, place = self._varint(data, place, scan.SHORT_VARINT_BYTES, "a field")
+            tag, place = self._varint(data, place, values.SHORT_VARINT_BYTES, "a field")
             wire = tag & 7
-            if not 8 <= tag <= scan.GREATEST_TAG or wire not in WIRE_NAMES:
+            if not 8 <= tag <= values.GREATEST_TAG or wire not in WIRE_NAMES:
                 raise self._walk.wrong("a field", "a number that begins none")
             nth, name, kind = known.get(tag >> 3, (None, f"(field {tag >> 3})", "a field"))
             with self._walk.at(name):
@@ -146,23 +149,23 @@ class Messages:
                 if nth is None:
                     continue
                 field = plan.fields[nth]
-                own = scan.LENGTH if field.key else values.WIRES.get(field.value.kind, scan.LENGTH)
-                if wire != own and not (field.repeated and wire == scan.LENGTH):
+                own = values.LENGTH if field.key else values.WIRES.get(field.value.kind, values.LENGTH)
+                if wire != own and not (field.repeated and wire == values.LENGTH):
                     self._walk.unfitting(_named(field.value), WIRE_NAMES[wire])
                     continue
             yield nth, written
 
     def _content(self, data: bytes, place: int, wire: int, kind: str) -> tuple[Written, int]:
-        if wire == scan.VARINT:
-            number, after = self._varint(data, place, scan.VARINT_BYTES, kind)
+        if wire == values.VARINT:
+            number, after = self._varint(data, place, values.VARINT_BYTES, kind)
             return Written(wire, number % 2**64), after
         size = SIZES.get(wire)
         if size is None:
-            size, place = self._varint(data, place, scan.SHORT_VARINT_BYTES, kind)
+            size, place = self._varint(data, place, values.SHORT_VARINT_BYTES, kind)
         content = data[place : place + size]
-        if len(content) < size or size > scan.GREATEST_LENGTH:
+        if len(content) < size or size > values.GREATEST_LENGTH:
             raise self._walk.wrong(kind, END)
-        if wire == scan.LENGTH:
+        if wire == values.LENGTH:
             return Written(wire, data=content), place + size
         return Written(wire, int.from_bytes(content, "little")), place + size
 

@@ -1,4 +1,4 @@
-"""Fields of many Protobuf messages as numpy and Arrow arrays: plain values, and messages that represent one value."""
+"""Values of many Protobuf messages as Arrow arrays: numbers, and messages that represent one value."""
 
 from __future__ import annotations
 
@@ -13,127 +13,70 @@ from numpy.typing import NDArray
 from calve.schema.columns import Json, decimal_digits
 from calve.schema.protobuf.columns import SCALAR_COLUMNS, Column, Read, Struct, Value
 from calve.schema.protobuf.model import DATE, MEMBERS, TIMESTAMP, WRAPPERS
-from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
-from glue_jobs.decode.protobuf.scan import (
-    FIXED32,
-    FIXED64,
-    VARINT,
-    VARINT_BYTES,
-    Bytes,
-    Flags,
-    Found,
-    Ints,
-    Words,
-)
+from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.texts import Longs, bits
 
+Flags = NDArray[np.bool_]
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+VARINT_BYTES, SHORT_VARINT_BYTES = 10, 5
+GREATEST_LENGTH = 2**31 - 1
+GREATEST_TAG = 2**32 - 1
 WIRES = (
     dict.fromkeys(("int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool", "enum"), VARINT)
     | dict.fromkeys(("fixed32", "sfixed32", "float"), FIXED32)
     | dict.fromkeys(("fixed64", "sfixed64", "double"), FIXED64)
 )
 """The wire type of a kind; other kinds have a length."""
-FIXED_TYPES = {
-    "fixed32": "<u4", "sfixed32": "<i4", "float": "<f4", "fixed64": "<u8", "sfixed64": "<i8", "double": "<f8",
-}  # fmt: skip
 Numbers = NDArray[Any]
 
 
-def numbers(kind: str, data: Bytes, found: Found) -> Numbers:
-    """The numbers of fields that are not texts."""
-    if kind in FIXED_TYPES:
-        size = 4 if WIRES[kind] == FIXED32 else 8
-        made: Numbers = data[found.begin[:, None] + np.arange(size)].reshape(-1).view(FIXED_TYPES[kind])
-        return made
-    return _of_varints(kind, found.value)
-
-
-def packed(kind: str, data: Bytes, found: Found, bad: Flags) -> tuple[Numbers, Ints]:
-    """The numbers of packed fields, and the place of each number's field; sets `bad` for invalid ones."""
-    size = 0 if WIRES[kind] == VARINT else 4 if WIRES[kind] == FIXED32 else 8
-    last = data[np.maximum(found.begin + found.length - 1, 0)]
-    whole = found.length % size == 0 if size else (found.length == 0) | (last < 0x80)
-    bad[found.owner[~whole]] = True
-    pieces = np.flatnonzero(whole)
-    begin, length = found.begin[pieces], found.length[pieces]
-    content = data[ranges(begin, length)]
-    if size:
-        return content.view(FIXED_TYPES[kind]), np.repeat(pieces, length // size)
-    every = np.repeat(pieces, length)
-    ends = np.flatnonzero(content < 0x80)
-    starts = np.concatenate([np.zeros(min(1, ends.size), np.int64), ends[:-1] + 1])
-    lengths = ends - starts + 1
-    bad[found.owner[every[ends[lengths > VARINT_BYTES]]]] = True
-    place = np.arange(content.size) - np.repeat(starts, lengths)
-    bits = (content & 0x7F).astype(np.uint64) << np.minimum(7 * place, 63).astype(np.uint64)
-    bits[place >= VARINT_BYTES] = 0
-    value = np.bitwise_or.reduceat(bits, starts) if starts.size else np.zeros(0, np.uint64)
-    return _of_varints(kind, value), every[ends]
-
-
-def _of_varints(kind: str, value: Words) -> Numbers:
+def cut(kind: str, numbers: Longs) -> Numbers:
+    """The numbers of fields from the 64 bits of their cells."""
     match kind:
-        case "int32" | "enum":
-            return value.astype(np.uint32).view(np.int32)
-        case "int64":
-            return value.view(np.int64)
-        case "uint32":
-            return value.astype(np.uint32)
+        case "int32" | "enum" | "sfixed32":
+            return numbers.astype(np.int32)
+        case "uint32" | "fixed32":
+            return numbers.astype(np.uint32)
+        case "uint64" | "fixed64":
+            return numbers.view(np.uint64)
         case "sint32":
-            short = value.astype(np.uint32)
+            short = numbers.astype(np.uint32)
             return ((short >> np.uint32(1)) ^ (np.uint32(0) - (short & np.uint32(1)))).view(np.int32)
         case "sint64":
-            return ((value >> np.uint64(1)) ^ (np.uint64(0) - (value & np.uint64(1)))).view(np.int64)
+            words = numbers.view(np.uint64)
+            return ((words >> np.uint64(1)) ^ (np.uint64(0) - (words & np.uint64(1)))).view(np.int64)
         case "bool":
-            return np.not_equal(value, 0)
-    return value
+            return np.not_equal(numbers, 0)
+        case "float":
+            return numbers.astype(np.uint32).view(np.float32)
+        case "double":
+            return numbers.view(np.float64)
+    return numbers
 
 
 def from_numbers(made: Numbers, column: Json, symbols: dict[int, str], absent: Flags | None) -> Any:
     """A column of numbers; null where absent. A number that an enum does not name becomes its digits."""
-    if column == "string":
-        codes = pa.array(made, mask=absent).dictionary_encode()
-        names = [symbols.get(number, str(number)) for number in codes.dictionary.to_pylist()]
-        return pa.DictionaryArray.from_arrays(codes.indices, pa.array(names, pa.string())).cast(pa.string())
     if digits := decimal_digits(column):
         halves = np.zeros((made.size, 2), np.uint64)
         halves[:, 0] = made
         return decimals(halves, digits, absent)
-    kind = arrow_type(column)
-    return pa.array(made, mask=absent) if column == "boolean" else pa.array(made, mask=absent).cast(kind)
-
-
-def texts(data: Bytes, begin: Ints, length: Ints, column: str, absent: Flags | None) -> tuple[Any, Flags]:
-    """A column of strings or bytes, and which are not UTF-8 (and then empty)."""
-    kind = arrow_type(column, fixed=False)
-    made = _binary(data, begin, length, kind, absent)
-    wrong = not_utf_8(made) if column == "string" else np.zeros(begin.size, np.bool_)
-    if wrong.any():
-        made = _binary(data, begin, np.where(wrong, 0, length), kind, absent)
-    return made, wrong
-
-
-def _binary(data: Bytes, begin: Ints, length: Ints, kind: Any, absent: Flags | None) -> Any:
-    offsets = np.zeros(begin.size + 1, np.int32)
-    np.cumsum(length, out=offsets[1:])
-    content = data[ranges(begin, length)]
-    buffers = [validity(absent), pa.py_buffer(offsets), pa.py_buffer(content)]
-    return pa.Array.from_buffers(kind, begin.size, buffers)
-
-
-def ranges(begin: Ints, length: Ints) -> Ints:
-    """All places of the pieces, one after the other."""
-    end = np.cumsum(length)
-    total = int(end[-1]) if end.size else 0
-    places: Ints = np.repeat(begin - end + length, length) + np.arange(total)
-    return places
+    content = bits(made) if made.dtype == np.bool_ else made
+    own = pa.Array.from_buffers(
+        pa.from_numpy_dtype(made.dtype), made.size, [validity(absent), pa.py_buffer(content)]
+    )
+    if column == "string":
+        codes = own.dictionary_encode()
+        names = [symbols.get(number, str(number)) for number in codes.dictionary.to_pylist()]
+        return pa.DictionaryArray.from_arrays(codes.indices, pa.array(names, pa.string())).cast(pa.string())
+    return own.cast(arrow_type(column))
 
 
 def validity(absent: Flags | None) -> Any:
     """Arrow's validity bits for a mask of nulls."""
-    return None if absent is None else pa.py_buffer(np.packbits(~absent, bitorder="little"))
+    return None if absent is None else pa.py_buffer(bits(~absent))
 
 
-def decimals(halves: Words, digits: tuple[int, int], absent: Flags | None) -> Any:
+def decimals(halves: Numbers, digits: tuple[int, int], absent: Flags | None) -> Any:
     """Decimals from their 128 bits, lower half first."""
     buffers = [validity(absent), pa.py_buffer(np.ascontiguousarray(halves))]
     return pa.Array.from_buffers(pa.decimal128(*digits), len(halves), buffers)
@@ -192,7 +135,7 @@ def _timestamps(seconds: Numbers, nanos: Numbers, absent: Flags) -> tuple[Any, F
     return made.view(arrow_type("timestamptz")), wrong & ~absent
 
 
-def _dates(year: Ints, month: Ints, day: Ints, absent: Flags) -> tuple[Any, Flags]:
+def _dates(year: Longs, month: Longs, day: Longs, absent: Flags) -> tuple[Any, Flags]:
     wrong = (year < 1) | (year > 9999) | (month < 1) | (month > 12) | (day < 1)
     year, month, day = (np.where(wrong, 1, each) for each in (year, month, day))
     first = (year - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (month - 1)
@@ -202,7 +145,7 @@ def _dates(year: Ints, month: Ints, day: Ints, absent: Flags) -> tuple[Any, Flag
     return made.view(pa.date32()), wrong & ~absent
 
 
-def _of_bytes(column: Json, unscaled: Any, scale: Ints, absent: Flags) -> tuple[Any, Flags]:
+def _of_bytes(column: Json, unscaled: Any, scale: Longs, absent: Flags) -> tuple[Any, Flags]:
     """Decimals from big-endian two's complement of at most 16 bytes."""
     digits = decimal_digits(column)
     assert digits is not None  # noqa: S101 its column is a decimal

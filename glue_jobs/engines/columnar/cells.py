@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from calve.decoding.avro_operations import Absent, Group, Leaf, Pairs, Part, Program
 from calve.decoding.avro_operations import Items as ItemCells
 from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.columns.texts import LENGTH, NOTHING, Bytes, Longs, bits, texts, validity
+from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, kernel
+from glue_jobs.columns.map_keys import digest, find_repeated, last_of_each
+from glue_jobs.columns.texts import NOTHING, Bytes, Longs, bits, texts, validity
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,6 @@ def conformed(array: pa.Array | None, wanted: pa.DataType, length: int) -> pa.Ar
         held = wanted.item_type if pa.types.is_map(wanted) else wanted.value_type
         return items.with_values(conformed(items.values, held, len(items.values)))
     return array.cast(wanted)
-
-
-PLAINER = {
-    pa.string(): pa.binary(), pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64(), pa.timestamp("us", "UTC"): pa.int64()
-}  # fmt: skip
-"""Types with the same content whose values all fit Python objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +193,7 @@ def _entries(part: Pairs, kind: Any, cells: Cells, offsets: NDArray[np.int32]) -
     repeated = np.empty(offsets.size - 1, np.uint8)
     all_kept = cells.every_entry and part.listed
     if not all_kept and find_repeated(_digests(part.key, cells), offsets, repeated):
-        keys, values, offsets = _last_of_each(key, offsets, np.flatnonzero(repeated))
+        keys, values, offsets = last_of_each(key, offsets, np.flatnonzero(repeated))
         key, value = key.take(pa.array(keys)), value.take(pa.array(values))
     return pa.StructArray.from_arrays([key, value], fields=[kind.key_field, kind.item_field]), offsets
 
@@ -216,29 +211,6 @@ def _digests(key: Leaf, cells: Cells) -> Longs:
     return found
 
 
-def _last_of_each(keys: Any, offsets: NDArray[np.int32], repeated: Longs) -> tuple[Longs, Longs, Any]:
-    """Places of the entries to keep, and their offsets: the first place of each key, with the key's last value."""
-    first, last = list[Longs](), list[Longs]()
-    counts = np.diff(offsets)
-    comparable = keys.view(PLAINER[keys.type]) if keys.type in PLAINER else keys
-    done = 0
-    for row in repeated.tolist():
-        begin, end = int(offsets[row]), int(offsets[row + 1])
-        lasts: dict[Any, tuple[int, int]] = {}
-        for place, key in enumerate(comparable.slice(begin, end - begin).to_pylist(), begin):
-            lasts[key] = (lasts.get(key, (place, 0))[0], place)
-        first += [np.arange(done, begin), np.array([one for one, _ in lasts.values()])]
-        last += [np.arange(done, begin), np.array([other for _, other in lasts.values()])]
-        counts[row], done = len(lasts), end
-    rest = np.arange(done, len(keys))
-    kept = np.zeros(offsets.size, np.int32)
-    np.cumsum(counts, out=kept[1:])
-    return np.concatenate([*first, rest]), np.concatenate([*last, rest]), kept
-
-
-FEW = 16
-
-
 @kernel(types.void(LONGS, BYTES, BYTES, types.int64, BYTES_OUT))
 def copy_fixed(cells: Any, marks: Any, data: Any, size: Any, out: Any) -> Any:
     """Copy `size` bytes per cell; zeros where unmarked."""
@@ -247,34 +219,3 @@ def copy_fixed(cells: Any, marks: Any, data: Any, size: Any, out: Any) -> Any:
         place = cells[row] >> 32
         for at in range(size):
             out[row * size + at] = data[place + at] if marked else 0
-
-
-@kernel(types.void(LONGS, BYTES, LONGS_OUT))
-def digest(cells: Any, data: Any, out: Any) -> Any:
-    """A hash of each cell's bytes. Equal bytes have equal hashes."""
-    for row in range(cells.size):
-        place = cells[row] >> 32
-        found = np.int64(-3750763034362895579)
-        for at in range(place, place + (cells[row] & LENGTH)):
-            found = (found ^ np.int64(data[at])) * 1099511628211
-        out[row] = found
-
-
-@kernel(types.int64(LONGS, PLACES, BYTES_OUT))
-def find_repeated(digests: Any, offsets: Any, found: Any) -> Any:
-    """Mark maps in which two entries have the same hash; returns their number."""
-    count = np.int64(0)
-    for row in range(found.size):
-        begin, end = offsets[row], offsets[row + 1]
-        repeated = False
-        if end - begin <= FEW:
-            for one in range(begin, end):
-                for other in range(one + 1, end):
-                    repeated = repeated or digests[one] == digests[other]
-        else:
-            ordered = np.sort(digests[begin:end])
-            for place in range(1, ordered.size):
-                repeated = repeated or ordered[place - 1] == ordered[place]
-        found[row] = repeated
-        count += np.int64(repeated)
-    return count

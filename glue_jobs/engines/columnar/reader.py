@@ -16,7 +16,7 @@ from calve.schema.columns import Json
 from calve.schema.writers import ProtobufWriter
 from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
 from glue_jobs.columns.texts import NOTHING, Bytes, Longs, texts
-from glue_jobs.decode.protobuf.decoder import GOOD, VALUE, decode
+from glue_jobs.decode.protobuf.reader import Messages
 from glue_jobs.engines.columnar.cells import Cells, column
 from glue_jobs.engines.columnar.machine import DOUBTFUL, MALFORMED, UNFIT, run
 
@@ -149,17 +149,13 @@ class PlainReader:
 
 
 class MessageReader:
-    """Protobuf messages, as the row engine reads them."""
+    """Protobuf messages. Not thread-safe, as `Messages`."""
 
     def __init__(self, writer: ProtobufWriter) -> None:
-        self._writer = writer
+        self._messages, self._whole = Messages(writer), writer.whole
 
     def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
         """The good values as record batches, with their records."""
-        cells = spans.places[spans.records].astype(np.int64) << 32 | spans.sizes[spans.records]
-        found = decode(texts(pa.binary(), cells, NOTHING, spans.data), [self._writer])
-        good = found.field(GOOD)
-        rows = found.field(VALUE).filter(good)
-        if (whole := self._writer.whole) is not None:
-            rows = pa.StructArray.from_arrays([rows], names=[whole])
-        yield spans.records[good.to_numpy(zero_copy_only=False)], pa.RecordBatch.from_struct_array(rows)
+        for records, rows in self._messages.read(spans.data, spans.places, spans.sizes, spans.records):
+            found = rows if self._whole is None else pa.StructArray.from_arrays([rows], names=[self._whole])
+            yield records, pa.RecordBatch.from_struct_array(found)

@@ -20,6 +20,7 @@ from glue_jobs.process.workers import TaskError
 from glue_jobs.table.open_table import Outcome, TableMemory
 from tests.integration.support.crashing import KINDS, broken
 from tests.integration.support.engine import Engine, at, everything, suspended, trades
+from tests.integration.support.records.protobuf_topics import frame, protobuf_topic
 
 LARGE = TableMemory(bytes_per_record=500_000)
 """Makes a round worth tasks of Spark's."""
@@ -73,6 +74,47 @@ def test_both_engines_make_the_same_table_ledger_and_figures(engine: Engine, mem
     assert [columns.metrics[each] for each in ages] == pytest.approx(
         [rows.metrics[each] for each in ages], abs=60
     )
+
+
+def test_both_engines_make_the_same_table_and_dead_letters_of_messages(engine: Engine) -> None:
+    text = """syntax = "proto3"; import "google/protobuf/timestamp.proto";
+        message Top { int64 id = 1; repeated sint32 n = 2; map<string, Top2> m = 3; oneof o { string s = 4; Top2 t = 5; } }
+        message Top2 { google.protobuf.Timestamp at = 1; repeated string tags = 2; }"""
+    topic = protobuf_topic(engine, text)
+    begin = frame(int(engine.registry.get_latest_version(f"{topic}-value").schema_id or 0))
+    nanos, twice = b"\x0a\x02\x10\x01", b"\x1a\x05\x0a\x01k\x12\x00"
+    payloads = [
+        b"",
+        b"\x08\x07\x12\x02\x01\x02\x10\x03",
+        b"\x22\x01a\x2a\x03\x12\x01b",
+        b"\x2a\x04" + nanos + b"\x22\x01a",
+        b"\x2a\x04" + nanos,
+        b"\x1a\x09\x0a\x01k\x12\x04" + nanos + twice,
+        twice + b"\x1a\x09\x0a\x01k\x12\x04" + nanos,
+        b"\x08",
+        b"\x0d\x00\x00\x00\x00",
+        b"\x22\x01\xff",
+        b"\x0b\x0c",
+        b"\x98\x06\x01",
+    ]
+    for number, payload in enumerate(payloads):
+        engine.send(topic, begin + payload, key=f"k{number}".encode(), partition=0)
+    for value in (
+        None,
+        b"",
+        begin[:5],
+        b"\x01" + begin[1:],
+        begin[:-1] + b"\x02\x02",
+        b"\x00\x7f\x00\x00\x00\x00",
+    ):
+        engine.send(topic, value, partition=0)
+    engine.flush()
+    (rows, held), (columns, found) = (
+        drained(engine, topic, each, TableMemory()) for each in ("rows", "columnar")
+    )
+    assert found == held
+    assert columns.ledger == rows.ledger
+    assert columns.ledger.applied == 6
 
 
 def test_records_that_cannot_be_looked_at_only_make_the_first_round_small(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +13,14 @@ import pytest
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.upsert import Upsert
 from tests.integration.support.engine import Engine, trades
+from tests.integration.support.records.protobuf_topics import frame, protobuf_topic
 from tests.keyed import Keyed, Record
+from tests.protobuf_classes import message_class
 
 BY_RECORD_KEY = ("_kafka.key",)
 ORC = "files in ORC"
+PROTOBUF = "values are Protobuf"
+TRADE = 'syntax = "proto3"; message Trade { int64 id = 1; string side = 2; int32 price = 3; }'
 ROUNDS, RECORDS, KEYS, PARTITIONS = 4, 80, 12, 3
 
 
@@ -33,8 +39,24 @@ ROUNDS, RECORDS, KEYS, PARTITIONS = 4, 80, 12, 3
         ),
         ({"deduplicate": Deduplicate(BY_RECORD_KEY)}, 2, Keyed(newest=False)),
         ({"deduplicate": Deduplicate(BY_RECORD_KEY, 40)}, 3, Keyed(newest=False, window=40)),
+        (
+            {"upsert": Upsert(BY_RECORD_KEY, order_by="price", deletes=True), PROTOBUF: True},
+            2,
+            Keyed(newest=True),
+        ),
+        ({"deduplicate": Deduplicate(BY_RECORD_KEY), PROTOBUF: True}, 3, Keyed(newest=False)),
     ],
-    ids=["upsert", "by number", "by time", "by text", "by text in ORC", "deduplicate", "window"],
+    ids=[
+        "upsert",
+        "by number",
+        "by time",
+        "by text",
+        "by text in ORC",
+        "deduplicate",
+        "window",
+        "upsert of Protobuf",
+        "deduplicate of Protobuf",
+    ],
 )
 def test_both_engines_make_the_same_table(
     engine: Engine, mode: dict[str, Any], version: int, expected: Keyed
@@ -42,8 +64,14 @@ def test_both_engines_make_the_same_table(
     """Keys are in any partition, with any timestamp. One in five records deletes, where they do. Arrow cannot read ORC."""
     dice = random.Random(28)
     topic = engine.topic(partitions=PARTITIONS)
-    tables = {each: f"{topic}_{each}" for each in ("rows", "auto")}
-    settings = {"format_version": version} | {name: each for name, each in mode.items() if name != ORC}
+    encode: Callable[[dict[str, Any]], bytes] = partial(engine.encode, topic)
+    if PROTOBUF in mode:
+        topic = protobuf_topic(engine, TRADE, partitions=PARTITIONS)
+        encode = message_of(engine, topic)
+    tables = {each: f"{topic}_{each}" for each in ("rows", "auto" if ORC in mode else "columnar")}
+    settings = {"format_version": version} | {
+        name: each for name, each in mode.items() if name not in (ORC, PROTOBUF)
+    }
     targets = [engine.target(topic, table=name, engine=each, **settings) for each, name in tables.items()]
     upsert = mode.get("upsert", Upsert(BY_RECORD_KEY))
     began_ms, ends = time.time_ns() // 1_000_000, [0] * PARTITIONS
@@ -52,7 +80,7 @@ def test_both_engines_make_the_same_table(
         for _ in range(RECORDS):
             key, partition, rank = dice.randrange(KEYS), dice.randrange(PARTITIONS), dice.randrange(5)
             row = trades(1)[0] | {"price": rank, "side": "abcde"[rank]}
-            value = None if upsert.deletes and dice.random() < 0.2 else engine.encode(topic, row)
+            value = None if upsert.deletes and dice.random() < 0.2 else encode(row)
             at_ms = began_ms + dice.randrange(200)
             engine.send(topic, value, key=f"user {key}".encode(), partition=partition, at_ms=at_ms)
             order = {None: None, "_kafka.timestamp": at_ms}.get(
@@ -71,6 +99,13 @@ def test_both_engines_make_the_same_table(
                 (record.partition, record.offset, record.timestamp) for record in expected.kept
             }
     assert expected.kept
+
+
+def message_of(engine: Engine, topic: str) -> Callable[[dict[str, Any]], bytes]:
+    """Writes a row as Protobuf."""
+    found, kind = engine.registry.get_latest_version(f"{topic}-value"), message_class(TRADE, "Trade")
+    begin = frame(int(found.schema_id or 0))
+    return lambda row: begin + kind(**row).SerializeToString()
 
 
 def content(engine: Engine, table: str) -> set[tuple[int, int, int]]:

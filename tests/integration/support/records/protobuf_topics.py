@@ -13,10 +13,10 @@ from google.protobuf.message import Message
 from tests.integration.support.engine import Engine
 
 
-def protobuf_topic(engine: Engine, text: str | None = None) -> str:
-    """A new topic with one partition and, where it is given, its registered value schema."""
+def protobuf_topic(engine: Engine, text: str | None = None, *, partitions: int = 1) -> str:
+    """A new topic and, where it is given, its registered value schema."""
     topic = f"t{uuid.uuid4().hex[:12]}"
-    engine.create(topic, partitions=1)
+    engine.create(topic, partitions=partitions)
     if text is not None:
         register(engine, topic, text)
     return topic

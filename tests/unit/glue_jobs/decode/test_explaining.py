@@ -292,7 +292,8 @@ def filled(kind: Any, fields: tuple[Field, ...], row: dict[str, Any]) -> bytes:
 def agreed(found: DecodePlan, payloads: list[bytes]) -> None:
     (writer,) = found.writers
     values = [writer.prefix + each for each in payloads]
-    rows = decode(pa.array(values, pa.binary()), [writer]).to_pylist()  # type: ignore[list-item]
+    [decoded] = decode(iter([pa.array(values, pa.binary())]), [writer])  # type: ignore[list-item]
+    rows = decoded.to_pylist()
     for value, row in zip(values, rows, strict=True):
         assert (why(found, value) is None) == row[GOOD], value.hex()
 
