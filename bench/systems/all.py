@@ -10,9 +10,10 @@ from bench.systems.limits import LIMITS
 from bench.systems.spark import BareSpark, Calve
 
 JSON_TOO = frozenset({"AVRO", "JSON"})
+EVERY = JSON_TOO | {"PROTOBUF"}
 SYSTEMS: tuple[System, ...] = (
-    Calve("calve_rows", "calve, row engine", JSON_TOO | {"PROTOBUF"}, makes_tables=True),
-    Calve("calve_columnar", "calve, columnar engine", makes_tables=True, fast=True, engine="columnar"),
+    Calve("calve_rows", "calve, row engine", EVERY, makes_tables=True),
+    Calve("calve_columnar", "calve, columnar engine", EVERY, makes_tables=True, fast=True, engine="columnar"),
     BareSpark("spark_batch", "bare Spark, batch", JSON_TOO),
     BareSpark("spark_streaming", "bare Spark, streaming", JSON_TOO, kind="streaming"),
     Connect("connect", "Iceberg Kafka Connect", kafka=("topic", "partition", "offset", "timestamp")),

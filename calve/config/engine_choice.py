@@ -14,7 +14,6 @@ from calve.schema.columns import KAFKA, Json, struct
 from calve.schema.evolution import column_at
 
 EngineName = Literal["columnar", "rows"]
-FORMATS = {"json": "JSON"}
 MODES = ("upsert", "change_data", "deduplicate", "aggregate")
 BY_ROWS = ("change_data", "aggregate")
 """Modes that the columnar engine does not support."""
@@ -40,8 +39,7 @@ class Chosen:
 def of_settings(table: Table) -> tuple[str, ...]:
     """Reasons in calve.yaml against the columnar engine. None: the schemas of the records decide."""
     mode = table.mode
-    formats = [part.format for part in (table.value, table.key) if part]
-    found = [*reasons([mode.kind], formats, (each.kind for each in table.steps))]
+    found = [*reasons([mode.kind], (each.kind for each in table.steps))]
     if mode.deletes and table.steps:
         found.append("its tombstones pass steps")
     if mode.key and any(isinstance(each, Flatten) and each.explode for each in table.steps):
@@ -49,10 +47,9 @@ def of_settings(table: Table) -> tuple[str, ...]:
     return tuple(found)
 
 
-def reasons(modes: Iterable[str], formats: Iterable[str], steps: Iterable[str]) -> Iterable[str]:
-    """The same for these modes, formats of values and keys, and kinds of steps, by their names in calve.yaml."""
+def reasons(modes: Iterable[str], steps: Iterable[str]) -> Iterable[str]:
+    """The same for these modes and kinds of steps, by their names in calve.yaml."""
     yield from (f"its mode is {each}" for each in modes if each in BY_ROWS)
-    yield from (f"its records are {FORMATS[each]}" for each in dict.fromkeys(formats) if each in FORMATS)
     yield from (f"it has the step {each}" for each in dict.fromkeys(steps) if each == "lookup")
 
 

@@ -27,9 +27,10 @@ from calve.decoding.avro_operations import (
     Program,
 )
 from calve.decoding.decode_plan import DecodePlan
+from calve.decoding.json_program import json_program
 from calve.schema.avro import branches
 from calve.schema.columns import Json, struct
-from calve.schema.writers import AvroWriter, PlainWriter, ProtobufWriter, Writer
+from calve.schema.writers import AvroWriter, JsonWriter
 
 NUMBERS = {"boolean": Op.BOOLEAN, "int": Op.INT, "long": Op.LONG, "float": Op.FLOAT, "double": Op.DOUBLE}
 SKIPPED = {
@@ -39,13 +40,11 @@ SKIPPED = {
 MILLIS = ("timestamp-millis", "local-timestamp-millis")
 
 
-def program(writer: Writer, columns: Json) -> Program:
+def program(writer: AvroWriter, columns: Json) -> Program:
     """The program that reads a writer's values, after their prefix, into its columns (Iceberg, JSON form).
 
     Raises `Unsupported` if there is none.
     """
-    if not isinstance(writer, AvroWriter):
-        raise Unsupported("its values are JSON")
     written, read = writer.types
     names = {each["name"] for each in read["fields"]}
     wanted = struct(*(each for each in columns["fields"] if each["name"] in names))
@@ -62,8 +61,11 @@ def reasons(decoding: DecodePlan, columns: Json) -> list[str]:
     found: dict[str, None] = {}
     for writer in (*decoding.writers, *(decoding.key.writers if decoding.key else ())):
         try:
-            if not isinstance(writer, PlainWriter | ProtobufWriter):
-                program(writer, columns)
+            match writer:
+                case AvroWriter():
+                    program(writer, columns)
+                case JsonWriter():
+                    json_program(writer, columns)
         except Unsupported as problem:
             found[problem.message] = None
     return list(found)

@@ -77,9 +77,8 @@ def _of_entry(name: str, table: Entry, values: Mapping[str, Any]) -> Iterator[Pr
             reason = f"cannot be used with `{mode}`: rows can only be deleted by age if every record is a row"
             yield Problem(("maintenance", "rows"), reason, f"remove it, or `{mode}`")
     if shared.get("engine") == "columnar":
-        formats = [at(table, part, "format") for part in ("value", "key")]
         kinds = (kind for step in _steps(table).values() for kind in step)
-        for why in reasons(modes, [each for each in formats if isinstance(each, str)], kinds):
+        for why in reasons(modes, kinds):
             yield Problem(("engine",), f'"columnar" cannot be used: {why}', "use `auto` or `rows`")
     if at(values, "registry", "type") == "glue":
         yield from _of_glue(table)

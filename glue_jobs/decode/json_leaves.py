@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
+from calve.decoding.json_program import LIKE_NO_STRING
 from calve.schema.columns import MOST_MILLIS, Json, decimal_digits
 from glue_jobs.columns.expressions import false
 from glue_jobs.decode.shapes import any_in, any_of, database_millis, database_moment, date, moment, spark_type
@@ -40,8 +41,6 @@ PARSED: dict[str, T.DataType] = SAME | {
 TEXTS = ("string", "binary")
 BASE64 = r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
 DECIMAL_BYTES = 16
-LIKE_NO_STRING = r"\A(?:true\z|false\z|-?[0-9][0-9.eE+-]*\z|[{\[])"
-"""Texts that the parser makes from non-strings. Some strings look like them."""
 DATABASE_NUMBERS = ("database_float", "database_double")
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 """Texts that converters write for database numbers that JSON lacks."""
@@ -71,7 +70,7 @@ def suspicious(shape: Json, value: Column) -> Column | None:
     """True if a text may not have been a string in the JSON; None if there are no strings."""
     if shape in TEXTS:
         first = F.substring(value, 1, 1)
-        return first.isin(*"tf-0123456789{[") & value.rlike(LIKE_NO_STRING)
+        return first.isin(*'tf-0123456789{["') & value.rlike(LIKE_NO_STRING)
     return _any(shape, value, suspicious)
 
 

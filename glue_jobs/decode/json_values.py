@@ -31,7 +31,9 @@ LENIENT = STRICT | {"allowNonNumericNumbers": "true"}
 """Accepts the texts of non-finite numbers, but also these words without quotes."""
 WORDS = ("NaN", "INF", "Infinity")
 HIGH, LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-LONE_SURROGATE = rf"(?<!\\)(?:\\\\)*+(?:{HIGH}(?!{LOW})|(?<!{HIGH}){LOW})"
+NO_HIGH = rf"(?<=\\){HIGH[2:]}"
+"""After an escaped backslash."""
+LONE_SURROGATE = rf"(?<!\\)(?:\\\\)*+(?:{HIGH}(?!{LOW})|(?<!{HIGH}){LOW}|{NO_HIGH}{LOW})"
 
 
 ESCAPE = r"\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4})"

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from calve.decoding.avro_program import program
 from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
+from calve.decoding.json_program import json_program
 from calve.schema.columns import Json
 from calve.schema.wire import Wire
-from calve.schema.writers import PlainWriter, ProtobufWriter, Writer
+from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, PLACES_OUT, kernel
 from glue_jobs.columns.texts import Longs
+from glue_jobs.engines.columnar.json_reader import JsonReader
 from glue_jobs.engines.columnar.reader import MessageReader, PlainReader, Reader, Spans
 from glue_jobs.kafka.records import DELIVERED, Records
 
@@ -142,15 +144,20 @@ class _Part:
 
     def _reader(self, number: int) -> Reader | PlainReader | MessageReader:
         if number not in self._readers:
-            writer, made = self._decoding.writers[number], self._readers
-            if isinstance(writer, PlainWriter):
-                kinds = {each["name"]: each["type"] for each in self._columns["fields"]}
-                made[number] = PlainReader(writer.column, kinds[writer.column], text=writer.text)
-            elif isinstance(writer, ProtobufWriter):
-                made[number] = MessageReader(writer)
-            else:
-                made[number] = Reader(program(writer, self._columns), len(writer.prefix))
+            self._readers[number] = self._reader_of(self._decoding.writers[number])
         return self._readers[number]
+
+    def _reader_of(self, writer: Writer) -> Reader | PlainReader | MessageReader:
+        match writer:
+            case AvroWriter():
+                return Reader(program(writer, self._columns), len(writer.prefix))
+            case JsonWriter():
+                return JsonReader(json_program(writer, self._columns), len(writer.prefix))
+            case ProtobufWriter():
+                return MessageReader(writer)
+            case PlainWriter():
+                kinds = {each["name"]: each["type"] for each in self._columns["fields"]}
+                return PlainReader(writer.column, kinds[writer.column], text=writer.text)
 
     def of(self, chosen: Longs, records: Records) -> tuple[Any, Any]:
         """The columns of the keys of chosen records, null without a key; and a mask of the records whose key is good."""

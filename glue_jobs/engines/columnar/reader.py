@@ -116,13 +116,27 @@ class Reader:
             code[:, [CELL, SECOND]] = cell_base[code[:, [CELL, SECOND]]]
         code[:, MARKED] = mark_base[code[:, MARKED]]
         rows, verdicts = np.zeros(space.size, np.int64), np.empty(chosen.size, np.uint8)
+        end, full = self._execute(code.reshape(-1), spans, chosen, verdicts, rows, space, mark_base)
+        cells = Cells(self._program, spans.data, rows, self._cells, self._marks, cell_base, mark_base)
+        return verdicts[:end], cells, full
+
+    def _execute(
+        self,
+        code: Longs,
+        spans: Spans,
+        chosen: Longs,
+        verdicts: Bytes,
+        rows: Longs,
+        space: Longs,
+        mark_base: Longs,
+    ) -> tuple[int, int]:
+        """The number of records that were read, and the level without room for the next one."""
         end, full = run(
-            code.reshape(-1), self._pool, spans.data, spans.places, spans.sizes, chosen, self._prefix, verdicts, rows,
+            code, self._pool, spans.data, spans.places, spans.sizes, chosen, self._prefix, verdicts, rows,
             np.empty_like(rows), space, self._cells, self._marks, self._mark_level, mark_base, self._lists, STRING_LIMIT,
             ITEMS_LIMIT,
         )  # fmt: skip
-        cells = Cells(self._program, spans.data, rows, self._cells, self._marks, cell_base, mark_base)
-        return verdicts[:end], cells, full
+        return end, full
 
 
 def _bases(levels: Longs, space: Longs) -> tuple[Longs, int]:

@@ -32,6 +32,7 @@ from glue_jobs.decode.decode import decode
 from glue_jobs.engines.columnar.decoder import Decoder
 from glue_jobs.engines.columnar.tasks import kafka_column
 from glue_jobs.table.records import flattened
+from tests import json_cases, random_json
 from tests.avro_cases import CASES, MANY, text
 from tests.columnar import Headers, plain, records_of
 from tests.integration.support.records.avro_records import nullable, record
@@ -158,6 +159,69 @@ def random_values(spark: SparkSession, random: Random, count: int) -> None:
     written = [CONFLUENT.frame(7) + Values(random).of(schema) for _ in range(count)]
     values = [each if random.random() < 0.3 else mutated(each, random) for each in written]
     assert same(spark, found, columns, values) > count / 5
+
+
+def test_json_that_readers_differ_about(spark: SparkSession) -> None:
+    versions = [Schema(7, json.dumps(json_cases.SCHEMA), "JSON")]
+    columns = first_columns(versions, "it")
+    values = [CONFLUENT.frame(7) + each.encode() for each in json_cases.PAYLOADS]
+    assert same(spark, decoding(columns, versions), columns, values) == json_cases.GOOD
+
+
+def test_random_json(spark: SparkSession) -> None:
+    for seed in range(4):
+        random_json_values(spark, Random(seed), 1_000)
+
+
+@pytest.mark.full
+def test_much_random_json(spark: SparkSession) -> None:
+    for _ in range(150):
+        seed = SystemRandom().getrandbits(64)
+        print(f"seed of the schema: {seed}")  # noqa: T201 shown where it fails
+        random_json_values(spark, Random(seed), 2_000)
+
+
+def random_json_values(spark: SparkSession, random: Random, count: int) -> None:
+    """Payloads of one schema. Of some, a second one follows in the same object."""
+    while True:
+        schema, make = random_json.Schemas(random).top()
+        versions = [Schema(7, json.dumps(schema), "JSON")]
+        try:
+            columns = first_columns(versions, "it")
+        except CalveError:
+            continue
+        found = decoding(columns, versions)
+        if found.writers and not reasons(found, columns):
+            break
+    values = [random_json.payload(make(), random) for _ in range(count)]
+    for place in range(0, count - 1, 5):
+        if values[place].endswith(b"}") and values[place + 1].startswith(b"{"):
+            values[place] = values[place][:-1] + b"," + values[place + 1][1:]
+    assert same(spark, found, columns, [CONFLUENT.frame(7) + each for each in values]) > count / 20
+
+
+def test_random_json_of_one_column_and_of_payloads(spark: SparkSession) -> None:
+    scalar = {"type": "int32", "optional": True}
+    row = {
+        "type": "struct",
+        "optional": False,
+        "fields": [{"field": "f", "type": "string", "optional": True}],
+    }
+    for schema in (
+        scalar,
+        row,
+        {"type": "integer"},
+        {"type": "string"},
+        {"type": "number"},
+        json_cases.SCHEMA,
+    ):
+        versions = [Schema(0, json.dumps(schema), "JSON")]
+        for top in (Top(column="f"), *([] if schema.get("type") not in ("struct", "object") else [Top()])):
+            columns = first_columns(versions, "it", top)
+            found = decoding(columns, versions, wire=BARE, top=top)
+            assert reasons(found, columns) == []
+            values = [each.encode() for each in (*json_cases.WHOLE, *json_cases.PAYLOADS)]
+            assert same(spark, found, columns, values) > 1
 
 
 def test_random_versions_in_one_chunk(spark: SparkSession) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
+import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,15 +14,20 @@ import pytest
 
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.upsert import Upsert
+from calve.schema.wire import CONFLUENT
 from tests.integration.support.engine import Engine, trades
+from tests.integration.support.records.json_topics import register
 from tests.integration.support.records.protobuf_topics import frame, protobuf_topic
 from tests.keyed import Keyed, Record
 from tests.protobuf_classes import message_class
 
 BY_RECORD_KEY = ("_kafka.key",)
-ORC = "files in ORC"
-PROTOBUF = "values are Protobuf"
+ORC, JSON, PROTOBUF = "files in ORC", "values in JSON", "values in Protobuf"
 TRADE = 'syntax = "proto3"; message Trade { int64 id = 1; string side = 2; int32 price = 3; }'
+SCHEMA = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "side": {"type": "string"}, "price": {"type": "integer"}},
+}
 ROUNDS, RECORDS, KEYS, PARTITIONS = 4, 80, 12, 3
 
 
@@ -37,7 +44,13 @@ ROUNDS, RECORDS, KEYS, PARTITIONS = 4, 80, 12, 3
             Keyed(newest=True),
             marks=pytest.mark.long,
         ),
+        (
+            {"upsert": Upsert(BY_RECORD_KEY, order_by="price", deletes=True), JSON: True},
+            3,
+            Keyed(newest=True),
+        ),
         ({"deduplicate": Deduplicate(BY_RECORD_KEY)}, 2, Keyed(newest=False)),
+        ({"deduplicate": Deduplicate(BY_RECORD_KEY), JSON: True}, 2, Keyed(newest=False)),
         ({"deduplicate": Deduplicate(BY_RECORD_KEY, 40)}, 3, Keyed(newest=False, window=40)),
         (
             {"upsert": Upsert(BY_RECORD_KEY, order_by="price", deletes=True), PROTOBUF: True},
@@ -52,7 +65,9 @@ ROUNDS, RECORDS, KEYS, PARTITIONS = 4, 80, 12, 3
         "by time",
         "by text",
         "by text in ORC",
+        "JSON",
         "deduplicate",
+        "deduplicate JSON",
         "window",
         "upsert of Protobuf",
         "deduplicate of Protobuf",
@@ -63,14 +78,10 @@ def test_both_engines_make_the_same_table(
 ) -> None:
     """Keys are in any partition, with any timestamp. One in five records deletes, where they do. Arrow cannot read ORC."""
     dice = random.Random(28)
-    topic = engine.topic(partitions=PARTITIONS)
-    encode: Callable[[dict[str, Any]], bytes] = partial(engine.encode, topic)
-    if PROTOBUF in mode:
-        topic = protobuf_topic(engine, TRADE, partitions=PARTITIONS)
-        encode = message_of(engine, topic)
+    topic, encode = topic_of(engine, mode)
     tables = {each: f"{topic}_{each}" for each in ("rows", "auto" if ORC in mode else "columnar")}
     settings = {"format_version": version} | {
-        name: each for name, each in mode.items() if name not in (ORC, PROTOBUF)
+        name: each for name, each in mode.items() if name not in (ORC, JSON, PROTOBUF)
     }
     targets = [engine.target(topic, table=name, engine=each, **settings) for each, name in tables.items()]
     upsert = mode.get("upsert", Upsert(BY_RECORD_KEY))
@@ -101,11 +112,20 @@ def test_both_engines_make_the_same_table(
     assert expected.kept
 
 
-def message_of(engine: Engine, topic: str) -> Callable[[dict[str, Any]], bytes]:
-    """Writes a row as Protobuf."""
-    found, kind = engine.registry.get_latest_version(f"{topic}-value"), message_class(TRADE, "Trade")
-    begin = frame(int(found.schema_id or 0))
-    return lambda row: begin + kind(**row).SerializeToString()
+def topic_of(engine: Engine, mode: dict[str, Any]) -> tuple[str, Callable[[Any], bytes]]:
+    """A topic, and the writer of its rows."""
+    if JSON in mode:
+        topic = f"t{uuid.uuid4().hex[:12]}"
+        engine.create(topic, partitions=PARTITIONS)
+        begin = CONFLUENT.frame(register(engine, topic, SCHEMA))
+        return topic, lambda row: begin + json.dumps(row).encode()
+    if PROTOBUF in mode:
+        topic = protobuf_topic(engine, TRADE, partitions=PARTITIONS)
+        found, kind = engine.registry.get_latest_version(f"{topic}-value"), message_class(TRADE, "Trade")
+        first = frame(int(found.schema_id or 0))
+        return topic, lambda row: first + kind(**row).SerializeToString()
+    topic = engine.topic(partitions=PARTITIONS)
+    return topic, partial(engine.encode, topic)
 
 
 def content(engine: Engine, table: str) -> set[tuple[int, int, int]]:

@@ -382,7 +382,6 @@ def test_quarantine_is_an_option_of_every_table_that_masks() -> None:
     ("beside", "why"),
     [
         ("change_data: {key: [id]}", "its mode is change_data"),
-        ("value: {format: json, prefix: none}", "its records are JSON"),
         ("steps: [{lookup: {table: b, on: {id: id}, columns: {c: d}}}]", "it has the step lookup"),
     ],
 )

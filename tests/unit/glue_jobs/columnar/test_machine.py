@@ -1,4 +1,4 @@
-"""Whatever bytes come, the machine reads no other than a record's own, and takes no more memory than it says."""
+"""Whatever bytes come, the machines read no other than a record's own, and take no more memory than they say."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.full)])
-def test_mutated_values_are_read_within_bounds(tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
+def test_mutated_values_are_read_within_bounds(tmp_path: Path, count: int, kind: str) -> None:
     checked = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "tests.mutations", str(count), "7"]
+    command = [sys.executable, "-m", "tests.mutations", str(count), "7", kind]
     found = subprocess.run(command, env=checked, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     good = int(found.stdout.split()[0])

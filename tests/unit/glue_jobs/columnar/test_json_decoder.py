@@ -1,0 +1,266 @@
+"""The machine for JSON against the reader of `calve verify`: the same payloads are rows, with the same values."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal, localcontext
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calve.decoding.avro_program import reasons
+from calve.decoding.decode_plan import DecodePlan, decoding, first_columns
+from calve.decoding.formats import FIELDS, Top
+from calve.errors import CalveError
+from calve.schema.columns import Json, field, struct
+from calve.schema.wire import BARE, CONFLUENT, Schema
+from calve.schema.writers import JsonWriter
+from cli.verify.formats.fields import MALFORMED
+from cli.verify.formats.json_values import JsonWriter as Reference
+from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.engines.columnar import reader
+from glue_jobs.engines.columnar.decoder import Decoded, Decoder
+from glue_jobs.engines.columnar.json_reader import reals
+from tests.columnar import plain, records_of
+from tests.integration.support.records.json_records import EVERY_TYPE, REFUSED, REFUSED_BYTES, ROWS
+from tests.random_json import Schemas, payload
+
+FREE = ("any", "u", "uo")
+"""Properties whose values may be of any form."""
+PROPERTIES: Json = EVERY_TYPE["properties"]
+TYPED: Json = EVERY_TYPE | {
+    "properties": {name: each for name, each in PROPERTIES.items() if name not in FREE}
+}
+
+
+def plan_of(schema: Json, top: Top = FIELDS) -> tuple[DecodePlan, Json]:
+    versions = [Schema(0, json.dumps(schema), "JSON")]
+    columns = first_columns(versions, "it", top)
+    return decoding(columns, versions, wire=BARE, top=top), columns
+
+
+def read(schema: Json, *values: bytes, top: Top = FIELDS) -> Decoded:
+    found, columns = plan_of(schema, top)
+    decoded = Decoder(found, columns).decode(records_of(values))
+    for each in decoded.columns.columns:
+        each.validate(full=True)
+    return decoded
+
+
+def agree(found: DecodePlan, columns: Json, values: list[bytes], whole: str | None = None) -> int:
+    """Read both ways; the number of rows. A payload of which the last name does not surely decide is left out."""
+    decoded = Decoder(found, columns).decode(records_of(values))
+    [writer] = found.writers
+    assert isinstance(writer, JsonWriter)
+    reference, rows = Reference(b"", pa.schema(arrow_type(columns)), writer, whole), {}
+    for place, value in enumerate(values):
+        try:
+            rows[place] = reference.decode(value)
+        except (*MALFORMED, RecursionError):
+            continue
+    ambiguous = {place for place in rows if reference.is_ambiguous(values[place])}
+    good = set(decoded.good.tolist())
+    assert good <= rows.keys(), values[min(good - rows.keys())]
+    assert rows.keys() - good <= ambiguous, values[min(rows.keys() - good - ambiguous)]
+    expected = reference.project([rows[place] for place in sorted(good)])
+    for each, array in zip(columns["fields"], expected, strict=True):
+        got, wanted = plain(decoded.columns[each["name"]]), plain(array)
+        assert got == wanted, next((a, b) for a, b in zip(got, wanted, strict=True) if a != b)
+    return len(good)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**64))
+def test_random_payloads_are_what_the_reference_reads(seed: int) -> None:
+    random = Random(seed)
+    while True:
+        schema, make = Schemas(random).top()
+        try:
+            found, columns = plan_of(schema)
+        except CalveError:
+            continue
+        if found.writers and not reasons(found, columns):
+            break
+    agree(found, columns, [payload(make(), random) for _ in range(60)])
+
+
+def test_every_payload_is_its_row_or_refused() -> None:
+    refused = [text for text in REFUSED if not any(f'"{name}"' in text for name in FREE)]
+    values = [*(text.encode() for text, _ in ROWS), *(text.encode() for text in refused), *REFUSED_BYTES]
+    assert agree(*plan_of(TYPED), values) == len(ROWS)
+
+
+SCALARS = [
+    "1", " 1 ", "null", "-0", "1.0", '"1"', "true", "{}", "[]", '{"k":1}', "", " ", "1 1", "1]", "nul", '"x"', '"a\\u0062"',
+    '"\\ud800"', '"\t"', '"x', '"x" "y"', "1x", "NaN", "9223372036854775808",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "good"),
+    [
+        ({"type": "integer"}, 4),
+        ({"type": "string"}, 4),
+        ({"type": "boolean"}, 2),
+        ({"type": "object", "properties": {"k": {"type": "integer"}}}, 2),
+    ],
+)
+def test_one_column_is_the_whole_value(kind: Json, good: int) -> None:
+    found, columns = plan_of(kind, Top(column="k"))
+    assert agree(found, columns, [each.encode() for each in SCALARS], "k") == good
+
+
+MEMBERS = [
+    '{"payload":{"id":1}}', ' {"schema":{"a":[1]},"payload":{"id":2}} ', '{"payload":null,"payload":{"id":4}}',
+    '{"payload":{"id":1},"payload":null}', '{"payload":null}', "{}", "null", '{"payload":[]}',
+    '{"payload":{"id":1},"schema":nul}', '{"payload":{"id":1}}}', '{"Payload":{"id":1}}',
+    '{"payload":5}', '{"payload":null,"schema":null}', '{"payload":5,"payload":6}', '{"schema":5}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "top", "good"),
+    [
+        ({"type": "struct", "optional": False, "fields": [{"field": "id", "type": "int64"}]}, Top(), 3),
+        (
+            {"type": "struct", "optional": False, "fields": [{"field": "id", "type": "int64"}]},
+            Top(column="k"),
+            3,
+        ),
+        ({"type": "int64", "optional": True}, Top(column="k"), 4),
+    ],
+)
+def test_a_value_is_the_payload_of_a_message(kind: Json, top: Top, good: int) -> None:
+    found, columns = plan_of(kind, top)
+    assert agree(found, columns, [each.encode() for each in MEMBERS], top.column) == good
+
+
+def test_of_a_name_that_is_there_twice_the_last_value_counts() -> None:
+    item = {
+        "type": "object",
+        "properties": {"l": {"type": "array", "items": {"type": "string"}}, "n": {"type": "number"}},
+    }
+    names = {
+        "a": {"type": "array", "items": item},
+        "m": {"type": "object", "additionalProperties": item},
+        "s": {"type": "string"},
+    }
+    schema = {"type": "object", "properties": names}
+    long = "[" + ",".join(['{"l":["x","y"],"l":["z"],"n":1e400,"n":7}'] * 40) + "]"
+    values = [
+        '{"a":[{"l":["a","b"]},{"l":["c"]}],"a":[{"l":["d"]}],"s":"1"}',
+        '{"m":{"x":{"l":["a"]},"y":{"n":1}},"m":null,"a":[{"l":["e"],"l":null}]}',
+        '{"m":{"x":{"l":["a"]},"x":{"n":1}},"m":{"y":{"l":["f","g"]}}}',
+        f'{{"a":{long},"a":{long},"m":{{"k":{{"n":1e400}}}},"m":{{}}}}',
+        '{"s":1,"s":"x"}',
+    ]
+    refused = [
+        '{"s":1,"s":"1"}',
+        '{"s":"x","s":1}',
+        '{"m":{"x":null,"x":null}}',
+        '{"a":1,"a":[]}',
+        '{"a":[],"a":[{"n":1e400}]}',
+    ]
+    found = read(schema, *(each.encode() for each in (*values, *refused)))
+    assert found.good.tolist() == list(range(len(values)))
+    again = {"l": [b"z"], "n": "7.0"}
+    assert plain(found.columns["a"]) == [
+        [{"l": [b"d"], "n": None}],
+        [{"l": None, "n": None}],
+        None,
+        [again] * 40,
+        None,
+    ]
+    held = {"l": [b"f", b"g"], "n": None}
+    assert plain(found.columns["m"]) == [None, None, [(b"y", held)], [], None]
+    assert plain(found.columns["s"]) == [b"1", None, None, None, b"x"]
+
+
+def test_names_of_maps_that_are_alike_are_not_the_same() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"m": {"type": "object", "additionalProperties": {"type": "integer"}}},
+    }
+    names = [f"name {n}" for n in range(500)]
+    many = {"m": {name: n for n, name in enumerate(names)}}
+    twice = json.dumps(many)[:-2] + ', "name \\u0037": 1}}'
+    found = read(
+        schema,
+        json.dumps(many).encode(),
+        twice.encode(),
+        b'{"m":{"a":1,"\\u0061":2}}',
+        b'{"m":{"a":1,"aa":2}}',
+    )
+    assert found.good.tolist() == [0, 3]
+    assert [len(each) for each in found.columns["m"].to_pylist()] == [500, 2]
+
+
+def test_room_for_few_cells_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}},
+    }
+    random = Random(5)
+    rows = [
+        {"a": [["é" * random.randrange(4)] * random.randrange(5) for _ in range(random.randrange(6))]}
+        for _ in range(300)
+    ]
+    values = [json.dumps(each).encode() for each in rows]
+    values[::7] = [b"{"] * len(values[::7])
+    expected = read(schema, *values)
+    monkeypatch.setattr(reader, "ROOM", 40)
+    found = read(schema, *values)
+    assert found.columns.column(0).num_chunks > expected.columns.column(0).num_chunks
+    assert found.good.tolist() == expected.good.tolist() == [n for n in range(300) if n % 7]
+    assert found.columns["a"].to_pylist() == [rows[n]["a"] for n in found.good.tolist()]
+
+
+def test_columns_are_wider_than_their_values_or_absent() -> None:
+    old = {
+        "type": "object",
+        "properties": {
+            "i": {"type": "integer", "connect.type": "int32"},
+            "f": {"type": "number", "connect.type": "float32"},
+        },
+    }
+    new = {
+        "type": "object",
+        "properties": {"i": {"type": "integer"}, "f": {"type": "number"}, "s": {"type": "string"}},
+    }
+    versions = [Schema(7 + n, json.dumps(each), "JSON") for n, each in enumerate((old, new))]
+    columns = first_columns(versions, "it")
+    values = [
+        CONFLUENT.frame(7) + b'{"i":1,"f":0.1,"s":"ignored"}',
+        CONFLUENT.frame(8) + b'{"i":1099511627776,"f":0.1,"s":"x"}',
+    ]
+    found = Decoder(decoding(columns, versions), columns).decode(records_of(values))
+    single = float(np.float32(0.1))
+    assert found.columns.to_pylist() == [{"i": 1, "f": single, "s": None}, {"i": 2**40, "f": 0.1, "s": "x"}]
+    assert found.schema_id.to_pylist() == [7, 8]
+    less = decoding(columns, versions, fields={"s"})
+    rejected = Decoder(less, struct(field("s", "string"))).decode(
+        records_of([values[1], CONFLUENT.frame(8) + b'{"i":"x","s":"y"}'])
+    )
+    assert rejected.columns["s"].to_pylist() == ["x"]
+    assert rejected.rejected.tolist() == [1]
+
+
+@given(st.integers(0, 0x7F7FFFFE), st.sampled_from([-1, 0, 1]))
+def test_singles_are_rounded_once(bits: int, beside: int) -> None:
+    """Texts at, right below and right above the middle between two singles."""
+    below, above = (np.uint32(each).view(np.float32) for each in (bits, bits + 1))
+    with localcontext(prec=400):
+        middle = (Decimal(float(below)) + Decimal(float(above))) / 2
+        text = f"{middle + middle.scaleb(-300) * beside:f}"
+    even = below if bits % 2 == 0 else above
+    assert reals(pa.array([text]), single=True).tolist() == [{-1: below, 0: even, 1: above}[beside]]
+
+
+def test_numbers_beyond_singles_are_infinite() -> None:
+    middle = 2**128 - 2**103
+    found = reals(pa.array([f"{middle - 1}", f"{middle}", f"-{middle}.0", "1e400", "1e-400"]), single=True)
+    assert found.tolist() == [float(np.finfo(np.float32).max), np.inf, -np.inf, np.inf, 0.0]
