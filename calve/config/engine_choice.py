@@ -15,7 +15,7 @@ from calve.schema.evolution import column_at
 
 EngineName = Literal["columnar", "rows"]
 MODES = ("upsert", "change_data", "deduplicate", "aggregate")
-BY_ROWS = ("change_data", "aggregate")
+BY_ROWS = ("change_data",)
 """Modes that the columnar engine does not support."""
 ORDERED = ("boolean", "int", "long", "float", "double", "date", "timestamp", "timestamptz")
 """Types of `order_by` that it supports: their values are ordered as 64-bit numbers."""

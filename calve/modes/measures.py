@@ -144,7 +144,7 @@ def typed(expression: Expression, columns: Json) -> Typed:
     one, other = _digits(left), _digits(right)
     return Typed(
         Arithmetic(expression.sign, Cast(left.of, decimal(*one)), Cast(right.of, decimal(*other))),
-        decimal(*_result(expression, one, other)),
+        decimal(*result_digits(expression, one, other)),
     )
 
 
@@ -199,7 +199,7 @@ def _number(whole: Expression, written: Expression, found: Typed) -> Typed:
     return found
 
 
-def _result(written: Arithmetic, one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+def result_digits(written: Arithmetic, one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     """Precision and scale by Spark's rules: https://spark.apache.org/docs/latest/sql-ref-ansi-compliance.html.
 
     If the result has too many digits, Spark drops digits after the point; this is refused here.

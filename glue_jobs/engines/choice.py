@@ -23,6 +23,7 @@ from glue_jobs.table.open_table import OpenTable, TablePlan
 
 if TYPE_CHECKING:
     from glue_jobs.index.decision import KeyedFiles
+    from glue_jobs.totals.fold import Totals
 
 Fold = Callable[[Batch, str], tuple[Staged, Counts]]
 """A batch and a file id -> data files of its rows, which no snapshot contains, and the counts of the read.
@@ -59,10 +60,11 @@ class Engine(Protocol):
     @property
     def unsupported(self) -> tuple[str, ...]: ...
 
-    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts, KeyedFiles | None]:
+    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts, KeyedFiles | Totals | None]:
         """Write the good records of a batch as data files that no snapshot contains, and count all records.
 
-        If the engine leaves it to the caller which rows of a key stay, returns their keys, too; otherwise None.
+        If the engine leaves it to the caller which rows of a key stay, returns their keys, too. For an aggregate table it writes
+        no files, and returns the totals of the batch.
         Raises CalveError: the source, a step or the object store failed. Nothing is committed.
         """
         ...

@@ -25,8 +25,8 @@ from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.process.workers import TaskError, cpu_since_last_s
 
 V = TypeVar("V")
-FEW, FEW_ROWS = 8, 500_000
-"""The driver itself reads so many files, if they have no more rows together."""
+FEW, FEW_KEYS, FEW_VALUES = 8, 500_000, 5_000_000
+"""The driver itself reads so many files, if they have no more rows together: a Spark job takes longer. Keys are hashed."""
 
 
 READABLE = ("POSITION_DELETES PARQUET", "POSITION_DELETES PUFFIN")
@@ -132,7 +132,7 @@ def read_keys(
 
     Raises Retryable: the object store failed.
     """
-    return _read(context, files, lambda file: columns.read(file, storage))
+    return _read(context, files, FEW_KEYS, lambda file: columns.read(file, storage))
 
 
 def read_values(
@@ -143,18 +143,18 @@ def read_values(
     storage: Storage,
 ) -> tuple[dict[str, pa.Table], float]:
     """The same for the values at positions in the files, by path."""
-    return _read(context, files, lambda file: columns.values(file, positions[file.path], storage))
+    return _read(context, files, FEW_VALUES, lambda file: columns.values(file, positions[file.path], storage))
 
 
 def _read(
-    context: SparkContext, files: Sequence[LiveFile], read: Callable[[LiveFile], V]
+    context: SparkContext, files: Sequence[LiveFile], few_rows: int, read: Callable[[LiveFile], V]
 ) -> tuple[dict[str, V], float]:
     def each(files: Iterable[LiveFile]) -> Iterator[tuple[str, V]]:
         for file in files:
             with suppress(Unreadable):
                 yield file.path, read(file)
 
-    if len(files) <= FEW and sum(each.rows for each in files) <= FEW_ROWS:  # a Spark job would take longer
+    if len(files) <= FEW and sum(each.rows for each in files) <= few_rows:
         return dict(each(files)), 0.0
     large_first = sorted(files, key=lambda each: -each.rows)
     tasks = min(len(files), context.defaultParallelism)

@@ -16,11 +16,13 @@ from calve.modes.upsert import ChangeData, Upsert
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.choice import Engine, Fold, RowEngine, choose_engine
 from glue_jobs.iceberg.staging import Staged, discard
-from glue_jobs.modes.aggregate import stage_totals
+from glue_jobs.index.decision import KeyedFiles
+from glue_jobs.modes.aggregate import stage_groups, stage_totals
 from glue_jobs.modes.by_key import decided, stage_by_key
 from glue_jobs.modes.change_data import stage_change_data
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
+from glue_jobs.totals.fold import Totals
 
 Write = Callable[[OpenTable, DataFrame, int, str], tuple[Staged, int | None]]
 """A table, the rows of its good records, tasks and a file id -> data files, and how many rows replace others or are new."""
@@ -50,13 +52,17 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     If rows of a record cannot be computed, the row engine reads the batch again and rejects the record.
     Raises CalveError: as `Engine.stage`. Nothing is committed.
     """
-    files, counts, keyed = engine.stage(batch, stage_id)
+    files, counts, left = engine.stage(batch, stage_id)
     if counts.failed:
         discard(batch.table.main, files)
         batch = batch.with_failing()
-        files, counts, keyed = RowEngine(fold_of(batch.table.mode)).stage(batch, stage_id)
-    if keyed is not None:
-        files, counts = decided(batch.table, files, counts, keyed, stage_id)
+        files, counts, left = RowEngine(fold_of(batch.table.mode)).stage(batch, stage_id)
+    match left:
+        case KeyedFiles():
+            files, counts = decided(batch.table, files, counts, left, stage_id)
+        case Totals():
+            staged, changes = stage_groups(batch.table, left, batch.tasks, stage_id)
+            files, counts = replace(staged, cpu_s=files.cpu_s), replace(counts, changes=changes)
     return files, counts, batch
 
 

@@ -5,19 +5,30 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import pyarrow as pa
 from pyspark import SparkContext
 
 from calve.config.engine_choice import Unsupported, of_order
 from calve.decoding.avro_program import reasons
+from calve.modes.aggregate import Aggregate
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.columnar.layouts import Layout, layout
-from glue_jobs.engines.columnar.parquet import Written
-from glue_jobs.engines.columnar.tasks import TaskCounts, TaskResult, Work, run_in_worker, run_task
+from glue_jobs.engines.columnar.parquet import Files, Written
+from glue_jobs.engines.columnar.tasks import (
+    TaskCounts,
+    TaskResult,
+    Values,
+    Work,
+    run_in_worker,
+    run_task,
+    values_of,
+    values_together,
+)
 from glue_jobs.engines.columnar_steps.chain import Steps
 from glue_jobs.engines.columnar_steps.planning import columnar_steps
 from glue_jobs.iceberg.catalog import Table, catalog_errors
@@ -30,6 +41,7 @@ from glue_jobs.kafka.fetching import planned
 from glue_jobs.process.workers import TaskError
 from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable, RowPlan, TablePlan
+from glue_jobs.totals.fold import Fold, Totals
 
 BYTES_PER_TASK = 16_000_000
 
@@ -69,11 +81,11 @@ class ColumnarEngine:
             return cls(table, plan, None, (*plan.reasons, why.message))
         return cls(table, plan, layout, plan.reasons)
 
-    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts, KeyedFiles | None]:
+    def stage(self, batch: Batch, stage_id: str) -> tuple[Staged, Counts, KeyedFiles | Totals | None]:
         """As `Engine.stage`.
 
         Raises CalveError: as `run_task`; the first error of several tasks. No files are left behind. Unexpected: as
-        `TaskError`.
+        `TaskError`. Suspended: as `Fold.of`.
         """
         table, work = self.table, self._work(batch, stage_id)
         parts = planned(batch.start, batch.to, tasks_for(batch.size_bytes, table.services.cores))
@@ -89,20 +101,17 @@ class ColumnarEngine:
         done = [each for each in found if isinstance(each, TaskResult)]
         counted = TaskCounts.together(each.counted for each in done)
         written = [file for each in done for file in each.files]
-        rows, values = sum(each.rows for each in written), (counted.values or {}).items()
-        staged = Staged(
-            data_files(table.main, work.layout, written),
-            rows,
-            sum(each.size for each in written),
-            counts=counts(work.count_by, values, rows) if work.count_by else None,
-            cpu_s=sum(each.cpu_s for each in done),
-        )
-        keyed = None
-        if work.rule is not None:
+        staged = staged_files(table, work.layout, written, counted.values)
+        staged = replace(staged, cpu_s=sum(each.cpu_s for each in done))
+        left: KeyedFiles | Totals | None = None
+        if work.fold is not None:
+            parts = [each.totals.rows for each in done if each.totals is not None]
+            left = Totals(work.fold, work.fold.together(parts))
+        elif work.rule is not None:
             records = tuple(each.records for each in written if each.records is not None)
             deletions = KeyedRecords.together(each.deletions for each in done)
-            keyed = KeyedFiles(work.rule, records, deletions)
-        return staged, counted.of_round(), keyed
+            left = KeyedFiles(work.rule, records, deletions)
+        return staged, counted.of_round(), left
 
     def _work(self, batch: Batch, stage_id: str) -> Work:
         table, mode = self.table, self.table.row_plan.mode
@@ -120,7 +129,56 @@ class ColumnarEngine:
             count_by=table.config.count_by,
             keys=table.services.masking_keys if table.config.masks else (),
             rule=KeyRule.of(mode, table.row_plan.columns) if mode.key else None,
+            fold=fold_of(table, mode) if isinstance(mode, Aggregate) else None,
         )
+
+
+def fold_of(table: OpenTable, mode: Aggregate) -> Fold:
+    """Raises Suspended: as `Fold.of`."""
+    return Fold.of(mode, str(table.name), table.main.schema, table.row_plan.made)
+
+
+def stage_rows(
+    table: OpenTable, rows: pa.Table, rule: KeyRule, stage_id: str
+) -> tuple[Staged, tuple[KeyedRecords, ...]]:
+    """Write rows of the table from the driver, as data files that no snapshot contains; returns also the records of each file.
+
+    Raises Unsupported: the table needs a feature that this engine lacks. Retryable: the object store failed; no file is left.
+    """
+    storage = Storage.of(table.services.lake.spark)
+    wanted, location = (
+        layout_of(table.main, storage),
+        location_of(table.main, f"{stage_id}-{uuid.uuid4().hex[:8]}"),
+    )
+    values: list[Values | None] = []
+
+    def seen(written: pa.Table) -> None:
+        if table.config.count_by:
+            values.append(values_of(written[table.config.count_by]))
+
+    files = Files(wanted, location, rule, seen)
+    try:
+        files.write(rows)
+        written = files.close()
+    except Exception:
+        files.abort()
+        sweep(table.main, location)
+        raise
+    records = tuple(each.records for each in written if each.records is not None)
+    return staged_files(table, wanted, written, values_together(values)), records
+
+
+def staged_files(
+    table: OpenTable, wanted: Layout, written: Sequence[Written], values: Values | None
+) -> Staged:
+    """values: rows by value of the counted column, if there is one; None: too many values."""
+    rows, count_by = sum(each.rows for each in written), table.config.count_by
+    return Staged(
+        data_files(table.main, wanted, written),
+        rows,
+        sum(each.size for each in written),
+        counts=counts(count_by, (values or {}).items(), rows) if count_by else None,
+    )
 
 
 def reasons_of(table: TablePlan) -> tuple[str, ...]:
@@ -148,7 +206,8 @@ def _plan(table: TablePlan) -> _Plan:
     found = (*reasons(table.decode_plan, row_plan.source), *of_order(row_plan.mode, row_plan.columns))
     if row_plan.chain.steps:
         try:
-            steps = columnar_steps(row_plan.chain, spark, row_plan.source, row_plan.columns)
+            columns = row_plan.made if row_plan.mode.groups_rows else row_plan.columns
+            steps = columnar_steps(row_plan.chain, spark, row_plan.source, columns)
         except Unsupported as why:
             found = (*found, why.message)
     _plans[row_plan] = plan = _Plan(Storage.of(spark), steps, found)
@@ -174,11 +233,13 @@ def location_of(table: Table, name: str) -> str:
     return str(table.java.locationProvider().newDataLocation(name))
 
 
-def data_files(table: Table, wanted: Layout, written: Iterable[Written]) -> tuple[Any, ...]:
+def data_files(table: Table, wanted: Layout, written: Sequence[Written]) -> tuple[Any, ...]:
     """Data files with the metrics that Iceberg reads from their footers, by the table's properties.
 
     A py4j call costs more than its work. So calls that only set Iceberg's defaults are left out.
     """
+    if not written:
+        return ()
     iceberg = table.jvm.org.apache.iceberg
     footer_of, metrics_of = iceberg.inmemory.InMemoryInputFile, iceberg.parquet.ParquetUtil.fileMetrics
     builder, value, types = iceberg.DataFiles.builder, iceberg.SingleValueParser.fromJson, iceberg.types.Types

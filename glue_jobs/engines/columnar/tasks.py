@@ -33,6 +33,7 @@ from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch
 from glue_jobs.kafka.records import KIND, Records, header_lists, parts
 from glue_jobs.process.workers import TaskError, cpu_since_last_s
 from glue_jobs.table.counts import Counts
+from glue_jobs.totals.fold import Fold, Gathered, Totals
 
 RANKS = 400
 """Timestamps kept per chunk and per task. The rank error of a percentile is at most one in 200."""
@@ -189,7 +190,7 @@ class Work:
     """The input that all tasks of a staging share. columns: those that records are decoded to.
 
     location: the prefix of their file names, unique to this staging. count_by: the column to count. keys: the masking keys.
-    rule: of a table by key.
+    rule: of a table by key. fold: of an aggregate table.
     """
 
     settings: Settings
@@ -203,16 +204,21 @@ class Work:
     count_by: str | None = None
     keys: tuple[Key, ...] = field(default=(), repr=False)
     rule: KeyRule | None = None
+    fold: Fold | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """deletions: records that delete rows. cpu_s: CPU seconds of the worker's process that no other task has reported."""
+    """deletions: records that delete rows. cpu_s: CPU seconds of the worker's process that no other task has reported.
+
+    totals: of an aggregate table, instead of files: a row for each group of the task's records.
+    """
 
     files: tuple[Written, ...]
     counted: TaskCounts
     deletions: KeyedRecords = NO_RECORDS
     cpu_s: float = 0.0
+    totals: Totals | None = None
 
 
 def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | TaskError:
@@ -224,10 +230,16 @@ def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | 
             values.append(values_of(rows[work.count_by]))
 
     files = Files(work.layout, f"{work.location}-{place}", work.rule, seen)
+    totals = Gathered(work.fold) if work.fold else None
     try:
-        counted = TaskCounts.together(_chunks(work, ranges, files))
+        counted = TaskCounts.together(_chunks(work, ranges, files, totals))
         written = tuple(files.close())
-        return TaskResult(written, replace(counted, values=values_together(values)), files.deletions)
+        return TaskResult(
+            written,
+            replace(counted, values=values_together(values)),
+            files.deletions,
+            totals=totals.together() if totals else None,
+        )
     except Exception as error:  # noqa: BLE001 returned as a value
         files.abort()
         return TaskError.of(error)
@@ -241,14 +253,20 @@ def run_in_worker(work: Work, ranges: tuple[Range, ...], number: int) -> TaskRes
     return replace(done, cpu_s=cpu_s) if isinstance(done, TaskResult) else done
 
 
-def _chunks(work: Work, ranges: tuple[Range, ...], files: Files) -> Iterator[TaskCounts]:
+def _chunks(
+    work: Work, ranges: tuple[Range, ...], files: Files, totals: Gathered | None
+) -> Iterator[TaskCounts]:
     rule = work.rule
     decoder = Decoder(work.decoding, work.columns, deletes=rule is not None and rule.deletes)
 
     def written(rows: pa.Table) -> Counts:
-        """Write rows. Those without a key are rejects."""
+        """Write rows, or add them to the totals. Those without a key are rejects."""
         lacking = without_key(rows, rule.key) if rule else None
-        files.write(rows if lacking is None else rows.filter(pa.array(~lacking)))
+        kept = rows if lacking is None else rows.filter(pa.array(~lacking))
+        if totals is None:
+            files.write(kept)
+        else:
+            totals.add({path: column_at(kept, path) for path in totals.fold.paths})
         return Counts(**_rejects(offsets_of(rows)[lacking])) if lacking is not None else Counts()
 
     for records in fetch(work.settings, work.topic, work.topic_id, ranges, CHUNK_BYTES):

@@ -121,9 +121,9 @@ def test_a_table_that_can_work_has_no_problem() -> None:
             "depends on the order",
         ),
         (
-            {"engine": "columnar", "aggregate": Aggregate(("side",), (Total("n", "count(*)"),))},
+            {"engine": "columnar", "upsert": Upsert(("id",), order_by="side")},
             ("engine",),
-            "its mode is aggregate",
+            "side is a string",
         ),
         (
             {"value": Source(format="avro", schema='{"type": "record", "name": "R", "fields": []}')},

@@ -29,11 +29,11 @@ def test_a_table_is_columnar_or_it_is_said_why_not() -> None:
     assert said() == said(engine="columnar") == "columnar"
     assert said(engine="rows") == "rows: calve.yaml says so"
     assert said(deduplicate=Deduplicate(("id",))) == "columnar"
-    assert said(aggregate=BY_ID) == "rows: its mode is aggregate"
+    assert said(aggregate=BY_ID) == "columnar"
     assert said(value=Source(format="string", column="line")) == "columnar"
     assert said("steps[0].filter: rand() needs the row engine").startswith("rows: steps[0].filter: rand()")
-    refused = said(aggregate=BY_ID, engine="columnar")
-    assert refused.startswith("table sales cannot be made by the columnar engine: its mode is aggregate")
+    refused = said("steps[0].filter: rand() needs the row engine", engine="columnar")
+    assert refused.startswith("table sales cannot be made by the columnar engine: steps[0].filter: rand()")
 
 
 def test_it_stands_below_tables_that_are_shown() -> None:

@@ -1,4 +1,4 @@
-"""Expressions of measures: what Spark makes of them, against Python's own numbers, which know no limit."""
+"""Expressions of measures on Arrow columns, against Python's own numbers, which know no limit."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import struct
 from decimal import Decimal
 from typing import Any
 
-import pytest
-from pyspark.sql import SparkSession
+import pyarrow as pa
 
 from calve.errors import Suspended
 from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number, typed
 from calve.schema.columns import decimal_digits, field
 from calve.schema.columns import struct as columns
 from cli.verify.keyed.aggregate import measure, same
-from glue_jobs.modes.aggregate import is_lost, value
+from glue_jobs.columns.arrow_types import leaf_type
+from glue_jobs.totals.measures import is_lost, value
 
 RECORD = columns(
     field("i", "int"),
@@ -25,7 +25,7 @@ RECORD = columns(
     field("f", "float"),
     field("s", columns(field("w", "decimal(30, 0)"))),
 )
-SPARK = "i int, l long, d decimal(12, 4), x double, f float, s struct<w: decimal(30, 0)>"
+TYPES = {"i": "int", "l": "long", "d": "decimal(12, 4)", "x": "double", "f": "float", "s.w": "decimal(30, 0)"}
 CASTS = (
     "decimal(18, 4)",
     "decimal(9, 0)",
@@ -33,10 +33,14 @@ CASTS = (
     "decimal(18, 18)",
     "decimal(38, 10)",
     "decimal(38, 38)",
+    "decimal(38, 0)",
+    "decimal(38, 4)",
 )
 
 
 def some(dice: random.Random, depth: int) -> Expression:
+    if depth and dice.random() < 0.15:
+        return Cast(some(dice, depth - 1), dice.choice(CASTS))
     if depth and dice.random() < 0.7:
         return Arithmetic(dice.choice("+-*"), some(dice, depth - 1), some(dice, depth - 1))
     if dice.random() < 0.2:
@@ -96,23 +100,26 @@ def fits(tree: Expression, given: dict[str, Any]) -> bool:
     return bool(abs(found) < Decimal(10) ** (digits[0] - digits[1]))
 
 
-@pytest.mark.long
-def test_spark_computes_what_python_does_or_says_that_it_cannot(spark: SparkSession) -> None:
+def arrow(records: list[dict[str, Any]]) -> dict[str, pa.Array]:
+    return {
+        path: pa.array([each[path.rpartition(".")[2]] for each in records], leaf_type(kind))
+        for path, kind in TYPES.items()
+    }
+
+
+def test_a_value_is_the_one_that_python_computes_or_lost() -> None:
     dice = random.Random(33)
-    trees = usable(dice, 120)
+    trees = usable(dice, 240)
     records = [record(dice) for _ in range(60)]
-    data = [(*(each[name] for name in "ildxf"), (each["w"],)) for each in records]
-    frame = spark.createDataFrame(data, SPARK)
-    made = [typed(each, RECORD) for each in trees]
-    values = frame.select(*(value(each).alias(f"v{n}") for n, each in enumerate(made)))
-    assert [each.simpleString() for each in (f.dataType for f in values.schema)] == [
-        {"long": "bigint"}.get(each.kind, each.kind.replace(" ", "")) for each in made
-    ]
-    lost = frame.select(*(is_lost(each) for each in made))
+    columns = arrow(records)
     seen = set()
-    for given, found, flags in zip(records, values.collect(), lost.collect(), strict=True):
-        plain = {**given, "s.w": given["w"]}
-        for tree, one, is_gone in zip(trees, found, flags, strict=True):
+    for tree in trees:
+        made = typed(tree, RECORD)
+        found = value(made, columns, len(records))
+        assert found.type == leaf_type(made.kind), tree
+        lost = is_lost(made, columns, found).to_pylist()
+        for given, one, is_gone in zip(records, found.to_pylist(), lost, strict=True):
+            plain = {**given, "s.w": given["w"]}
             wanted = measure("m", f"sum({tree})").value(plain)
             exact = wanted is None or all(fits(each, plain) for each in parts(tree))
             assert is_gone == (not exact), tree

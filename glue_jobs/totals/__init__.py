@@ -1,0 +1,1 @@
+"""Totals of groups of records, folded on Arrow columns (ADR 50)."""
