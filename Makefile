@@ -14,7 +14,8 @@ PYTEST_BY_TWO := $(BIN)/python -m pytest -n 2 --dist loadgroup
 BY_ROWS := $(addprefix tests/integration/,ingest/test_rounds.py decode/test_types.py decode/test_evolution.py decode/test_rejects.py \
 	tables/test_layout.py steps/test_steps.py steps/test_flatten_step.py steps/test_mask_step.py \
 	steps/test_route_step.py steps/test_sql_step.py crash/test_crash.py ingest/test_topic_changes.py \
-	decode/test_on_error.py decode/test_registries.py ingest/test_freshness.py)
+	decode/test_on_error.py decode/test_registries.py ingest/test_freshness.py decode/test_json.py \
+	decode/test_connect_json.py decode/test_sources.py)
 UV_COMPILE = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 help: ## Show this screen
