@@ -275,6 +275,17 @@ def test_sums_may_leave_their_type_on_the_way() -> None:
     assert rows["quantity"].to_pylist() == [2**62]
 
 
+def test_sums_beyond_128_bits_are_found() -> None:
+    """Four of the greatest decimals wrap around to one that fits."""
+    mode = Aggregate(("name",), (Measure("total", "sum(price)"),))
+    records = struct(field("name", "string"), field("price", "decimal(38, 0)"))
+    fold = Fold.of(mode, "t", struct(*columns_of(records, mode)["fields"], kafka_column()), records)
+    given = columns([record(offset=n) for n in range(4)])
+    given["price"] = pa.array([Decimal("9" * 38)] * 4, pa.decimal128(38, 0))
+    _, inexact = fold.rows(fold.folded(fold.alone(given)))
+    assert inexact == {"total": 1}
+
+
 def test_a_moment_before_the_first_window_loses_every_measure() -> None:
     _, inexact = FOLD.rows(sent(FOLD, [record(at=LEAST), record(at=LEAST + SIZE_US, offset=1)]))
     assert inexact == dict.fromkeys(MEASURES, 1)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from calve.errors import Suspended
 from calve.modes.measures import Arithmetic, Cast, ColumnAt, Expression, Number, typed
@@ -126,3 +127,22 @@ def test_a_value_is_the_one_that_python_computes_or_lost() -> None:
             assert same(one, wanted if exact else None), tree
             seen.add((exact, wanted is None))
     assert len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "largest", "beyond"),
+    [
+        ("d", "decimal(9, 1)", "99999999.9499", "99999999.9500"),
+        ("d", "decimal(11, 4)", "9999999.9999", "10000000.0000"),
+        ("x", "decimal(2, 0)", "99.4", "99.5"),
+    ],
+)
+def test_a_value_that_is_rounded_up_may_have_a_digit_too_many(
+    path: str, kind: str, largest: str, beyond: str
+) -> None:
+    made = typed(Cast(ColumnAt(path), kind), RECORD)
+    given = [float(each) if path == "x" else Decimal(each) for each in (largest, beyond)]
+    columns = {path: pa.array(given, leaf_type(TYPES[path]))}
+    found = value(made, columns, 2)
+    assert found.is_valid().to_pylist() == [True, False]
+    assert is_lost(made, columns, found).to_pylist() == [False, True]
