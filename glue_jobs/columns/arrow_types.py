@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,3 +68,8 @@ def not_utf_8(values: pa.Array) -> NDArray[np.bool_]:
             except UnicodeDecodeError:
                 wrong[place] = True
     return wrong
+
+
+def bits(marks: NDArray[Any]) -> NDArray[np.uint8]:
+    """Arrow's bitmap of marks."""
+    return np.packbits(marks, bitorder="little")

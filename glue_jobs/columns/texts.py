@@ -12,6 +12,7 @@ from numba.core.cgutils import get_or_insert_function, pointer_add
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from glue_jobs.columns.arrow_types import bits
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
 
 LENGTH = 0xFFFFFFFF
@@ -86,10 +87,6 @@ def copy(cells: Any, data: Any, offsets: Any, out: Any) -> Any:
             out[at] = data[place]
             at += 1
             place += 1
-
-
-def bits(marks: NDArray[Any]) -> Bytes:
-    return np.packbits(marks, bitorder="little")
 
 
 def validity(marks: Bytes) -> Any:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from calve.schema.columns import Json, decimal_digits
 from calve.schema.protobuf.columns import SCALAR_COLUMNS, Column, Read, Struct, Value
 from calve.schema.protobuf.model import DATE, MEMBERS, TIMESTAMP, WRAPPERS
-from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.columns.texts import Longs, bits
+from glue_jobs.columns.arrow_types import arrow_type, bits
 
 Flags = NDArray[np.bool_]
+Longs = NDArray[np.int64]
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 VARINT_BYTES, SHORT_VARINT_BYTES = 10, 5
 GREATEST_LENGTH = 2**31 - 1

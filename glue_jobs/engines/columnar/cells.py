@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from calve.decoding.avro_operations import Absent, Group, Leaf, Pairs, Part, Program
 from calve.decoding.avro_operations import Items as ItemCells
-from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type, bits
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, kernel
 from glue_jobs.columns.map_keys import digest, find_repeated, last_of_each
-from glue_jobs.columns.texts import NOTHING, Bytes, Longs, bits, texts, validity
+from glue_jobs.columns.texts import NOTHING, Bytes, Longs, texts, validity
 
 
 @dataclass(frozen=True, slots=True)
