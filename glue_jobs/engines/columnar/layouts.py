@@ -21,6 +21,8 @@ BLOOM = f"{PARQUET}bloom-filter-enabled."
 TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
 FLOATS = ("float", "double")
 CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "brotli": "brotli", "uncompressed": "none"}
+WITHOUT_LEVEL = ("snappy", "none")
+"""Codecs with which Arrow refuses a level. Iceberg ignores it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +58,15 @@ def layout(columns: Json, spec: Json, order: Json, properties: Mapping[str, str]
     sources = {each.id: each for each in leaves(columns)}
     file_bytes = int(properties.get("write.target-file-size-bytes", 512 << 20))
     row_group_bytes = int(properties.get(f"{PARQUET}row-group-size-bytes", 128 << 20))
-    level = properties.get(f"{PARQUET}compression-level")
+    codec, level = CODECS[_codec(properties)], properties.get(f"{PARQUET}compression-level")
     return Layout(
         columns=columns,
         spec_id=spec["spec-id"],
         partition=tuple(_partition_field(each, sources[each["source-id"]]) for each in spec["fields"]),
         order_id=order["order-id"],
         order=tuple(_sort_field(each, sources[each["source-id"]]) for each in order["fields"]),
-        codec=CODECS[_codec(properties)],
-        level=int(level) if level else None,
+        codec=codec,
+        level=int(level) if level and codec not in WITHOUT_LEVEL else None,
         batch_bytes=min(row_group_bytes, file_bytes),
         file_bytes=file_bytes,
         page_bytes=int(properties.get(f"{PARQUET}page-size-bytes", 1 << 20)),

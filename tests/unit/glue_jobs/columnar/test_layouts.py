@@ -58,6 +58,12 @@ def test_properties_are_obeyed() -> None:
     assert (found.codec, found.level) == ("gzip", 6)
 
 
+@pytest.mark.parametrize(("codec", "found"), [("uncompressed", "none"), ("snappy", "snappy")])
+def test_a_level_is_ignored_where_the_codec_has_none(codec: str, found: str) -> None:
+    layout = made({"write.parquet.compression-codec": codec, "write.parquet.compression-level": "6"})
+    assert (layout.codec, layout.level) == (found, None)
+
+
 @pytest.mark.parametrize(
     ("properties", "unmeasured"),
     [
