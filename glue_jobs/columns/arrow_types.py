@@ -70,6 +70,11 @@ def not_utf_8(values: pa.Array) -> NDArray[np.bool_]:
     return wrong
 
 
+def turned(floats: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The bits of doubles as integers of the same order, and back: those of negative doubles decrease as they increase."""
+    return np.where(floats < 0, floats ^ np.iinfo(np.int64).max, floats)
+
+
 def bits(marks: NDArray[Any]) -> NDArray[np.uint8]:
     """Arrow's bitmap of marks."""
     return np.packbits(marks, bitorder="little")

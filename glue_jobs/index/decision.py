@@ -21,7 +21,7 @@ from calve.config.engine_choice import of_order
 from calve.modes.mode import Mode
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
-from glue_jobs.columns.arrow_types import column_at
+from glue_jobs.columns.arrow_types import column_at, turned
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.runs import NO_ORDER
 
@@ -149,8 +149,7 @@ def pairs(keys: Hashes | KeyedRecords) -> NDArray[Any]:
 def order_of(column: pa.Array) -> NDArray[np.int64]:
     """Numbers that are ordered as the values of a column of `calve.config.engine_choice.ORDERED`; `NO_ORDER` for null."""
     if pa.types.is_floating(column.type):
-        bits = (column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0).view(np.int64)
-        numbers = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
+        numbers = turned((column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0).view(np.int64))
     else:
         wide = column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
         numbers = pc.fill_null(wide.cast(pa.int64()), 0).to_numpy()

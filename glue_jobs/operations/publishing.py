@@ -68,15 +68,10 @@ def publish_round(
 
 def _deleting_again(main: Table, staged: Staged, base: Position, refusal: CalveError) -> Staged:
     """The staged rows with deletes that fit main as it is now. Raises LostRace, Retryable: the rows may have changed."""
-    ancestors, old = tuple(main.ancestors()), staged.deletes
-    if (
-        not isinstance(refusal, Conflict)
-        or not may_publish(ancestors, base)
-        or old is None
-        or old.base is None
-    ):
-        raise _refused(main, base, refusal) from None
-    if not only_rewritten(ancestors, old.base):
+    refused, old = _refused(main, base, refusal), staged.deletes
+    if refused is not refusal or not isinstance(refusal, Conflict) or old is None or old.base is None:
+        raise refused from None
+    if not only_rewritten(main.ancestors(), old.base):
         raise refusal
     deletes = old.again()
     discard(main, replace(NOTHING, deletes=old))
@@ -115,7 +110,10 @@ def publish_work(
 
 
 def _refused(main: Table, base: Position, error: CalveError) -> CalveError:
-    """The real reason of a refusal: Iceberg checks files before the position, and expiry removes positions."""
+    """The real reason of a refusal; the refusal itself if main is still at `base`.
+
+    Iceberg checks files before the position, and expiry removes positions.
+    """
     ancestors = tuple(main.ancestors())
     if may_publish(ancestors, base):
         return error

@@ -26,7 +26,7 @@ from calve.modes.aggregate import (
 from calve.modes.measures import columns_in
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import KAFKA, Json, decimal_digits
-from glue_jobs.columns.arrow_types import arrow_type, leaf_type
+from glue_jobs.columns.arrow_types import arrow_type, leaf_type, turned
 from glue_jobs.totals.measures import MOST_DIGITS, Columns, fitted, is_lost, value
 
 LAST = "calve:last"
@@ -237,17 +237,12 @@ def _ordered(found: pa.Array) -> pa.Array:
     """Numbers that are ordered as floats are by Spark: NaN is the greatest. Zero is greater than the negative zero."""
     floats = found.cast(pa.float64()).to_numpy(zero_copy_only=False)
     bits = np.where(np.isnan(floats), np.nan, floats).view(np.int64)
-    return pa.array(_turned(bits), mask=found.is_null().to_numpy(zero_copy_only=False))
+    return pa.array(turned(bits), mask=found.is_null().to_numpy(zero_copy_only=False))
 
 
 def _floats(numbers: pa.Array) -> pa.Array:
-    floats = _turned(pc.fill_null(numbers, 0).to_numpy()).view(np.float64)
+    floats = turned(pc.fill_null(numbers, 0).to_numpy()).view(np.float64)
     return pa.array(floats, mask=numbers.is_null().to_numpy(zero_copy_only=False))
-
-
-def _turned(bits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The bits of negative floats decrease as the floats increase. Turned twice, they are as before."""
-    return np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
 
 
 def _in_order(last: pa.StructArray) -> NDArray[np.intp]:

@@ -65,7 +65,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """nodes: the numbers of each field (`WIDTH`), of which the first is the root. fields: of each message, by number: number and
+    """nodes: the numbers of each field (`WIDTH`), the root first. fields: of each message, by number: number and
     node of each field.
 
     levels: of each level the one above, and the cell and mark of the number of items. cells, marks: the level of each column.

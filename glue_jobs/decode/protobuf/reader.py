@@ -10,20 +10,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calve.schema.writers import ProtobufWriter
+from glue_jobs.columns.buffers import Buffers
 from glue_jobs.columns.texts import Bytes, Longs
 from glue_jobs.decode.protobuf.layout import Cells
 from glue_jobs.decode.protobuf.machine import FRAME, run
 from glue_jobs.decode.protobuf.program import CELL_COLUMNS, MARK_COLUMNS, program
 
-ROOM = 4_194_304
-"""The cells of one batch with several records: 9 bytes each, and about the same again in Arrow arrays."""
-SPARE = 1.25
-
 
 class Messages:
     """Reads the values of one writer. Not thread-safe: it reuses its buffers.
 
-    It needs `ROOM` cells, or those of one record: for each repeated field as many rows as the record has items.
+    It needs the cells of `Buffers`: for each repeated field as many rows as the record has items.
     """
 
     def __init__(self, writer: ProtobufWriter) -> None:
@@ -31,37 +28,30 @@ class Messages:
         self._nodes = np.array(self._program.nodes, np.int64)
         self._fields = np.array(self._program.fields, np.int64).reshape(-1)
         self._levels = np.array(self._program.levels, np.int64)
-        self._cell_level = np.array(self._program.cells, np.int64)
-        self._mark_level = np.array(self._program.marks, np.int64)
-        self._widths = np.bincount(self._mark_level, minlength=len(self._levels)) + 1
+        marks = self._program.marks
+        widths = np.bincount(np.array(marks, np.int64), minlength=len(self._levels)) + 1
+        self._buffers = Buffers(self._program.cells, marks, widths)
         self._frames = np.empty(self._program.depth * FRAME, np.int64)
-        self._per_record = np.ones(len(self._levels))
-        self._cells, self._marks = np.empty(0, np.int64), np.empty(0, np.uint8)
 
     def read(
         self, data: Bytes, places: NDArray[np.int32], sizes: NDArray[np.int32], records: Longs
     ) -> Iterator[tuple[Longs, Any]]:
         """The good values among these records as structs, with their records. places, sizes: of each record in data."""
-        begin, space = 0, self._space(records.size)
+        begin, space = 0, self._buffers.space(records.size)
         while begin < records.size:
             chosen = records[begin : begin + space[0]]
             good, cells, full = self._run(data, places, sizes, chosen, space)
             if not good.size:
                 space[full] *= 2
                 continue
-            self._per_record = np.maximum(1.0, cells.rows / good.size)
+            self._buffers.learn(cells.rows, good.size)
             found, made = chosen[: good.size][good], cells.messages()
             rows, fits = made
             if not fits.all():
                 found, rows = found[fits], rows.filter(pa.array(fits))
             yield found, rows
             begin += good.size
-            space = self._space(records.size - begin)
-
-    def _space(self, records: int) -> Longs:
-        """Rows per level for up to `records` records, estimated from earlier records."""
-        most = int(ROOM / max(1.0, (self._per_record * self._widths).sum()))
-        return (min(records, max(1, most)) * self._per_record * SPARE + 16).astype(np.int64)
+            space = self._buffers.space(records.size - begin)
 
     def _run(
         self,
@@ -72,13 +62,8 @@ class Messages:
         space: Longs,
     ) -> tuple[NDArray[np.bool_], Cells, int]:
         """Which records are messages, of those that fit; the cells of the messages, and the full level."""
-        cell_base, size = _bases(self._cell_level, space)
-        mark_base, marked = _bases(self._mark_level, space)
-        if not size <= self._cells.size <= max(size, 2 * ROOM):
-            self._cells = np.empty(size, np.int64)
-        if not marked <= self._marks.size <= max(marked, 2 * ROOM):
-            self._marks = np.empty(marked, np.uint8)
-        self._marks[:marked] = 0
+        buffers = self._buffers
+        cell_base, mark_base = buffers.laid_out(space)
         nodes, levels = self._nodes.copy(), self._levels.copy()
         for table, columns, base in (
             (nodes, CELL_COLUMNS, cell_base),
@@ -91,14 +76,8 @@ class Messages:
         rows, good = np.zeros(space.size, np.int64), np.empty(chosen.size, np.uint8)
         end, full = run(
             nodes.reshape(-1), self._fields, levels, data, places, sizes, chosen, self._prefix, good, rows,
-            np.empty_like(rows), np.empty_like(rows), space, self._cells, self._marks, self._mark_level, mark_base,
+            np.empty_like(rows), np.empty_like(rows), space, buffers.cells, buffers.marks, buffers.mark_level, mark_base,
             self._frames,
         )  # fmt: skip
-        cells = Cells(self._program, data, rows, self._cells, self._marks, cell_base, mark_base)
+        cells = Cells(self._program, data, rows, buffers.cells, buffers.marks, cell_base, mark_base)
         return good[:end].view(np.bool_), cells, full
-
-
-def _bases(levels: Longs, space: Longs) -> tuple[Longs, int]:
-    """Where each column begins, and where the last one ends. A column is one row longer than its level's space."""
-    ends = np.cumsum(space[levels] + 1)
-    return ends - space[levels] - 1, int(ends[-1]) if ends.size else 0

@@ -75,11 +75,11 @@ class JsonReader(Reader):
         space: Longs,
         mark_base: Longs,
     ) -> tuple[int, int]:
-        program = self._program
+        program, buffers = self._program, self._buffers
         end, full, _ = run(
             code, self._pool, self._names, POWERS, spans.data, spans.places, spans.sizes, chosen,
             program.must, int(program.may_be_null), program.framed, self._extra, verdicts, rows, np.empty_like(rows), space,
-            self._cells, self._marks, self._mark_level, mark_base, self._frames, self._opened, self._twice, self._firsts,
+            buffers.cells, buffers.marks, buffers.mark_level, mark_base, self._frames, self._opened, self._twice, self._firsts,
         )  # fmt: skip
         return end, full
 

@@ -15,14 +15,11 @@ from calve.decoding.avro_operations import CELL, MARKED, SECOND, WIDTH, Op, Prog
 from calve.schema.columns import Json
 from calve.schema.writers import ProtobufWriter
 from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
+from glue_jobs.columns.buffers import Buffers
 from glue_jobs.columns.texts import NOTHING, Bytes, Longs, texts
 from glue_jobs.decode.protobuf.reader import Messages
 from glue_jobs.engines.columnar.cells import Cells, column
 from glue_jobs.engines.columnar.machine import DOUBTFUL, MALFORMED, UNFIT, run
-
-ROOM = 4_194_304
-"""The cells of one batch with several records: 9 bytes each, and about the same again in Arrow arrays."""
-SPARE = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +35,16 @@ class Spans:
 class Reader:
     """Not thread-safe: it reuses its buffers.
 
-    It needs `ROOM` cells, or those of one record: for each list as many rows as the record has items. Each item has bytes.
+    It needs the cells of `Buffers`: for each list as many rows as the record has items. Each item has bytes.
     """
 
     def __init__(self, program: Program, prefix: int) -> None:
         self._program, self._prefix = program, prefix
         self._code = np.array(program.code, np.int64).reshape(-1, WIDTH)
         self._pool = np.array(program.pool, np.int64)
-        self._cell_level = np.array(program.cells, np.int64)
-        self._mark_level = np.array(program.marks, np.int64)
-        self._widths = np.bincount(self._cell_level, minlength=program.levels)
+        widths = np.bincount(np.array(program.cells, np.int64), minlength=program.levels)
+        self._buffers = Buffers(program.cells, program.marks, widths)
         self._lists = np.empty((max(1, program.depth), 4), np.int64)
-        self._per_record = np.ones(program.levels)
-        self._cells, self._marks = np.empty(0, np.int64), np.empty(0, np.uint8)
         fitted, floats = (
             np.isin(self._code[:, 0], each) for each in ((Op.DECIMAL, Op.MILLIS), (Op.FLOAT, Op.DOUBLE))
         )
@@ -59,13 +53,13 @@ class Reader:
 
     def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
         """The good values as record batches, with their records. Records in no batch are malformed."""
-        begin, space = 0, self._space(spans.records.size)
+        begin, space = 0, self._buffers.space(spans.records.size)
         while begin < spans.records.size:
             verdicts, cells, full = self._run(spans, begin, space)
             if not verdicts.size:
                 space[full] *= 2
                 continue
-            self._per_record = np.maximum(1.0, cells.rows / verdicts.size)
+            self._buffers.learn(cells.rows, verdicts.size)
             good = spans.records[begin : begin + verdicts.size][verdicts != MALFORMED]
             batch = self._batch(cells)
             if (verdicts == DOUBTFUL).any():
@@ -73,7 +67,7 @@ class Reader:
                 good, batch = good[kept], batch.filter(pa.array(kept))
             yield good, batch
             begin += verdicts.size
-            space = self._space(spans.records.size - begin)
+            space = self._buffers.space(spans.records.size - begin)
 
     def _batch(self, cells: Cells) -> Any:
         return pa.RecordBatch.from_struct_array(column(self._program.row, cells))
@@ -96,28 +90,18 @@ class Reader:
             kept[row] = one.slice(row, 1).equals(other.slice(row, 1))
         return kept
 
-    def _space(self, records: int) -> Longs:
-        """Rows per level for up to `records` records, estimated from earlier records."""
-        most = int(ROOM / max(1.0, (self._per_record * self._widths).sum()))
-        return (min(records, max(1, most)) * self._per_record * SPARE + 16).astype(np.int64)
-
     def _run(self, spans: Spans, begin: int, space: Longs) -> tuple[Bytes, Cells, int]:
         """The results of the records that fit, the cells of the good ones, and the full level."""
         chosen = spans.records[begin : begin + space[0]]
-        cell_base, size = _bases(self._cell_level, space)
-        mark_base, marked = _bases(self._mark_level, space)
-        if not size <= self._cells.size <= max(size, 2 * ROOM):
-            self._cells = np.empty(size, np.int64)
-        if not marked <= self._marks.size <= max(marked, 2 * ROOM):
-            self._marks = np.empty(marked, np.uint8)
-        self._marks[:marked] = 0
+        buffers = self._buffers
+        cell_base, mark_base = buffers.laid_out(space)
         code = self._code.copy()
         if cell_base.size:
             code[:, [CELL, SECOND]] = cell_base[code[:, [CELL, SECOND]]]
         code[:, MARKED] = mark_base[code[:, MARKED]]
         rows, verdicts = np.zeros(space.size, np.int64), np.empty(chosen.size, np.uint8)
         end, full = self._execute(code.reshape(-1), spans, chosen, verdicts, rows, space, mark_base)
-        cells = Cells(self._program, spans.data, rows, self._cells, self._marks, cell_base, mark_base)
+        cells = Cells(self._program, spans.data, rows, buffers.cells, buffers.marks, cell_base, mark_base)
         return verdicts[:end], cells, full
 
     def _execute(
@@ -131,18 +115,13 @@ class Reader:
         mark_base: Longs,
     ) -> tuple[int, int]:
         """The number of records that were read, and the level without room for the next one."""
+        buffers = self._buffers
         end, full = run(
             code, self._pool, spans.data, spans.places, spans.sizes, chosen, self._prefix, verdicts, rows,
-            np.empty_like(rows), space, self._cells, self._marks, self._mark_level, mark_base, self._lists, STRING_LIMIT,
+            np.empty_like(rows), space, buffers.cells, buffers.marks, buffers.mark_level, mark_base, self._lists, STRING_LIMIT,
             ITEMS_LIMIT,
         )  # fmt: skip
         return end, full
-
-
-def _bases(levels: Longs, space: Longs) -> tuple[Longs, int]:
-    """Where each column begins, and where the last one ends. A column is one row longer than its level's space."""
-    ends = np.cumsum(space[levels] + 1)
-    return ends - space[levels] - 1, int(ends[-1]) if ends.size else 0
 
 
 class PlainReader:

@@ -318,7 +318,7 @@ def test_changes_that_come_shuffled_doubled_and_again_give_the_same_table(engine
 def test_rounds_go_on_beside_others_that_compact_and_expire_all_the_time(
     engine: Engine, seconds: int
 ) -> None:
-    """apache/iceberg #7627: MERGE beside a compaction fails for good there. Here a round that was overtaken is done again."""
+    """apache/iceberg #7627: MERGE beside a compaction fails for good there. Here a round writes its deletes again."""
     users, dice = Users(engine), random.Random(seconds)
     users.scramble(dice, 40, keys=15)
     engine.drain(users.target())

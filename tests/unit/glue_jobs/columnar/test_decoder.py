@@ -23,7 +23,7 @@ from calve.schema.columns import Json, field
 from calve.schema.columns import struct as columns_of
 from calve.schema.wire import BARE, CONFLUENT, GLUE, Schema, Wire
 from calve.schema.writers import PlainWriter
-from glue_jobs.engines.columnar import reader
+from glue_jobs.columns import buffers
 from glue_jobs.engines.columnar.decoder import Decoded, Decoder
 from tests.avro_cases import CASES, EXACT, MANY, text
 from tests.columnar import plain, records_of
@@ -131,7 +131,7 @@ def test_room_for_few_cells_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [Values(Random(seed)).of(schema) for seed in range(300)]
     values[::7] = [b"\xff"] * len(values[::7])
     expected = read(schema, *values)
-    monkeypatch.setattr(reader, "ROOM", 40)
+    monkeypatch.setattr(buffers, "ROOM", 40)
     found = read(schema, *values)
     assert found.columns.column(0).num_chunks > expected.columns.column(0).num_chunks
     assert found.good.tolist() == expected.good.tolist() == [n for n in range(300) if n % 7]

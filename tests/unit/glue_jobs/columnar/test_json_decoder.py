@@ -21,8 +21,8 @@ from calve.schema.wire import BARE, CONFLUENT, Schema
 from calve.schema.writers import JsonWriter
 from cli.verify.formats.fields import MALFORMED
 from cli.verify.formats.json_values import JsonWriter as Reference
+from glue_jobs.columns import buffers
 from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.engines.columnar import reader
 from glue_jobs.engines.columnar.decoder import Decoded, Decoder
 from glue_jobs.engines.columnar.json_reader import reals
 from tests.columnar import plain, records_of
@@ -52,7 +52,7 @@ def read(schema: Json, *values: bytes, top: Top = FIELDS) -> Decoded:
 
 
 def agree(found: DecodePlan, columns: Json, values: list[bytes], whole: str | None = None) -> int:
-    """Read both ways; the number of rows. A payload of which the last name does not surely decide is left out."""
+    """Read both ways; the number of rows. A payload is left out if its last name does not surely decide."""
     decoded = Decoder(found, columns).decode(records_of(values))
     [writer] = found.writers
     assert isinstance(writer, JsonWriter)
@@ -212,7 +212,7 @@ def test_room_for_few_cells_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [json.dumps(each).encode() for each in rows]
     values[::7] = [b"{"] * len(values[::7])
     expected = read(schema, *values)
-    monkeypatch.setattr(reader, "ROOM", 40)
+    monkeypatch.setattr(buffers, "ROOM", 40)
     found = read(schema, *values)
     assert found.columns.column(0).num_chunks > expected.columns.column(0).num_chunks
     assert found.good.tolist() == expected.good.tolist() == [n for n in range(300) if n % 7]

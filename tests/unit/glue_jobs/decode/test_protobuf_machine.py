@@ -13,9 +13,10 @@ from calve.errors import CalveError
 from calve.schema.protobuf.columns import Struct, Value
 from calve.schema.wire import Schema
 from calve.schema.writers import ProtobufWriter
+from glue_jobs.columns import buffers
 from glue_jobs.decode.explaining.protobuf_values import explain
 from glue_jobs.decode.explaining.walk import Misfit, Walk
-from glue_jobs.decode.protobuf import machine, program, reader
+from glue_jobs.decode.protobuf import machine, program
 from glue_jobs.decode.protobuf import values as kinds
 from glue_jobs.decode.protobuf.decoder import decode
 from tests.columnar import plain
@@ -111,7 +112,7 @@ def written(value: Value, inside: Struct | None, random: Random, depth: int) -> 
 
 @pytest.mark.parametrize("count", [1_500, pytest.param(10_000, marks=pytest.mark.full)])
 def test_fields_that_come_again_replace_or_extend(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr(reader, "ROOM", 5_000)
+    monkeypatch.setattr(buffers, "ROOM", 5_000)
     random = Random(count)
     for some in (False, True):
         [writer] = writers_of(random, [NESTED], some=some)

@@ -1,0 +1,53 @@
+"""The buffers of a machine that decodes values: columns of cells and marks, with as many rows as their levels need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glue_jobs.columns.texts import Longs
+
+ROOM = 4_194_304
+"""The cells of one batch with several records: 9 bytes each, and about the same again in Arrow arrays."""
+SPARE = 1.25
+
+
+class Buffers:
+    """Reused for each batch. A batch needs `ROOM` cells, or those of one record.
+
+    cell_level, mark_level: the level of each column. widths: of each level, the columns that count for `ROOM`.
+    """
+
+    def __init__(self, cells: Sequence[int], marks: Sequence[int], widths: NDArray[Any]) -> None:
+        self.cell_level, self.mark_level = np.array(cells, np.int64), np.array(marks, np.int64)
+        self.cells, self.marks = np.empty(0, np.int64), np.empty(0, np.uint8)
+        self._widths, self._per_record = widths, np.ones(widths.size)
+
+    def space(self, records: int) -> Longs:
+        """Rows per level for up to `records` records, estimated from earlier records."""
+        most = int(ROOM / max(1.0, (self._per_record * self._widths).sum()))
+        return (min(records, max(1, most)) * self._per_record * SPARE + 16).astype(np.int64)
+
+    def learn(self, rows: Longs, records: int) -> None:
+        """rows: of each level, in a batch of so many records."""
+        self._per_record = np.maximum(1.0, rows / records)
+
+    def laid_out(self, space: Longs) -> tuple[Longs, Longs]:
+        """Where each column of cells begins, and each of marks. All marks are 0; cells have any values."""
+        cell_base, size = _bases(self.cell_level, space)
+        mark_base, marked = _bases(self.mark_level, space)
+        if not size <= self.cells.size <= max(size, 2 * ROOM):
+            self.cells = np.empty(size, np.int64)
+        if not marked <= self.marks.size <= max(marked, 2 * ROOM):
+            self.marks = np.empty(marked, np.uint8)
+        self.marks[:marked] = 0
+        return cell_base, mark_base
+
+
+def _bases(levels: Longs, space: Longs) -> tuple[Longs, int]:
+    """Where each column begins, and where the last one ends. A column is one row longer than its level's space."""
+    ends = np.cumsum(space[levels] + 1)
+    return ends - space[levels] - 1, int(ends[-1]) if ends.size else 0
