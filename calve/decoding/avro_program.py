@@ -1,6 +1,6 @@
 """Compiles an Avro schema to a program of numbers, which a machine executes to decode values into cells of columns.
 
-A new schema needs no compilation of code: `glue_jobs.engines.columnar.machine` is one loop that runs any program over many
+A new schema needs no compilation of code: `glue_jobs.decode.machines.avro_machine` is one loop that runs any program over many
 records. Records are the rows of level 0. Each list and each map opens a level whose rows are its items.
 A level has columns of cells (64-bit numbers) and of marks (bytes; 1 means there is a value). `Program.row` defines the
 meaning of the cells.

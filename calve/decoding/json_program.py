@@ -1,6 +1,6 @@
 """Compiles the shape of JSON values to a program of numbers: nodes, which are the parts of a value, and the fields of structs.
 
-`glue_jobs.engines.columnar.json_machine` goes from node to node as it parses. Cells, marks and levels are those of
+`glue_jobs.decode.machines.json_machine` goes from node to node as it parses. Cells, marks and levels are those of
 `calve.decoding.avro_program`. The nodes inside a node follow it. Each has a column of marks, in the same order.
 """
 

@@ -1,18 +1,29 @@
-"""The buffers of a machine that decodes values: columns of cells and marks, with as many rows as their levels need."""
+"""The values that a machine decodes, and its buffers: columns of cells and marks, with as many rows as their levels need."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glue_jobs.columns.texts import Longs
+from glue_jobs.columns.texts import Bytes, Longs
 
 ROOM = 4_194_304
 """The cells of one batch with several records: 9 bytes each, and about the same again in Arrow arrays."""
 SPARE = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Values in a buffer (as in `Records`): the record, start and size of each."""
+
+    data: Bytes
+    places: NDArray[np.int32]
+    sizes: NDArray[np.int32]
+    records: Longs
 
 
 class Buffers:

@@ -1,4 +1,4 @@
-"""Explain why bytes do not match an Avro schema. Accepts and rejects as the engines do (`glue_jobs.engines.columnar.machine`)."""
+"""Explain why bytes do not match an Avro schema. Accepts and rejects as `glue_jobs.decode.machines.avro_machine`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,3 @@
+from glue_jobs.process.packages import use
+
+use()

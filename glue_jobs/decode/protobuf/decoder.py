@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,14 @@ def decode(batches: Iterator[pa.Array], writers: Sequence[ProtobufWriter]) -> It
 
     columns = arrow_type(row_type(writers), fixed=False)
     kind = pa.struct([pa.field(VALUE, columns), pa.field(GOOD, pa.bool_())])
-    readers = [(each.prefix, Messages(each)) for each in writers]
+    readers = [(each.prefix, Messages(replace(each, whole=None))) for each in writers]
     for framed in batches:
         yield _decoded(framed, readers, kind) if len(framed) else pa.nulls(0, kind)
 
 
 def _decoded(framed: Any, readers: Sequence[tuple[bytes, Any]], kind: Any) -> Any:
+    from glue_jobs.columns.buffers import Spans
+
     size, (_, ends, content) = len(framed), framed.buffers()
     offsets = np.frombuffer(ends, np.int32, size + 1, framed.offset * 4)
     data = np.frombuffer(content, np.uint8) if content is not None and content.size else np.zeros(1, np.uint8)
@@ -57,9 +60,9 @@ def _decoded(framed: Any, readers: Sequence[tuple[bytes, Any]], kind: Any) -> An
     for prefix, reader in readers:
         which = _prefixed(framed, data, starts, lengths, prefix)
         ours[which] = True
-        for records, found in reader.read(data, starts, lengths, which):
+        for records, found in reader.read(Spans(data, starts, lengths, which)):
             places[records] = np.arange(done, done + records.size)
-            rows.append(found.cast(kind[0].type))
+            rows.append(found.to_struct_array().cast(kind[0].type))
             done += records.size
     value = pa.concat_arrays(rows)
     if done < size or np.any(places != np.arange(size)):

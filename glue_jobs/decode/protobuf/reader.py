@@ -10,8 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calve.schema.writers import ProtobufWriter
-from glue_jobs.columns.buffers import Buffers
-from glue_jobs.columns.texts import Bytes, Longs
+from glue_jobs.columns.buffers import Buffers, Spans
+from glue_jobs.columns.texts import Longs
 from glue_jobs.decode.protobuf.layout import Cells
 from glue_jobs.decode.protobuf.machine import FRAME, run
 from glue_jobs.decode.protobuf.program import CELL_COLUMNS, MARK_COLUMNS, program
@@ -25,6 +25,7 @@ class Messages:
 
     def __init__(self, writer: ProtobufWriter) -> None:
         self._program, self._prefix = program(writer.plan), len(writer.prefix)
+        self._whole = writer.whole
         self._nodes = np.array(self._program.nodes, np.int64)
         self._fields = np.array(self._program.fields, np.int64).reshape(-1)
         self._levels = np.array(self._program.levels, np.int64)
@@ -33,14 +34,13 @@ class Messages:
         self._buffers = Buffers(self._program.cells, marks, widths)
         self._frames = np.empty(self._program.depth * FRAME, np.int64)
 
-    def read(
-        self, data: Bytes, places: NDArray[np.int32], sizes: NDArray[np.int32], records: Longs
-    ) -> Iterator[tuple[Longs, Any]]:
-        """The good values among these records as structs, with their records. places, sizes: of each record in data."""
+    def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
+        """The good values as record batches, with their records."""
+        records = spans.records
         begin, space = 0, self._buffers.space(records.size)
         while begin < records.size:
             chosen = records[begin : begin + space[0]]
-            good, cells, full = self._run(data, places, sizes, chosen, space)
+            good, cells, full = self._run(spans, chosen, space)
             if not good.size:
                 space[full] *= 2
                 continue
@@ -49,18 +49,13 @@ class Messages:
             rows, fits = made
             if not fits.all():
                 found, rows = found[fits], rows.filter(pa.array(fits))
-            yield found, rows
+            if self._whole is not None:
+                rows = pa.StructArray.from_arrays([rows], names=[self._whole])
+            yield found, pa.RecordBatch.from_struct_array(rows)
             begin += good.size
             space = self._buffers.space(records.size - begin)
 
-    def _run(
-        self,
-        data: Bytes,
-        places: NDArray[np.int32],
-        sizes: NDArray[np.int32],
-        chosen: Longs,
-        space: Longs,
-    ) -> tuple[NDArray[np.bool_], Cells, int]:
+    def _run(self, spans: Spans, chosen: Longs, space: Longs) -> tuple[NDArray[np.bool_], Cells, int]:
         """Which records are messages, of those that fit; the cells of the messages, and the full level."""
         buffers = self._buffers
         cell_base, mark_base = buffers.laid_out(space)
@@ -75,9 +70,9 @@ class Messages:
             table[:, columns] = np.where(numbers < 0, -1, np.append(base, 0)[numbers])
         rows, good = np.zeros(space.size, np.int64), np.empty(chosen.size, np.uint8)
         end, full = run(
-            nodes.reshape(-1), self._fields, levels, data, places, sizes, chosen, self._prefix, good, rows,
+            nodes.reshape(-1), self._fields, levels, spans.data, spans.places, spans.sizes, chosen, self._prefix, good, rows,
             np.empty_like(rows), np.empty_like(rows), space, buffers.cells, buffers.marks, buffers.mark_level, mark_base,
             self._frames,
         )  # fmt: skip
-        cells = Cells(self._program, data, rows, buffers.cells, buffers.marks, cell_base, mark_base)
+        cells = Cells(self._program, spans.data, rows, buffers.cells, buffers.marks, cell_base, mark_base)
         return good[:end].view(np.bool_), cells, full

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from calve.schema.columns import Transform
 from glue_jobs.columns.arrow_types import column_at
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, kernel
-from glue_jobs.engines.columnar.cells import stored
+from glue_jobs.decode.machines.cells import stored
 from glue_jobs.engines.columnar.layouts import Layout
 
 NAN = np.int64(2**63 - 1)

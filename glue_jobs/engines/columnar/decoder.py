@@ -5,27 +5,20 @@ The good records and their values are the same as those of `glue_jobs.decode.dec
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import types
 from numpy.typing import NDArray
 
-from calve.decoding.avro_program import program
-from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
-from calve.decoding.json_program import json_program
+from calve.decoding.decode_plan import DecodePlan
 from calve.schema.columns import Json
-from calve.schema.wire import Wire
-from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
 from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, PLACES_OUT, kernel
+from glue_jobs.columns.buffers import Spans
 from glue_jobs.columns.texts import Longs
-from glue_jobs.engines.columnar.json_reader import JsonReader
-from glue_jobs.engines.columnar.reader import MessageReader, PlainReader, Reader, Spans
+from glue_jobs.decode.machines.parts import PartDecoder
 from glue_jobs.kafka.records import DELIVERED, Records
 
 
@@ -57,8 +50,8 @@ class Decoder:
     def __init__(self, decoding: DecodePlan, columns: Json, *, deletes: bool = False) -> None:
         self._schema = pa.schema(arrow_type(columns))
         self._deletes = deletes
-        self._value = _Part(decoding, columns)
-        self._key = _Part(decoding.key, columns) if decoding.key else None
+        self._value = PartDecoder(decoding, columns)
+        self._key = PartDecoder(decoding.key, columns) if decoding.key else None
 
     def decode(self, records: Records) -> Decoded:
         delivered = np.flatnonzero(records.refused == DELIVERED)
@@ -81,7 +74,7 @@ class Decoder:
         """The records among `good` whose key is good, which `rejected` marks no longer; with all columns."""
         of_key: Any = pa.table({})
         if self._key is not None:
-            of_key, kept = self._key.of(good, records)
+            of_key, kept = self._key.of(Spans(records.buffer, records.key_at, records.key_size, good))
             mask = pa.array(kept)
             good, numbers = good[kept], numbers.filter(mask)
             columns = columns.filter(mask) if columns.num_columns else columns
@@ -90,167 +83,3 @@ class Decoder:
         arrays = [held.get(each.name, pa.nulls(good.size, each.type)) for each in self._schema]
         made = pa.Table.from_arrays(arrays, schema=self._schema)
         return Decoded(made, good, good[:0], {}, numbers)
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Decoded values or keys. numbers: of the schemas. foreign: records of other tables."""
-
-    columns: Any
-    records: Longs
-    numbers: Any
-    foreign: list[Longs]
-    others: Counter[int]
-
-
-class _Part:
-    """The values of records, or their keys. A writer's program is made when its first value arrives."""
-
-    def __init__(self, decoding: DecodePlan, columns: Json) -> None:
-        self._decoding, self._columns = decoding, columns
-        self._readers: dict[int, Reader | PlainReader | MessageReader] = {}
-        self._plain = any(isinstance(each, PlainWriter) for each in decoding.writers)
-        places = {each: min(place, MAX_OTHERS) for place, each in enumerate(decoding.other_ids)}
-        self._places = [places[decoding.wire.schema_id(each)] for each in decoding.others]
-        self._prefixes = Prefixes([*(each.prefix for each in decoding.writers), *decoding.others])
-
-    def read(self, spans: Spans) -> _Found:
-        """The good values in record order."""
-        foreign, others = list[Longs](), Counter[int]()
-        found, tables, ids = [np.zeros(0, np.int64)], [], [pa.nulls(0, pa.int32())]
-        for each in inflated(spans, self._decoding.wire):
-            # The index of the writer of each value, or of the other table (counted after the writers); `NOBODY` if neither.
-            whose = np.zeros(each.records.size, np.int32) if self._plain else self._prefixes.find(each)
-            for number in np.flatnonzero(np.bincount(whose + 1)[1:]).tolist():
-                theirs = each.records[whose == number]
-                place = number - len(self._decoding.writers)
-                if place >= 0:
-                    foreign.append(theirs)
-                    others[self._places[place]] += theirs.size
-                    continue
-                schema_id = pa.scalar(_number(self._decoding, self._decoding.writers[number]), pa.int32())
-                for records, batch in self._reader(number).read(replace(each, records=theirs)):
-                    found.append(records)
-                    tables.append(pa.Table.from_batches([batch]))
-                    ids.append(pa.repeat(schema_id, records.size))
-        records, numbers = np.concatenate(found), pa.concat_arrays(ids)
-        columns = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
-        if np.any(records[1:] < records[:-1]):
-            order = np.argsort(records)
-            places = pa.array(order)
-            records, numbers = records[order], numbers.take(places)
-            columns = columns.combine_chunks().take(places)
-        return _Found(columns, records, numbers, foreign, others)
-
-    def _reader(self, number: int) -> Reader | PlainReader | MessageReader:
-        if number not in self._readers:
-            self._readers[number] = self._reader_of(self._decoding.writers[number])
-        return self._readers[number]
-
-    def _reader_of(self, writer: Writer) -> Reader | PlainReader | MessageReader:
-        match writer:
-            case AvroWriter():
-                return Reader(program(writer, self._columns), len(writer.prefix))
-            case JsonWriter():
-                return JsonReader(json_program(writer, self._columns), len(writer.prefix))
-            case ProtobufWriter():
-                return MessageReader(writer)
-            case PlainWriter():
-                kinds = {each["name"]: each["type"] for each in self._columns["fields"]}
-                return PlainReader(writer.column, kinds[writer.column], text=writer.text)
-
-    def of(self, chosen: Longs, records: Records) -> tuple[Any, Any]:
-        """The columns of the keys of chosen records, null without a key; and a mask of the records whose key is good."""
-        has_key = records.key_size[chosen] >= 0
-        found = self.read(Spans(records.buffer, records.key_at, records.key_size, chosen[has_key]))
-        place = np.full(len(records), -1)
-        place[found.records] = np.arange(found.records.size)
-        places = place[chosen]
-        kept = ~has_key | (places >= 0)
-        places = places[kept]
-        return found.columns.take(pa.array(places, mask=places < 0)), kept
-
-
-def _number(decoding: DecodePlan, writer: Writer) -> int | None:
-    """The same as `glue_jobs.decode.decode.schema_id` for a good value of this writer."""
-    if not decoding.wire.size:
-        return decoding.numbers.get(writer.id, writer.id) or None
-    if decoding.wire.names_are_numbers:
-        return int(decoding.wire.name(writer.id))
-    return decoding.numbers.get(writer.id)
-
-
-NOBODY = -1
-
-
-@kernel(types.void(BYTES, PLACES, PLACES, LONGS, BYTES, PLACES, PLACES_OUT))
-def _find(data: Any, places: Any, sizes: Any, records: Any, prefixes: Any, ends: Any, found: Any) -> Any:
-    """The first matching prefix of each value. The last match is tried first, because neighbours often share it."""
-    last = 0
-    for number in range(records.size):
-        at, size = places[records[number]], sizes[records[number]]
-        found[number] = NOBODY
-        for turn in range(-1, ends.size):
-            prefix = last if turn < 0 else turn
-            if size < 0 or prefix >= ends.size:
-                break
-            begin = 0 if prefix == 0 else ends[prefix - 1]
-            length = ends[prefix] - begin
-            same = size >= length
-            for place in range(length):
-                same = same and data[at + place] == prefixes[begin + place]
-                if not same:
-                    break
-            if same:
-                found[number] = last = prefix
-                break
-
-
-class Prefixes:
-    """Prefixes of values. No prefix starts with another one."""
-
-    def __init__(self, prefixes: Sequence[bytes]) -> None:
-        self._bytes = np.frombuffer(b"".join(prefixes), np.uint8)
-        self._ends = np.cumsum([len(each) for each in prefixes], dtype=np.int32)
-
-    def find(self, spans: Spans) -> NDArray[np.int32]:
-        """The index of the prefix of each value, or `NOBODY`, also for null."""
-        found = np.empty(spans.records.size, np.int32)
-        _find(spans.data, spans.places, spans.sizes, spans.records, self._bytes, self._ends, found)
-        return found
-
-
-INFLATED_BYTES = 16 * 2**20
-"""How much is inflated at once, plus one value."""
-
-
-def inflated(spans: Spans, wire: Wire) -> Iterator[Spans]:
-    """All values, inflated. A value that cannot be inflated stays unchanged."""
-    if wire.deflated is None:
-        yield spans
-        return
-    deflated = Prefixes([wire.deflated]).find(spans) == 0
-    kept = [spans.records[~deflated]]
-    values: dict[int, bytes] = {}
-    size = 0
-    for record in spans.records[deflated].tolist():
-        begin = spans.places[record]
-        found = wire.plain(spans.data[begin : begin + spans.sizes[record]].tobytes())
-        if found is None:
-            kept.append(np.array([record]))
-            continue
-        values[record], size = found, size + len(found)
-        if size >= INFLATED_BYTES:
-            yield _spans(values, spans.places.size)
-            values, size = {}, 0
-    if values:
-        yield _spans(values, spans.places.size)
-    yield Spans(spans.data, spans.places, spans.sizes, np.sort(np.concatenate(kept)))
-
-
-def _spans(values: dict[int, bytes], count: int) -> Spans:
-    records = np.fromiter(values, np.int64, len(values))
-    lengths = np.fromiter(map(len, values.values()), np.int32, len(values))
-    places, sizes = np.zeros(count, np.int32), np.zeros(count, np.int32)
-    places[records], sizes[records] = np.cumsum(lengths) - lengths, lengths
-    return Spans(np.frombuffer(b"".join(values.values()), np.uint8), places, sizes, records)

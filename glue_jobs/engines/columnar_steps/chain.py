@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from calve.config.masking_keys import Key
 from calve.config.steps import Leaf, Route
 from calve.names import SYSTEM_COLUMN
-from glue_jobs.engines.columnar.cells import Items, conformed, weights
+from glue_jobs.decode.machines.cells import Items, conformed, weights
 from glue_jobs.engines.columnar_steps.expressions import Expression, Mask, Rows, as_mask, either, evaluate
 from glue_jobs.engines.columnar_steps.mask import Tokens
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calve.names import SYSTEM_COLUMN
+from glue_jobs.decode.machines.cells import stored
 from glue_jobs.engines.columnar.arranging import DAY_US
-from glue_jobs.engines.columnar.cells import stored
 from glue_jobs.engines.columnar_steps.mask import text
 
 Mask = NDArray[np.bool_]

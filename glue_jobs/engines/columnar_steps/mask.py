@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from calve.config.masking_keys import FIRST_YEAR_DAY, FIRST_YEAR_US, Key, pads
 from calve.config.steps import Rule
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, PLACES, PLACES_OUT, kernel
+from glue_jobs.decode.machines.cells import stored
 from glue_jobs.engines.columnar.arranging import DAY_US, iso
-from glue_jobs.engines.columnar.cells import stored
 from glue_jobs.engines.columnar.parquet import repeats
 from glue_jobs.engines.columnar_steps.sha256 import DIGITS, state_of, write_digests
 

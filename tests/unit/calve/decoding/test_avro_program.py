@@ -14,7 +14,7 @@ from calve.schema.change_events import MOMENT
 from calve.schema.columns import Json, field, struct
 from calve.schema.wire import BARE, Schema
 from calve.schema.writers import PlainWriter
-from glue_jobs.engines.columnar import machine
+from glue_jobs.decode.machines import avro_machine as machine
 from tests.integration.support.records.avro_records import entries, logical, record
 
 NAMES = {"BYTES": "TEXT"}

@@ -16,7 +16,7 @@ from calve.decoding.json_program import FIELD_WIDTH, Kind, json_program, slot, s
 from calve.schema.columns import Json
 from calve.schema.wire import BARE, Schema
 from calve.schema.writers import JsonWriter
-from glue_jobs.engines.columnar import json_machine
+from glue_jobs.decode.machines import json_machine
 
 
 def test_the_machine_s_nodes_are_those_of_programs() -> None:

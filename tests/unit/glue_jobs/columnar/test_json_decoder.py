@@ -23,8 +23,8 @@ from cli.verify.formats.fields import MALFORMED
 from cli.verify.formats.json_values import JsonWriter as Reference
 from glue_jobs.columns import buffers
 from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.decode.machines.json_reader import reals
 from glue_jobs.engines.columnar.decoder import Decoded, Decoder
-from glue_jobs.engines.columnar.json_reader import reals
 from tests.columnar import plain, records_of
 from tests.integration.support.records.json_records import EVERY_TYPE, REFUSED, REFUSED_BYTES, ROWS
 from tests.random_json import Schemas, payload

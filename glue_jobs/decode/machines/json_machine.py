@@ -2,7 +2,7 @@
 
 It accepts and rejects the same values as Spark's parser with the conditions of `glue_jobs.decode.json_values`. Of a name that
 an object has twice the last value counts, so whatever the earlier one was is forgotten. What only the last value decides is
-decided afterwards (`glue_jobs.engines.columnar.json_reader`).
+decided afterwards (`glue_jobs.decode.machines.json_reader`).
 """
 
 from __future__ import annotations

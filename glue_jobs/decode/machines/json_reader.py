@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from calve.decoding.json_program import LIKE_NO_STRING, JsonLeaf, JsonProgram
 from calve.schema.columns import MOST_MILLIS, decimal_digits
+from glue_jobs.columns.buffers import Spans
 from glue_jobs.columns.texts import NOTHING, Bytes, Longs, copy, lay_out, texts
-from glue_jobs.engines.columnar.cells import Cells
-from glue_jobs.engines.columnar.json_machine import (
+from glue_jobs.decode.machines.avro_reader import Reader
+from glue_jobs.decode.machines.cells import Cells
+from glue_jobs.decode.machines.json_machine import (
     DEEPEST,
     DOUBTFUL,
     FRAME,
@@ -25,8 +27,7 @@ from glue_jobs.engines.columnar.json_machine import (
     PADDING,
     run,
 )
-from glue_jobs.engines.columnar.json_texts import to_bytes, to_days, to_decimals, to_moments
-from glue_jobs.engines.columnar.reader import Reader, Spans
+from glue_jobs.decode.machines.json_texts import to_bytes, to_days, to_decimals, to_moments
 
 POWERS = np.array([float(10**power) for power in range(23)])
 BEYOND_SINGLES = 2.0**128

@@ -14,7 +14,7 @@ from numba import types
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS_OUT, kernel
 
 THERE, OTHER, QUOTED = 1, 2, 3
-"""The marks of `glue_jobs.engines.columnar.json_machine`."""
+"""The marks of `glue_jobs.decode.machines.json_machine`."""
 LENGTH = 0xFFFFFFFF
 MOST_DIGITS = 38
 DECIMAL_BYTES = 16

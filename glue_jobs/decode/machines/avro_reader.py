@@ -1,35 +1,20 @@
-"""Run a decode program on the values of many records: allocate its cells and build record batches."""
+"""Run a decode program on many Avro values: allocate its cells and build record batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
 from calve.decoding.avro_operations import CELL, MARKED, SECOND, WIDTH, Op, Program
-from calve.schema.columns import Json
-from calve.schema.writers import ProtobufWriter
-from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
-from glue_jobs.columns.buffers import Buffers
-from glue_jobs.columns.texts import NOTHING, Bytes, Longs, texts
-from glue_jobs.decode.protobuf.reader import Messages
-from glue_jobs.engines.columnar.cells import Cells, column
-from glue_jobs.engines.columnar.machine import DOUBTFUL, MALFORMED, UNFIT, run
-
-
-@dataclass(frozen=True, slots=True)
-class Spans:
-    """Values in a buffer (as in `Records`): the record, start and size of each."""
-
-    data: Bytes
-    places: NDArray[np.int32]
-    sizes: NDArray[np.int32]
-    records: Longs
+from glue_jobs.columns.buffers import Buffers, Spans
+from glue_jobs.columns.texts import Bytes, Longs
+from glue_jobs.decode.machines.avro_machine import DOUBTFUL, MALFORMED, UNFIT, run
+from glue_jobs.decode.machines.cells import Cells, column
 
 
 class Reader:
@@ -122,33 +107,3 @@ class Reader:
             ITEMS_LIMIT,
         )  # fmt: skip
         return end, full
-
-
-class PlainReader:
-    """Values kept unchanged in one column. Null is a value, too."""
-
-    def __init__(self, column: str, kind: Json, *, text: bool) -> None:
-        self._column, self._kind, self._text = column, arrow_type(kind), text
-
-    def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
-        records = spans.records
-        sizes = spans.sizes[records].astype(np.int64)
-        marks = (sizes >= 0).view(np.uint8)
-        cells = spans.places[records].astype(np.int64) << 32 | np.maximum(sizes, 0)
-        found = texts(self._kind, cells, NOTHING if marks.all() else marks, spans.data)
-        if self._text and (wrong := not_utf_8(found)).any():
-            records, found = records[~wrong], found.filter(pa.array(~wrong))
-        yield records, pa.RecordBatch.from_arrays([found], [self._column])
-
-
-class MessageReader:
-    """Protobuf messages. Not thread-safe, as `Messages`."""
-
-    def __init__(self, writer: ProtobufWriter) -> None:
-        self._messages, self._whole = Messages(writer), writer.whole
-
-    def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
-        """The good values as record batches, with their records."""
-        for records, rows in self._messages.read(spans.data, spans.places, spans.sizes, spans.records):
-            found = rows if self._whole is None else pa.StructArray.from_arrays([rows], names=[self._whole])
-            yield records, pa.RecordBatch.from_struct_array(found)
