@@ -37,6 +37,7 @@ MAX_DIGITS = 1_000
 MAX_NAME = 50_000
 DECIMAL_DIGITS = 38
 STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+ESCAPES = re.compile(r"\\(?:u(....)|.)")
 DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 DECIMAL_BYTES = 16
 NOT_FINITE = {text: float(text) for text in ("NaN", "Infinity", "-Infinity")}
@@ -81,8 +82,10 @@ def read(data: bytes) -> Any:
 def written(value: Any) -> str:
     """The text of a value as tables keep it: sorted names, no spaces, shortest digits."""
     match value:
-        case None | bool() | str():
-            return json.dumps(value, ensure_ascii=False)
+        case None | bool():
+            return json.dumps(value)
+        case str():
+            return _text(value)
         case int() | Real():
             return _number(value)
         case list():
@@ -90,7 +93,7 @@ def written(value: Any) -> str:
     if value.twice:
         raise ValueError
     members = sorted(value.items(), key=lambda member: member[0].encode("utf-16-be"))
-    return "{" + ",".join(f"{json.dumps(n, ensure_ascii=False)}:{written(each)}" for n, each in members) + "}"
+    return "{" + ",".join(f"{_text(n)}:{written(each)}" for n, each in members) + "}"
 
 
 def repeats(value: Any) -> bool:
@@ -111,6 +114,13 @@ def exact(value: Any) -> Decimal | None:
     return number if fits else None
 
 
+def _text(value: str) -> str:
+    return ESCAPES.sub(
+        lambda found: found[0] if found[1] is None else f"\\u{found[1].upper()}",
+        json.dumps(value, ensure_ascii=False),
+    )
+
+
 def _number(value: Any) -> str:
     number = exact(value)
     if number is None:
@@ -121,9 +131,11 @@ def _number(value: Any) -> str:
 
 
 def _double(value: float) -> str:
-    """The digits of a double, with an exponent below 0.001 and from 10,000,000."""
+    """The shortest digits of a double, with an exponent below 0.001 and from 10,000,000. Java writes the least one otherwise."""
     if math.isinf(value):
         raise ValueError
+    if abs(value) == math.ulp(0):
+        return "4.9E-324" if value > 0 else "-4.9E-324"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return np.format_float_positional(value, trim="0")
     return np.format_float_scientific(value, trim="0", exp_digits=1).upper().replace("+", "")

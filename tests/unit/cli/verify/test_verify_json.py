@@ -155,6 +155,8 @@ def test_nesting_has_the_limit_of_the_engine(depth: int) -> None:
         ("1" * 38, "1" * 38),
         ("1" * 39, "1.111111111111111E38"),
         ('"\\u0007é\\/"', '"\\u0007é/"'),
+        ('{"\\u001f":"\\\\u001f\\u000b\\n\\""}', '{"\\u001F":"\\\\u001f\\u000B\\n\\""}'),
+        ("[5e-324, -4e-324, 1e-323]", "[4.9E-324,-4.9E-324,1.0E-323]"),
     ],
 )
 def test_json_of_any_form_has_one_text(text: str, expected: str) -> None:
