@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calve.config.spark_conf import java_options
 from calve.errors import Fatal
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.processes import HOST, allow_open_files, silent
@@ -46,10 +45,10 @@ def spark_environment(
 ) -> dict[str, str]:
     """The environment of a child process that runs a job: jars, memory, and settings for the JVM's start.
 
-    Defaults: the jars of this release, and Avro's limits. `more`: settings of `calve.yaml`.
+    `jars`: by default those of this release. `more`: settings of `calve.yaml`.
     """
     allow_open_files()
-    settings = dict(conf if conf is not None else {JAVA_OPTIONS: java_options()}) | dict(more or {})
+    settings = dict(conf or {}) | dict(more or {})
     if quick:
         settings[JAVA_OPTIONS] = f"{settings.get(JAVA_OPTIONS, '')} {QUICK_START}".strip()
     settings["spark.driver.bindAddress"] = "127.0.0.1"

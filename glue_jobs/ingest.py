@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from calve.config.engine_choice import of_settings
 from calve.config.job import Job, Table
 from calve.log import event
 from calve.names import TableName
@@ -31,7 +30,7 @@ from glue_jobs.engines import choice
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.outputs.outbox import Outbox, send
 from glue_jobs.process.packages import brought, ship
-from glue_jobs.process.session import flag, job_parser, read, require_avro_limits, run_script, spark_session
+from glue_jobs.process.session import flag, job_parser, read, run_script, spark_session
 from glue_jobs.rounds.reporting import LakeObject, Reporter, watch
 
 if TYPE_CHECKING:
@@ -68,7 +67,6 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
     Raises Fatal: the limits on Avro are not active, a package is missing, or Kafka or the registry refused the credentials.
     """
     spark = spark_session(job)
-    require_avro_limits(spark)
     said = LakeObject(spark, place(job.lake.warehouse, job.name, job.job))
     with Reporter(job, said).running() as reporter, ExitStack() as opened:
         require_packages()
@@ -87,8 +85,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
             opened.callback(outbox.close, FLUSH_S)
         openers = Openers(job, Lake(spark, job.name), cluster, output, outbox)
         named = list(map(openers.of, job.tables))
-        if any(each.engine != "rows" and not of_settings(each) for each in (*job.tables, *job.patterns)):
-            choice.load(spark.sparkContext)
+        choice.load(spark.sparkContext)
         tables = [str(each.name) for each in named]
         event("job.started", job=job.job, writer=openers.services.writer, tables=tables)
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 from decimal import Context, Decimal
 from typing import Any
 
+from calve.schema.change_events import MILLIS as DATABASE_MILLIS
+from calve.schema.change_events import MOMENT
 from calve.schema.columns import Json
+from tests.database_values import FIRST, LAST, MOMENTS, NO_MOMENTS
 from tests.integration.support.records.avro_records import entries, logical, nullable, record
 from tests.random_avro import zigzag
 
@@ -37,6 +40,11 @@ NUMBERS = {"type": "map", "values": record("V", d={"type": "array", "items": DEC
 FIT, NAN = text(b"\x01"), b"\x00\x00\xc0\x7f"
 NINE = b"\x01" + b"\x00" * 7
 A, B = text(b"a"), text(b"b")
+AT = logical("string", MOMENT)
+GOOD_AT, BAD_AT = text(b"1970-01-01T00:00:00Z"), text(b"1970-01-01")
+HISTORY = entries("MapEntry", "int", AT)
+ONE_BAD = zigzag(1) + zigzag(9) + BAD_AT + b"\x00"
+FLAGGED = entries("MapEntry", "boolean", {"type": "map", "values": AT})
 
 CASES: list[tuple[Json, list[bytes], list[Any]]] = [
     ("boolean", [b"\x01", b"\x00", b"\x02"], ["True", "False", "False"]),
@@ -112,6 +120,50 @@ CASES: list[tuple[Json, list[bytes], list[Any]]] = [
         NUMBERS,
         [zigzag(2) + A + zigzag(1) + UNFIT_SUM[:-1] + b"\x00" + NAN + A + b"\x00" + NAN + b"\x00"],
         [[(b"a", {"d": [], "f": "nan"})]],
+    ),
+    (AT, [text(each.encode()) for each in (*MOMENTS, *NO_MOMENTS)], [*MOMENTS.values()]),
+    (AT, [text(b"\xff"), text(b"1970-01-01T00:00:00\xffZ")], []),
+    (nullable(AT), [b"\x00", b"\x02" + GOOD_AT, b"\x02" + BAD_AT], [None, 0]),
+    (
+        ["null", AT, "int"],
+        [b"\x00", b"\x02" + GOOD_AT, b"\x02" + BAD_AT, b"\x04\x0a"],
+        [None, {"string": 0, "int": None}, {"string": None, "int": 5}],
+    ),
+    (
+        {"type": "array", "items": nullable(AT)},
+        [zigzag(2) + b"\x00\x02" + each + b"\x00" for each in (GOOD_AT, BAD_AT)],
+        [[None, 0]],
+    ),
+    (
+        {"type": "map", "values": AT},
+        [zigzag(2) + A + one + A + other + b"\x00" for one, other in ((BAD_AT, GOOD_AT), (GOOD_AT, BAD_AT))],
+        [[(b"a", 0)]],
+    ),
+    (
+        HISTORY,
+        [zigzag(2) + b"\x02" + each + b"\x02" + GOOD_AT + b"\x00" for each in (BAD_AT, GOOD_AT)],
+        [[(1, 0)]],
+    ),
+    (
+        {"type": "map", "values": HISTORY},
+        [zigzag(2) + A + ONE_BAD + A + b"\x00\x00", zigzag(2) + A + b"\x00" + A + ONE_BAD + b"\x00"],
+        [[(b"a", [])]],
+    ),
+    (FLAGGED, [zigzag(2) + b"\x01" + zigzag(1) + A + BAD_AT + b"\x00\x01\x00\x00"], []),
+    (
+        FLAGGED,
+        [zigzag(1) + b"\x01" + zigzag(2) + A + BAD_AT + A + GOOD_AT + b"\x00\x00"],
+        [[("True", [(b"a", 0)])]],
+    ),
+    (
+        entries("MapEntry", AT, "int"),
+        [zigzag(2) + GOOD_AT + b"\x02" + text(b"1970-01-01t01:00:00+01:00") + b"\x04\x00"],
+        [[(0, 2)]],
+    ),
+    (
+        logical("long", DATABASE_MILLIS),
+        [zigzag(5), LEAST, zigzag(2**63 - 1), zigzag(LAST // 1000), zigzag(FIRST // 1000)],
+        [5000, FIRST - 1000, LAST + 1, LAST - 999, FIRST],
     ),
 ]
 """A type, values of it, and those that are good, as `tests.columnar.plain` has them."""

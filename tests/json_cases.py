@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 Json = Any
@@ -23,6 +24,7 @@ PROPERTIES: Json = {
     "raw": {"type": "string", "connect.type": "bytes"},
     "dec": DECIMAL,
     "l": {"type": "array", "items": {"type": "number"}},
+    "any": {},
 }
 SCHEMA: Json = {"type": "object", "properties": PROPERTIES}
 BACKSLASH = "\\"
@@ -49,7 +51,54 @@ def long_numbers() -> list[str]:
     ]
 
 
+ANY: list[str] = [
+    r'"\u0000\u001f\u001F\u007f\u0080\u2028\/\"\\\b\f\n\r\tx"',
+    '"\x7f\u2028\U0001f680\uffff"',
+    '{"\U0001f680":1,"\uffff":2,"\uff00":3,"a":4,"":5,"aa":6,"B":7,"\ud7ff":8,"\U0001f681":9}',
+    r'{"\ud83d\ude80":1,"\uffff":2,"\"":3,"\n":4,"\u001b":5,"\\":6,"!":7,"\u00e9":8}',
+    "[0,-0,-0.0,0.0,0.00,1.50,-1.50,100,100.0,0.5,-0.05,9223372036854775808,-9223372036854775809]",
+    "[0e0,-0e0,1e2,1E+2,12e-1,1e-3,9.99e-4,1e6,1e7,9999999e0,12345678.5e0,-1e-4,1e-10,1e100,1e-100]",
+    "[5e-324,-4e-324,1e-323,1.5e-323,1.7976931348623157e308,9.5367431640625e-7,1e-400,0e999]",
+    f"[{'9' * 38},{'9' * 39},1{'0' * 37},1{'0' * 38},-{'9' * 38},{'9' * 37}.0,{'9' * 37}.5,{'9' * 38}.5]",
+    f"[0.{'0' * 37}1,0.{'0' * 38}1,0.{'0' * 38},0.{'0' * 39},-0.{'0' * 40},1.{'0' * 37},1.{'0' * 38}]",
+    '[{},[],{"a":{}},null,true,false]',
+    '{"b":{"z":1,"y":[{"d":1,"c":2}]},"a":0}',
+    '{ "b" : { "z" : 1 , "y" : [ { "d" : 1 , "c" : 2e0 } ,\t5 ] } ,\n"a" : 0 , "0":{"c":{ },"b":{"b":1,"a":[ ]}}}',
+    json.dumps({str(n * 7919 % 500): {"b": n, "a": str(n)} for n in range(500)}),
+    json.dumps({str(n * 7919 % 500): 0 for n in range(500)})[:-1] + ',"499":0}',
+    '{"b":1,"a":' * 997 + "1" + "}" * 997,
+    '{"b":1,"a":' * 998 + "1" + "}" * 998,
+    "null",
+    " 1.10 ",
+    "1e400",
+    "[-1e400]",
+    '"Infinity"',
+    '{"a":1,"a":1}',
+    '[{"a":1},{"a":1,"\\u0061":1}]',
+    '{"%s":1}' % ("a" * 50001),
+    "nul",
+    '"\\ud83d"',
+    "[1,]",
+    '{"a":1,}',
+    '{"a"}',
+    "01",
+]
+"""Values of any form."""
 PAYLOADS: list[str] = [
+    *(f'{{"any":{each}}}' for each in ANY),
+    *(f'{{"zz":{each}, "i":1, "zy":{{"d":1,"c":2}}}}' for each in ANY),
+    '{"any":{"a":1,"a":2},"any":1}',
+    '{"any":1e400,"any":1}',
+    '{"any":1,"any":null}',
+    '{"any":{"b":1},"any":{"a":[]}}',
+    '{"o":{"s":"x","s":"y"}}',
+    '{"o":{"zz":1,"zz":2}}',
+    '{"o":{"zz":1e400}}',
+    '{"o":{"zz":{"a":1,"a":1}}}',
+    '{"o":{"n":1},"o":{"zz":{"a":1,"a":1}}}',
+    '{"zz":1,"zz":1}',
+    '{"zz":1,"\\u007az":2}',
+    '{"\\u0069":3,"\\u007az":{"\\u0069":4}}',
     '{"f":1.00000005960464477540}',
     '{"f":1.00000005960464477539062500000000000000000000000000001}',
     '{"f":16777217}',
@@ -201,8 +250,8 @@ PAYLOADS: list[str] = [
     *long_numbers(),
 ]
 
-GOOD = 271
-"""How many of them are rows."""
+GOOD, GOOD_WITH_REST = 321, 304
+"""How many of them are rows, and how many are where undeclared fields are kept."""
 WHOLE = [
     "1",
     " 1 ",
@@ -243,5 +292,11 @@ WHOLE = [
     '{"payload":{"f":"x"}}}',
     '{"Payload":{"f":"x"}}',
     '{"schema":1}',
+    '{"payload":{"f":"x","z":{"b":1,"a":2e0},"y":null}}',
+    '{"payload":{"z":{"a":1,"a":1}},"payload":{"f":"x"}}',
+    '{"payload":{"z":1,"z":2,"x":1e400},"payload":{"f":"x","y":2}}',
+    '{"payload":{"z":1,"z":2}}',
+    '{"payload":{"z":1},"z":1,"z":{"a":1,"a":1}}',
+    '{"schema":{"a":1,"a":2},"payload":{"f":"x"}}',
 ]
 """Values that are one column, or messages of Kafka Connect."""

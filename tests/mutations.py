@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable
 from random import Random
 
-from calve.decoding.avro_program import reasons
 from calve.decoding.decode_plan import decoding, first_columns
+from calve.decoding.formats import Top
 from calve.errors import CalveError
 from calve.schema.wire import CONFLUENT, Schema
 from glue_jobs.engines.columnar.decoder import Decoder
@@ -31,7 +31,7 @@ def written(kind: str, random: Random) -> tuple[str, Callable[[], bytes]]:
     match kind:
         case "JSON":
             schema, make = random_json.Schemas(random).top()
-            return json.dumps(schema), lambda: json.dumps(make()).encode()
+            return json.dumps(random_json.partly(schema, random)), lambda: json.dumps(make()).encode()
         case "PROTOBUF":
             text, write = random_protobuf.Schemas(random).top()
             return text, lambda: b"\x00" + write() + write()
@@ -44,12 +44,13 @@ def decoder(kind: str, random: Random) -> tuple[Decoder, list[bytes]]:
     while True:
         text, write = written(kind, random)
         versions = [Schema(7, text, kind)]
+        top = Top(rest=random.choice([None, "rest"]) if kind == "JSON" else None)
         try:
-            columns = first_columns(versions, "it")
+            columns = first_columns(versions, "it", top)
         except CalveError:
             continue
-        found = decoding(columns, versions)
-        if found.writers and not reasons(found, columns):
+        found = decoding(columns, versions, top=top)
+        if found.writers:
             return Decoder(found, columns), [CONFLUENT.frame(7) + write() for _ in range(20)]
 
 

@@ -8,7 +8,10 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from tests.database_values import MOMENTS
+
 Json = Any
+MOMENT = {"type": "string", "logicalType": "io.debezium.time.ZonedTimestamp"}
 LOGICAL: tuple[Json, ...] = (
     {"type": "int", "logicalType": "date"},
     {"type": "long", "logicalType": "timestamp-millis"},
@@ -20,6 +23,7 @@ LOGICAL: tuple[Json, ...] = (
     {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 0},
     {"type": "bytes", "logicalType": "decimal", "precision": 19, "scale": 4},
     {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10},
+    MOMENT,
 )
 PLAIN = ("boolean", "int", "long", "float", "double", "bytes", "string")
 NAMED = ("enum", "fixed", "money")
@@ -173,7 +177,7 @@ class Values:
             case "bytes":
                 content = random.randbytes(random.choice([0, 1, 5, 200]))
                 return zigzag(len(content)) + content
-        return self.text()
+        return sized(random.choice([*MOMENTS])) if node == MOMENT else self.text()
 
     def decimal(self, node: Json) -> int:
         most: int = 10 ** node["precision"] - 1
@@ -181,8 +185,12 @@ class Values:
 
     def text(self) -> bytes:
         texts = ["", "a", "b", "žąsis 🧊", "x" * 100, "name"]
-        content = self.random.choice(texts).encode()
-        return zigzag(len(content)) + content
+        return sized(self.random.choice(texts))
+
+
+def sized(text: str) -> bytes:
+    content = text.encode()
+    return zigzag(len(content)) + content
 
 
 def zigzag(number: int) -> bytes:

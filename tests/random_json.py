@@ -23,7 +23,22 @@ NUMBERS = [0, -1, 7, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, 2**63, -(
 REALS = [0.0, -0.0, 1.5, 1e-7, 3.4e38, 3.5e38, 1e300, 123456789.125, 5e-324]
 MOMENTS = ["2020-02-29T12:30:00Z", "1969-12-31T23:59:59.999999-18:00", "0001-01-01T00:00:00+00:00"]
 NO_MOMENTS = ["2020-02-30T00:00:00Z", "2020-01-01", "2020-01-01T00:00:00", "2020-01-01T00:00:00.0000001Z"]
-WILD: list[Json] = [None, True, False, *TEXTS, *NUMBERS, *REALS, [], {}, [None], [[1]], {"a": 1}, {"": None}]
+WILD: list[Json] = [
+    *(None, True, False, *TEXTS, *NUMBERS, *REALS, [], {}, [None], [[1]], {"a": 1}, {"": None}),
+    {
+        "b": [{"d": 1e-7, "c": -0.0}, {}, {"\x1f": "\x7f\x0b\b", "\n": 100, '"': 2.5}],
+        "a": 10**37,
+        "é": {"z": 1, "y": 1e22},
+    },
+    {
+        "\uffff": 1,
+        "\U0001f680": 2,
+        "\ud7ff": [1e6, 12345678.5],
+        "\ue000": 3,
+        "aa": {"b": 4, "a": {"b": 5, "a": 6}},
+        "a": 7,
+    },
+]
 SPELLINGS = {
     r"(?<=[:\[,])(-?[0-9]+)(?=[,}\]])": [
         r"\1.0",
@@ -196,6 +211,12 @@ class Schemas:
                 ),
             ]
         )
+
+
+def partly(schema: Json, random: Random) -> Json:
+    """The same without some of its properties, which payloads have nevertheless."""
+    held = {name: each for name, each in schema["properties"].items() if random.random() < 0.5}
+    return schema | {"properties": held or schema["properties"]}
 
 
 def payload(value: Json, random: Random) -> bytes:

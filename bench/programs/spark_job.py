@@ -22,7 +22,7 @@ from calve.config.job import Job, Table
 from calve.config.spark_conf import CATALOG
 from calve.registry.registry import open_registry
 from calve.schema.wire import Schema
-from glue_jobs.decode.shapes import spark_type
+from glue_jobs.columns.expressions import spark_type
 from glue_jobs.process.session import spark_session
 
 RECORDS_PER_TRIGGER = 1_500_000

@@ -15,8 +15,6 @@ from calve.schema.evolution import column_at
 
 EngineName = Literal["columnar", "rows"]
 MODES = ("upsert", "change_data", "deduplicate", "aggregate")
-BY_ROWS = ("change_data",)
-"""Modes that the columnar engine does not support."""
 ORDERED = ("boolean", "int", "long", "float", "double", "date", "timestamp", "timestamptz")
 """Types of `order_by` that it supports: their values are ordered as 64-bit numbers."""
 
@@ -39,7 +37,7 @@ class Chosen:
 def of_settings(table: Table) -> tuple[str, ...]:
     """Reasons in calve.yaml against the columnar engine. None: the schemas of the records decide."""
     mode = table.mode
-    found = [*reasons([mode.kind], (each.kind for each in table.steps))]
+    found = [*reasons(each.kind for each in table.steps)]
     if mode.deletes and table.steps:
         found.append("its tombstones pass steps")
     if mode.key and any(isinstance(each, Flatten) and each.explode for each in table.steps):
@@ -47,9 +45,8 @@ def of_settings(table: Table) -> tuple[str, ...]:
     return tuple(found)
 
 
-def reasons(modes: Iterable[str], steps: Iterable[str]) -> Iterable[str]:
-    """The same for these modes and kinds of steps, by their names in calve.yaml."""
-    yield from (f"its mode is {each}" for each in modes if each in BY_ROWS)
+def reasons(steps: Iterable[str]) -> Iterable[str]:
+    """The same for these kinds of steps, by their names in calve.yaml."""
     yield from (f"it has the step {each}" for each in dict.fromkeys(steps) if each == "lookup")
 
 

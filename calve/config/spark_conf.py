@@ -15,19 +15,6 @@ OWN_SETTINGS = re.compile(
 )
 """Names that calve sets; calve.yaml may not."""
 LEAST_EXECUTORS = "spark.dynamicAllocation.minExecutors"
-STRING_LIMIT = 16_777_216
-ITEMS_LIMIT = 1_000_000
-AVRO_LIMITS = {
-    "org.apache.avro.limits.string.maxLength": STRING_LIMIT,
-    "org.apache.avro.limits.bytes.maxLength": STRING_LIMIT,
-    "org.apache.avro.limits.collectionItems.maxLength": ITEMS_LIMIT,
-}
-"""A 9-byte record may claim a string of 2 GB; without these limits Avro allocates it and the JVM crashes."""
-
-
-def java_options() -> str:
-    """Required JVM options of driver and executors; the job refuses to start without them."""
-    return " ".join(f"-D{name}={value}" for name, value in AVRO_LIMITS.items())
 
 
 def spark_conf(job: Job) -> dict[str, str]:
@@ -46,8 +33,6 @@ def spark_conf(job: Job) -> dict[str, str]:
         f"{catalog}.cache-enabled": "false",
         # Iceberg's compaction and `glue_jobs.iceberg.staging` write files through this catalog without a commit.
         "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkRewriteTableCatalog",
-        "spark.driver.extraJavaOptions": java_options(),
-        "spark.executor.extraJavaOptions": java_options(),
         # Data for Python tasks, with keys in it, stays in memory: Spark writes more than this into a file.
         "spark.broadcast.UDFCompressionThreshold": "256m",
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",
@@ -55,9 +40,9 @@ def spark_conf(job: Job) -> dict[str, str]:
         "spark.sql.ansi.enabled": "false",
         # It would remove an empty part of a plan, with its observations.
         "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
-        # Batch size for Python when it decodes Protobuf; records may be large.
+        # Batch size for Python when it decodes; records may be large.
         "spark.sql.execution.arrow.maxBytesPerBatch": "8388608",
-        # If a map written as a list has a key twice, the last one wins, as in Avro's own maps.
+        # If a step makes a map with a key twice, the last one wins.
         "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",

@@ -47,11 +47,15 @@ class Op(IntEnum):
     SKIP_FIXED = auto()
     """a: size."""
     SKIP_LIST = auto()
-    """a: 0 if items take no bytes. jump: after its SKIP_NEXT."""
+    """jump: after its SKIP_NEXT."""
     SKIP_NEXT = auto()
     END = auto()
 
 
+STRING_LIMIT = 16_777_216
+"""The most bytes of a string, of bytes and of a decimal."""
+ITEMS_LIMIT = 1_000_000
+"""The most items of a list or map. A record of nine bytes may claim more than there is memory."""
 WIDTH = 8
 CELL, MARKED, NULL, JUMP_TO, A, B, SECOND = range(1, WIDTH)
 """Places in an operation, after its `Op`. Cells and marks are column numbers; the second cell is a decimal's high half."""
@@ -121,8 +125,22 @@ Part = Leaf | Group | Items | Pairs | Absent
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """A leaf whose text is converted after the machine to a timestamp."""
+
+    cell: int
+    mark: int | None
+    level: int
+    in_map: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
-    """cells, marks: the level of each column. depth: the nesting of lists and maps."""
+    """cells, marks: the level of each column. depth: the nesting of lists and maps.
+
+    lists: for each level but the first, the cell and the mark of its lists.
+    millis: the cells of milliseconds that are converted after the machine.
+    """
 
     code: tuple[int, ...]
     pool: tuple[int, ...]
@@ -131,3 +149,6 @@ class Program:
     levels: int
     depth: int
     row: Group
+    lists: tuple[tuple[int, int | None], ...] = ()
+    moments: tuple[Moment, ...] = ()
+    millis: tuple[int, ...] = ()

@@ -11,6 +11,7 @@ from calve.decoding.field_quarantine import leaves as leaves_of
 from calve.decoding.field_quarantine import only
 from calve.decoding.formats import FIELDS, FORMATS, REGISTERED, Top, columns, writer
 from calve.errors import Suspended
+from calve.schema.change_events import of_event
 from calve.schema.columns import Json, struct, tags_of
 from calve.schema.evolution import Change, SchemaProblem, plain
 from calve.schema.lineage import Fit, Proposal, comments, fit, propose, settle
@@ -28,6 +29,7 @@ class DecodePlan:
     `key`: how keys are read; None if they are not.
     others: prefixes of values that belong to other tables of the topic. They are neither rows nor rejects.
     numbers: `_kafka.schema_id` of the table's own schemas, if it differs from the id.
+    columns: what all writers read values as: columns of the table, or the parts of a change event.
     """
 
     writers: tuple[Writer, ...]
@@ -36,6 +38,7 @@ class DecodePlan:
     key: DecodePlan | None = None
     others: tuple[bytes, ...] = ()
     numbers: Mapping[int, int] = default(default_factory=dict)
+    columns: Json = default(default_factory=struct)
 
     @property
     def ids(self) -> frozenset[int]:
@@ -135,7 +138,10 @@ def decoding(
             made = replace(made, others={})
         writers.append(made)
     numbers = {version.id: version.number for version in versions if version.number != version.id}
-    return DecodePlan(tuple(writers), tuple(incompatible), wire, others=tuple(others), numbers=numbers)
+    columns = plain(table if fields is None else only(table, fields))
+    if top.changes:
+        columns = of_event(columns, top.order)
+    return DecodePlan(tuple(writers), tuple(incompatible), wire, None, tuple(others), numbers, columns)
 
 
 def misfit(

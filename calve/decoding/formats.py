@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from calve.registry.registry import NO_ID
 from calve.schema import avro, json_schema
-from calve.schema.avro_reader import framed, resolution
+from calve.schema.avro_reader import reading
 from calve.schema.change_events import AVRO_LOGICAL, JSON_TYPES, read_as, row_of
 from calve.schema.columns import Json, field, struct
 from calve.schema.evolution import Rule, SchemaProblem
@@ -100,9 +99,7 @@ def writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
     read = read_as(own_columns(schema, top), table, top.order) if top.changes else table
     match schema.type:
         case "AVRO":
-            frame, found = wire.frame(schema.id), resolution(_avro_schema(schema, top), read)
-            written = json.dumps(framed(found.writer, len(frame)))
-            return AvroWriter(schema.id, frame, written, json.dumps(framed(found.reader)), found.shape)
+            return AvroWriter(schema.id, wire.frame(schema.id), reading(_avro_schema(schema, top), read))
         case "JSON":
             return _json_writer(schema, read, wire, top)
         case "PROTOBUF":

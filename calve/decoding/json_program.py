@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from calve.config.engine_choice import Unsupported
 from calve.decoding.avro_operations import (
     CELL,
     SECOND,
@@ -42,12 +41,17 @@ class Kind(IntEnum):
     LONG = 5
     FLOAT = 6
     DOUBLE = 7
-    TEXT = 8
+    DATABASE_FLOAT = 8
+    DATABASE_DOUBLE = 9
+    """A number, or a text for one that is not finite. Spark's parser reads some texts that are refused later."""
+    TEXT = 10
     """A text. Spark's parser makes texts of other values, too, and refuses them by what they look like."""
-    PARSED = 9
+    PARSED = 11
     """A text that is converted later. Spark's parser makes texts of other values, too, but none that can be converted."""
-    DECIMAL = 10
+    DECIMAL = 12
     """A number or a text, converted later. Spark's parser reads any other value, if no object has a name twice."""
+    JSON = 13
+    """A value of any form, if no object has a name twice. Its text is written later (`glue_jobs.decode.machines.json_kept`)."""
 
 
 LEVEL, FIRST, COUNT, END = 3, 4, 5, 6
@@ -57,7 +61,10 @@ KINDS = {
     "boolean": (Kind.BOOLEAN, "boolean"), "int": (Kind.INT, "int"), "days": (Kind.INT, "int"), "long": (Kind.LONG, "long"),
     "millis": (Kind.LONG, "long"), "float": (Kind.FLOAT, "float"), "double": (Kind.DOUBLE, "double"),
     "string": (Kind.TEXT, "bytes"), "binary": (Kind.TEXT, "bytes"), "date": (Kind.PARSED, "int"),
-    "timestamptz": (Kind.PARSED, "long"),
+    "timestamptz": (Kind.PARSED, "long"), "instant": (Kind.PARSED, "long"), "local_millis": (Kind.LONG, "long"),
+    "local_micros": (Kind.LONG, "long"), "database_float": (Kind.DATABASE_FLOAT, "float"),
+    "database_double": (Kind.DATABASE_DOUBLE, "double"),
+    "json": (Kind.JSON, "bytes"),
 }  # fmt: skip
 """Leaf of a shape -> its node and its `Leaf.kind`."""
 LIKE_NO_STRING = r"\A(?:true\z|false\z|-?[0-9][0-9.eE+-]*\z|[{\[]|\"-?Infinity\"\z)"
@@ -79,20 +86,33 @@ class JsonLeaf:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """Fields that a struct does not declare, with their names: the node of a list of them.
+
+    Cells: the number of them, each of them, and their text.
+    """
+
+    node: int
+    count: int
+    item: int
+    text: int
+
+
+@dataclass(frozen=True, slots=True)
 class JsonProgram(Program):
-    """names: of all fields. maps: the nodes of maps. lists, list_cells: for each level but the first, its node and its cell.
+    """names: of all fields. maps: the nodes of maps.
 
     must: the node that every value has. may_be_null: also null. framed: the characters that the row engine puts before a value.
+    kept: what the node `must`, a struct, has beyond its fields; None: this is ignored.
     """
 
     names: bytes = b""
     leaves: tuple[JsonLeaf, ...] = ()
-    lists: tuple[int, ...] = ()
-    list_cells: tuple[int, ...] = ()
     maps: tuple[int, ...] = ()
     must: int = 0
     may_be_null: bool = False
     framed: int = 0
+    kept: Kept | None = None
 
 
 def json_program(writer: JsonWriter, columns: Json) -> JsonProgram:
@@ -100,9 +120,7 @@ def json_program(writer: JsonWriter, columns: Json) -> JsonProgram:
 
     Raises `Unsupported` if there is none.
     """
-    if writer.rest is not None:
-        raise Unsupported("its values keep what their schema does not declare")
-    compiler, shape, table = _Compiler(), writer.shape, writer.table
+    compiler, shape, table = _Compiler(rest=writer.rest), writer.shape, writer.table
     whole = writer.scalar or writer.whole
     if writer.scalar is not None:
         shape, table = shape["fields"][0]["type"], table["fields"][0]["type"]
@@ -123,19 +141,24 @@ def json_program(writer: JsonWriter, columns: Json) -> JsonProgram:
         row,
         names=bytes(compiler.names),
         leaves=tuple(compiler.leaves),
-        lists=tuple(compiler.lists),
-        list_cells=tuple(compiler.code[each][CELL] for each in compiler.lists),
+        lists=tuple((compiler.code[each][CELL], each) for each in compiler.lists),
         maps=tuple(compiler.maps),
         must=0 if begun is None else 1,
         may_be_null=writer.scalar is not None,
+        kept=compiler.kept,
         framed=len(FRAME if writer.scalar is None or writer.member else f'{FRAME}{{"{writer.scalar}":'),
     )
 
 
 @dataclass(slots=True)
 class _Compiler:
-    """level: the level whose rows are read now. inside: the number of nodes around the current value."""
+    """level: the level whose rows are read now. inside: the number of nodes around the current value.
 
+    rest: the column of what the outermost struct has beyond its fields.
+    """
+
+    rest: str | None = None
+    kept: Kept | None = None
     code: list[list[int]] = field(default_factory=list)
     pool: list[int] = field(default_factory=list)
     names: bytearray = field(default_factory=bytearray)
@@ -173,7 +196,7 @@ class _Compiler:
         return part
 
     def struct(self, shape: Json, table: Json | None, column: Json | None) -> Part:
-        begun = self.begin(Kind.STRUCT)
+        begun, rest, self.rest = self.begin(Kind.STRUCT), self.rest, None
         written = {each.get("written", each["name"]): each for each in table["fields"]} if table else {}
         wanted = {each["name"]: each["type"] for each in column["fields"]} if column else {}
         found: dict[str, Part] = {}
@@ -183,9 +206,21 @@ class _Compiler:
             name = named.get("name", "")
             fields.append((each["name"], len(self.code)))
             found[name] = self.read(each["type"], named.get("type"), wanted.get(name))
+        if rest is not None:
+            found[rest] = self.keep(wanted.get(rest))
         self.end_struct(begun, fields)
         parts = tuple(found.get(name) or Absent(kind) for name, kind in wanted.items())
         return Group(column, begun[2], parts)
+
+    def keep(self, column: Json | None) -> Leaf:
+        begun, text = self.begin(Kind.LIST, cell=(count := self.cell())), self.cell()
+        self.lists.append(begun[2])
+        outer, self.level = self.level, len(self.lists)
+        begun[LEVEL] = self.level
+        self.begin(Kind.JSON, cell=(item := self.cell()))
+        self.level, begun[END] = outer, len(self.code)
+        self.kept = Kept(begun[2], count, item, text)
+        return Leaf(column, "bytes", text, begun[2])
 
     def end_struct(self, begun: list[int], fields: Sequence[tuple[str, int]]) -> None:
         """Number the struct's fields, each a name and a node."""
@@ -219,11 +254,7 @@ class _Compiler:
         return Pairs(column, cell, begun[2], level, key, item, listed=False)
 
     def leaf(self, shape: str, column: Json | None) -> Leaf:
-        kind, made = (Kind.DECIMAL, "decimal") if decimal_digits(shape) else KINDS.get(shape, (None, ""))
-        if kind is None:
-            raise Unsupported(
-                "its values have JSON of any form" if shape == "json" else "its values have types of Debezium"
-            )
+        kind, made = (Kind.DECIMAL, "decimal") if decimal_digits(shape) else KINDS[shape]
         begun = self.begin(kind, cell=(cell := self.cell()))
         if kind is Kind.DECIMAL:
             begun[SECOND] = self.cell()

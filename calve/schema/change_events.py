@@ -16,6 +16,8 @@ from calve.schema.columns import CHANGE, Json, field, struct
 from calve.schema.evolution import Rule, SchemaProblem
 from calve.schema.json_scalars import CONNECT, CONNECT_DECIMAL, CONNECT_NUMBERS, CONNECT_TYPES, DECIMAL, Named
 
+WRITES, DELETES, TRUNCATES, SAYS = ("c", "r", "u"), "d", "t", "m"
+"""Values of `op`: of events that write a row, delete one, empty the table, or are about no row."""
 UNAVAILABLE = "__debezium_unavailable_value"
 """Replaces a value that an update did not change and that the database's log omits."""
 TIMES = {"ts_us": "long", "ts_ms": "long"}
@@ -59,12 +61,24 @@ def read_as(envelope: Json, row: Json, order: Sequence[str]) -> Json:
     for slot, (name, kind) in slots(order).items():
         holds = source.get(name) in (NUMBERS if kind == "long" else (kind,))
         read.append(field(slot, kind) | {"written": name if holds else None})
+    op, before, after, _ = of_event(row, order)["fields"]
     return struct(
-        field("op", "string"),
-        field("before", row) | {"written": "before" if _is_struct(parts.get("before")) else None},
-        field("after", row),
+        op,
+        before | {"written": "before" if _is_struct(parts.get("before")) else None},
+        after,
         field("source", struct(*read)) | {"written": "source" if source else None},
     )
+
+
+def of_event(row: Json, order: Sequence[str]) -> Json:
+    """The columns that events are read to; `row`: those of their rows."""
+    source = struct(*(field(slot, kind) for slot, (_, kind) in slots(order).items()))
+    return struct(field("op", "string"), field("before", row), field("after", row), field("source", source))
+
+
+def row_of_event(events: Json) -> Json:
+    """The columns of rows, of those that events are read to."""
+    return next(each["type"] for each in events["fields"] if each["name"] == "after")
 
 
 def slots(order: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -50,6 +50,8 @@ LARGEST_RECORD = 32 << 20
 KEPT_OF_LARGE = 64 << 10
 MOST_MILLIS = (2**63 - 1) // 1000
 """The largest timestamp before and after 1970 that fits a column of microseconds."""
+FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The first and the last timestamp that all table readers support: of the years 1 and 9999."""
 
 
 def decimal_digits(kind: Json) -> tuple[int, int] | None:

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from calve.schema.avro_reader import Value
 from calve.schema.columns import Json
 from calve.schema.protobuf.columns import Struct
 
 
 @dataclass(frozen=True, slots=True)
 class AvroWriter:
-    """A schema id, the schema of its framed values, and the schema to read them with (Avro JSON text).
-
-    `prefix`: the first bytes of its values. `shape`: the conversion afterwards (`calve.schema.avro_reader.Resolution`).
-    """
+    """A schema id, the prefix of its values, and how they are read."""
 
     id: int
     prefix: bytes
-    schema: str
-    reader: str
-    shape: Json | None = None
-
-    @property
-    def types(self) -> tuple[Json, Json]:
-        """The types of the values, as written and as read."""
-        framed = (json.loads(each)["fields"] for each in (self.schema, self.reader))
-        written, read = (each["type"] for fields in framed for each in fields if each["name"] == "value")
-        return written, read
+    value: Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def _of_entry(name: str, table: Entry, values: Mapping[str, Any]) -> Iterator[Pr
             yield Problem(("maintenance", "rows"), reason, f"remove it, or `{mode}`")
     if shared.get("engine") == "columnar":
         kinds = (kind for step in _steps(table).values() for kind in step)
-        for why in reasons(modes, kinds):
+        for why in reasons(kinds):
             yield Problem(("engine",), f'"columnar" cannot be used: {why}', "use `auto` or `rows`")
     if at(values, "registry", "type") == "glue":
         yield from _of_glue(table)

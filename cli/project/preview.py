@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -145,7 +144,7 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
         start = {p: -offset for p, offset in share.items()}
         with errors_of_source(table):
             records = read_few(spark, *where, start, topic.end)
-            found = plan.row_plan.records(decode(records, plan.decode_plan, os.urandom(8), plan.mode))
+            found = plan.row_plan.records(decode(records, plan.decode_plan, plan.mode))
             if not plan.row_plan.chain.explodes:
                 return _preview(_collected(found, data(found)))
             found = found.cache()

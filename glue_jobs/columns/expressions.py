@@ -1,4 +1,4 @@
-"""Spark expressions: columns by path, the key of a table's mode, conditions."""
+"""Spark expressions: columns by path, types, the key of a table's mode, conditions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from calve.names import SYSTEM_COLUMN, quote_path
+from calve.names import SYSTEM_COLUMN, quote, quote_path
+from calve.schema.columns import Json
 
 PARTITION, OFFSET, TIMESTAMP = (f"{SYSTEM_COLUMN}.{name}" for name in ("partition", "offset", "timestamp"))
+TYPES = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
+"""Iceberg types with another name in Spark."""
 
 
 def at(path: str) -> Column:
@@ -26,6 +29,22 @@ def kind_at(schema: StructType, path: str) -> DataType | None:
             return None
         kind = kind[name].dataType
     return kind
+
+
+def spark_type(kind: Json) -> str:
+    """A column type in Spark SQL."""
+    if isinstance(kind, str):
+        return "binary" if kind.startswith("fixed") else TYPES.get(kind, kind)
+    match kind["type"]:
+        case "struct":
+            fields = ", ".join(
+                f"{quote(each['name'])}: {spark_type(each['type'])}" for each in kind["fields"]
+            )
+            return f"struct<{fields}>"
+        case "list":
+            return f"array<{spark_type(kind['element'])}>"
+        case _:
+            return f"map<{spark_type(kind['key'])}, {spark_type(kind['value'])}>"
 
 
 def key_names(key: Sequence[str]) -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -43,7 +42,7 @@ LOST = ("topic_recreated", "offsets_expired")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Offsets [start, to) of one incarnation of the table's topic. `decode` appends `mark` to every value.
+    """Offsets [start, to) of one incarnation of the table's topic.
 
     bytes_per_record: an estimate; 0 if unknown.
     failing: places and reject reasons of records whose rows cannot be computed, once a read has found any.
@@ -55,7 +54,6 @@ class Batch:
     to: Offsets
     topic: TopicKey
     bytes_per_record: float = 0.0
-    mark: bytes = field(default_factory=lambda: os.urandom(8))
     failing: DataFrame | None = None
     lacks_values: bool = False
 
@@ -137,7 +135,7 @@ class Batch:
 
     def _judged(self, start: Offsets, to: Offsets, *beside: str) -> DataFrame:
         table = self.table
-        decoded = decode(self._read(start, to), table.decode_plan, self.mark, table.mode)
+        decoded = decode(self._read(start, to), table.decode_plan, table.mode)
         found = table.row_plan.records(decoded, *beside)
         if self.failing is None:
             return found

@@ -1,6 +1,6 @@
 """The interface of the two engines, the row engine, and the choice between the engines.
 
-The columnar engine is loaded in the background. Its kernels are compiled once per machine.
+The columnar engine is loaded in the background, with the machines by which both engines decode. A computer compiles them once.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def choose_engine(table: OpenTable, fold: Fold) -> tuple[Engine, Chosen]:
     """
     config, why = table.config, of_settings(table.config)
     columnar: Engine | None = None
+    engine = loaded(table.services.lake.spark.sparkContext)
     if config.engine != "rows" and not why:
-        columnar = loaded(table.services.lake.spark.sparkContext).ColumnarEngine.of(table)
+        columnar = engine.ColumnarEngine.of(table)
         why = columnar.unsupported
     chosen = choose(config.name, config.engine, why)
     return columnar if columnar and chosen.engine == "columnar" else RowEngine(fold), chosen
@@ -96,7 +97,10 @@ def load(context: SparkContext) -> None:
 
 
 def loaded(context: SparkContext) -> ModuleType:
-    """The columnar engine, compiled in this process and on every machine of the job. Raises Fatal: a package is missing."""
+    """The columnar engine and the machines, compiled in this process and on every machine of the job.
+
+    Raises Fatal: a package is missing.
+    """
     global _loaded
     with _lock:
         if _loaded is None:

@@ -75,12 +75,11 @@ NO_RECORDS = KeyedRecords._make(np.empty(0, each) for each in ("u8", "u8", "i4",
 class KeyRule:
     """How a mode chooses among the records of a key. key, order_by: paths of columns. newest: keep the newest, not the first.
 
-    deletes: records without a value delete the row of their key. window_ms: keep the first again after so long; None: only once.
+    window_ms: keep the first again after so long; None: only once.
     """
 
     key: tuple[str, ...]
     newest: bool
-    deletes: bool = False
     order_by: str | None = None
     window_ms: int | None = None
 
@@ -88,7 +87,7 @@ class KeyRule:
     def of(cls, mode: Mode, columns: Json) -> KeyRule:
         """The rule of a mode with a key; without its order, if that has another type than `engine_choice.ORDERED`."""
         order_by = None if of_order(mode, columns) else mode.order_by
-        return cls(mode.key, mode.replaces_rows, mode.deletes, order_by, mode.window_ms)
+        return cls(mode.key, mode.replaces_rows, order_by, mode.window_ms)
 
     def compared(self, records: KeyedRecords) -> NDArray[np.int64] | None:
         """The values that the index holds of rows (`Mode.compared`), if any."""

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from calve.modes.upsert import ChangeData
-from calve.schema.change_events import UNAVAILABLE
+from calve.schema.change_events import TRUNCATES, UNAVAILABLE
 from calve.schema.columns import CHANGE
 from glue_jobs.columns.expressions import (
     OFFSET,
@@ -27,7 +27,6 @@ from glue_jobs.columns.expressions import (
     keys_of,
 )
 from glue_jobs.columns.helpers import REJECT, TOMBSTONE
-from glue_jobs.decode.change_events import OP, TRUNCATES
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import Staged, discard
 from glue_jobs.index.table_index import hashed
@@ -36,7 +35,7 @@ from glue_jobs.table.counts import Counts, counted_records, observe_records
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
 
-POSITION = f"{CHANGE['name']}.position"
+OP, POSITION = (f"{CHANGE['name']}.{name}" for name in ("op", "position"))
 
 
 def stage_change_data(mode: ChangeData, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:

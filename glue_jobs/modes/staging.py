@@ -49,14 +49,17 @@ def engine_of(table: OpenTable) -> tuple[Engine, Chosen]:
 def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Counts, Batch]:
     """Write the good records as data files and count all records; returns also the batch for reading its rejects.
 
-    If rows of a record cannot be computed, the row engine reads the batch again and rejects the record.
+    If rows of a record cannot be computed, the row engine reads the batch again and rejects the record. It also makes a batch of
+    change data alone that needs rows of the table: to end them, or for values that updates lack.
     Raises CalveError: as `Engine.stage`. Nothing is committed.
     """
-    files, counts, left = engine.stage(batch, stage_id)
-    if counts.failed:
+    by_rows = RowEngine(fold_of(batch.table.mode))
+    files, counts, left = (by_rows if batch.lacks_values else engine).stage(batch, stage_id)
+    needs_rows = left is not None and bool(counts.truncates or counts.unavailable)
+    if counts.failed or needs_rows:
         discard(batch.table.main, files)
-        batch = batch.with_failing()
-        files, counts, left = RowEngine(fold_of(batch.table.mode)).stage(batch, stage_id)
+        batch = batch.with_failing() if counts.failed else replace(batch, lacks_values=counts.unavailable > 0)
+        files, counts, left = by_rows.stage(batch, stage_id)
     match left:
         case KeyedFiles():
             files, counts = decided(batch.table, files, counts, left, stage_id)

@@ -7,7 +7,6 @@ From `upsert`: the rows stay, and the position stores the offsets up to which th
 
 from __future__ import annotations
 
-import os
 import uuid
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -149,7 +148,7 @@ class _Fold:
             raise self._unable(
                 f"{unopened} dead letters without a value are encrypted by keys that the secret lacks: {UNKNOWN}"
             )
-        decoded = decode(chosen, table.decode_plan, os.urandom(8), self.upsert)
+        decoded = decode(chosen, table.decode_plan, self.upsert)
         records = table.row_plan.records(decoded.where(F.col(TOMBSTONE)), DEAD_LETTER)
         dead, _ = table.row_plan.rows(records)
         return dead if dead.limit(1).collect() else None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -123,7 +122,7 @@ def dead_letters_of(
     chosen = records_of(rows_at(dead_letters, dead_letters.head), keys)
     table = table.learn(*unknown_ids(chosen, table.decode_plan)) or table
     found = person.records(chosen).select(DEAD_LETTER)
-    decoded = decode(chosen, table.decode_plan, os.urandom(8), table.mode)
+    decoded = decode(chosen, table.decode_plan, table.mode)
     made = table.row_plan.records(decoded, DEAD_LETTER)
     made = table.row_plan.all_rows(made) if table.row_plan.chain.explodes else made
     if all(kind_at(made.schema, each.column) is not None for each in person.where):

@@ -6,7 +6,6 @@ Main's commit names them. Then this job, or after a crash the next one, replaces
 
 from __future__ import annotations
 
-import os
 import uuid
 from dataclasses import asdict, replace
 from functools import reduce
@@ -75,7 +74,6 @@ class Redrive(Operation[Request, Result]):
         Commits of an earlier try of the same request count: their dead letters are marked and not selected again.
         """
         self.request = request
-        self.mark = os.urandom(8)
         done = done_before(self.table.main.ancestors(), request.id)
         shares = self._shares()
         for topic, (ledger, size_bytes) in shares.items():
@@ -120,7 +118,7 @@ class Redrive(Operation[Request, Result]):
         A dead letter stays if it cannot be decrypted, belongs to another table now, is filtered by a step, or is a change event
         without a row: a truncation or a message.
         """
-        found = decode(self.chosen, self.table.decode_plan, self.mark, self.table.mode)
+        found = decode(self.chosen, self.table.decode_plan, self.table.mode)
         found = found.withColumn(REJECT, F.when(F.col(UNDECRYPTED), F.lit("sealed")).otherwise(F.col(REJECT)))
         if OTHER in found.columns:
             others = F.when(F.col(OTHER).isNotNull(), F.lit("incompatible_schema"))

@@ -12,20 +12,16 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, reduce
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.logger import PySparkLogger
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
+from pyspark.sql import SparkSession
 
 from calve.config.job import Job
-from calve.config.spark_conf import AVRO_LIMITS, ITEMS_LIMIT, java_options, spark_conf
-from calve.errors import CalveError, ConfigError, Fatal
+from calve.config.spark_conf import spark_conf
+from calve.errors import CalveError, ConfigError
 from calve.log import event
-from calve.schema.wire import zigzag
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class
 
@@ -77,45 +73,6 @@ def spark_session(job: Job) -> SparkSession:
     for name in VALUE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
     return spark
-
-
-def require_avro_limits(spark: SparkSession) -> None:
-    """Check that the driver's JVM has Avro's limits on stated lengths. Raises Fatal: it lacks one.
-
-    A host may ignore JVM options. Without them, a record of nine bytes that states two gigabytes would allocate them.
-    Spark's first query costs four CPU seconds, so `require_avro_guard` waits until Spark decodes.
-    """
-    of_driver = spark._jvm.java.lang.System.getProperty  # type: ignore[union-attr]
-    if any(of_driver(name) != str(limit) for name, limit in AVRO_LIMITS.items()):
-        raise _no_limits()
-
-
-def _no_limits() -> Fatal:
-    return Fatal(
-        "the limits on Avro lengths are not active in Spark's JVMs: a record of nine bytes could exhaust their memory",
-        fix=f"start driver and executors with: {java_options()}",
-    )
-
-
-@lru_cache(maxsize=1)
-def require_avro_guard(spark: SparkSession) -> None:
-    """Check once, in a task on each core, that these limits are active. Raises Fatal: they are not.
-
-    The bomb is an array with one item too many. Its items take no bytes, so nothing is allocated when it is refused.
-    """
-    bomb = F.lit(bytearray(zigzag(ITEMS_LIMIT + 1) + b"\x00"))
-    schema = (
-        '{"type":"record","name":"bomb","fields":[{"name":"items","type":{"type":"array","items":"null"}}]}'
-    )
-    tasks = spark.sparkContext.defaultParallelism
-    rows = spark.range(0, tasks, 1, tasks)
-    decoded = from_avro(F.when(F.col("id") >= 0, bomb), schema, {"mode": "PERMISSIVE"})["items"].isNotNull()
-    unset = [
-        F.expr(f"coalesce(java_method('java.lang.System', 'getProperty', '{name}'), '') != '{limit}'")
-        for name, limit in AVRO_LIMITS.items()
-    ]
-    if rows.where(reduce(Column.__or__, unset, decoded)).limit(1).collect():
-        raise _no_limits()
 
 
 GLUES_OWN = re.compile(

@@ -19,10 +19,10 @@ from calve.config.job import PartName
 from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
 from calve.rounds.dead_letter_policy import MAX_GROUPS, Group
 from calve.schema.columns import REASONS
+from calve.schema.wire import Wire
 from calve.table.position import Offsets
 from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP
 from glue_jobs.columns.helpers import FILTERED, OTHER, RECEIVED, REJECT, SIZE
-from glue_jobs.decode.decode import framed_hex, is_framed
 from glue_jobs.table.records import explained
 
 MAX_UNKNOWN_IDS = 1_000
@@ -167,9 +167,9 @@ def reject_groups(records: DataFrame, decoding: DecodePlan) -> tuple[Group, ...]
     wire = decoding.wire
     rejects = records.where(F.col(REJECT).isNotNull())
     place = (F.col(path).alias(path.split(".")[1]) for path in (PARTITION, OFFSET))
-    value = F.col(RECEIVED)["plain"].alias("value")
+    value = F.col(RECEIVED)["value"].alias("value")
     decoded = rejects.select(REJECT, value, *place, explained(decoding).alias("why"))
-    framed = F.when(is_framed(wire), framed_hex(wire)).alias("id")
+    framed = F.when(_is_framed(wire), _framed_hex(wire)).alias("id")
     first = F.min(F.struct("partition", "offset", "why")).alias("first")
     counted = decoded.groupBy(F.col(REJECT), framed).agg(F.count(F.lit(1)).alias("records"), first)
     largest = counted.orderBy(F.desc("records"), "first").limit(MAX_GROUPS).collect()
@@ -190,9 +190,19 @@ def _unknown_ids(records: DataFrame, decoding: DecodePlan, part: PartName) -> li
     if not wire.size:
         return []
     digits = 2 * (wire.size - len(wire.magic))
-    ids = records.where(is_framed(wire, part)).select(framed_hex(wire, part).alias("id")).distinct()
+    ids = records.where(_is_framed(wire, part)).select(_framed_hex(wire, part).alias("id")).distinct()
     unknown = ids.where(~F.col("id").isin("", *(f"{each:0{digits}X}" for each in decoding.ids)))
     return sorted(int(row["id"], 16) for row in unknown.limit(MAX_UNKNOWN_IDS).collect())
+
+
+def _is_framed(wire: Wire, part: PartName = "value") -> Column:
+    begins = F.substring(part, 1, len(wire.magic))
+    return (F.length(part) >= wire.size) & begins.isin(*(F.lit(bytearray(each)) for each in wire.magics))
+
+
+def _framed_hex(wire: Wire, part: PartName = "value") -> Column:
+    """The id in a header, as hexadecimal digits."""
+    return F.hex(F.substring(part, len(wire.magic) + 1, wire.size - len(wire.magic)))
 
 
 def _observe(frame: DataFrame, found: dict[str, Column]) -> tuple[DataFrame, Observation]:

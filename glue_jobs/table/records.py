@@ -12,7 +12,7 @@ from calve.decoding.decode_plan import DecodePlan
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import LATER, REASONS, Json
 from calve.table.position import TopicKey
-from glue_jobs.columns.expressions import at
+from glue_jobs.columns.expressions import at, spark_type
 from glue_jobs.columns.helpers import (
     DECODED,
     FILTERED,
@@ -24,9 +24,7 @@ from glue_jobs.columns.helpers import (
     SIZE,
     TOMBSTONE,
 )
-from glue_jobs.decode.decode import raw
 from glue_jobs.decode.explaining.explanation import explanation
-from glue_jobs.decode.shapes import spark_type
 
 
 def flattened(decoded: DataFrame, columns: Json, *beside: str) -> DataFrame:
@@ -45,14 +43,14 @@ def flattened(decoded: DataFrame, columns: Json, *beside: str) -> DataFrame:
         fields.get(each["name"], F.lit(None).cast(spark_type(each["type"]))).alias(each["name"])
         for each in columns["fields"]
     )
-    key = raw(decoded, "key").alias("key")
     kafka = F.struct(
         *("topic", "partition", "offset", "timestamp"),
         F.col("timestampType").alias("timestamp_type"),
-        *(key, "headers", SCHEMA_ID),
+        *("key", "headers", SCHEMA_ID),
     )
     counted = [each for each in (REJECT, SIZE, OTHER, TOMBSTONE, IDLE) if each in decoded.columns]
-    further = [_received(decoded).alias(RECEIVED) if each == RECEIVED else F.col(each) for each in beside]
+    received = F.struct("key", "value", "headers").alias(RECEIVED)
+    further = [received if each == RECEIVED else F.col(each) for each in beside]
     return decoded.select(*named, kafka.alias(SYSTEM_COLUMN), *counted, *further)
 
 
@@ -107,13 +105,4 @@ def message(decoding: DecodePlan) -> Column:
 def explained(decoding: DecodePlan) -> Column:
     """Where and why a reject does not match its schema; null if unknown. Needs records with `RECEIVED`."""
     received = F.col(RECEIVED)
-    return explanation(decoding, F.col(REJECT), received["plain"], received["plain_key"])
-
-
-def _received(decoded: DataFrame) -> Column:
-    return F.struct(
-        *(raw(decoded, part).alias(part) for part in ("key", "value")),
-        "headers",
-        F.col("value").alias("plain"),
-        F.col("key").alias("plain_key"),
-    )
+    return explanation(decoding, F.col(REJECT), received["value"], received["key"])

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from calve.names import SYSTEM_COLUMN, field_problem, quote
 from calve.schema.columns import Json, decimal_digits, field, list_of, map_of, struct
-from glue_jobs.decode.shapes import spark_type
+from glue_jobs.columns.expressions import spark_type
 from glue_jobs.transform.row_columns import beside, unusable
 
 PLAIN: dict[str, T.DataType] = {

@@ -103,7 +103,7 @@ def _zip(target: Path) -> None:
 
 
 JARS = ROOT / ".calve" / "jars"
-BROUGHT = {"spark-avro_2.13", "aws-msk-iam-auth"}
+BROUGHT = {"aws-msk-iam-auth"}
 
 
 def job_jars(folder: Path = JARS) -> list[Path]:

@@ -20,10 +20,11 @@ from cli.spark import spark_environment
 from glue_jobs.engines import choice
 from glue_jobs.iceberg.catalog import Lake as JobLake
 from glue_jobs.kafka.cluster import Cluster
-from glue_jobs.process.session import require_avro_guard, spark_session
+from glue_jobs.process.session import spark_session
 from tests.integration.support.engine import CHOICE, DATABASE, Engine
 from tests.integration.support.exporting import Deployment, deploy_weekly
 from tests.integration.support.servers.projects import project
+from tests.spark_decoder import LIMITS
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,12 +45,11 @@ def stack(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="session")
 def spark(stack: embedded.Stack) -> Iterator[SparkSession]:
     """The one Spark session of the run, set up as a job's."""
-    os.environ.update(spark_environment(ROOT, stack, memory="4g", quick=True))
+    os.environ.update(spark_environment(ROOT, stack, memory="4g", quick=True, conf=LIMITS))
     lake = Lake(DATABASE, f"s3://{stack.bucket}/tests", endpoint=stack.aws_endpoint, region=stack.region)
     session = spark_session(
         Job("tests", "main", Kafka(stack.bootstrap_servers), Registry(stack.registry_url), lake, ())
     )
-    require_avro_guard(session)
     yield session
     session.stop()
 

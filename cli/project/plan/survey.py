@@ -13,7 +13,6 @@ from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
 from calve.config.engine_choice import Chosen, choose, of_order, of_settings
 from calve.config.job import Job, Table
 from calve.config.topics import expand
-from calve.decoding.avro_program import reasons
 from calve.decoding.record_schemas import RecordSchemas, Versions, record_schemas_of
 from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
 from calve.modes.upsert import require_tombstones
@@ -113,11 +112,7 @@ def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines
                 why = of_settings(read.table)
                 if not why:
                     columns = read.parts.first_columns(read.versions)
-                    decoding = read.parts.decoding(columns, read.versions)
-                    why = by_rows.get(name) or (
-                        *reasons(decoding, columns),
-                        *of_order(read.table.mode, columns),
-                    )
+                    why = by_rows.get(name) or of_order(read.table.mode, columns)
                 found[name] = choose(name, read.table.engine, why)
             except Suspended as refused:
                 found[name] = refused

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
+from calve.decoding.avro_operations import ITEMS_LIMIT, STRING_LIMIT
 from calve.decoding.formats import Top
 from calve.schema.avro import branch_names, expand
 from calve.schema.change_events import AVRO_LOGICAL, MILLIS, MOMENT

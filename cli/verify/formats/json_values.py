@@ -195,8 +195,8 @@ class JsonWriter(Writer):
 
     def _undeclared(self, found: Members) -> str | None:
         """The JSON text of undeclared members. No object may have a duplicate member, at any depth."""
-        for each in found.values():
-            written(each)
+        if any(map(repeats, found.values())):
+            raise ValueError
         rest = Members({name: each for name, each in found.items() if name not in self._declared})
         rest.twice = found.twice - self._declared
         return written(rest) if rest else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from calve.config.spark_conf import ITEMS_LIMIT, STRING_LIMIT
-from calve.schema.columns import MOST_MILLIS, Json
+from calve.decoding.avro_operations import ITEMS_LIMIT, STRING_LIMIT
+from calve.schema.avro_reader import Value
+from calve.schema.columns import MOST_MILLIS
 from calve.schema.writers import AvroWriter
 from glue_jobs.decode.explaining.json_values import is_database_moment
 from glue_jobs.decode.explaining.walk import Misfit, Walk, article
@@ -17,7 +18,7 @@ SIZES = {"boolean": 1, "float": 4, "double": 8}
 def explain(data: bytes, writer: AvroWriter, walk: Walk) -> None:
     """Raises `Misfit` if the framed value does not match the writer's schema."""
     bytes_ = AvroBytes(data, len(writer.prefix), walk)
-    bytes_.value(*writer.types, writer.shape)
+    bytes_.value(writer.value)
     walk.end()
     if bytes_.at < len(data):
         left = len(data) - bytes_.at
@@ -30,66 +31,56 @@ class AvroBytes:
     def __init__(self, data: bytes, at: int, walk: Walk) -> None:
         self._data, self.at, self._walk = data, at, walk
 
-    def value(self, node: Json, read: Json | None, shape: Json | None) -> None:
-        """Read a value of the writer's type. `read`: the type to read it as; None to skip it. `shape`: as in `AvroWriter`."""
+    def value(self, of: Value) -> None:
+        """Read a value of the writer."""
         self._walk.step()
-        if isinstance(node, list):
-            self._union(node, read, shape)
-            return
-        kind = node if isinstance(node, str) else node["type"]
-        match kind:
+        match of.kind:
+            case "union":
+                self._union(of)
             case "record":
-                self._record(node, read, shape)
-            case "array" | "map":
-                self._blocks(node, read, shape)
+                for name, part in of.parts:
+                    with self._walk.at(name or "(a field without a column)"):
+                        self.value(part)
+            case "array" | "map" | "entries":
+                self._blocks(of)
             case "enum":
-                number = self._number("enum", 5)
-                if read is not None and not 0 <= number < len(node["symbols"]):
-                    raise self._walk.wrong("a symbol of the enum", "a number beyond its symbols")
+                self._enum(of)
             case "int" | "long":
-                number = self._number(kind, 5 if kind == "int" else 10)
-                logical = read.get("logicalType") if isinstance(read, dict) else None
-                if str(logical).endswith("timestamp-millis") and abs(number) > MOST_MILLIS:
+                number = self._number(of.kind, 5 if of.kind == "int" else 10)
+                if of.conversion == "millis" and abs(number) > MOST_MILLIS:
                     self._walk.unfitting("a timestamp", "a number that is out of its range")
             case "bytes" | "string" | "fixed":
-                self._sized(kind, node, read, shape)
+                self._sized(of)
             case "null":
                 pass
             case _:
-                self._take(SIZES[kind], kind)
+                self._take(SIZES[of.kind], of.kind)
 
-    def _union(self, node: list[Json], read: list[Json] | None, shape: Json | None) -> None:
+    def _union(self, of: Value) -> None:
         place = self._number("the type of a union", 5)
-        if not 0 <= place < len(node):
-            raise self._walk.wrong(f"one of the {len(node)} types of the union", "a number beyond them")
-        if shape and len(node) - node.count("null") > 1:
-            member = f"member{place - node[:place].count('null')}"
-            shape = next((inner for _, source, inner, _ in shape["struct"] if source == member), None)
-        self.value(node[place], None if read is None else read[place], shape)
+        if not 0 <= place < len(of.parts):
+            raise self._walk.wrong(f"one of the {len(of.parts)} types of the union", "a number beyond them")
+        self.value(of.parts[place][1])
 
-    def _record(self, node: Json, read: Json | None, shape: Json | None) -> None:
-        kinds = {} if read is None else {each["name"]: each["type"] for each in read["fields"]}
-        shapes = {source: inner for _, source, inner, _ in shape["struct"]} if shape else {}
-        for each in node["fields"]:
-            name = each["name"]
-            with self._walk.at(name if name in kinds else "(a field without a column)"):
-                self.value(each["type"], kinds.get(name), shapes.get(name))
+    def _enum(self, of: Value) -> None:
+        number = self._number("enum", 5)
+        if not of.skipped and not 0 <= number < len(of.symbols):
+            raise self._walk.wrong("a symbol of the enum", "a number beyond its symbols")
 
-    def _blocks(self, node: Json, read: Json | None, shape: Json | None) -> None:
-        named = node["type"] == "map"
-        inside = "values" if named else "items"
-        name_type, item_type = (None, None) if read is None else ("string", read[inside])
-        [item_shape] = shape.values() if shape else [None]
+    def _blocks(self, of: Value) -> None:
+        named = of.kind == "map"
+        kind = "map" if named else "array"
+        name = Value("string", skipped=of.skipped)
         by_key: dict[object, list[Misfit]] = {}
         total = 0
-        while (count := self._count(node["type"], first=not total, skipped=read is None)) > 0:
+        while (count := self._count(kind, first=not total, skipped=of.skipped)) > 0:
             total += count
-            if read is not None and total > ITEMS_LIMIT:
+            if not of.skipped and total > ITEMS_LIMIT:
                 raise self._walk.wrong(f"at most {ITEMS_LIMIT:,} items", "more")
             for number in range(total - count, total):
                 with self._walk.apart() as unfit, self._walk.at("[key]" if named else f"[{number}]"):
-                    key = self._sized("string", "string", name_type, None) if named else number
-                    self.value(node[inside], item_type, item_shape)
+                    key = self._sized(name) if named else number
+                    self.value(of.inner)
                 by_key[key] = unfit
         # Of several map entries with one key, the last wins.
         self._walk.unfit += [each for found in by_key.values() for each in found]
@@ -108,24 +99,24 @@ class AvroBytes:
             raise self._walk.wrong(article(kind), "a length that is negative")
         return count
 
-    def _sized(self, kind: str, node: Json, read: Json | None, shape: Json | None) -> bytes:
-        if kind == "fixed":
-            found = self._take(node["size"], kind)
+    def _sized(self, of: Value) -> bytes:
+        if of.kind == "fixed":
+            found = self._take(of.size, of.kind)
         else:
-            size = self._number(kind, 10)
-            if read is not None and size < 0:
-                raise self._walk.wrong(article(kind), "a length that is negative")
-            if read is not None and size > STRING_LIMIT:
-                expected = f"{article(kind)} of at most {STRING_LIMIT:,} bytes"
+            size = self._number(of.kind, 10)
+            if not of.skipped and size < 0:
+                raise self._walk.wrong(article(of.kind), "a length that is negative")
+            if not of.skipped and size > STRING_LIMIT:
+                expected = f"{article(of.kind)} of at most {STRING_LIMIT:,} bytes"
                 raise self._walk.wrong(expected, "a greater length")
-            found = self._take(max(size, 0), kind)
-        if isinstance(read, dict) and read.get("logicalType") == "decimal":
-            precision = read["precision"]
+            found = self._take(max(size, 0), of.kind)
+        if of.conversion == "decimal":
+            precision, scale = of.digits
             digits = found[-8:] if precision <= SHORT_DIGITS else found
             if not found or abs(int.from_bytes(digits, "big", signed=True)) >= 10**precision:
                 what = "more digits" if found else "no digits"
-                self._walk.unfitting(f"a decimal({precision}, {read.get('scale', 0)})", what)
-        if shape and "moment" in shape and not is_database_moment(found.decode(errors="replace")):
+                self._walk.unfitting(f"a decimal({precision}, {scale})", what)
+        if of.conversion == "moment" and not is_database_moment(found.decode(errors="replace")):
             self._walk.unfitting("a text of date, time and offset", "another text")
         return found
 

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
 from calve.decoding.decode_plan import DecodePlan
+from calve.schema.wire import BARE
 from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
 from glue_jobs.decode.explaining import avro_values, json_values, protobuf_values
 from glue_jobs.decode.explaining.walk import Misfit, Walk
@@ -39,6 +40,9 @@ class Explainer:
         if self.counts[reason] > MOST_EXPLAINED or self.left <= 0:
             return None
         decoding = self.decoding.key if part == "key" else self.decoding
+        wire = decoding.wire if decoding else BARE
+        if wire.deflated and data.startswith(wire.deflated):
+            data = wire.plain(data) or data
         walk = Walk(f"the {part}", min(STEPS_OF_ONE, self.left))
         given = walk.left
         try:
@@ -54,7 +58,7 @@ class Explainer:
 
 
 def explanation(decoding: DecodePlan, reason: Column, value: Column, key: Column) -> Column:
-    """The explanation, or null. `value` and `key`: uncompressed."""
+    """The explanation, or null. `value` and `key`: as received."""
 
     def explained(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         explainer = Explainer(decoding)

@@ -17,13 +17,23 @@ from typing import Any
 from calve.schema.columns import Json, decimal_digits
 from calve.schema.writers import JsonWriter
 from glue_jobs.decode.explaining.walk import Walk, article
-from glue_jobs.decode.json_leaves import DATABASE_NUMBERS, NOT_FINITE
-from glue_jobs.decode.shapes import DATE, FAR, MOMENT
 
 STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 BRACKET = re.compile(r"[\[\]{}]")
 WHOLE = re.compile(r"-?[0-9]++")
-DAY, INSTANT, FAR_AWAY = (re.compile(each.replace(r"\z", r"\Z")) for each in (DATE, MOMENT, FAR))
+YEAR = "(?!0000)[0-9]{4}"
+DAY = re.compile(rf"{YEAR}-[0-9]{{2}}-[0-9]{{2}}\Z")
+INSTANT = re.compile(
+    rf"{YEAR}-[0-9]{{2}}-[0-9]{{2}}[Tt ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}}0*)?(?:[Zz]|[+-][0-9]{{2}}:[0-9]{{2}})\Z"
+)
+"""RFC 3339 with microseconds. A text with more decimals, or without an offset, is not an exact timestamp."""
+FAR_AWAY = re.compile(
+    r"(?:[+-]?infinity|(?:\+[0-9]{5,}|-[0-9]{4,}|0000)-[0-9]{2}-[0-9]{2}T[0-9:.]+(?:Z|[+-][0-9:]+))\Z"
+)
+"""A database's timestamp whose year does not have four digits."""
+DATABASE_NUMBERS = ("database_float", "database_double")
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+"""Texts that converters write for database numbers that JSON lacks."""
 OFFSET = re.compile(r"(?:[Zz]|[+-](?:(?:0[0-9]|1[0-7]):[0-5][0-9]|18:00))\Z")
 BITS = {"int": 32, "long": 64, "days": 32, "millis": 64, "local_millis": 64, "local_micros": 64}
 MOST_DEPTH = 998
@@ -231,7 +241,7 @@ def _parses(parse: Callable[[str], object], text: str) -> bool:
 
 
 def is_moment(text: str) -> bool:
-    """Whether a text has date, time and offset in the form of `glue_jobs.decode.shapes.moment`."""
+    """Whether a text has date, time and offset in the form of `INSTANT`."""
     form = INSTANT.fullmatch(text) and OFFSET.search(text)
     return bool(form) and _parses(datetime.fromisoformat, text.upper())
 

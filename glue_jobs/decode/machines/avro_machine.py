@@ -19,8 +19,11 @@ from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES
 ) = range(22)  # fmt: skip
 """`calve.decoding.avro_operations.Op`, repeated here because numba's cache does not notice changes in another module."""
 CELL, MARKED, NULL, JUMP_TO, A, B, SECOND, WIDTH = range(1, 9)
-GOOD, MALFORMED, DOUBTFUL = 0, 1, 2
-"""Doubtful: a map value does not fit its column. This matters only if no later value has the same key."""
+GOOD, MALFORMED, DOUBTFUL, TRAILING = 0, 1, 2, 4
+"""Doubtful: a map value does not fit its column. This matters only if no later value has the same key.
+
+Trailing: bytes are left over.
+"""
 UNFIT = 2
 """The mark of such a value."""
 PARENT, LEFT, COUNT_AT, FIRST = range(4)
@@ -293,8 +296,6 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
                 good = at <= end
             elif op == SKIP_LIST:
                 count, at = _block_to_skip(data, at, end)
-                while at >= 0 and count > 0 and code[U(pc + A)] == 0:
-                    count, at = _block_to_skip(data, at, end)
                 good = at >= 0
                 if count <= 0:
                     pc = code[U(pc + JUMP_TO)]
@@ -320,5 +321,7 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
             rows[U(0)] += 1
         else:
             _clear(rows, before, mark_level, mark_base, marks)
-        verdicts[number] = verdict if good else MALFORMED
+        if not good:
+            verdict = TRAILING if op == END and at < end and verdict == GOOD else MALFORMED
+        verdicts[number] = verdict
     return np.int64(chosen.size), np.int64(-1)

@@ -127,11 +127,22 @@ class Cells:
 
     def marked(self, mark: int | None) -> Bytes:
         """1 for each row that has a value; empty if all have."""
-        if mark is None:
+        if mark is None or (found := self.marks_of(mark)).all():
             return NOTHING
+        return found
+
+    def marks_of(self, mark: int) -> Bytes:
         base = self.mark_base[mark]
-        found = self.marks[base : base + self.rows[self.program.marks[mark]]]
-        return NOTHING if found.all() else found
+        return self.marks[base : base + self.rows[self.program.marks[mark]]]
+
+    def records(self, level: int) -> Longs:
+        """The record of each row of a level."""
+        if level == 0:
+            return np.arange(self.rows[0])
+        cell, mark = self.program.lists[level - 1]
+        counts, marks = self.numbers(cell), self.marked(mark)
+        counts = np.where(marks, counts, 0) if marks.size else counts
+        return np.repeat(self.records(self.program.cells[cell]), counts)
 
 
 def column(part: Part, cells: Cells, level: int = 0) -> Any:

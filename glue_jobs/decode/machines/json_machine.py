@@ -17,7 +17,22 @@ from numba.extending import intrinsic
 
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
 
-STRUCT, LIST, MAP, BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT, PARSED, DECIMAL = range(11)
+(
+    STRUCT,
+    LIST,
+    MAP,
+    BOOLEAN,
+    INT,
+    LONG,
+    FLOAT,
+    DOUBLE,
+    DATABASE_FLOAT,
+    DATABASE_DOUBLE,
+    TEXT,
+    PARSED,
+    DECIMAL,
+    JSON,
+) = range(14)
 """`calve.decoding.json_program.Kind`, repeated here because numba's cache does not notice changes in another module."""
 CELL, MARKED, LEVEL, FIRST, COUNT, END, SECOND, WIDTH = range(1, 9)
 NAME, SIZE, HEAD, MASK, NODE, FIELD_WIDTH = range(6)
@@ -27,7 +42,7 @@ GOOD, MALFORMED, DOUBTFUL = 0, 1, 2
 THERE, OTHER, QUOTED = 1, 2, 3
 """Marks. Other: a value that is not of the kind; the number of a float or double is still a text; a map has a name twice.
 
-Quoted: the text of a decimal.
+Quoted: the text of a decimal, or of a number of a database.
 """
 DEEPEST, MOST_DIGITS, MOST_NAME = 998, 1000, 50_000
 """Limits of Spark's parser: nesting without the array around a value, digits of a number, UTF-16 units of a name."""
@@ -39,10 +54,15 @@ VALUE, AFTER, KEY = range(3)
 ROW_AT, NEXT_FIELD, FIRST_ROW, FRAME = 1, 2, 3, 4
 """Of a struct, list or map that is not complete, after its node: its row, the next field, the first row of its items."""
 FEW = 12
+ESCAPED, SHORT = np.frombuffer(b'"\\/bfnrt', np.uint8), np.frombuffer(b"btn\0fr", np.uint8)
+"""What may follow a backslash; the letters of the characters from 8 on."""
 U = np.uint64
 """An unsigned index: for signed ones numba checks for negative values each time."""
 ONES, HIGHS = U(0x0101010101010101), U(0x8080808080808080)
 QUOTES, ESCAPES, SPACES = U(0x2222222222222222), U(0x5C5C5C5C5C5C5C5C), U(0x2020202020202020)
+INFINITY, INF, NAN = U(0x7974696E69666E49), U(0x464E49), U(0x4E614E)
+"""These words as little-endian numbers."""
+LENGTH = 0xFFFFFFFF
 EXACT, EXACT_SINGLE = U(1 << 53), U(1 << 24)
 POWERS = types.Array(types.float64, 1, "C", readonly=True)
 PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
@@ -141,17 +161,9 @@ def _escape(data: Any, at: Any, end: Any) -> Any:
             return np.int64(-1)
         low = _unit(data, at + 2, end)
         return at + 6 if low >= 0xDC00 and low <= 0xDFFF else np.int64(-1)
-    if (
-        byte == 34
-        or byte == 92
-        or byte == 47
-        or byte == 98
-        or byte == 102
-        or byte == 110
-        or byte == 114
-        or byte == 116
-    ):
-        return at + 2
+    for place in range(ESCAPED.size):
+        if byte == ESCAPED[place]:
+            return at + 2
     return np.int64(-1)
 
 
@@ -187,7 +199,7 @@ def _string(data: Any, at: Any, end: Any) -> Any:
 
 
 @kernel(types.int64(BYTES_OUT, types.int64, types.int64, types.int64))
-def _unescape(data: Any, at: Any, end: Any, out: Any) -> Any:  # noqa: C901 one kernel
+def _unescape(data: Any, at: Any, end: Any, out: Any) -> Any:
     """Write a good string with escapes as text; the place after it."""
     while at < end:
         byte = data[U(at)]
@@ -198,16 +210,10 @@ def _unescape(data: Any, at: Any, end: Any, out: Any) -> Any:  # noqa: C901 one 
             continue
         byte = data[U(at + 1)]
         if byte != 117:
-            if byte == 110:
-                byte = 10
-            elif byte == 116:
-                byte = 9
-            elif byte == 114:
-                byte = 13
-            elif byte == 98:
-                byte = 8
-            elif byte == 102:
-                byte = 12
+            for place in range(SHORT.size):
+                if byte == SHORT[place]:
+                    byte = place + 8
+                    break
             data[U(out)] = byte
             out += 1
             at += 2
@@ -314,6 +320,19 @@ def _word(data: Any, at: Any, end: Any) -> Any:
     return np.int64(-1)
 
 
+@kernel(types.boolean(BYTES, types.int64, types.int64))
+def _is_not_finite(data: Any, at: Any, size: Any) -> Any:
+    """Whether Spark's lenient parser reads a text as a number that is not finite."""
+    if size == 9:
+        return (data[U(at)] == 43 or data[U(at)] == 45) and _eight(data, at + 1) == INFINITY
+    found = _eight(data, at)
+    if size == 8:
+        return found == INFINITY
+    if size == 4:
+        return (data[U(at)] == 43 or data[U(at)] == 45) and (found & U(0xFFFFFFFF)) >> U(8) == INF
+    return size == 3 and (found & U(0xFFFFFF)) == NAN
+
+
 @kernel(types.int64(BYTES, types.int64, types.int64))
 def _order(data: Any, one: Any, other: Any) -> Any:
     """Compares two texts (place << 32 | length), shorter ones first: -1, 0 or 1."""
@@ -330,8 +349,13 @@ def _order(data: Any, one: Any, other: Any) -> Any:
 
 @kernel(types.boolean(BYTES, LONGS_OUT, types.int64, types.int64))
 def _repeated(data: Any, names: Any, first: Any, last: Any) -> Any:
-    """Whether two of many names are the same. It sorts them, on a heap: no names take it longer."""
-    count = last - first
+    """Whether two of the names are the same. It sorts many names, on a heap: no names take it longer."""
+    found, count = False, last - first
+    if count <= FEW:
+        for one in range(first, last):
+            for other in range(one + 1, last):
+                found = found or _order(data, names[U(one)], names[U(other)]) == 0
+        return found
     begin = count // 2
     while count > 1:
         if begin > 0:
@@ -350,24 +374,9 @@ def _repeated(data: Any, names: Any, first: Any, last: Any) -> Any:
             names[U(first + parent)] = names[U(first + child)]
             parent, child = child, 2 * child + 1
         names[U(first + parent)] = held
-    found = False
     for place in range(first + 1, last):
         found = found or _order(data, names[U(place - 1)], names[U(place)]) == 0
     return found
-
-
-@kernel(types.boolean(BYTES, LONGS, types.int64, types.int64, LONGS_OUT))
-def _any_twice(data: Any, names: Any, first: Any, last: Any, room: Any) -> Any:
-    """Whether two of the names are the same. `room`: for as many names."""
-    if last - first <= FEW:
-        for one in range(first, last):
-            for other in range(one + 1, last):
-                if _order(data, names[U(one)], names[U(other)]) == 0:
-                    return True
-        return False
-    for place in range(first, last):
-        room[U(place - first)] = names[U(place)]
-    return _repeated(data, room, np.int64(0), last - first)
 
 
 @kernel(
@@ -456,6 +465,24 @@ def _skip(  # noqa: C901 one kernel
             return at
 
 
+@kernel(
+    types.void(LONGS, types.int64, types.int64, LONGS_OUT, LONGS_OUT, BYTES_OUT, types.int64, types.int64)
+)
+def _keep(code: Any, kept: Any, outer: Any, rows: Any, cells: Any, marks: Any, begin: Any, end: Any) -> Any:
+    """Append an undeclared field, with its name, to those of the struct in row `outer`."""
+    base = kept * WIDTH
+    level, count, mark = (
+        code[U(base + LEVEL)],
+        U(code[U(base + CELL)] + outer),
+        U(code[U(base + MARKED)] + outer),
+    )
+    if marks[mark] == 0:
+        cells[count], marks[mark] = 0, THERE
+    cells[count] += 1
+    cells[U(code[U(base + WIDTH + CELL)] + rows[U(level)])] = begin << 32 | (end - begin)
+    rows[U(level)] += 1
+
+
 @kernel(types.void(LONGS, types.int64, types.int64, LONGS_OUT, LONGS, BYTES_OUT, LONGS, LONGS_OUT))
 def _forget(
     code: Any, node: Any, row: Any, rows: Any, cells: Any, marks: Any, mark_level: Any, firsts: Any
@@ -529,19 +556,21 @@ def _field(data: Any, at: Any, size: Any, pool: Any, fields: Any, slots: Any, na
 @kernel(
     TRIPLE(
         LONGS, LONGS, BYTES, POWERS, BYTES_OUT, PLACES, PLACES, LONGS, types.int64, types.int64, types.int64, types.int64,
-        BYTES_OUT, LONGS_OUT, LONGS_OUT, LONGS, LONGS_OUT, BYTES_OUT, LONGS, LONGS, LONGS_OUT, LONGS_OUT, LONGS_OUT, LONGS_OUT,
+        types.int64, BYTES_OUT, LONGS_OUT, LONGS_OUT, LONGS, LONGS_OUT, BYTES_OUT, LONGS, LONGS, LONGS_OUT, LONGS_OUT,
+        LONGS_OUT, LONGS_OUT,
     )
 )  # fmt: skip
 def run(  # noqa: C901 one loop: a call for each value would cost more than most of them do
     code: Any, pool: Any, names: Any, powers: Any, data: Any, places: Any, sizes: Any, chosen: Any, must: Any,
-    may_be_null: Any, framed: Any, extra: Any, verdicts: Any, rows: Any, before: Any, space: Any, cells: Any, marks: Any,
-    mark_level: Any, mark_base: Any, frames: Any, opened: Any, twice: Any, firsts: Any,
+    may_be_null: Any, kept: Any, framed: Any, extra: Any, verdicts: Any, rows: Any, before: Any, space: Any, cells: Any,
+    marks: Any, mark_level: Any, mark_base: Any, frames: Any, opened: Any, twice: Any, firsts: Any,
 ) -> Any:  # fmt: skip
     """Read the chosen records. Returns the first unread record, the level without space for it or -1, and the next `extra`.
 
     code: with places in `cells` and `marks` instead of column numbers. data: `PADDING` bytes follow the values, then as many
     bytes as the values have: strings with escapes are written there as text, from `extra` on.
-    powers: of ten. framed: the characters that Spark's parser reads before a value. verdicts: by place in `chosen`.
+    powers: of ten. must, may_be_null, kept: as in the program; -1: nothing is kept. framed: the characters that Spark's parser
+    reads before a value. verdicts: by place in `chosen`.
     rows: current rows per level. space: rows per level; columns have one more.
     marks: 0 at first. A cell without a mark is undefined. before, frames, opened, twice, firsts: scratch space.
     """
@@ -552,7 +581,7 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
         for level in range(rows.size):
             before[level] = rows[U(level)]
         extra_before = extra
-        row, node, top, state = rows[U(0)], np.int64(0), np.int64(-1), VALUE
+        row, node, top, state, name = rows[U(0)], np.int64(0), np.int64(-1), VALUE, at
         good, verdict, there = True, GOOD, False
         while good:
             if state == VALUE:
@@ -561,17 +590,29 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                     good = False
                     break
                 state = AFTER
+                keeps = kept >= 0 and top >= 0 and frames[U(top * FRAME)] == must
                 if node < 0:
-                    at = _skip(data, at, end, origin, framed, top + 1, opened, twice, np.int64(-1))
+                    room = extra if keeps else np.int64(-1)
+                    at = _skip(data, at, end, origin, framed, top + 1, opened, twice, room)
                     good = at >= 0
+                    if good and keeps:
+                        level = code[U(kept * WIDTH + LEVEL)]
+                        if rows[U(level)] >= space[U(level)]:
+                            _clear(rows, before, mark_level, mark_base, marks)
+                            return number, level, extra_before
+                        _keep(code, kept, frames[U(top * FRAME + ROW_AT)], rows, cells, marks, name, at)
                     continue
                 base, byte, begin = node * WIDTH, data[U(at)], at
+                is_nested = keeps and byte | 32 == 123
+                if is_nested and _skip(data, at, end, origin, framed, top + 1, opened, twice, extra) < 0:
+                    good = False
+                    break
                 kind = code[U(base)]
                 cell, mark = U(code[U(base + CELL)] + row), U(code[U(base + MARKED)] + row)
                 there = there or node == must
                 if marks[mark] != 0:
                     _forget(code, node, row, rows, cells, marks, mark_level, firsts)
-                if byte == 34 and kind >= TEXT:
+                if byte == 34 and kind > DOUBLE and kind != JSON:
                     begin += 1
                     at, escaped = _string(data, begin, end)
                     if at < 0:
@@ -582,7 +623,8 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                         stop = _unescape(data, begin, at, extra)
                         cells[cell] = extra << 32 | (stop - extra)
                         extra = stop
-                    marks[mark] = QUOTED if kind == DECIMAL else THERE
+                    marks[mark] = QUOTED if kind == DECIMAL or kind < TEXT else THERE
+                    good = kind >= TEXT or _is_not_finite(data, cells[cell] >> 32, cells[cell] & LENGTH)
                     at += 1
                 elif byte == 110:
                     at = _word(data, at, end)
@@ -614,9 +656,11 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                     if kind == LIST:
                         state, node = VALUE, node + 1
                 elif kind >= TEXT and (kind != DECIMAL or (byte != 45 and (byte < 48 or byte > 57))):
-                    room = extra if kind == DECIMAL else np.int64(-1)
+                    room = extra if kind >= DECIMAL else np.int64(-1)
                     at = _skip(data, at, end, origin, framed, top + 1, opened, twice, room)
-                    cells[cell], marks[mark], good = 0, OTHER, at >= 0
+                    cells[cell], marks[mark], good = begin << 32 | (at - begin), OTHER, at >= 0
+                    if kind == JSON:
+                        marks[mark] = THERE
                     if kind == TEXT:
                         verdict = DOUBTFUL
                 elif kind == DECIMAL:
@@ -663,7 +707,7 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                         count += at - point - 1
                         following = data[U(at)] if at < end else np.uint8(0)
                     fraction = np.int64(0) if is_whole else at - point - 1
-                    is_single = kind == FLOAT
+                    is_single = kind != DOUBLE and kind != DATABASE_DOUBLE
                     if (
                         following | 32 == 101 or count > 19 or value > (EXACT_SINGLE if is_single else EXACT)
                         or fraction > (10 if is_single else 22)
@@ -715,14 +759,16 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                 cells[U(code[U(base + CELL)] + outer)] = row - first
                 if kind == MAP:
                     keys = code[U(base + SECOND)]
-                    if _any_twice(data, cells, keys + first, keys + row, twice):
+                    for place in range(first, row):
+                        twice[U(place - first)] = cells[U(keys + place)]
+                    if _repeated(data, twice, np.int64(0), row - first):
                         marks[U(code[U(base + MARKED)] + outer)] = OTHER
                 top -= 1
             else:
                 if at >= end or data[U(at)] != 34:
                     good = False
                     break
-                begin, frame = at + 1, top * FRAME
+                name, begin, frame = at, at + 1, top * FRAME
                 base = frames[U(frame)] * WIDTH
                 if code[U(base)] == STRUCT:
                     fields, following = code[U(base + FIRST)], frames[U(frame + NEXT_FIELD)]

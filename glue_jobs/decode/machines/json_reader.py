@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 from calve.decoding.json_program import LIKE_NO_STRING, JsonLeaf, JsonProgram
 from calve.schema.columns import MOST_MILLIS, decimal_digits
 from glue_jobs.columns.buffers import Spans
-from glue_jobs.columns.texts import NOTHING, Bytes, Longs, copy, lay_out, texts
-from glue_jobs.decode.machines.avro_reader import Reader
+from glue_jobs.columns.texts import LENGTH, NOTHING, Bytes, Longs, copy, lay_out, texts
+from glue_jobs.decode.machines.avro_reader import WRONG, Reader
 from glue_jobs.decode.machines.cells import Cells
+from glue_jobs.decode.machines.json_kept import GROWTH, WIDTH, write
 from glue_jobs.decode.machines.json_machine import (
     DEEPEST,
     DOUBTFUL,
@@ -25,18 +27,25 @@ from glue_jobs.decode.machines.json_machine import (
     MALFORMED,
     OTHER,
     PADDING,
+    THERE,
     run,
 )
-from glue_jobs.decode.machines.json_texts import to_bytes, to_days, to_decimals, to_moments
+from glue_jobs.decode.machines.json_texts import join, to_bytes, to_decimals
+from glue_jobs.decode.machines.moments import bounded_millis, to_database_moments, to_days, to_moments
 
 POWERS = np.array([float(10**power) for power in range(23)])
 BEYOND_SINGLES = 2.0**128
+NOT_FINITE = pa.array(["NaN", "Infinity", "-Infinity"])
+"""Texts that stand for numbers of a database."""
+LEAST_DOUBLE = ("5e-324", "4.9e-324")
+"""Its shortest digits, and those that Java writes."""
+NO_PLACES = np.zeros(0, np.int32)
 KEPT_BYTES = 64 * 2**20
 """The largest buffer that is kept for the next values."""
 
 
 class JsonReader(Reader):
-    """Not thread-safe. Memory: as `Reader`, and twice the bytes of the values."""
+    """Not thread-safe. Memory: as `Reader`, and twice the bytes of the values, besides their JSON texts."""
 
     _program: JsonProgram
 
@@ -46,6 +55,9 @@ class JsonReader(Reader):
         self._frames = np.empty(FRAME * (program.depth + 2), np.int64)
         self._opened, self._firsts = np.empty(DEEPEST + 1, np.int64), np.empty(program.levels, np.int64)
         self._buffer, self._twice, self._extra = np.empty(0, np.uint8), np.empty(0, np.int64), 0
+        keeps = program.kept is not None or any(each.shape == "json" for each in program.leaves)
+        self._room, self._normal = (int(2 + 2 * GROWTH), WIDTH) if keeps else (2, 0)
+        self._fields, self._free = np.empty(0, np.int64), 0
 
     def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
         """The values are copied to a buffer with room for strings without their escapes."""
@@ -54,14 +66,14 @@ class JsonReader(Reader):
         cells = (spans.places[records].astype(np.int64) + prefix) << 32 | sizes
         offsets = np.empty(records.size + 1, np.int32)
         total = lay_out(cells, NOTHING, offsets)
-        self._extra, needed = total + PADDING, 2 * (total + PADDING)
+        self._extra, needed = total + PADDING, self._room * (total + PADDING)
         if not needed <= self._buffer.size <= max(needed, KEPT_BYTES):
             self._buffer = np.empty(needed + needed // 4, np.uint8)
         copy(cells, spans.data, offsets, self._buffer[:total])
         self._buffer[total : self._extra] = 0
         most = int(sizes.max(initial=0)) // 4 + FRAME
         if not most <= self._twice.size <= max(most, KEPT_BYTES // 8):
-            self._twice = np.empty(most, np.int64)
+            self._twice, self._fields = np.empty(most, np.int64), np.empty(most * self._normal, np.int64)
         copied = Spans(self._buffer, offsets[:-1], np.diff(offsets), np.arange(records.size))
         for good, batch in super().read(copied):
             yield records[good], batch
@@ -77,32 +89,42 @@ class JsonReader(Reader):
         mark_base: Longs,
     ) -> tuple[int, int]:
         program, buffers = self._program, self._buffers
-        end, full, _ = run(
+        kept = -1 if program.kept is None else program.kept.node
+        end, full, self._free = run(
             code, self._pool, self._names, POWERS, spans.data, spans.places, spans.sizes, chosen,
-            program.must, int(program.may_be_null), program.framed, self._extra, verdicts, rows, np.empty_like(rows), space,
+            program.must, int(program.may_be_null), kept, program.framed, self._extra, verdicts, rows, np.empty_like(rows), space,
             buffers.cells, buffers.marks, buffers.mark_level, mark_base, self._frames, self._opened, self._twice, self._firsts,
         )  # fmt: skip
         return end, full
 
     def _run(self, spans: Spans, begin: int, space: Longs) -> tuple[Bytes, Cells, int]:
-        """As `Reader._run`. Doubtful records have a part that is wrong."""
+        """As `Reader._run`. No verdict is doubtful afterwards."""
         verdicts, cells, full = super()._run(spans, begin, space)
         if cells.rows[0]:
-            found = _Converted(self._program, cells)
+            found = _Converted(
+                self._program, cells, _Room(self._free, self._opened, self._fields, self._twice)
+            )
             good = np.flatnonzero(verdicts != MALFORMED)
             wrong = found.wrong(verdicts[good] == DOUBTFUL)
-            verdicts[good] = np.where(wrong, DOUBTFUL, GOOD)
+            verdicts[good] = np.where(wrong, WRONG, GOOD)
         return verdicts, cells, full
 
-    def _kept(self, cells: Cells, doubtful: Any) -> Any:
-        return ~doubtful
+
+@dataclass(slots=True)
+class _Room:
+    """Where normal forms of JSON begin in the buffer of the values, and scratch space (`json_kept.write`)."""
+
+    at: int
+    opened: Longs
+    fields: Longs
+    held: Longs
 
 
 class _Converted:
     """The cells of good records, which become values of columns."""
 
-    def __init__(self, program: JsonProgram, cells: Cells) -> None:
-        self._program, self._cells = program, cells
+    def __init__(self, program: JsonProgram, cells: Cells, room: _Room) -> None:
+        self._program, self._cells, self._room = program, cells, room
         self._wrong: dict[int, Bytes] = {}
 
     def wrong(self, doubtful: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -114,53 +136,76 @@ class _Converted:
             self._find_no_strings(doubtful)
         for leaf in self._program.leaves:
             self._convert(leaf)
+        if (kept := self._program.kept) is not None:
+            counts, items, objects = map(self._cells.numbers, (kept.count, kept.item, kept.text))
+            marks, data = self._cells.marks_of(kept.node), self._cells.data
+            self._room.at = join(counts, marks, items, data, self._room.at, objects)
+            self._write(objects, marks, 0)
         for node in self._program.maps:
-            if (repeated := self._marks(node) == OTHER).any():
+            if (repeated := self._cells.marks_of(node) == OTHER).any():
                 self._of(self._program.marks[node])[repeated] = 1
         found = np.zeros(doubtful.size, np.bool_)
         for level, rows in self._wrong.items():
             if rows.any():
-                found[self._records(level)[rows != 0]] = True
+                found[self._cells.records(level)[rows != 0]] = True
         return found
 
     def _find_no_strings(self, doubtful: NDArray[np.bool_]) -> None:
         for leaf in self._program.leaves:
             if leaf.shape in ("string", "binary"):
-                marks = self._marks(leaf.node)
+                marks = self._cells.marks_of(leaf.node)
                 held = texts(pa.string(), self._cells.numbers(leaf.cell), marks, self._cells.data)
                 alike = pc.match_substring_regex(held, LIKE_NO_STRING).fill_null(fill_value=False)
-                found = alike.to_numpy(zero_copy_only=False) & doubtful[self._records(leaf.level)]
+                found = alike.to_numpy(zero_copy_only=False) & doubtful[self._cells.records(leaf.level)]
                 self._of(leaf.level)[found | (marks == OTHER)] = 1
 
     def _convert(self, leaf: JsonLeaf) -> None:
-        numbers, marks, data = self._cells.numbers(leaf.cell), self._marks(leaf.node), self._cells.data
+        cells = self._cells
+        numbers, marks, data = cells.numbers(leaf.cell), cells.marks_of(leaf.node), cells.data
         match leaf.shape:
-            case "float" | "double":
-                places = np.flatnonzero(marks == OTHER)
-                if places.size:
-                    found = reals(
-                        texts(pa.string(), numbers[places], NOTHING, data), single=leaf.shape == "float"
-                    )
-                    numbers[places] = found.view(np.uint32 if leaf.shape == "float" else np.int64)
-                    self._of(leaf.level)[places[np.isinf(found)]] = 1
+            case "float" | "double" | "database_float" | "database_double":
+                self._to_reals(leaf, numbers, np.flatnonzero(marks > THERE))
             case "millis":
                 fits = (numbers >= -MOST_MILLIS) & (numbers <= MOST_MILLIS)
                 self._of(leaf.level)[~fits & (marks != 0)] = 1
                 numbers *= 1000
+            case "local_millis":
+                numbers[:] = bounded_millis(numbers)
             case "date":
                 to_days(numbers, marks, data, self._of(leaf.level))
             case "timestamptz":
                 to_moments(numbers, marks, data, self._of(leaf.level))
+            case "instant":
+                to_database_moments(numbers, marks, data, self._of(leaf.level))
             case "binary":
                 to_bytes(numbers, marks, data, self._of(leaf.level))
+            case "json":
+                self._write(numbers, marks, leaf.level)
         if digits := decimal_digits(leaf.shape):
             high, low = divmod(10 ** digits[0], 2**64)
-            highs = self._cells.numbers(leaf.cell + 1)
+            highs = cells.numbers(leaf.cell + 1)
             to_decimals(numbers, highs, marks, data, *digits, low, high, self._of(leaf.level))
 
-    def _marks(self, node: int) -> Bytes:
-        base = self._cells.mark_base[node]
-        return self._cells.marks[base : base + self._cells.rows[self._program.marks[node]]]
+    def _to_reals(self, leaf: JsonLeaf, numbers: Longs, places: Longs) -> None:
+        if not places.size:
+            return
+        single = leaf.shape.endswith("float")
+        held = texts(pa.string(), numbers[places], NOTHING, self._cells.data)
+        found = reals(held, single=single)
+        numbers[places] = found.view(np.uint32 if single else np.int64)
+        said = pc.is_in(held, NOT_FINITE).to_numpy(zero_copy_only=False)
+        self._of(leaf.level)[places[np.isinf(found) & ~said]] = 1
+
+    def _write(self, cells: Longs, marks: Bytes, level: int) -> None:
+        """Write JSON values in their normal form. Their doubles are converted in between, if there are any."""
+        room, data, values = self._room, self._cells.data, cells.copy()
+        doubles = np.empty(int((values[marks != 0] & LENGTH).sum()) // 3 + 1, np.int64)
+        scratch = room.opened, room.fields, room.held, cells, doubles, self._of(level)
+        end, count = write(values, marks, data, room.at, NOTHING, NO_PLACES, *scratch)
+        if count:
+            found = _digits(texts(pa.string(), doubles[:count], NOTHING, data))
+            end, _ = write(values, marks, data, room.at, *found, *scratch)
+        room.at = end
 
     def _of(self, level: int) -> Bytes:
         """For each row of a level, whether it is wrong."""
@@ -168,14 +213,12 @@ class _Converted:
             self._wrong[level] = np.zeros(self._cells.rows[level], np.uint8)
         return self._wrong[level]
 
-    def _records(self, level: int) -> Longs:
-        """The record of each row of a level."""
-        if level == 0:
-            return np.arange(self._cells.rows[0])
-        node = self._program.lists[level - 1]
-        counts = self._cells.numbers(self._program.list_cells[level - 1])
-        counts = np.where(self._marks(node) != 0, counts, 0)
-        return np.repeat(self._records(self._program.marks[node]), counts)
+
+def _digits(held: Any) -> tuple[Bytes, NDArray[np.int32]]:
+    """The shortest digits of doubles, and where each one's end."""
+    shortest = pa.array(reals(held, single=False)).cast(pa.string())
+    _, ends, digits = pc.replace_substring(shortest, *LEAST_DOUBLE).buffers()
+    return np.frombuffer(digits, np.uint8), np.frombuffer(ends, np.int32)[: len(held) + 1]
 
 
 def reals(held: Any, *, single: bool) -> NDArray[Any]:
@@ -193,7 +236,8 @@ def _singles(doubles: NDArray[np.float64], held: Any) -> NDArray[np.float32]:
         near = doubles.astype(np.float32)
     here, found = near.astype(np.float64), near.copy()
     for way in (-np.inf, np.inf):
-        there = np.nextafter(near, np.float32(way)).astype(np.float64)
+        with np.errstate(over="ignore"):
+            there = np.nextafter(near, np.float32(way)).astype(np.float64)
         one, other = np.clip([here, there], -BEYOND_SINGLES, BEYOND_SINGLES)
         for place in np.flatnonzero((one + other) / 2 == doubles).tolist():
             exact, halfway = Decimal(held[place].as_py()), Decimal(float(doubles[place]))

@@ -1,7 +1,7 @@
 """Texts of JSON as values of columns: compiled loops over the cells of a column, which hold places of texts (`columns.texts`).
 
 A text that has no value is marked in `wrong`. So is a row whose mark says that it was no text. Rows without a mark are left out.
-They convert the same texts as `glue_jobs.decode.json_leaves` and `glue_jobs.decode.shapes`.
+`glue_jobs.decode.machines.moments` has dates and timestamps.
 """
 
 from __future__ import annotations
@@ -11,118 +11,16 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS_OUT, kernel
+from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, kernel
 
 THERE, OTHER, QUOTED = 1, 2, 3
 """The marks of `glue_jobs.decode.machines.json_machine`."""
 LENGTH = 0xFFFFFFFF
 MOST_DIGITS = 38
 DECIMAL_BYTES = 16
-MOST_OFFSET_MINUTES = 18 * 60
-DAY_MICROS = 86_400_000_000
 U = np.uint64
 LOW_HALF = U(0xFFFFFFFF)
-PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 TRIPLE = types.UniTuple(types.int64, 3)  # type: ignore[no-untyped-call]
-
-
-@kernel(types.int64(BYTES, types.int64), inline=True)
-def _two(data: Any, at: Any) -> Any:
-    """The number of two digits; -1 if they are none."""
-    tens, ones = np.int64(data[U(at)]) - 48, np.int64(data[U(at + 1)]) - 48
-    return tens * 10 + ones if tens >= 0 and tens <= 9 and ones >= 0 and ones <= 9 else np.int64(-1)
-
-
-@kernel(PAIR(BYTES, types.int64))
-def _day(data: Any, at: Any) -> Any:
-    """The day since 1970 of ten characters, and 1; 0 if there is none. Source of the sum: H. Hinnant, `days_from_civil`."""
-    century, years, month, day = _two(data, at), _two(data, at + 2), _two(data, at + 5), _two(data, at + 8)
-    year = century * 100 + years
-    good = century >= 0 and years >= 0 and year > 0 and month >= 1 and month <= 12 and day >= 1 and day <= 31
-    good = good and data[U(at + 4)] == 45 and data[U(at + 7)] == 45
-    if good and day > 28:
-        last = 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
-        if month == 2:
-            last = 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-        good = day <= last
-    if not good:
-        return np.int64(0), np.int64(0)
-    since_march = year - 1 if month <= 2 else year
-    era = since_march // 400
-    of_era = since_march - era * 400
-    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468, np.int64(1)
-
-
-@kernel(PAIR(BYTES, types.int64, types.int64))
-def _moment(data: Any, at: Any, end: Any) -> Any:  # noqa: C901 one kernel
-    """The microseconds since 1970 of a text by RFC 3339, and 1; 0 if there are none."""
-    nothing = (np.int64(0), np.int64(0))
-    if end - at < 20:
-        return nothing
-    days, good = _day(data, at)
-    hour, minute, second = _two(data, at + 11), _two(data, at + 14), _two(data, at + 17)
-    between = data[U(at + 10)]
-    if (
-        good == 0
-        or (between != 32 and between | 32 != 116)
-        or data[U(at + 13)] != 58
-        or data[U(at + 16)] != 58
-    ):
-        return nothing
-    if hour < 0 or hour > 23 or minute < 0 or minute > 59 or second < 0 or second > 59:
-        return nothing
-    at += 19
-    micros, unit = np.int64(0), np.int64(100_000)
-    if data[U(at)] == 46:
-        begin = at + 1
-        at = begin
-        while at < end:
-            digit = np.int64(data[U(at)]) - 48
-            if digit < 0 or digit > 9:
-                break
-            if unit == 0 and digit != 0:
-                return nothing
-            micros += digit * unit
-            unit //= 10
-            at += 1
-        if at == begin:
-            return nothing
-    if at >= end:
-        return nothing
-    sign, offset = data[U(at)], np.int64(0)
-    if sign == 43 or sign == 45:
-        if end - at != 6 or data[U(at + 3)] != 58:
-            return nothing
-        hours, minutes = _two(data, at + 1), _two(data, at + 4)
-        offset = hours * 60 + minutes
-        if hours < 0 or minutes < 0 or minutes > 59 or offset > MOST_OFFSET_MINUTES:
-            return nothing
-        offset = offset if sign == 43 else -offset
-    elif sign | 32 != 122 or end - at != 1:
-        return nothing
-    seconds = hour * 3600 + (minute - offset) * 60 + second
-    return days * DAY_MICROS + seconds * 1_000_000 + micros, np.int64(1)
-
-
-@kernel(types.void(LONGS_OUT, BYTES, BYTES, BYTES_OUT))
-def to_days(cells: Any, marks: Any, data: Any, wrong: Any) -> Any:
-    for row in range(cells.size):
-        if marks[row]:
-            good = np.int64(0)
-            if marks[row] == THERE and cells[row] & LENGTH == 10:
-                cells[row], good = _day(data, cells[row] >> 32)
-            wrong[row] |= good == 0
-
-
-@kernel(types.void(LONGS_OUT, BYTES, BYTES, BYTES_OUT))
-def to_moments(cells: Any, marks: Any, data: Any, wrong: Any) -> Any:
-    for row in range(cells.size):
-        if marks[row]:
-            place, good = cells[row] >> 32, np.int64(0)
-            if marks[row] == THERE:
-                cells[row], good = _moment(data, place, place + (cells[row] & LENGTH))
-            wrong[row] |= good == 0
 
 
 @kernel(types.int64(BYTES, types.int64), inline=True)
@@ -261,3 +159,25 @@ def to_decimals(
             elif marks[row] == QUOTED:
                 cells[row], highs[row], good = _of_base64(data, place, size, most_low, most_high)
             wrong[row] |= good == 0
+
+
+@kernel(types.int64(LONGS, BYTES_OUT, LONGS, BYTES_OUT, types.int64, LONGS_OUT))
+def join(counts: Any, marks: Any, items: Any, data: Any, out: Any, cells: Any) -> Any:
+    """Write fields as an object for each row, from `out` on; the place after them. counts: of each row, where marked."""
+    item = np.int64(0)
+    for row in range(counts.size):
+        if marks[row] == 0:
+            continue
+        begin = out
+        for number in range(counts[row]):
+            data[U(out)] = 123 if number == 0 else 44
+            out += 1
+            place, size = items[item] >> 32, items[item] & LENGTH
+            for byte in range(size):
+                data[U(out + byte)] = data[U(place + byte)]
+            out += size
+            item += 1
+        data[U(out)] = 125
+        out += 1
+        cells[row] = begin << 32 | (out - begin)
+    return out

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,31 +43,52 @@ class PlainReader:
         yield records, pa.RecordBatch.from_arrays([found], [self._column])
 
 
+AnyReader = Reader | PlainReader | Messages
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Decoded values or keys. numbers: of the schemas. foreign: records of other tables."""
+    """Decoded values or keys. columns, records, numbers: of the good ones, in record order; numbers: of their schemas.
+
+    foreign: records of other tables, each with the index of their schema, at most `MAX_OTHERS`. rejected: by reject reason.
+    """
 
     columns: Any
     records: Longs
     numbers: Any
-    foreign: list[Longs]
-    others: Counter[int]
+    foreign: list[tuple[int, Longs]]
+    rejected: list[tuple[str, Longs]]
+
+    def places(self, records: int) -> Longs:
+        """The row of each of so many records in `columns`, or -1."""
+        found = np.full(records, -1)
+        found[self.records] = np.arange(self.records.size)
+        return found
 
 
 class PartDecoder:
-    """The values of records, or their keys. A writer's program is made when its first value arrives."""
+    """The values of records, or their keys. A writer's program is made when its first value arrives. Not thread-safe.
 
-    def __init__(self, decoding: DecodePlan, columns: Json) -> None:
-        self._decoding, self._columns = decoding, columns
-        self._readers: dict[int, Reader | PlainReader | Messages] = {}
+    Memory: the returned columns, plus `Reader`'s memory for each schema met, plus that of `inflated`.
+    """
+
+    def __init__(self, decoding: DecodePlan) -> None:
+        self._decoding, self._schema = decoding, pa.schema(arrow_type(decoding.columns))
+        self._readers: dict[int, AnyReader] = {}
         self._plain = any(isinstance(each, PlainWriter) for each in decoding.writers)
         places = {each: min(place, MAX_OTHERS) for place, each in enumerate(decoding.other_ids)}
         self._places = [places[decoding.wire.schema_id(each)] for each in decoding.others]
         self._prefixes = Prefixes([*(each.prefix for each in decoding.writers), *decoding.others])
+        messages = (each for each in decoding.writers if isinstance(each, ProtobufWriter))
+        own, wire = {each.id for each in decoding.writers}, decoding.wire
+        self._magics = Prefixes(wire.magics)
+        self._misfits = Prefixes(
+            [*_frames(wire, decoding.incompatible), *(one for each in messages for one in each.others)]
+        )
+        self._frames = Prefixes(_frames(wire, own))
 
     def read(self, spans: Spans) -> Found:
-        """The good values in record order."""
-        foreign, others = list[Longs](), Counter[int]()
+        foreign, rejected = list[tuple[int, Longs]](), list[tuple[str, Longs]]()
         found, tables, ids = [np.zeros(0, np.int64)], [], [pa.nulls(0, pa.int32())]
         for each in inflated(spans, self._decoding.wire):
             # The index of the writer of each value, or of the other table (counted after the writers); `NOBODY` if neither.
@@ -77,55 +97,94 @@ class PartDecoder:
                 theirs = each.records[whose == number]
                 place = number - len(self._decoding.writers)
                 if place >= 0:
-                    foreign.append(theirs)
-                    others[self._places[place]] += theirs.size
+                    foreign.append((self._places[place], theirs))
                     continue
                 schema_id = pa.scalar(_number(self._decoding, self._decoding.writers[number]), pa.int32())
-                for records, batch in self._reader(number).read(replace(each, records=theirs)):
+                reader, left = self._reader(number), theirs
+                for records, batch in reader.read(replace(each, records=theirs)):
                     found.append(records)
                     tables.append(pa.Table.from_batches([batch]))
                     ids.append(pa.repeat(schema_id, records.size))
+                    left = _without(left, records)
+                rejected += _malformed(left, reader)
+            rejected += self._of_nobody(replace(each, records=each.records[whose == NOBODY]))
         records, numbers = np.concatenate(found), pa.concat_arrays(ids)
-        columns = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+        columns = (
+            pa.concat_tables(tables, promote_options="default") if tables else self._schema.empty_table()
+        )
         if np.any(records[1:] < records[:-1]):
             order = np.argsort(records)
             places = pa.array(order)
             records, numbers = records[order], numbers.take(places)
             columns = columns.combine_chunks().take(places)
-        return Found(columns, records, numbers, foreign, others)
-
-    def _reader(self, number: int) -> Reader | PlainReader | Messages:
-        if number not in self._readers:
-            self._readers[number] = self._reader_of(self._decoding.writers[number])
-        return self._readers[number]
-
-    def _reader_of(self, writer: Writer) -> Reader | PlainReader | Messages:
-        match writer:
-            case AvroWriter():
-                return Reader(program(writer, self._columns), len(writer.prefix))
-            case JsonWriter():
-                return JsonReader(json_program(writer, self._columns), len(writer.prefix))
-            case ProtobufWriter():
-                return Messages(writer)
-            case PlainWriter():
-                kinds = {each["name"]: each["type"] for each in self._columns["fields"]}
-                return PlainReader(writer.column, kinds[writer.column], text=writer.text)
+        return Found(columns, records, numbers, foreign, rejected)
 
     def of(self, spans: Spans) -> tuple[Any, Any]:
         """The columns of values that are good or null, in order, and a mask that says which these are."""
         chosen = spans.records
-        has_key = spans.sizes[chosen] >= 0
-        found = self.read(replace(spans, records=chosen[has_key]))
-        place = np.full(spans.sizes.size, -1)
-        place[found.records] = np.arange(found.records.size)
-        places = place[chosen]
-        kept = ~has_key | (places >= 0)
+        given = spans.sizes[chosen] >= 0
+        found = self.read(replace(spans, records=chosen[given]))
+        places = found.places(spans.sizes.size)[chosen]
+        kept = ~given | (places >= 0)
         places = places[kept]
         return found.columns.take(pa.array(places, mask=places < 0)), kept
 
+    def _of_nobody(self, spans: Spans) -> list[tuple[str, Longs]]:
+        """Values that begin as those of no writer and of no other table, by reject reason."""
+        if not spans.records.size:
+            return []
+        sizes, wire = spans.sizes[spans.records], self._decoding.wire
+        tests = {"null_value": sizes < 0}
+        if wire.size:
+            tests |= {
+                "truncated": sizes < wire.size,
+                "bad_magic": self._magics.find(spans) == NOBODY,
+                "incompatible_schema": self._misfits.find(spans) != NOBODY,
+                "unknown_schema_id": self._frames.find(spans) == NOBODY,
+            }
+        which = np.select(list(tests.values()), range(len(tests)), len(tests))
+        return [
+            (reason, spans.records[which == place])
+            for place, reason in enumerate((*tests, "malformed"))
+            if (which == place).any()
+        ]
+
+    def _reader(self, number: int) -> AnyReader:
+        if number not in self._readers:
+            self._readers[number] = self._reader_of(self._decoding.writers[number])
+        return self._readers[number]
+
+    def _reader_of(self, writer: Writer) -> AnyReader:
+        match writer:
+            case AvroWriter():
+                return Reader(program(writer.value), len(writer.prefix))
+            case JsonWriter():
+                return JsonReader(json_program(writer, self._decoding.columns), len(writer.prefix))
+            case ProtobufWriter():
+                return Messages(writer)
+            case PlainWriter():
+                kinds = {each["name"]: each["type"] for each in self._decoding.columns["fields"]}
+                return PlainReader(writer.column, kinds[writer.column], text=writer.text)
+
+
+def _frames(wire: Wire, ids: Iterable[int]) -> list[bytes]:
+    return [frame for each in sorted(ids) for frame in wire.frames(each)] if wire.size else []
+
+
+def _malformed(records: Longs, reader: AnyReader) -> list[tuple[str, Longs]]:
+    """Values that a reader has refused, by reject reason."""
+    trailing = np.concatenate([records[:0], *reader.trailing]) if isinstance(reader, Reader) else records[:0]
+    found = [("trailing_bytes", trailing), ("malformed", _without(records, trailing))]
+    return [each for each in found if each[1].size]
+
+
+def _without(records: Longs, some: Longs) -> Longs:
+    """The records without some of them. Both in order, each once."""
+    return records[:0] if some.size == records.size else np.setdiff1d(records, some, assume_unique=True)
+
 
 def _number(decoding: DecodePlan, writer: Writer) -> int | None:
-    """The same as `glue_jobs.decode.decode.schema_id` for a good value of this writer."""
+    """`_kafka.schema_id` of a good value of this writer."""
     if not decoding.wire.size:
         return decoding.numbers.get(writer.id, writer.id) or None
     if decoding.wire.names_are_numbers:

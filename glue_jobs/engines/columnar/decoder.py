@@ -5,7 +5,8 @@ The good records and their values are the same as those of `glue_jobs.decode.dec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +15,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calve.decoding.decode_plan import DecodePlan
+from calve.modes.mode import APPEND, Mode
 from calve.schema.columns import Json
-from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.arrow_types import arrow_type, column_at
 from glue_jobs.columns.buffers import Spans
 from glue_jobs.columns.texts import Longs
-from glue_jobs.decode.machines.parts import PartDecoder
+from glue_jobs.decode.machines.change_events import Mask, opened
+from glue_jobs.decode.machines.parts import Found, PartDecoder
 from glue_jobs.kafka.records import DELIVERED, Records
 
 
@@ -28,7 +31,8 @@ class Decoded:
 
     All others belong to other tables. `others` counts them by index in `DecodePlan.other_ids`, at most `MAX_OTHERS`.
     schema_id: `_kafka.schema_id` of the good ones (an int32 array).
-    deletions: the same of records that delete, which have only the columns of their keys; None: no record does.
+    deletions: the same of records that delete: change events, and tombstones, which have only the columns of their keys.
+    truncates: the number of events that empty the table.
     """
 
     columns: Any
@@ -36,37 +40,76 @@ class Decoded:
     rejected: Longs
     others: Mapping[int, int]
     schema_id: Any
-    deletions: Decoded | None = None
+    deletions: tuple[Decoded, ...] = ()
+    truncates: int = 0
 
 
 class Decoder:
-    """Not thread-safe. columns: the columns that records are decoded to (`RowPlan.source`).
+    """Not thread-safe. columns: the columns that records are decoded to (`RowPlan.source`), for a table of this mode.
 
-    deletes: a record without a value deletes the row of its key.
-    Memory: the returned columns, plus `Reader`'s memory for each schema met, plus that of `inflated`.
-    `calve.decoding.avro_program.reasons` says beforehand whether every schema has a program.
+    Memory: as `PartDecoder`.
     """
 
-    def __init__(self, decoding: DecodePlan, columns: Json, *, deletes: bool = False) -> None:
+    def __init__(self, decoding: DecodePlan, columns: Json, mode: Mode = APPEND) -> None:
         self._schema = pa.schema(arrow_type(columns))
-        self._deletes = deletes
-        self._value = PartDecoder(decoding, columns)
-        self._key = PartDecoder(decoding.key, columns) if decoding.key else None
+        self._mode = mode
+        self._events = pa.schema(arrow_type(decoding.columns)) if mode.reads_changes else None
+        self._value = PartDecoder(decoding)
+        self._key = PartDecoder(decoding.key) if decoding.key else None
 
     def decode(self, records: Records) -> Decoded:
         delivered = np.flatnonzero(records.refused == DELIVERED)
-        empty = records.value_size[delivered] < 0
-        values = delivered[~empty] if self._deletes else delivered
+        none = records.value_size[delivered] < 0
+        judged = self._mode.deletes or self._mode.reads_changes
+        values, empty = (delivered[~none], delivered[none]) if judged else (delivered, delivered[:0])
         found = self._value.read(Spans(records.buffer, records.value_at, records.value_size, values))
         rejected = np.ones(len(records), np.bool_)
-        for each in found.foreign:
+        others = Counter[int]()
+        for place, each in found.foreign:
             rejected[each] = False
-        made = self._with_key(records, found.columns, found.records, found.numbers, rejected)
-        deletions = None
-        if self._deletes and empty.any():
-            gone = delivered[empty]
-            deletions = self._with_key(records, pa.table({}), gone, pa.nulls(gone.size, pa.int32()), rejected)
-        return replace(made, rejected=np.flatnonzero(rejected), others=found.others, deletions=deletions)
+            others[place] += each.size
+
+        def with_key(columns: Any, good: Longs, numbers: Any) -> Decoded:
+            return self._with_key(records, columns, good, numbers, rejected)
+
+        deletions: list[Decoded] = []
+        truncates = 0
+        if self._events is None:
+            made = with_key(found.columns, found.records, found.numbers)
+        else:
+            made, deletions, truncates = self._opened(found, self._events, with_key)
+        if empty.size:
+            tombstones = with_key(pa.table({}), empty, pa.nulls(empty.size, pa.int32()))
+            deletions += [tombstones] if self._mode.deletes else []
+        return replace(
+            made,
+            rejected=np.flatnonzero(rejected),
+            others=others,
+            deletions=tuple(deletions),
+            truncates=truncates,
+        )
+
+    def _opened(
+        self, found: Found, schema: pa.Schema, with_key: Callable[[Any, Longs, Any], Decoded]
+    ) -> tuple[Decoded, list[Decoded], int]:
+        """The rows that events write, those that they delete, and the number of truncations. schema: of events."""
+        events = _with_columns(found.columns, schema, found.records.size)
+        columns = [column_at(events, name) for name in schema.names]
+        does = opened(pa.StructArray.from_arrays(columns, fields=list(schema)), self._mode.source_order)
+
+        def those(wanted: Mask) -> Decoded:
+            if wanted.all():
+                return with_key(pa.table(does.rows), found.records, found.numbers)
+            mask = pa.array(wanted)
+            return with_key(
+                pa.table(does.rows.filter(mask)), found.records[wanted], found.numbers.filter(mask)
+            )
+
+        gone = does.deletes & (not self._mode.keep_deleted)
+        idle = those(does.idle)
+        made = those(~(does.bad | does.idle | gone))
+        truncates = np.isin(idle.good, found.records[does.truncates]).sum()
+        return made, [those(gone)] if gone.any() else [], int(truncates)
 
     def _with_key(
         self, records: Records, columns: Any, good: Longs, numbers: Any, rejected: NDArray[np.bool_]
@@ -80,6 +123,12 @@ class Decoder:
             columns = columns.filter(mask) if columns.num_columns else columns
         rejected[good] = False
         held = {name: part.column(name) for part in (columns, of_key) for name in part.column_names}
-        arrays = [held.get(each.name, pa.nulls(good.size, each.type)) for each in self._schema]
-        made = pa.Table.from_arrays(arrays, schema=self._schema)
-        return Decoded(made, good, good[:0], {}, numbers)
+        return Decoded(_with_columns(pa.table(held), self._schema, good.size), good, good[:0], {}, numbers)
+
+
+def _with_columns(held: Any, schema: pa.Schema, size: int) -> Any:
+    """A table with the columns of a schema, in its order; those that are missing are null."""
+    arrays = [
+        held[each.name] if each.name in held.column_names else pa.nulls(size, each.type) for each in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyspark import SparkContext
 
 from calve.config.engine_choice import Unsupported, of_order
-from calve.decoding.avro_program import reasons
 from calve.modes.aggregate import Aggregate
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.columnar.layouts import Layout, layout
@@ -125,6 +124,7 @@ class ColumnarEngine:
             columns=table.row_plan.source,
             layout=self.layout,
             location=location_of(table.main, f"{stage_id}-{uuid.uuid4().hex[:8]}"),
+            mode=mode,
             steps=self.plan.steps,
             count_by=table.config.count_by,
             keys=table.services.masking_keys if table.config.masks else (),
@@ -203,7 +203,7 @@ def _plan(table: TablePlan) -> _Plan:
     if (known := _plans.get(row_plan)) is not None:
         return known
     steps = None
-    found = (*reasons(table.decode_plan, row_plan.source), *of_order(row_plan.mode, row_plan.columns))
+    found = of_order(row_plan.mode, row_plan.columns)
     if row_plan.chain.steps:
         try:
             columns = row_plan.made if row_plan.mode.groups_rows else row_plan.columns

@@ -18,10 +18,12 @@ from pyspark import TaskContext
 
 from calve.config.masking_keys import Key
 from calve.decoding.decode_plan import DecodePlan
+from calve.modes.mode import APPEND, Mode
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
 from glue_jobs.columns.arrow_types import column_at
 from glue_jobs.columns.texts import Longs
+from glue_jobs.decode.machines.change_events import lacks_values
 from glue_jobs.engines.columnar.decoder import Decoded, Decoder
 from glue_jobs.engines.columnar.layouts import Layout
 from glue_jobs.engines.columnar.parquet import Files, Written
@@ -105,7 +107,7 @@ def values_together(parts: Iterable[Values | None]) -> Values | None:
     return found if len(found.keys() - {None}) <= MOST_VALUES else None
 
 
-SUMMED = ("records", "rejects", "size_bytes", "left_out", "failed", "cut")
+SUMMED = ("records", "rejects", "size_bytes", "left_out", "failed", "cut", "truncates", "unavailable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,7 @@ class Work:
     columns: Json
     layout: Layout
     location: str
+    mode: Mode = APPEND
     steps: Steps | None = None
     count_by: str | None = None
     keys: tuple[Key, ...] = field(default=(), repr=False)
@@ -257,7 +260,7 @@ def _chunks(
     work: Work, ranges: tuple[Range, ...], files: Files, totals: Gathered | None
 ) -> Iterator[TaskCounts]:
     rule = work.rule
-    decoder = Decoder(work.decoding, work.columns, deletes=rule is not None and rule.deletes)
+    decoder = Decoder(work.decoding, work.columns, work.mode)
 
     def written(rows: pa.Table) -> Counts:
         """Write rows, or add them to the totals. Those without a key are rejects."""
@@ -267,18 +270,24 @@ def _chunks(
             files.write(kept)
         else:
             totals.add({path: column_at(kept, path) for path in totals.fold.paths})
+        unavailable = int(lacks_values(kept).sum()) if work.mode.reads_changes else 0
+        rejects = _rejects(offsets_of(rows)[lacking]) if lacking is not None else {}
+        return Counts(unavailable=unavailable, **rejects)
+
+    def deleted(rows: pa.Table) -> Counts:
+        """Keep the keys of rows that delete. Those without a key are rejects."""
+        assert rule is not None, "no record deletes a row without a key"  # noqa: S101
+        lacking = without_key(rows, rule.key)
+        kept = rows if lacking is None else rows.filter(pa.array(~lacking))
+        files.delete(KeyedRecords.of(kept, rule, deletes=True))
         return Counts(**_rejects(offsets_of(rows)[lacking])) if lacking is not None else Counts()
 
     for records in fetch(work.settings, work.topic, work.topic_id, ranges, CHUNK_BYTES):
         decoded = decoder.decode(records)
         yield TaskCounts.of_records(records, decoded.rejected, decoded.others)
-        if rule and decoded.deletions is not None:
-            deletions = _with_kafka(work, records, decoded.deletions)
-            lacking = without_key(deletions, rule.key)
-            if lacking is not None:
-                yield TaskCounts(Counts(**_rejects(offsets_of(deletions)[lacking])))
-                deletions = deletions.filter(pa.array(~lacking))
-            files.delete(KeyedRecords.of(deletions, rule, deletes=True))
+        yield TaskCounts(Counts(truncates=decoded.truncates))
+        for each in decoded.deletions:
+            yield TaskCounts(deleted(_with_kafka(work, records, each)))
         columns = _with_kafka(work, records, decoded)
         if work.steps is None:
             yield TaskCounts(written(columns))

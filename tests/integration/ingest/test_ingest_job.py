@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from calve.config.job import Job, Kafka, Table
-from calve.config.spark_conf import java_options
 from calve.names import TableName
 from cli.lake import load, open_catalog, state_of
 from cli.look.health import Conditions
@@ -169,21 +168,6 @@ def ended(started: subprocess.Popen[str]) -> tuple[int, Event]:
     """The exit code and the last event."""
     out, _ = started.communicate(timeout=120)
     return started.returncode, json.loads(out.splitlines()[-1])
-
-
-@pytest.mark.full
-def test_the_job_refuses_to_start_without_the_limits_of_avro(engine: Engine, tmp_path: Path) -> None:
-    environment = spark_environment(engine.stack.root, engine.stack, memory="1g", quick=True)
-    arguments = environment["PYSPARK_SUBMIT_ARGS"]
-    environment["PYSPARK_SUBMIT_ARGS"] = arguments.replace(java_options(), "")
-    assert environment["PYSPARK_SUBMIT_ARGS"] != arguments
-    topic = engine.topic()
-    with process(engine, engine.job(Table(name=topic, topic=topic)), environment, tmp_path) as started:
-        code, last = ended(started)
-    assert code == 1
-    assert last["event"] == "job.failed"
-    assert "limits on Avro lengths are not active" in last["reason"]
-    assert java_options() in last["fix"]
 
 
 @pytest.mark.full

@@ -19,7 +19,6 @@ import pytest
 
 from calve.config.job import Budget, Table
 from calve.config.masking_keys import Key, pads
-from calve.config.spark_conf import java_options
 from calve.config.steps import Mask, Rule
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.upsert import Upsert
@@ -208,7 +207,7 @@ class Scene:
         settings.write_text(self.settings.to_json())
         local.mkdir(exist_ok=True)
         conf = {
-            JAVA_OPTIONS: f"{java_options()} -Djava.io.tmpdir={local}",
+            JAVA_OPTIONS: f"-Djava.io.tmpdir={local}",
             "spark.local.dir": str(local),
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",

@@ -67,7 +67,6 @@ def test_the_spark_settings_of_a_job_reach_the_process_that_runs_it_here(tmp_pat
     assert found == {"main": {"spark.sql.shuffle.partitions": "64"}, "other": {}}
     submitted = spark_environment(tmp_path, None, jars=(), more=found["main"])["PYSPARK_SUBMIT_ARGS"]
     assert "--conf spark.sql.shuffle.partitions=64" in submitted
-    assert "spark.driver.extraJavaOptions" in submitted
 
 
 def test_of_many_tables_only_the_nearest_are_named(config: Path) -> None:

@@ -6,8 +6,8 @@ import fastavro
 import pytest
 
 from calve.schema.avro import columns_of, expand
-from calve.schema.avro_reader import framed, resolution
 from calve.schema.evolution import SchemaProblem
+from tests.spark_decoder.resolution import framed, resolution
 
 
 def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
@@ -24,6 +24,7 @@ def one(kind: Any) -> Any:
 
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 3}
+EMPTY_DECIMAL = {"type": "fixed", "name": "F", "size": 0, "logicalType": "decimal", "precision": 1}
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,8 @@ def test_nested_types_keep_their_shape_and_their_docs() -> None:
         (record(("a", DECIMAL | {"scale": 13})), "a", "SCALE_OUT_OF_RANGE"),
         (record(("a", DECIMAL | {"type": "fixed", "name": "F", "size": 2})), "a", "PRECISION_OUT_OF_RANGE"),
         (record(("a", ["null"])), "a", "always null"),
+        (record(("a", {"type": "fixed", "name": "F", "size": 0})), "a", "length 0"),
+        (record(("a", EMPTY_DECIMAL)), "a", "length 0"),
         (
             record(("a", [record(("x", "int"), name=name) for name in ("a.S", "b.a_S", "b.S")])),
             "a",

@@ -8,9 +8,9 @@ import pytest
 from calve.decoding.decode_plan import decoding
 from calve.decoding.formats import columns
 from calve.schema.avro import columns_of, expand
-from calve.schema.avro_reader import resolution
 from calve.schema.evolution import SchemaProblem
 from calve.schema.wire import Schema
+from tests.spark_decoder.resolution import resolution
 
 CITY = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "zip", "type": "Zip"}]}
 ZIP = {"type": "enum", "name": "geo.Zip", "symbols": ["A", "B"]}

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calve.schema.avro import columns_of, expand
-from calve.schema.avro_reader import resolution
 from calve.schema.columns import struct
 from calve.schema.lineage import settle
 from tests.random_formats import avro_schema
 from tests.random_schemas import Steps, newest_names, padded, rows_of
+from tests.spark_decoder.resolution import resolution
 
 Json = Any
 

@@ -6,6 +6,7 @@ import io
 import json
 import uuid
 import zlib
+from dataclasses import replace
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -23,12 +24,13 @@ from calve.schema.columns import Json, field
 from calve.schema.columns import struct as columns_of
 from calve.schema.wire import BARE, CONFLUENT, GLUE, Schema, Wire
 from calve.schema.writers import PlainWriter
+from cli.verify.formats.fields import database_timestamp_us
 from glue_jobs.columns import buffers
 from glue_jobs.engines.columnar.decoder import Decoded, Decoder
-from tests.avro_cases import CASES, EXACT, MANY, text
+from tests.avro_cases import AT, BAD_AT, CASES, EXACT, GOOD_AT, MANY, text
 from tests.columnar import plain, records_of
-from tests.integration.support.records.avro_records import nullable, record
-from tests.random_avro import Schemas, Values, zigzag
+from tests.integration.support.records.avro_records import entries, nullable, record
+from tests.random_avro import MOMENT, Schemas, Values, zigzag
 
 FRAME = CONFLUENT.frame(7)
 
@@ -94,13 +96,26 @@ def expected(schema: Json, value: Any) -> Any:
         case "long", "timestamp-millis" | "local-timestamp-millis":
             return value * 1000
     if isinstance(value, str):
-        return value.encode()
+        return database_timestamp_us(value) if node == MOMENT else value.encode()
     return repr(value) if isinstance(value, bool | float) else value
 
 
 @pytest.mark.parametrize(("kind", "values", "found"), CASES)
 def test_values_that_readers_differ_about(kind: Json, values: list[bytes], found: list[Any]) -> None:
     assert column(kind, *values) == found
+
+
+def test_a_key_that_is_no_timestamp_makes_its_record_bad() -> None:
+    kind = entries("MapEntry", AT, "int")
+    assert column(kind, zigzag(1) + BAD_AT + b"\x02\x00", zigzag(1) + GOOD_AT + b"\x02\x00") == [[(0, 1)]]
+
+
+def test_a_text_counts_also_where_its_column_is_not_wanted() -> None:
+    versions = [Schema(7, json.dumps(record("R", a={"type": "array", "items": AT}, b="int")))]
+    found = decoding(first_columns(versions, "it"), versions)
+    values = [FRAME + zigzag(2) + GOOD_AT + each + b"\x00\x02" for each in (GOOD_AT, BAD_AT, GOOD_AT)]
+    decoded = Decoder(found, columns_of(field("b", "int"))).decode(records_of(values))
+    assert decoded.good.tolist() == [0, 2]
 
 
 def test_what_is_skipped_is_looked_at_less() -> None:
@@ -204,7 +219,9 @@ def test_glue_s_frames_with_and_without_compression() -> None:
 )
 def test_values_that_are_kept_as_they_are(is_text: bool, kept: list[bytes | None]) -> None:
     columns = columns_of(field("value", "string" if is_text else "binary"))
-    decoder = Decoder(DecodePlan((PlainWriter(0, b"", "value", is_text),), wire=BARE), columns)
+    decoder = Decoder(
+        DecodePlan((PlainWriter(0, b"", "value", is_text),), wire=BARE, columns=columns), columns
+    )
     values = [b"ok", None, b"\xff", b"", b"\xed\xa0\x80", b"\xf0\x8f\xbf\xbf"]
     found = decoder.decode(records_of(values))
     assert plain(found.columns["value"]) == kept
@@ -217,10 +234,12 @@ def test_keys_are_columns_too() -> None:
         field("a", "int"), field("k", "string"), field("b", "string"), field("later", "long")
     )
     values = decoding(columns_of(*columns["fields"][::2]), versions_of(NARROW))
-    key = DecodePlan((PlainWriter(0, b"", "k", text=True),), wire=BARE)
+    key = DecodePlan(
+        (PlainWriter(0, b"", "k", text=True),), wire=BARE, columns=columns_of(columns["fields"][1])
+    )
     good = FRAME + zigzag(5) + text(b"x")
     records = records_of([good, good, good, b"bad"], keys=[b"one", None, b"\xff", b"four"])
-    found = Decoder(DecodePlan(values.writers, key=key), columns).decode(records)
+    found = Decoder(replace(values, key=key), columns).decode(records)
     assert found.good.tolist() == [0, 1]
     assert found.rejected.tolist() == [2, 3]
     assert found.columns.to_pylist() == [

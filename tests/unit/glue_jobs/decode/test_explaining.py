@@ -17,12 +17,12 @@ from calve.schema.wire import BARE, CONFLUENT, Schema
 from cli.verify.formats.decoding import Values
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.explaining.explanation import MOST_EXPLAINED, Explainer
-from glue_jobs.decode.protobuf.decoder import GOOD, decode
 from glue_jobs.engines.columnar.decoder import Decoder
 from tests.avro_cases import CASES
 from tests.columnar import records_of
 from tests.debezium import json_around
 from tests.integration.support.records.json_records import EVERY_TYPE, REFUSED, ROWS
+from tests.judged import judged
 from tests.protobuf_classes import message_class
 from tests.random_avro import Schemas, mutated, zigzag
 from tests.random_avro import Values as AvroValues
@@ -292,10 +292,9 @@ def filled(kind: Any, fields: tuple[Field, ...], row: dict[str, Any]) -> bytes:
 def agreed(found: DecodePlan, payloads: list[bytes]) -> None:
     (writer,) = found.writers
     values = [writer.prefix + each for each in payloads]
-    [decoded] = decode(iter([pa.array(values, pa.binary())]), [writer])  # type: ignore[list-item]
-    rows = decoded.to_pylist()
+    rows = judged(found, pa.array(values, pa.binary())).to_pylist()
     for value, row in zip(values, rows, strict=True):
-        assert (why(found, value) is None) == row[GOOD], value.hex()
+        assert (why(found, value) is None) == (row["reason"] is None), value.hex()
 
 
 def test_a_flood_and_a_huge_value_are_bounded_and_nothing_is_raised() -> None:

@@ -18,8 +18,8 @@ from glue_jobs.decode.explaining.protobuf_values import explain
 from glue_jobs.decode.explaining.walk import Misfit, Walk
 from glue_jobs.decode.protobuf import machine, program
 from glue_jobs.decode.protobuf import values as kinds
-from glue_jobs.decode.protobuf.decoder import decode
 from tests.columnar import plain
+from tests.judged import judged, plan_of
 from tests.numpy_protobuf import decoder as oracle
 from tests.random_avro import mutated
 from tests.random_protobuf import Schemas, sized, varint
@@ -56,18 +56,17 @@ def same(values: list[bytes | None], writers: list[ProtobufWriter]) -> int:
     """Decode both ways, also in pieces and from the middle of an array; the number of good values."""
     framed = pa.array(values, pa.binary())
     cut = len(values) // 3
-    pieces = list(decode(iter([framed.slice(0, cut), framed.slice(cut)]), writers))
-    found, expected = pa.concat_arrays(pieces), plain(oracle.decode(framed, writers))
+    found = judged(plan_of(writers), framed.slice(0, cut), framed.slice(cut))
+    expected = plain(oracle.decode(framed, writers))
     found.validate(full=True)
     good = 0
     for value, one, other in zip(values, expected, plain(found), strict=True):
         where = (value or b"").hex()
-        assert (one is None) == (other is None), where
-        if one is not None:
-            assert one["good"] == other["good"], where
-            if one["good"] == "True":
-                good += 1
-                assert one["value"] == other["value"], where
+        is_good = one is not None and one["good"] == "True"
+        assert is_good == (other["reason"] is None), where
+        if is_good:
+            good += 1
+            assert one["value"] == other["value"], where
     return good
 
 
@@ -159,14 +158,15 @@ def test_a_string_is_what_python_decodes() -> None:
     [writer] = writers_of(Random(1), ['syntax = "proto3"; message Top { string s = 1; }'], some=False)
     for around in (b"", b"seven by", b"more than eight"):
         values = [writer.prefix + b"\x0a" + sized(around + each + around) for each in texts]
-        [found] = decode(iter([pa.array(values, pa.binary())]), [writer])
-        assert found.field("good").to_pylist() == list(map(is_text, texts))
+        found = judged(plan_of([writer]), pa.array(values, pa.binary()))
+        assert [each is None for each in found.field("reason").to_pylist()] == list(map(is_text, texts))
 
 
 def explained(values: list[bytes | None], writer: ProtobufWriter) -> None:
     """What is refused has an explanation, and nothing else has one."""
-    [found] = decode(iter([pa.array(values, pa.binary())]), [writer])
-    for value, good in zip(values, found.field("good").to_pylist(), strict=True):
+    found = judged(plan_of([writer]), pa.array(values, pa.binary()))
+    for value, reason in zip(values, found.field("reason").to_pylist(), strict=True):
+        good = reason is None
         try:
             explain(value or b"", writer, Walk("the value", 10**6))
         except Misfit:

@@ -17,8 +17,8 @@ from calve.schema.wire import Schema
 from calve.schema.writers import ProtobufWriter
 from cli.verify.formats.decoding import Values
 from cli.verify.formats.fields import Unreadable
-from glue_jobs.decode.protobuf.decoder import GOOD, VALUE, decode
 from glue_jobs.decode.protobuf.values import rescaled
+from tests.judged import judged, plan_of
 from tests.protobuf_classes import message_class
 
 SCHEMA = """
@@ -89,7 +89,7 @@ def agreed(text: str, payloads: list[bytes]) -> list[bool]:
     assert isinstance(writer, ProtobufWriter)
     found = decoded([writer.prefix + each for each in payloads], [writer])
     found.validate(full=True)
-    kind = found.type.field(VALUE).type
+    kind = found.type.field("value").type
     columns = pa.schema(list(kind))
     theirs = Values(columns, {7: schema}.get)
     for payload, mine in zip(payloads, found.to_pylist(), strict=True):
@@ -97,18 +97,17 @@ def agreed(text: str, payloads: list[bytes]) -> list[bool]:
             row = pa.record_batch(theirs.project(writer.prefix + payload), columns).to_pylist()[0]
         except Unreadable:
             row = None
-        assert (row is not None) == mine[GOOD], payload.hex()
+        assert (row is not None) == (mine["reason"] is None), payload.hex()
         if row is not None:
-            assert _comparable(row) == _comparable(mine[VALUE]), payload.hex()
-    return [each[GOOD] for each in found.to_pylist()]
+            assert _comparable(row) == _comparable(mine["value"]), payload.hex()
+    return [each["reason"] is None for each in found.to_pylist()]
 
 
 def decoded(values: list[bytes | None], writers: list[ProtobufWriter]) -> Any:
-    [found] = decode(iter([pa.array(values, pa.binary())]), writers)
-    return found
+    return judged(plan_of(writers), pa.array(values, pa.binary()))
 
 
-def test_values_of_no_frame_are_null_and_frames_are_told_apart() -> None:
+def test_frames_are_told_apart() -> None:
     schemas = [Schema(n, f'syntax = "proto3"; message A {{ int64 a = {n}; }}', "PROTOBUF") for n in (1, 2)]
     table = first_columns(schemas[:1], "subject")
     writers = [each for each in decoding(table, schemas).writers if isinstance(each, ProtobufWriter)]
@@ -121,13 +120,18 @@ def test_values_of_no_frame_are_null_and_frames_are_told_apart() -> None:
         b"\0\0\0\0\1",
         b"\0\0\0\0\1\0\x08",
     ]
-    expected = [(5, True), None, None, (6, True), None, None, (None, False)]
-    arrays = [pa.array(values, pa.binary()), pa.array([b"x", *values], pa.binary()).slice(1)]
-    for found in decode(iter(arrays), writers):
-        assert [
-            each and (each[VALUE] and each[VALUE]["a"], each[GOOD]) for each in found.to_pylist()
-        ] == expected
-    assert decoded([], writers).to_pylist() == []
+    expected = [
+        (5, None),
+        (None, "null_value"),
+        (None, "truncated"),
+        (6, None),
+        (None, "unknown_schema_id"),
+        (None, "malformed"),
+        (None, "malformed"),
+    ]
+    for array in (pa.array(values, pa.binary()), pa.array([b"x", *values], pa.binary()).slice(1)):
+        found = judged(plan_of(writers), array).to_pylist()
+        assert [(each["value"] and each["value"]["a"], each["reason"]) for each in found] == expected
 
 
 DECIMALS = [
@@ -157,8 +161,8 @@ def test_a_decimal_is_exact_or_refused(unscaled: bytes, scale: int, expected: De
     message = message_class(SCHEMA, "Top")()
     message.t3.value, message.t3.scale = unscaled, scale
     (row,) = rows(message.SerializeToString())
-    assert row[GOOD] == (expected is not None)
-    assert expected is None or str(row[VALUE]["t3"]) == str(expected)
+    assert (row["reason"] is None) == (expected is not None)
+    assert expected is None or str(row["value"]["t3"]) == str(expected)
     if abs(scale) <= 1000:
         agreed(SCHEMA, [message.SerializeToString()])
 

@@ -50,7 +50,7 @@ def only(records: list[Record], kept: NDArray[np.bool_]) -> list[Record]:
 
 
 NEWEST, FIRST = (
-    KeyRule(("id",), newest=True, deletes=True, order_by="version"),
+    KeyRule(("id",), newest=True, order_by="version"),
     KeyRule(("id",), newest=False),
 )
 RULES = [

@@ -33,7 +33,7 @@ def test_the_rounds_of_a_table_make_its_rows(rounds: list[list[Record]]) -> None
     expected = Keyed(newest=True)
     for batch in placed:
         expected.read(batch)
-    rule = KeyRule(("id",), newest=True, deletes=True, order_by="version")
+    rule = KeyRule(("id",), newest=True, order_by="version")
     assert folded(rule, placed) == {(each.partition, each.offset) for each in expected.kept}
 
 
@@ -46,5 +46,5 @@ def test_without_an_order_the_later_round_wins(rounds: list[list[Record]]) -> No
     expected = Keyed(newest=True)
     for batch in placed:
         expected.read(batch)
-    rule = KeyRule(("id",), newest=True, deletes=True)
+    rule = KeyRule(("id",), newest=True)
     assert folded(rule, placed) == {(each.partition, each.offset) for each in expected.kept}

@@ -1,4 +1,4 @@
-"""Conversions beyond Avro's schema resolution (`calve.schema.avro_reader.Resolution`).
+"""Conversions beyond Avro's schema resolution (`tests.spark_decoder.resolution.Resolution`).
 
 These are unions, maps with keys that are not strings, wider decimals, and texts that are timestamps.
 Used only for schemas that need it: Spark interprets these expressions, which take a value apart and rebuild it.
@@ -13,6 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from calve.names import quote
+from calve.schema.columns import FIRST_MICROS as FIRST
+from calve.schema.columns import LAST_MICROS as LAST
 from calve.schema.columns import Json
 from glue_jobs.columns.expressions import false
 
@@ -104,8 +106,6 @@ MOMENT = rf"\A{YEAR}-[0-9]{{2}}-[0-9]{{2}}[Tt ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(
 FAR = r"\A(?:[+-]?infinity|(?:\+[0-9]{5,}|-[0-9]{4,}|0000)-[0-9]{2}-[0-9]{2}T[0-9:.]+(?:Z|[+-][0-9:]+))\z"
 """A timestamp whose year does not have four digits."""
 DAY_MICROS = 86_400_000_000
-FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The first and the last timestamp that all table readers support, in microseconds: of the years 1 and 9999."""
 
 
 def date(text: Column) -> Column:

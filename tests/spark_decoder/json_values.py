@@ -18,7 +18,7 @@ from calve.names import quote
 from calve.schema.columns import map_of
 from calve.schema.writers import JsonWriter
 from glue_jobs.columns.expressions import false
-from glue_jobs.decode import json_leaves
+from tests.spark_decoder import json_leaves
 
 CORRUPT = "calve:corrupt"
 STRICT = {

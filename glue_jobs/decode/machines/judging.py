@@ -1,0 +1,122 @@
+"""Decode the values of records, or their keys, as Spark has them: each with its columns, or the reason why it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from calve.decoding.decode_plan import DecodePlan
+from calve.schema.columns import Json
+from calve.schema.wire import Wire
+from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.buffers import Spans
+from glue_jobs.columns.texts import Longs
+from glue_jobs.decode.machines.change_events import opened
+from glue_jobs.decode.machines.parts import NOBODY, PartDecoder, Prefixes
+
+CHUNK_BYTES = 4_000_000
+"""How many bytes of values are decoded at once, plus one value."""
+
+
+class Judge:
+    """Not thread-safe. columns: of the structs that it makes, as Spark has them. Memory: as `PartDecoder`.
+
+    order: of change events, the fields of `source` that order them; None: the values are no change events.
+    """
+
+    def __init__(self, decoding: DecodePlan, columns: Json, order: Sequence[str] | None = None) -> None:
+        self._decoding, self._columns, self._order = decoding, arrow_type(columns, fixed=False), order
+        self._read = arrow_type(decoding.columns)
+        self._decoder = PartDecoder(decoding)
+        self._known = sorted(decoding.numbers)
+        self._magics = Prefixes(decoding.wire.magics)
+        self._frames = [Prefixes(decoding.wire.frames(each)) for each in self._known]
+
+    def judge(self, values: pa.Array) -> Iterator[pa.Array]:
+        """The values (binary) in arrays of structs, in order."""
+        size, (_, ends, content) = len(values), values.buffers()
+        offsets = np.frombuffer(ends, np.int32, size + 1, values.offset * 4)
+        data = np.frombuffer(content if content is not None and content.size else bytes(1), np.uint8)
+        sizes = np.diff(offsets)
+        if values.null_count:
+            sizes[values.is_null().to_numpy(zero_copy_only=False)] = -1
+        begin = 0
+        while begin < size:
+            end = max(begin + 1, int(np.searchsorted(offsets, int(offsets[begin]) + CHUNK_BYTES)))
+            yield self._judged(Spans(data, offsets[:-1], sizes, np.arange(begin, min(end, size))), begin)
+            begin = end
+
+    def _judged(self, spans: Spans, begin: int) -> pa.Array:
+        found, count = self._decoder.read(spans), spans.records.size
+        held, rejected = found.columns, found.rejected
+        if self._order is not None:
+            does = opened(_structs(held, self._read, found.records.size), self._order)
+            held, rejected = pa.table(does.rows), [*rejected, ("bad_change", found.records[does.bad])]
+        rows = _structs(held, self._columns, found.records.size)
+        if found.records.size < count:
+            places = found.places(spans.sizes.size)[spans.records]
+            rows = rows.take(pa.array(places, mask=places < 0))
+        return pa.StructArray.from_arrays(
+            [
+                rows,
+                _filled(count, pa.string(), ((why, each - begin) for why, each in rejected)),
+                self._numbers(spans),
+                _filled(count, pa.int32(), ((place, each - begin) for place, each in found.foreign)),
+            ],
+            names=["value", "reason", "number", "other"],
+        )
+
+    def _numbers(self, spans: Spans) -> pa.Array:
+        """`_kafka.schema_id` of each value: of the schema that reads it, or that it names; null if there is none."""
+        decoding, wire, sizes = self._decoding, self._decoding.wire, spans.sizes[spans.records]
+        if not wire.size:
+            [only] = decoding.ids
+            number = decoding.numbers.get(only, only)
+            return pa.array(np.full(sizes.size, number), pa.int32(), mask=(sizes < 0) | (number == 0))
+        found, known = np.zeros(sizes.size, np.int64), np.zeros(sizes.size, np.bool_)
+        if wire.names_are_numbers:
+            known = (self._magics.find(spans) != NOBODY) & (sizes >= wire.size)
+            found = _ids(spans, wire)
+        else:
+            for each, frames in zip(self._known, self._frames, strict=True):
+                ours = frames.find(spans) != NOBODY
+                found[ours], known = decoding.numbers[each], known | ours
+        return pa.array(found.astype(np.int32), mask=~known)
+
+
+def _structs(held: pa.Table, kind: pa.StructType, count: int) -> pa.Array:
+    """The rows of a table as structs of a type; missing columns are null."""
+    columns = [
+        _as_one(held.column(each.name)).cast(each.type)
+        if each.name in held.column_names
+        else pa.nulls(count, each.type)
+        for each in kind
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(kind))
+
+
+def _as_one(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _ids(spans: Spans, wire: Wire) -> Longs:
+    """The 32-bit numbers in the headers, as signed numbers; any number for a value without a header."""
+    found = np.zeros(spans.records.size, np.int64)
+    for place in range(len(wire.magic), wire.size):
+        at = np.minimum(spans.places[spans.records] + place, spans.data.size - 1)
+        found = found << 8 | spans.data[at]
+    return found.astype(np.uint32).astype(np.int32).astype(np.int64)
+
+
+def _filled(count: int, kind: Any, parts: Iterator[tuple[Any, NDArray[np.int64]]]) -> pa.Array:
+    """An array of nulls with some values at some places."""
+    held: list[Any] = []
+    which = np.full(count, -1)
+    for value, places in parts:
+        which[places] = len(held)
+        held.append(value)
+    return pa.array(held, kind).take(pa.array(which, mask=which < 0))

@@ -1,0 +1,72 @@
+"""Both engines make the same rows, dead letters and ledgers of a database's changes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from calve.modes.upsert import ChangeData
+from glue_jobs.engines.choice import RowEngine
+from tests.integration.support.engine import Engine
+from tests.integration.support.records.database import BY_ID, BY_RECORD_KEY, KEPT, Database
+
+
+@pytest.mark.parametrize(
+    ("encoding", "mode"),
+    [
+        ("avro", BY_RECORD_KEY),
+        pytest.param("json", KEPT, marks=pytest.mark.full),
+        pytest.param("connect", BY_ID, marks=pytest.mark.full),
+        pytest.param("json", BY_RECORD_KEY, marks=pytest.mark.full),
+    ],
+    ids=["Avro", "JSON and deleted rows", "JSON with its schema, by a column", "JSON"],
+)
+def test_both_engines_keep_the_rows_of_a_database(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, encoding: str, mode: ChangeData
+) -> None:
+    """Only rounds with truncations, or with updates that lack values, are made by rows, whichever engine the table has."""
+    database, dice = Database(engine, encoding=encoding, full=True), random.Random(f"{encoding} {mode}")
+    by_rows, by_columns = (f"{database.topic}_{each}" for each in ("rows", "columns"))
+    targets = [
+        database.target(mode, table=by_rows, engine="rows"),
+        database.target(mode, table=by_columns, engine="columnar"),
+    ]
+
+    def changed(*needing_rows: Callable[[], object]) -> None:
+        database.snapshot()
+        for _ in range(60):
+            database.rewrite(dice)
+        database.message()
+        for event in needing_rows:
+            event()
+        for op, after in (("x", {"id": 1}), ("u", None), ("c", None)):
+            database.write(op, 1, None, None if after is None else dict.fromkeys(database.columns) | after)
+        database.write("d", 99, None, None)
+        database.redeliver(20)
+        engine.flush()
+        with monkeypatch.context() as patch:
+            expected = [each.ledger for each in engine.drain(targets[0])]
+            if not needing_rows:
+                patch.setattr(RowEngine, "stage", None)
+            assert [each.ledger for each in engine.drain(targets[1])] == expected
+        assert whole(engine, by_rows) == whole(engine, by_columns)
+        letters = [reasons(engine, each) for each in (by_rows, by_columns)]
+        assert letters[0] == letters[1]
+
+    changed()
+    changed(database.truncate)
+    changed()
+    changed(lambda: database.churn(dice, 20))
+    assert len(whole(engine, by_rows)) > 5
+    assert {reason for _, _, reason in reasons(engine, by_rows)} >= {"bad_change"}
+
+
+def whole(engine: Engine, table: str) -> list[str]:
+    return sorted(map(repr, engine.rows(table).collect()))
+
+
+def reasons(engine: Engine, table: str) -> list[tuple[int, int, str]]:
+    found = engine.letters(table).select("partition", "offset", "reason").collect()
+    return sorted((row[0], row[1], row[2]) for row in found)
