@@ -45,7 +45,10 @@ def stack(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="session")
 def spark(stack: embedded.Stack) -> Iterator[SparkSession]:
     """The one Spark session of the run, set up as a job's."""
-    os.environ.update(spark_environment(ROOT, stack, memory="4g", quick=True, conf=LIMITS))
+    environment = spark_environment(ROOT, stack, memory="4g", quick=True, conf=LIMITS)
+    os.environ.update(
+        environment | {"PYTHONPATH": str(ROOT)}
+    )  # its Python workers import `tests.spark_decoder`
     lake = Lake(DATABASE, f"s3://{stack.bucket}/tests", endpoint=stack.aws_endpoint, region=stack.region)
     session = spark_session(
         Job("tests", "main", Kafka(stack.bootstrap_servers), Registry(stack.registry_url), lake, ())
