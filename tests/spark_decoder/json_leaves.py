@@ -13,7 +13,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from calve.decoding.json_program import LIKE_NO_STRING
 from calve.schema.columns import MOST_MILLIS, Json, decimal_digits
-from glue_jobs.columns.expressions import false
+from glue_jobs.columns.expressions import false, spark_type
 from tests.spark_decoder.shapes import (
     any_in,
     any_of,
@@ -21,7 +21,6 @@ from tests.spark_decoder.shapes import (
     database_moment,
     date,
     moment,
-    spark_type,
 )
 
 SAME: dict[str, T.DataType] = {

@@ -12,14 +12,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from calve.names import quote
 from calve.schema.columns import FIRST_MICROS as FIRST
 from calve.schema.columns import LAST_MICROS as LAST
 from calve.schema.columns import Json
-from glue_jobs.columns.expressions import false
-
-TYPES = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
-"""Iceberg types with another name in Spark."""
+from glue_jobs.columns.expressions import false, spark_type
 
 
 def shaped(decoded: Column, shape: Json, end: bytes) -> Column:
@@ -78,22 +74,6 @@ def _shaped(value: Column, shape: Json | None) -> Column:
         for name, source, inner, null in parts
     )
     return F.when(value.isNotNull(), F.struct(*fields))
-
-
-def spark_type(kind: Json) -> str:
-    """A column type in Spark SQL."""
-    if isinstance(kind, str):
-        return "binary" if kind.startswith("fixed") else TYPES.get(kind, kind)
-    match kind["type"]:
-        case "struct":
-            fields = ", ".join(
-                f"{quote(each['name'])}: {spark_type(each['type'])}" for each in kind["fields"]
-            )
-            return f"struct<{fields}>"
-        case "list":
-            return f"array<{spark_type(kind['element'])}>"
-        case _:
-            return f"map<{spark_type(kind['key'])}, {spark_type(kind['value'])}>"
 
 
 YEAR = "(?!0000)[0-9]{4}"
