@@ -70,7 +70,7 @@ KINDS = {
 LIKE_NO_STRING = r"\A(?:true\z|false\z|-?[0-9][0-9.eE+-]*\z|[{\[]|\"-?Infinity\"\z)"
 """Texts that Spark's parser makes of other values. Some strings look like them."""
 FRAME = '{"w0123456789abcdef":['
-"""What the row engine puts before a value (`glue_jobs.decode.json_values`), with a word of this length."""
+"""What earlier releases put before a value for Spark's parser, with a word of this length. Its limits count from there."""
 SPREAD = 0x9E3779B97F4A7C15
 UNSIGNED = 2**64
 
@@ -102,7 +102,7 @@ class Kept:
 class JsonProgram(Program):
     """names: of all fields. maps: the nodes of maps.
 
-    must: the node that every value has. may_be_null: also null. framed: the characters that the row engine puts before a value.
+    must: the node that every value has. may_be_null: also null. framed: the characters of `FRAME`.
     kept: what the node `must`, a struct, has beyond its fields; None: this is ignored.
     """
 
@@ -116,10 +116,7 @@ class JsonProgram(Program):
 
 
 def json_program(writer: JsonWriter, columns: Json) -> JsonProgram:
-    """The program that reads a writer's values, after their prefix, into its columns (Iceberg, JSON form).
-
-    Raises `Unsupported` if there is none.
-    """
+    """The program that reads a writer's values, after their prefix, into its columns (Iceberg, JSON form)."""
     compiler, shape, table = _Compiler(rest=writer.rest), writer.shape, writer.table
     whole = writer.scalar or writer.whole
     if writer.scalar is not None:

@@ -37,16 +37,6 @@ from calve.schema.evolution import (
     top_of,
 )
 
-
-def _fixed_type(node: Json, path: str) -> str:
-    if node["size"] == 0:
-        raise SchemaProblem(path, "bytes of length 0 have no column type")
-    if node.get("logicalType") == "decimal":
-        most = min(38, len(str(2 ** (8 * node["size"] - 1) - 1)) - 1)
-        return decimal_type(node.get("precision", 10), node.get("scale", 0), path, most)
-    return f"fixed[{node['size']}]"
-
-
 PRIMITIVES = {kind: kind for kind in ("boolean", "int", "long", "float", "double", "string")}
 PRIMITIVES |= {"bytes": "binary", "enum": "string"}
 LOGICAL = {
@@ -227,6 +217,15 @@ def column_type(node: Json, path: str) -> Json:
         case "null":
             raise SchemaProblem(path, ALWAYS_NULL)
     return LOGICAL.get((kind, str(logical)), PRIMITIVES[kind])
+
+
+def _fixed_type(node: Json, path: str) -> str:
+    if node["size"] == 0:
+        raise SchemaProblem(path, "bytes of length 0 have no column type")
+    if node.get("logicalType") == "decimal":
+        most = min(38, len(str(2 ** (8 * node["size"] - 1) - 1)) - 1)
+        return decimal_type(node.get("precision", 10), node.get("scale", 0), path, most)
+    return f"fixed[{node['size']}]"
 
 
 def is_map(array: Json) -> bool:

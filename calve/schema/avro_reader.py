@@ -144,7 +144,7 @@ def _symbols(node: Json) -> tuple[str, ...]:
 
 
 def _without_column(node: Json, *, skipped: bool) -> Value:
-    """A value of which only its place is needed, or its validity."""
+    """A value that no column holds. `skipped`: as in `Value`."""
 
     def inner(each: Json) -> tuple[None, Value]:
         return None, _without_column(each, skipped=skipped)

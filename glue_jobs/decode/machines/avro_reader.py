@@ -84,8 +84,7 @@ class Reader:
             cells.numbers(cell)[:] = 0  # NaN does not equal itself
         others = replace(cells, cells=cells.cells.copy())
         for cell, mark in self._fitted:
-            numbers, base = others.numbers(cell), cells.mark_base[mark]
-            numbers[cells.marks[base : base + numbers.size] == UNFIT] ^= 1
+            others.numbers(cell)[cells.marks_of(mark) == UNFIT] ^= 1
         one, other = self._batch(cells), self._batch(others)
         for row in doubtful.tolist():
             kept[row] = one.slice(row, 1).equals(other.slice(row, 1))

@@ -18,12 +18,12 @@ from calve.schema.change_events import DELETES, SAYS, TRUNCATES, UNAVAILABLE, WR
 from calve.schema.columns import CHANGE, FIRST_MICROS, LAST_MICROS, MOST_MILLIS
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.machines.cells import Items
+from glue_jobs.decode.machines.moments import DAY_MICROS
 
 Mask = NDArray[np.bool_]
 DIGITS = 20
 """The digits of the greatest 64-bit number. Integers are padded to this length, so that their texts sort as they do."""
 NUMBER = rf"\A[0-9]{{1,{DIGITS}}}\z"
-DAY_MICROS = 86_400_000_000
 UPDATES = "u"
 
 

@@ -1,6 +1,6 @@
 """The machine that runs programs for JSON (`calve.decoding.json_program`): one loop over records, for every shape.
 
-It accepts and rejects the same values as Spark's parser with the conditions of `glue_jobs.decode.json_values`. Of a name that
+It accepts and rejects the same values as earlier releases did with Spark's parser and conditions around it. Of a name that
 an object has twice the last value counts, so whatever the earlier one was is forgotten. What only the last value decides is
 decided afterwards (`glue_jobs.decode.machines.json_reader`).
 """
@@ -18,21 +18,8 @@ from numba.extending import intrinsic
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
 
 (
-    STRUCT,
-    LIST,
-    MAP,
-    BOOLEAN,
-    INT,
-    LONG,
-    FLOAT,
-    DOUBLE,
-    DATABASE_FLOAT,
-    DATABASE_DOUBLE,
-    TEXT,
-    PARSED,
-    DECIMAL,
-    JSON,
-) = range(14)
+    STRUCT, LIST, MAP, BOOLEAN, INT, LONG, FLOAT, DOUBLE, DATABASE_FLOAT, DATABASE_DOUBLE, TEXT, PARSED, DECIMAL, JSON,
+) = range(14)  # fmt: skip
 """`calve.decoding.json_program.Kind`, repeated here because numba's cache does not notice changes in another module."""
 CELL, MARKED, LEVEL, FIRST, COUNT, END, SECOND, WIDTH = range(1, 9)
 NAME, SIZE, HEAD, MASK, NODE, FIELD_WIDTH = range(6)

@@ -16,7 +16,7 @@ from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.buffers import Spans
 from glue_jobs.columns.texts import Longs
 from glue_jobs.decode.machines.change_events import opened
-from glue_jobs.decode.machines.parts import NOBODY, PartDecoder, Prefixes
+from glue_jobs.decode.machines.parts import NOBODY, PartDecoder, Prefixes, structs
 
 CHUNK_BYTES = 4_000_000
 """How many bytes of values are decoded at once, plus one value."""
@@ -54,9 +54,9 @@ class Judge:
         found, count = self._decoder.read(spans), spans.records.size
         held, rejected = found.columns, found.rejected
         if self._order is not None:
-            does = opened(_structs(held, self._read, found.records.size), self._order)
+            does = opened(structs(held, self._read, found.records.size), self._order)
             held, rejected = pa.table(does.rows), [*rejected, ("bad_change", found.records[does.bad])]
-        rows = _structs(held, self._columns, found.records.size)
+        rows = structs(held, self._columns, found.records.size)
         if found.records.size < count:
             places = found.places(spans.sizes.size)[spans.records]
             rows = rows.take(pa.array(places, mask=places < 0))
@@ -86,21 +86,6 @@ class Judge:
                 ours = frames.find(spans) != NOBODY
                 found[ours], known = decoding.numbers[each], known | ours
         return pa.array(found.astype(np.int32), mask=~known)
-
-
-def _structs(held: pa.Table, kind: pa.StructType, count: int) -> pa.Array:
-    """The rows of a table as structs of a type; missing columns are null."""
-    columns = [
-        _as_one(held.column(each.name)).cast(each.type)
-        if each.name in held.column_names
-        else pa.nulls(count, each.type)
-        for each in kind
-    ]
-    return pa.StructArray.from_arrays(columns, fields=list(kind))
-
-
-def _as_one(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _ids(spans: Spans, wire: Wire) -> Longs:

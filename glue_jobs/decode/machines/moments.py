@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from calve.schema.columns import FIRST_MICROS as FIRST
+from calve.schema.columns import LAST_MICROS as LAST
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS_OUT, kernel
 from glue_jobs.columns.texts import Longs
 
@@ -18,8 +20,6 @@ THERE = 1
 LENGTH = 0xFFFFFFFF
 MOST_OFFSET_MINUTES = 18 * 60
 DAY_MICROS = 86_400_000_000
-FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The first microsecond of year 1, and the last one of year 9999."""
 BEFORE, AFTER = -1, 1
 INFINITY = np.frombuffer(b"infinity", np.uint8)
 U = np.uint64

@@ -167,6 +167,21 @@ class PartDecoder:
                 return PlainReader(writer.column, kinds[writer.column], text=writer.text)
 
 
+def structs(held: pa.Table, kind: pa.StructType, count: int) -> pa.Array:
+    """The rows of a table as structs of a type; missing columns are null."""
+    columns = [
+        _as_one(held.column(each.name)).cast(each.type)
+        if each.name in held.column_names
+        else pa.nulls(count, each.type)
+        for each in kind
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(kind))
+
+
+def _as_one(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
 def _frames(wire: Wire, ids: Iterable[int]) -> list[bytes]:
     return [frame for each in sorted(ids) for frame in wire.frames(each)] if wire.size else []
 

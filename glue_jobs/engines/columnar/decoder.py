@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from calve.decoding.decode_plan import DecodePlan
 from calve.modes.mode import APPEND, Mode
 from calve.schema.columns import Json
-from glue_jobs.columns.arrow_types import arrow_type, column_at
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.buffers import Spans
 from glue_jobs.columns.texts import Longs
 from glue_jobs.decode.machines.change_events import Mask, opened
-from glue_jobs.decode.machines.parts import Found, PartDecoder
+from glue_jobs.decode.machines.parts import Found, PartDecoder, structs
 from glue_jobs.kafka.records import DELIVERED, Records
 
 
@@ -53,7 +53,7 @@ class Decoder:
     def __init__(self, decoding: DecodePlan, columns: Json, mode: Mode = APPEND) -> None:
         self._schema = pa.schema(arrow_type(columns))
         self._mode = mode
-        self._events = pa.schema(arrow_type(decoding.columns)) if mode.reads_changes else None
+        self._events = arrow_type(decoding.columns) if mode.reads_changes else None
         self._value = PartDecoder(decoding)
         self._key = PartDecoder(decoding.key) if decoding.key else None
 
@@ -90,12 +90,10 @@ class Decoder:
         )
 
     def _opened(
-        self, found: Found, schema: pa.Schema, with_key: Callable[[Any, Longs, Any], Decoded]
+        self, found: Found, kind: pa.StructType, with_key: Callable[[Any, Longs, Any], Decoded]
     ) -> tuple[Decoded, list[Decoded], int]:
-        """The rows that events write, those that they delete, and the number of truncations. schema: of events."""
-        events = _with_columns(found.columns, schema, found.records.size)
-        columns = [column_at(events, name) for name in schema.names]
-        does = opened(pa.StructArray.from_arrays(columns, fields=list(schema)), self._mode.source_order)
+        """The rows that events write, those that they delete, and the number of truncations. kind: of events."""
+        does = opened(structs(found.columns, kind, found.records.size), self._mode.source_order)
 
         def those(wanted: Mask) -> Decoded:
             if wanted.all():
