@@ -20,6 +20,7 @@ from calve.names import OWNER_TAG
 from lambdas.aws import code_of, tolerating
 from lambdas.custom_resource import handler_of
 from lambdas.function import from_properties
+from lambdas.lake.key import keep_key
 
 SERVICE = "lake_adoption"
 logger = Logger(service=SERVICE)
@@ -70,7 +71,9 @@ def adopt(lake: Lake, clients: Clients) -> dict[str, str]:
     """
     if lake.database:
         _database(lake, clients.glue)
-    key_arn = _key(lake, clients) if lake.key_alias else lake.key_arn
+    key_arn = lake.key_arn
+    if lake.key_alias:
+        key_arn = keep_key(clients.kms, lake.key_alias, lake.deployment, lake.key_policy)
     if lake.bucket:
         _bucket(lake, clients, key_arn)
     if lake.notify_bucket:
@@ -78,28 +81,6 @@ def adopt(lake: Lake, clients: Clients) -> dict[str, str]:
     if bucket := lake.bucket or lake.notify_bucket:
         _lifecycle(lake, bucket, clients.s3)
     return {"KeyArn": key_arn}
-
-
-def _key(lake: Lake, clients: Clients) -> str:
-    kms = clients.kms
-    try:
-        found = kms.describe_key(KeyId=lake.key_alias)["KeyMetadata"]
-    except kms.exceptions.NotFoundException:
-        made = kms.create_key(
-            Description=f"Lake of {lake.deployment}",
-            Policy=lake.key_policy,
-            Tags=[{"TagKey": OWNER_TAG, "TagValue": lake.deployment}],
-        )["KeyMetadata"]
-        kms.create_alias(AliasName=lake.key_alias, TargetKeyId=made["KeyId"])
-        found = made
-    else:
-        if found["KeyState"] == "PendingDeletion":
-            kms.cancel_key_deletion(KeyId=found["KeyId"])
-        if found["KeyState"] in {"PendingDeletion", "Disabled"}:
-            kms.enable_key(KeyId=found["KeyId"])
-        kms.put_key_policy(KeyId=found["KeyId"], PolicyName="default", Policy=lake.key_policy)
-    kms.enable_key_rotation(KeyId=found["KeyId"])
-    return str(found["Arn"])
 
 
 def _bucket(lake: Lake, clients: Clients, key_arn: str) -> None:

@@ -20,6 +20,7 @@ from calve.names import OWNER_TAG
 from lambdas.aws import tolerating
 from lambdas.custom_resource import handler_of
 from lambdas.function import from_properties
+from lambdas.lake.key import key_of
 from lambdas.lake_tables import databases_of
 
 SERVICE = "lake_removal"
@@ -84,11 +85,10 @@ def remove(lake: Lake, clients: Clients, *, time_left_s: float) -> None:
     if lake.bucket:
         with tolerating("NoSuchBucket"):
             _remove_bucket(lake.bucket, clients.s3, deadline)
-    if lake.key_alias:
+    if lake.key_alias and (key := key_of(clients.kms, lake.key_alias)):
         with tolerating("NotFoundException"):
-            key = clients.kms.describe_key(KeyId=lake.key_alias)["KeyMetadata"]
-            if key["KeyState"] != "PendingDeletion":
-                clients.kms.schedule_key_deletion(KeyId=key["KeyId"], PendingWindowInDays=KEY_WAIT_DAYS)
+            if clients.kms.describe_key(KeyId=key)["KeyMetadata"]["KeyState"] != "PendingDeletion":
+                clients.kms.schedule_key_deletion(KeyId=key, PendingWindowInDays=KEY_WAIT_DAYS)
             clients.kms.delete_alias(AliasName=lake.key_alias)
 
 

@@ -18,6 +18,8 @@ from calve.names import OWNER_TAG
 from stacks.base.function import Function, Site, custom_resource
 from stacks.base.roles import Statement, allow, arn, bucket_arn, catalog_arns
 
+ADOPTION = Duration.minutes(10)
+"""Six minutes of it may pass until KMS admits the changes of a new key."""
 STAGING_DAYS = 7
 SIGNATURE_AGE_MS = 300_000
 OWN_KEYS = "a key's id is not known before it is made; by its tag only this deployment's own is admitted"
@@ -35,6 +37,7 @@ MAKING_BUCKET = (
 CHANGING_KEY = (
     "kms:DescribeKey", "kms:PutKeyPolicy", "kms:EnableKeyRotation", "kms:EnableKey", "kms:CancelKeyDeletion",
 )  # fmt: skip
+LISTING_ALIASES = allow(["kms:ListAliases"], ["*"], because="the list of aliases knows no resource")
 DELETING_TABLES = (
     "glue:GetTables", "glue:BatchDeleteTable", "glue:DeleteTable", "glue:DeleteDatabase", "glue:GetDatabase",
     "glue:GetDatabases",
@@ -71,7 +74,7 @@ class LakeStorage(Construct):
             "Function",
             site,
             code="lake.adoption",
-            timeout=Duration.minutes(2),
+            timeout=ADOPTION,
             statements=_statements(deployment.name, made),
         )
         stack = Stack.of(self)
@@ -91,7 +94,7 @@ class LakeStorage(Construct):
             "Location": f"{site.lake.warehouse}/{lake.database}",
             "NotifyBucket": made["notify"],
         }
-        resource = custom_resource(self, "Lake", "Lake", function, properties, Duration.minutes(5))
+        resource = custom_resource(self, "Lake", "Lake", function, properties, ADOPTION)
         if made["key"]:
             self.key_arn = resource.get_att_string("KeyArn")
 
@@ -153,6 +156,7 @@ def _statements(name: str, made: dict[str, str]) -> list[Statement]:
         requested = {"StringEquals": {f"aws:RequestTag/{OWNER_TAG}": name}}
         aliased = [*keys, arn("kms", made["key"])]
         statements += [
+            LISTING_ALIASES,
             allow(["kms:CreateKey"], ["*"], requested, because="a key that is not made yet has no ARN"),
             allow(["kms:TagResource"], keys, requested, because=OWN_KEYS),
             allow(CHANGING_KEY, keys, _tagged(name), because=OWN_KEYS),
@@ -204,6 +208,7 @@ def lake_removal(scope: Construct, site: Site) -> Construct:
         keys, own = [arn("kms", "key/*")], _tagged(deployment.name)
         aliased = [*keys, arn("kms", key_alias)]
         statements += [
+            LISTING_ALIASES,
             allow(["kms:DescribeKey", "kms:ScheduleKeyDeletion"], keys, own, because=OWN_KEYS),
             allow(["kms:DeleteAlias"], aliased, because="one alias, of one key"),
         ]

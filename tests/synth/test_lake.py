@@ -1,5 +1,6 @@
 import json
 
+from lambdas.lake.key import TAGS_S
 from tests.synth.conftest import text
 
 LAKE = "Custom::CalveLake"
@@ -15,6 +16,28 @@ def test_the_bucket_is_encrypted_and_admits_neither_plain_http_nor_old_signature
     for each in denied.values():
         assert (each["Effect"], each["Principal"], each["Action"]) == ("Deny", "*", "s3:*")
         assert each["Resource"] == [f"arn:<Partition>:s3:::{text(lake['Bucket'])}{end}" for end in ("", "/*")]
+
+
+def test_what_makes_the_key_needs_no_tag_that_a_key_has_only_later(synthesized):
+    def conditions(action):
+        found = statements(synthesized.templates["trading-lake"])
+        return [each.get("Condition") for each in found if action in each["Action"]]
+
+    requested = {"StringEquals": {"aws:RequestTag/calve:deployment": "trading"}}
+    assert conditions("kms:ListAliases") == conditions("kms:CreateAlias") == [None]
+    assert conditions("kms:CreateKey") == conditions("kms:TagResource") == [requested]
+    tagged = {"StringEquals": {"aws:ResourceTag/calve:deployment": "trading"}}
+    assert conditions("kms:PutKeyPolicy") == conditions("kms:EnableKeyRotation") == [tagged]
+
+
+def test_the_function_that_makes_the_key_has_time_to_wait_for_its_tags(synthesized):
+    (function,) = [
+        each
+        for each in synthesized.find("trading-lake", "AWS::Lambda::Function").values()
+        if each["Handler"] == "lambdas.lake.adoption.handle"
+    ]
+    assert function["Timeout"] > TAGS_S + 60
+    assert int(synthesized.one("trading-lake", LAKE)["ServiceTimeout"]) >= function["Timeout"]
 
 
 def test_the_bucket_has_a_name_that_a_later_deploy_finds_again(synthesized):

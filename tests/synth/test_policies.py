@@ -17,7 +17,7 @@ ACCEPTED = {"RESOURCE_POLICY_PRIVILEGE_ESCALATION"}
 SOURCED = {"glue.amazonaws.com", "scheduler.amazonaws.com"}
 WILD = {
     *("xray:PutTraceSegments", "xray:PutTelemetryRecords", "cloudwatch:PutMetricData", "kms:CreateKey"),
-    *("glue:GetSchemaVersion", "cloudwatch:GetMetricData", "cloudwatch:ListMetrics"),
+    *("glue:GetSchemaVersion", "cloudwatch:GetMetricData", "cloudwatch:ListMetrics", "kms:ListAliases"),
 }
 
 

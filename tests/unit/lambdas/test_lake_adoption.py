@@ -2,11 +2,14 @@ import json
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from calve.errors import ConfigError
 from lambdas.function import from_properties
 from lambdas.lake.adoption import Clients, Lake, adopt
+from lambdas.lake.key import TAGS_S, keep_key
+from tests.unit.lambdas.job_control.world import Clock
 
 ACCOUNT = "123456789012"
 PROPERTIES = {
@@ -79,6 +82,49 @@ def test_a_key_whose_deletion_was_scheduled_comes_back(aws):
     aws.kms.schedule_key_deletion(KeyId=key.rpartition("/")[2])
     adopt(LAKE, aws)
     assert aws.kms.describe_key(KeyId=LAKE.key_alias)["KeyMetadata"]["KeyState"] == "Enabled"
+
+
+def test_a_new_key_is_set_up_although_kms_sees_its_tags_late(aws):
+    clock, late = Clock(), Late(aws.kms)
+    clock.at(300, late.over)
+    key = keep_key(aws.kms, LAKE.key_alias, "trading", LAKE.key_policy, clock=clock)
+    assert clock.now == 300
+    assert aws.kms.get_key_rotation_status(KeyId=key)["KeyRotationEnabled"]
+    assert aws.kms.get_key_policy(KeyId=key, PolicyName="default")["Policy"] == LAKE.key_policy
+    assert len(aws.kms.list_keys()["Keys"]) == 1
+
+
+def test_a_key_that_may_never_be_changed_is_the_reason_after_six_minutes_and_is_found_by_the_next_deploy(aws):
+    clock, late = Clock(), Late(aws.kms)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        keep_key(aws.kms, LAKE.key_alias, "trading", LAKE.key_policy, clock=clock)
+    assert clock.now == TAGS_S
+    late.over()
+    keep_key(aws.kms, LAKE.key_alias, "trading", LAKE.key_policy, clock=clock)
+    assert len(aws.kms.list_keys()["Keys"]) == 1
+
+
+class Late:
+    """KMS as it judges a condition on tags: an alias without a key has none, and those of a new key count only when it is `over`."""
+
+    _acts = ("DescribeKey", "PutKeyPolicy", "EnableKeyRotation", "EnableKey")
+
+    def __init__(self, kms):
+        self._events = kms.meta.events
+        for act in self._acts:
+            self._events.register(f"before-call.kms.{act}", self._refuse)
+        self._events.register("before-call.kms.CreateKey", _without_a_policy)
+
+    def over(self):
+        for act in self._acts:
+            self._events.unregister(f"before-call.kms.{act}", self._refuse)
+
+    def _refuse(self, model, **_):
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "tags"}}, model.name)
+
+
+def _without_a_policy(params, **_):
+    assert "Policy" not in json.loads(params["body"])
 
 
 @pytest.mark.parametrize("tags", [[], [{"Key": "calve:deployment", "Value": "other"}]])
