@@ -1,7 +1,7 @@
 """The lake's key, found by its alias.
 
-The role may change only keys with this deployment's tag. KMS sees the tags of a new key up to five minutes late, and refuses until then.
-An alias that does not exist has no tags, so only the list of aliases says that it is missing.
+The role may change only keys with this deployment's tag. KMS sees the tags of a new key up to five minutes late, and refuses
+until then. An alias that does not exist has no tags, so only the list of aliases says that it is missing.
 """
 
 from __future__ import annotations

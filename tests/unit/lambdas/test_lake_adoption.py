@@ -105,7 +105,7 @@ def test_a_key_that_may_never_be_changed_is_the_reason_after_six_minutes_and_is_
 
 
 class Late:
-    """KMS as it judges a condition on tags: an alias without a key has none, and those of a new key count only when it is `over`."""
+    """KMS as it judges a condition on tags: an alias without a key has none, and those of a new key count when it is `over`."""
 
     _acts = ("DescribeKey", "PutKeyPolicy", "EnableKeyRotation", "EnableKey")
 
