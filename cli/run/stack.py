@@ -78,7 +78,7 @@ def deploy(
         {"stack": name, "output": key, "value": value}
         for name, values in outputs.items()
         for key, value in values.items()
-        if not key.startswith("ExportsOutput")  # what one stack hands to another
+        if not key.startswith(("ExportsOutput", "PublishOutput"))  # what one stack hands to another
     ]
     console.table("output", rows, title="Outputs")
     names = "   ".join(f"calve run-job {job.name}-{job.job} --drain" for job in jobs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import CfnOutput, Stack, aws_cloudwatch
+from aws_cdk import CfnOutput, CrossStackReferences, ReferenceStrength, Stack, aws_cloudwatch
 from constructs import Construct
 
 from calve.config.deployment import Deployment
@@ -37,6 +37,8 @@ class MonitoringStack(Stack):
         keys: KeysStack | None,
     ) -> None:
         super().__init__(scope, id, description="calve: alarms and dashboard")
+        # It reads names alone. By imports it would keep every job, export and rotation from being removed.
+        CrossStackReferences.of(self).consume(ReferenceStrength.BOTH)
         namespace = f"calve/{deployment.name}"
         metrics = {
             job.definition.settings.job: JobMetrics(

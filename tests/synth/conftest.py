@@ -16,7 +16,7 @@ from tests.synth.deployments import IMPORTED, MADE, MSK, REMOVABLE, SHOP
 
 @dataclass(frozen=True)
 class Synthesized:
-    """The templates by stack, and where they are written."""
+    """The templates of the stacks with resources, by stack, and where all are written."""
 
     folder: Path
     templates: dict[str, dict[str, Any]]
@@ -42,7 +42,7 @@ def synthesize(folder: Path) -> Synthesized:
     templates = {
         file.name.split(".")[0]: json.loads(file.read_text()) for file in folder.glob("*.template.json")
     }
-    return Synthesized(folder, templates)
+    return Synthesized(folder, {name: each for name, each in templates.items() if each})
 
 
 @pytest.fixture(scope="session")
@@ -63,5 +63,7 @@ def text(value: Any) -> str:
             return str(template).replace("${AWS::", "<").replace("}", ">")
         case {"Fn::ImportValue": name}:
             return f"<import {name}>"
+        case {"Fn::GetStackOutput": {"StackName": stack, "OutputName": name}}:
+            return f"<output {name} of {stack}>"
         case _:
             return str(value)

@@ -49,8 +49,8 @@ def test_rules_of_cdk_nag_and_of_the_cdk_are_kept(synthesized):
 
 
 def test_cfn_lint_finds_nothing(synthesized):
-    made = synthesized.folder.glob("trading-*.template.json")
-    files = [str(file) for file in (*made, synthesized.folder / "streams-kafka.template.json")]
+    named = [each for each in synthesized.templates if each.startswith("trading-") or each == "streams-kafka"]
+    files = [str(synthesized.folder / f"{each}.template.json") for each in named]
     # W3005, W3045: what the CDK writes by itself. W3010: an existing network is described with its zones.
     command = [
         str(Path(sys.executable).with_name("cfn-lint")),

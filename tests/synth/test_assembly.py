@@ -1,0 +1,33 @@
+"""What a change of calve.yaml takes away: the stacks are still there, empty, and no stack keeps another from losing something."""
+
+import json
+
+from stacks.stateful.operators import PARTS
+
+
+def test_every_deployment_has_every_stack_and_those_that_it_leaves_out_have_nothing(synthesized):
+    for name in ("trading", "streams", "guest", "shop", "removable"):
+        for part in PARTS:
+            assert (synthesized.folder / f"{name}-{part}.template.json").exists()
+    left_out = {
+        file.name.split(".")[0]
+        for file in synthesized.folder.glob("*.template.json")
+        if json.loads(file.read_text()) == {}
+    }
+    assert left_out == {
+        *("trading-kafka", "streams-keys"),
+        *(f"{name}-{part}" for name in ("shop", "removable") for part in ("keys", "exports", "publish")),
+    }
+
+
+def test_a_stack_that_is_left_out_goes_after_those_that_may_import_from_it(synthesized):
+    artifacts = json.loads((synthesized.folder / "manifest.json").read_text())["artifacts"]
+    needed = {f"shop-{part}" for part in ("lake", "kafka", "ingest", "maintenance", "monitoring")}
+    assert needed <= set(artifacts["shop-exports"]["dependencies"])
+
+
+def test_monitoring_imports_nothing_so_that_what_it_watches_can_be_removed(synthesized):
+    for name, template in synthesized.templates.items():
+        if name.endswith("-monitoring"):
+            assert "Fn::GetStackOutput" in json.dumps(template)
+            assert "Fn::ImportValue" not in json.dumps(template)
