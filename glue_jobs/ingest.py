@@ -55,20 +55,29 @@ def _work(
     asked = threading.Event()
     if options.control and options.generation:
         asked = watch(spark, job.job, options.control, options.generation, stop)
-    states = run(job, drain=options.drain, stop=stop, announce=options.announce)
+    states = run(
+        job, drain=options.drain, stop=stop, announce=options.announce, generation=options.generation
+    )
     stopped = not {"suspended", "failed"}.isdisjoint(states.values())
     # After a hand-over the next generation takes care of the tables; this one must not be started again.
     return {**states}, stopped and not asked.is_set()
 
 
-def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False) -> dict[str, State]:
+def run(
+    job: Job,
+    *,
+    drain: bool,
+    stop: threading.Event,
+    announce: bool = False,
+    generation: str | None = None,
+) -> dict[str, State]:
     """Run the loops of all tables until they end; returns the state of each table.
 
     Raises Fatal: the limits on Avro are not active, a package is missing, or Kafka or the registry refused the credentials.
     """
     spark = spark_session(job)
     said = LakeObject(spark, place(job.lake.warehouse, job.name, job.job))
-    with Reporter(job, said).running() as reporter, ExitStack() as opened:
+    with Reporter(job, said, generation).running() as reporter, ExitStack() as opened:
         require_packages()
         # Spark provides packages that the host lacks (`glue_jobs.process.packages`): import their users after its
         # start.
@@ -76,7 +85,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
         from glue_jobs.rounds.loop import TableLoop
         from glue_jobs.rounds.loops import Discovery, Loops, Openers
 
-        loops = reporter.loops = Loops(stop)
+        loops = Loops(stop)
         cluster = output = opened.enter_context(closing(Cluster(job.kafka)))
         if job.kafka.emit_secret:
             output = opened.enter_context(closing(Cluster(job.kafka.output)))
@@ -91,6 +100,7 @@ def run(job: Job, *, drain: bool, stop: threading.Event, announce: bool = False)
 
         for opener in named:
             loops.start(TableLoop(opener, stop, drain))
+        reporter.loops = loops
         if job.patterns:
 
             def keep(table: Table) -> TableName:

@@ -109,6 +109,11 @@ def handler_of(
     return cast(Handler, handle)
 
 
+def stack_status(stack_id: str, cloudformation: Any) -> str:
+    """The status of the stack that asks: whether it is updated, rolled back or destroyed, no request says."""
+    return str(cloudformation.describe_stacks(StackName=stack_id)["Stacks"][0]["StackStatus"])
+
+
 def _deliver(url: str, answer: Mapping[str, Any]) -> None:
     body, why = json.dumps(answer).encode(), ""
     signed_for = {"Content-Type": ""}

@@ -64,13 +64,18 @@ def place(warehouse: str, deployment: str, job: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process of the job. `at`: its last report. `reason`, `fix`: why the job as a whole ended."""
+    """One process of the job. `at`: its last report. `reason`, `fix`: why the job as a whole ended.
+
+    generation: as deployed. opened: when each table was open, or had a reason not to be beside open ones; a deploy waits for it.
+    """
 
     began: str
     at: str
     ended: str | None = None
     reason: str | None = None
     fix: str | None = None
+    generation: str | None = None
+    opened: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

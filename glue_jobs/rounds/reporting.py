@@ -66,8 +66,9 @@ class Reporter:
 
     job: Job
     object: LakeObject
+    generation: str | None = None
     loops: Loops | None = None
-    """The loops of the tables, once they exist."""
+    """The loops of the tables, once all named tables have one."""
     _id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _run: Run = field(default_factory=lambda: Run(_now(), _now()))
     _said: dict[str, ReportedTable] | None = None
@@ -76,6 +77,7 @@ class Reporter:
 
     @contextmanager
     def running(self) -> Iterator[Self]:
+        self._run = replace(self._run, generation=self.generation)
         thread = Thread(target=self._report, name="status", daemon=True)
         thread.start()
         why: dict[str, Any] = {}
@@ -97,6 +99,8 @@ class Reporter:
         written_at = 0.0
         while True:
             tables = self._tables()
+            if self._run.opened is None and self._acknowledges():
+                self._run, written_at = replace(self._run, opened=_now()), 0.0
             if tables != self._said or time.monotonic() - written_at >= EVERY_S:
                 self._write(tables)
                 written_at = time.monotonic()
@@ -112,6 +116,15 @@ class Reporter:
             made = each.made or opener.main is not None
             reported[opener.name.table] = ReportedTable(self._id, each.said, made, each.failures, why, fix)
         return reported
+
+    def _acknowledges(self) -> bool:
+        """True if every table is open, or has failed a round while others are open. One bad table never stops another."""
+        if self.loops is None:
+            return False
+        loops = list(self.loops.tables)
+        opened = [each.opener.is_open for each in loops]
+        judged = [each.opener.is_open or each.state != "pending" or each.failures > 0 for each in loops]
+        return all(judged) and (any(opened) or not loops)
 
     def _write(self, tables: dict[str, ReportedTable]) -> None:
         self._run, self._said = replace(self._run, at=_now()), tables

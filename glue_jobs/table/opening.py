@@ -72,6 +72,11 @@ class Opener:
         self.lookups = Lookups(lake)
 
     @property
+    def is_open(self) -> bool:
+        """True once the table was opened."""
+        return self._opened is not None
+
+    @property
     def opened(self) -> OpenTable:
         if self._opened is None:
             raise AssertionError(f"table {self.name} was not opened")

@@ -59,12 +59,13 @@ GRACE_SHARE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The properties of the custom resource: what should run."""
+    """The properties of both custom resources: what should run. status_key: of the job's report, in the same bucket."""
 
     job_name: str
     continuous: bool
     control_bucket: str
     control_key: str
+    status_key: str
     generation: str
 
     @property

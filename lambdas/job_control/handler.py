@@ -1,11 +1,12 @@
-"""Three functions: `handle` hands a job over at a deploy, `watchdog` keeps it running, `start` is for people and schedules."""
+"""Three functions: `handle` hands a job over at a deploy and waits for it, `watchdog` keeps it running, `start` is for people."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import boto3
@@ -20,14 +21,17 @@ from botocore.config import Config
 
 from calve.outputs.metrics import WATCHDOG_EXHAUSTED
 from lambdas.aws import Schedules
-from lambdas.custom_resource import handler_of
+from lambdas.custom_resource import handler_of, stack_status
 from lambdas.function import add_alone, from_properties, from_variables
+from lambdas.job_control.acknowledgement import NOT_AWAITED, Acknowledgement
 from lambdas.job_control.hand_over import HandOver, Wanted
 from lambdas.job_control.jobs import Jobs
 from lambdas.job_control.jobs import start as start_job
 from lambdas.job_control.watchdog import Act, Ended, Environment, Watchdog
 
 SERVICE = "job_control"
+ACKNOWLEDGEMENT = "Custom::CalveAcknowledgement"
+LONGEST_ATTRIBUTE = 1000  # CloudFormation refuses an answer above 4096 bytes
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
 # Short timeouts, so that CloudFormation is answered in time.
@@ -62,7 +66,7 @@ def start(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:
     return {"run": run}
 
 
-def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None:
+def _hand_over(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None:
     wanted = from_properties(Wanted, request.resource_properties)
     work = HandOver(Jobs(_client("glue")), _client("s3"), time_left_s=time_left_s)
     if request.request_type == "Delete":
@@ -71,15 +75,31 @@ def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None
         work.begin(wanted)
 
 
-handle = handler_of(
-    _act,
+def _acknowledge(request: CloudFormationCustomResourceEvent, time_left_s: float) -> dict[str, str]:
+    """A rollback does not wait: what kept the new generation from its tables may keep the old one, too."""
+    wanted = from_properties(Wanted, request.resource_properties)
+    if request.request_type == "Delete":
+        return {}
+    if "ROLLBACK" in stack_status(request.stack_id, _client("cloudformation")):
+        return {"Tables": NOT_AWAITED}
+    work = Acknowledgement(Jobs(_client("glue")), _client("s3"), time_left_s)
+    return {"Tables": work.wait(wanted)[:LONGEST_ATTRIBUTE]}
+
+
+_of_job = partial(
+    handler_of,
     identify=lambda properties: from_properties(Wanted, properties).job_name,
     logger=logger,
     tracer=tracer,
-    failed="job.not_handed_over",
-    done="job.handed_over",
     about={"job": "JobName"},
 )
+_handed_over = _of_job(_hand_over, failed="job.not_handed_over", done="job.handed_over")
+_acknowledged = _of_job(_acknowledge, failed="job.not_acknowledged", done="job.acknowledged")
+
+
+def handle(event: Mapping[str, Any], context: LambdaContext) -> None:
+    """Both custom resources of a job: they need the same rights, and each has the function's whole time."""
+    (_acknowledged if event["ResourceType"] == ACKNOWLEDGEMENT else _handed_over)(event, context)
 
 
 @cache

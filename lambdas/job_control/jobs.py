@@ -22,13 +22,14 @@ RUNS = 50
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run; `generation` None: it was started without one, by hand or by a schedule."""
+    """One run; `generation` None: it was started without one, by hand or by a schedule. error: Glue's own words."""
 
     id: str
     state: str
     started: datetime
     completed: datetime | None = None
     arguments: dict[str, str] = field(default_factory=dict)
+    error: str = ""
 
     @property
     def active(self) -> bool:
@@ -103,6 +104,7 @@ def _run(found: dict[str, Any]) -> Run:
         started=found["StartedOn"].astimezone(UTC),
         completed=completed.astimezone(UTC) if completed else None,
         arguments=dict(found.get("Arguments") or {}),
+        error=found.get("ErrorMessage") or "",
     )
 
 

@@ -18,7 +18,7 @@ from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomRes
 from calve.errors import Retryable
 from calve.names import OWNER_TAG
 from lambdas.aws import tolerating
-from lambdas.custom_resource import handler_of
+from lambdas.custom_resource import handler_of, stack_status
 from lambdas.function import from_properties
 from lambdas.lake.key import key_of
 from lambdas.lake_tables import databases_of
@@ -59,12 +59,6 @@ class Lake:
     @property
     def id(self) -> str:
         return f"removal-of-{self.bucket or '-'}-{self.database or '-'}"
-
-
-def is_destroyed(stack_id: str, cloudformation: Any) -> bool:
-    """Whether the stack is being destroyed, not changed or rolled back."""
-    stack = cloudformation.describe_stacks(StackName=stack_id)["Stacks"][0]
-    return bool(stack["StackStatus"] == "DELETE_IN_PROGRESS")
 
 
 def remove(lake: Lake, clients: Clients, *, time_left_s: float) -> None:
@@ -147,7 +141,7 @@ def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None
     if request.request_type != "Delete":
         return
     cloudformation = boto3.client("cloudformation")
-    if not is_destroyed(request.stack_id, cloudformation):
+    if stack_status(request.stack_id, cloudformation) != "DELETE_IN_PROGRESS":
         logger.info("lake.kept", extra={"lake": lake.id})
         return
     clients = Clients(boto3.client("s3"), boto3.client("kms"), boto3.client("glue"), cloudformation)

@@ -161,9 +161,13 @@ class Lake:
         """The key of a job's control object."""
         return f"{self.prefix}_calve/jobs/{job}.json"
 
+    def status_key(self, job: str) -> str:
+        """The key of a job's report of its tables; `*`: of any job."""
+        return f"{self.prefix}{FOLDER}{self.deployment}/{job}.json"
+
     def status(self, job: str) -> str:
-        """The ARN of a job's report of its tables; `*`: of any job."""
-        return f"{self.bucket_arn}/{self.prefix}{FOLDER}{self.deployment}/{job}.json"
+        """The ARN of that report."""
+        return f"{self.bucket_arn}/{self.status_key(job)}"
 
     def listing(self) -> Statement:
         """List the bucket; of a shared bucket only the lake's prefix."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import Duration, aws_scheduler
+from aws_cdk import Aws, CfnOutput, Duration, aws_scheduler
 from constructs import Construct
 
 from calve.config.deployment import UNKNOWN_SERVERS
@@ -20,7 +20,7 @@ ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
 
 
 class JobControl(Construct):
-    """Three functions of one code: the hand-over (a custom resource per job), the watchdog, and the function that starts jobs.
+    """Three functions of one code: the hand-over (custom resources of each job), the watchdog, and the function that starts jobs.
 
     Only they can start a run. They pass no argument but the generation in the job's definition (ADR 39).
 
@@ -47,6 +47,8 @@ class JobControl(Construct):
                 _running(jobs),
                 allow(["glue:BatchStopJobRun"], [job.arn for job in jobs]),
                 *_control_statements(site.lake, jobs, ["s3:GetObject", "s3:PutObject"]),
+                allow(["s3:GetObject"], [site.lake.status(job.definition.settings.job) for job in jobs]),
+                allow(["cloudformation:DescribeStacks"], [Aws.STACK_ID]),
             ],
         )
         for job in jobs:
@@ -55,11 +57,19 @@ class JobControl(Construct):
                 "Continuous": "false" if job.definition.schedule else "true",
                 "ControlBucket": site.lake.bucket,
                 "ControlKey": job.control_key,
+                "StatusKey": site.lake.status_key(job.definition.settings.job),
                 "Generation": job.generation,
             }
             # The function's own timeout: later no answer can come.
             resource = custom_resource(job, "HandOver", "HandOver", hand_over, properties, HAND_OVER)
             resource.node.add_dependency(job.job)
+            if not job.definition.schedule:
+                # A resource of its own has the whole time once more, after an old run has taken long to end.
+                waits = custom_resource(
+                    job, "Acknowledged", "Acknowledgement", hand_over, properties, HAND_OVER
+                )
+                waits.node.add_dependency(resource)
+                CfnOutput(job, "Tables", value=waits.get_att_string("Tables"))
         continuous = [job for job in jobs if not job.definition.schedule]
         self.watchdog = self._watchdog(continuous, group) if continuous else None
         names = [f"{job.name}{beside}" for job in jobs for beside in ("", "-maintenance")]

@@ -253,3 +253,14 @@ def test_a_job_may_look_into_stored_exports_and_delete_them_but_write_none(synth
         if any(text(resource).endswith("/exports/*") for resource in each["Resource"])
     ]
     assert found == [{"s3:GetObject", "s3:DeleteObject"}] * 2  # the one of each job
+
+
+def test_a_deploy_waits_for_the_word_of_each_continuous_job_after_its_hand_over(synthesized):
+    resources = synthesized.templates["trading-ingest"]["Resources"]
+    (waits,) = [each for each in resources.values() if each["Type"] == "Custom::CalveAcknowledgement"]
+    handed = {id: each for id, each in resources.items() if each["Type"] == "Custom::CalveHandOver"}
+    (main,) = [id for id, each in handed.items() if each["Properties"]["JobName"] == "trading-main"]
+    assert main in waits["DependsOn"]
+    assert waits["Properties"] == handed[main]["Properties"]
+    assert text(waits["Properties"]["StatusKey"]) == "_calve/status/trading/main.json"
+    assert len(handed) == 2  # that of the scheduled job is not awaited

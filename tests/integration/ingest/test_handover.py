@@ -12,6 +12,7 @@ import pytest
 from calve import log
 from calve.config.job import Job, Table
 from cli.embedded import aws
+from cli.look.health import reported_by
 from glue_jobs.ingest import main
 from glue_jobs.rounds import loop, reporting
 from glue_jobs.rounds.reporting import LakeObject
@@ -108,6 +109,14 @@ def test_a_suspended_table_does_not_make_the_old_run_a_failed_one(
     assert events[-1]["states"] == {f"{DATABASE}.{unsupported}": "suspended"}
     assert handed_over(events) == ["g2"]
     assert code == 0
+    assert said(engine, unsupported) == ("g1", False)
+
+
+def said(engine: Engine, topic: str) -> tuple[str | None, bool]:
+    """The generation of the run that kept this topic's table, and whether it said that its tables are open."""
+    status = reported_by(engine.job())
+    run = status.runs[status.tables[topic].run]
+    return run.generation, run.opened is not None
 
 
 @contextmanager
@@ -135,6 +144,7 @@ def test_a_run_goes_on_while_its_own_generation_is_named(
     assert code == 0
     assert handed_over(events) == []
     assert engine.offsets(topic) == everything(20)
+    assert said(engine, topic) == ("g1", True)
 
 
 def test_what_is_no_order_is_none(engine: Engine, control: tuple[str, Say]) -> None:

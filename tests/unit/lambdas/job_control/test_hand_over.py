@@ -15,13 +15,14 @@ PROPERTIES = {
     "Continuous": "true",
     "ControlBucket": CONTROL.bucket,
     "ControlKey": CONTROL.key,
+    "StatusKey": "_calve/status/trading/main.json",
     "Generation": "g1",
 }
 LEFT_S = 870.0
 
 
 def wanted(generation: str = "g1", *, continuous: bool = True) -> Wanted:
-    return Wanted(JOB, continuous, CONTROL.bucket, CONTROL.key, generation)
+    return Wanted(JOB, continuous, CONTROL.bucket, CONTROL.key, PROPERTIES["StatusKey"], generation)
 
 
 @pytest.fixture

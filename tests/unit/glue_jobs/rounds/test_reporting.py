@@ -1,0 +1,36 @@
+"""When a run acknowledges its generation: as soon as every table is open, or is known to be in trouble beside open ones."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from calve.config.job import Job, Kafka, Lake
+from glue_jobs.rounds.reporting import Reporter
+
+JOB = Job("trading", "main", Kafka("b:9092"), None, Lake("trading", "s3://lake"), ())
+OPEN, OPENING = (True, "pending", 0), (False, "pending", 0)
+TRYING, SUSPENDED = (False, "pending", 2), (False, "suspended", 0)
+
+
+def loop(is_open: bool, state: str, failures: int) -> SimpleNamespace:
+    return SimpleNamespace(opener=SimpleNamespace(is_open=is_open), state=state, failures=failures)
+
+
+@pytest.mark.parametrize(
+    ("tables", "acknowledges"),
+    [
+        ([OPEN, OPEN], True),
+        ([OPEN, OPENING], False),
+        ([OPEN, TRYING, SUSPENDED], True),
+        ([TRYING], False),
+        ([SUSPENDED, TRYING], False),
+        ([], True),
+    ],
+)
+def test_tables_of_a_run(tables: list[tuple[bool, str, int]], acknowledges: bool) -> None:
+    loops = SimpleNamespace(tables=[loop(*each) for each in tables])
+    assert Reporter(JOB, object=None, loops=loops)._acknowledges() is acknowledges  # type: ignore[arg-type]
+
+
+def test_nothing_is_acknowledged_before_the_loops_of_the_tables_exist() -> None:
+    assert not Reporter(JOB, object=None)._acknowledges()  # type: ignore[arg-type]
