@@ -115,6 +115,14 @@ class Schedule:
         return "catalog" if commit_s >= round_s else "capacity"
 
 
+LEAST_PROMISE_S = 30.0
+
+
+def lateness(p95_s: float, target_s: float) -> float:
+    """A round's p95 as a multiple of the table's freshness target; a shorter target counts as 30 s."""
+    return round(p95_s / max(target_s, LEAST_PROMISE_S), 2)
+
+
 def _record_s(rounds: tuple[Timed, ...], known: float) -> float:
     """The time per record by least squares, if round sizes differ enough; at most the smallest average of a round."""
     sizes = [each.records for each in rounds]

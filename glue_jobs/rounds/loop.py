@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 import zlib
@@ -16,7 +17,15 @@ from pyspark.errors import PySparkException
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.log import event
 from calve.outputs.job_status import TableState
-from calve.rounds.scheduling import FAILED_AFTER, LONGEST_BACKOFF_S, MISSED, Schedule, Timed, backoff_s
+from calve.rounds.scheduling import (
+    FAILED_AFTER,
+    LONGEST_BACKOFF_S,
+    MISSED,
+    Schedule,
+    Timed,
+    backoff_s,
+    lateness,
+)
 from calve.table.position import Offsets
 from calve.table.protocol import position_commit
 from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL, INITIALISED, STATE, decode
@@ -75,6 +84,8 @@ SHORTEST_WAIT_S = 0.5
 POLL_S = 5.0
 TAG_EVERY_S = 3600.0
 NOTE_EVERY_S = 300.0
+SILENT_S = 900.0
+"""An idle loop logs something three times as often."""
 REQUEST_EVERY_S = 30.0
 
 
@@ -101,6 +112,8 @@ class TableLoop:
     began: float = 0.0
     target: FreshnessTarget = field(default_factory=FreshnessTarget)
     read_to: Offsets = field(default_factory=dict)
+    logged_at: float = field(default_factory=time.monotonic)
+    """When the loop last wrote an event. Infinite once it is over."""
     first_wait: float = field(init=False)
     maintenance: LoopMaintenance = field(init=False)
 
@@ -122,7 +135,13 @@ class TableLoop:
             if wait_s and self.state == "running":
                 wait_s = max(0.0, wait_s - take(self.opener.opened, wait_s))
             self._wait(wait_s)
+        self.logged_at = math.inf
         return self.state
+
+    @property
+    def silent(self) -> bool:
+        """The loop hangs, or an open transaction in its topic keeps it from being complete."""
+        return time.monotonic() - self.logged_at >= SILENT_S
 
     def _round(self) -> float | None:
         """Run one round; returns the seconds to wait before the next, or None if the loop is over."""
@@ -204,7 +223,7 @@ class TableLoop:
         wait_s = 0.0 if ended else backoff_s(self.failures)
         for cluster in {self.opener.services.cluster, self.opener.services.output}:
             cluster.connection.doubted()
-        event("round.retried", **self._who(), why=error.message, failures=self.failures, wait_s=wait_s)
+        self._log("round.retried", why=error.message, failures=self.failures, wait_s=wait_s)
         if self.failures == FAILED_AFTER:
             self._enter("failed", "retries_exhausted", error)
         return None if ended else wait_s
@@ -217,7 +236,7 @@ class TableLoop:
         main = self.opener.main
         stood = position_commit(main.ancestors()) if main is not None else None
         if stood is not None and stood.sequence < self.memory.stood:
-            event("table.rolled_back", **self._who(), snapshot_id=stood.id)
+            self._log("table.rolled_back", snapshot_id=stood.id)
             return 0.0
         if stood is not None and decode(stood.summary).writer == self.opener.services.writer:
             return 0.0
@@ -234,7 +253,7 @@ class TableLoop:
         reason, fix = (error.message, error.fix) if error else (None, None)
         since = datetime.now(UTC).isoformat(timespec="seconds") if changed else self.said.since
         self.state, self.code, self.said = state, code, TableState(state, code, reason, since, fix)
-        event("table.state", **self._who(), state=state, code=code, reason=reason, fix=fix)
+        self._log("table.state", state=state, code=code, reason=reason, fix=fix)
         if not changed:
             return
         self._write_state(self.said)
@@ -252,7 +271,7 @@ class TableLoop:
                 main.set_properties({STATE: entered.to_json()})
                 faults.point("state.written", self.opener.config.name)
         except CalveError as error:
-            event("state.failed", **self._who(), why=error.message)
+            self._log("state.failed", why=error.message)
 
     def _mark(self, outcome: Outcome, *, tag_every_s: float, note_every_s: float) -> None:
         """Set the position tag and the note of completeness, best effort.
@@ -271,9 +290,9 @@ class TableLoop:
                 self.opener.opened.main.set_properties(note)
                 faults.point("idle.noted", self.opener.config.name)
                 self.complete_until = until
-                event("table.complete", **self._who(), complete_until=until)
+                self._log("table.complete", complete_until=until)
         except CalveError as error:
-            event("tag.failed", **self._who(), why=error.message)
+            self._log("tag.failed", why=error.message)
 
     def _report(self, outcome: Outcome) -> None:
         self.read_to = outcome.to
@@ -281,9 +300,8 @@ class TableLoop:
             return
         self.complete_until = outcome.complete_until or self.complete_until
         ledger = outcome.ledger
-        event(
+        self._log(
             "round.committed",
-            **self._who(),
             round=outcome.position.round,
             snapshot_id=outcome.snapshot,
             records=ledger.consumed,
@@ -297,8 +315,13 @@ class TableLoop:
             lost=ledger.lost,
             commit_ms=outcome.commit_ms,
             complete_until=outcome.complete_until,
+            lateness=lateness(outcome.metrics["freshness_p95_s"], self.opener.config.freshness_s),
             **outcome.metrics,
         )
+
+    def _log(self, name: str, **facts: object) -> None:
+        self.logged_at = time.monotonic()
+        event(name, **self._who(), **facts)
 
     def _who(self) -> dict[str, str]:
         return {"table": str(self.opener.name), "topic": self.opener.config.topic}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,11 +26,13 @@ from calve.outputs.job_status import EVERY_S, JobStatus, ReportedTable, Run
 from glue_jobs.process.java import catalog_settings, read_json, write_text
 
 if TYPE_CHECKING:
+    from glue_jobs.rounds.loop import TableLoop
     from glue_jobs.rounds.loops import Loops
 
 READ_TIMEOUT_MS = 5000
 LOOK_S, POLL_S = 1.0, 10.0
 """How often the reporter looks at the loops, and a run at its control object."""
+MOST_NAMES = 20
 
 
 class LakeObject:
@@ -62,7 +65,10 @@ class LakeObject:
 
 @dataclass(slots=True)
 class Reporter:
-    """Writes the status after each change, at least once a minute, and at the end of the block."""
+    """Writes the status after each change, at least once a minute, and at the end of the block.
+
+    Logs once a minute that the job is alive, and how its tables are: the job's heartbeat.
+    """
 
     job: Job
     object: LakeObject
@@ -96,16 +102,24 @@ class Reporter:
             self._write(self._tables())
 
     def _report(self) -> None:
-        written_at = 0.0
+        written_at, logged_at = 0.0, -EVERY_S
         while True:
             tables = self._tables()
             if self._run.opened is None and self._acknowledges():
                 self._run, written_at = replace(self._run, opened=_now()), 0.0
+            if self.loops and time.monotonic() - logged_at >= EVERY_S:
+                self._log(list(self.loops.tables))
+                logged_at = time.monotonic()
             if tables != self._said or time.monotonic() - written_at >= EVERY_S:
                 self._write(tables)
                 written_at = time.monotonic()
             if self._over.wait(LOOK_S):
                 return
+
+    def _log(self, loops: list[TableLoop]) -> None:
+        silent = [str(each.opener.name) for each in loops if each.silent]
+        states = dict(Counter(each.state for each in loops))
+        event("job.tables", job=self.job.job, states=states, silent=len(silent), names=silent[:MOST_NAMES])
 
     def _tables(self) -> dict[str, ReportedTable]:
         loops = list(self.loops.tables) if self.loops else []

@@ -35,6 +35,7 @@ NUMBERS = dict.fromkeys(
         "freshness_s",
         "freshness_p50_s",
         "freshness_p95_s",
+        "lateness",
         "missed",
         "stage_ms",
         "commit_ms",
