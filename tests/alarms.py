@@ -121,4 +121,10 @@ def mailed(paragraph: str, event: Json) -> bool:
 def _matches(pattern: Any, value: Any) -> bool:
     if isinstance(pattern, dict):
         return all(key in value and _matches(each, value[key]) for key, each in pattern.items())
-    return pattern == [{"exists": True}] or value in pattern
+    match pattern:
+        case [{"exists": True}]:
+            return True
+        case [{"anything-but": others}]:
+            return value not in others
+        case _:
+            return value in pattern

@@ -7,11 +7,10 @@ bucket, the brokers of a made cluster) are placeholders in `JobDeployment.settin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from calve.config.job import Job, Table
+from calve.config.job import Job
 from calve.config.publishing import Export, Publish
 
 UNKNOWN_WAREHOUSE = "s3://made-by-the-stack"
@@ -87,7 +86,7 @@ class LakeDeployment:
 
 
 TOLERANCE = 2.0
-LEAST_LATE_S = 60.0
+"""The multiple of its freshness target from which on a table is late."""
 PUBLISHED_LATE_S = 900.0
 
 
@@ -100,11 +99,9 @@ class Alerts:
     lag_records: int = 1_000_000
     restarts: int = 5
 
-    def late_after_s(self, job: JobDeployment, tables: Sequence[Table]) -> float | None:
-        """The age of records above which these tables are late. None: for a scheduled job the schedule decides."""
-        if self.freshness_s is not None or job.schedule:
-            return self.freshness_s
-        return max(LEAST_LATE_S, TOLERANCE * max(table.freshness_s for table in tables))
+    def on_late_tables(self, job: JobDeployment) -> bool:
+        """Of a scheduled job the schedule decides how old records are."""
+        return self.freshness_s is not None or job.schedule is None
 
     @property
     def published_late_s(self) -> float:

@@ -10,9 +10,9 @@ Unit = Literal["Count", "Seconds", "Bytes"]
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Lines of a job's log with this `event`; None: all about a table. `key`: the value to use; None: each line counts 1."""
+    """Lines of a job's log with this `event`. `key`: the value to use; None: each line counts 1."""
 
-    event: str | None
+    event: str
     key: str | None = None
 
 
@@ -32,7 +32,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric, where its values come from, and the names of its dimensions."""
+    """A metric, where its values come from, and the names of its dimensions.
+
+    One with the dimension `Table` is also a metric of its job, without a dimension.
+    """
 
     name: str
     unit: Unit
@@ -45,15 +48,19 @@ _TABLE = ("Table",)
 FRESHNESS = Metric("Freshness", "Seconds", Log("round.committed", "freshness_p95_s"), _TABLE)
 LAG = Metric("Lag", "Count", Log("round.committed", "lag_records"), _TABLE)
 ROWS = Metric("Rows", "Count", Log("round.committed", "rows"), _TABLE)
-LOST = Metric("Lost", "Count", Log("round.committed", "lost"), _TABLE)
-TROUBLE = Metric("Trouble", "Count", Log("table.state"), _TABLE)
-PAUSED = Metric("Paused", "Count", Log("table.state"), _TABLE)
-HEARD = Metric("Heard", "Count", Log(None), _TABLE)
+LATENESS = Metric("Lateness", "Count", Log("round.committed", "lateness"))
+LOST = Metric("Lost", "Count", Log("round.committed", "lost"))
+TROUBLE = Metric("Trouble", "Count", Log("table.state"))
+PAUSED = Metric("Paused", "Count", Log("table.state"))
+SILENT = Metric("Silent", "Count", Log("job.tables", "silent"))
+HEARD = Metric("Heard", "Count", Log("job.tables"))
 REJECT_ROUNDS = Metric("RejectRounds", "Count", Log("round.committed"))
 JOB_FAILED = Metric("JobFailed", "Count", Log("job.failed"))
 TOPICS_NOT_KEPT = Metric("TopicsNotKept", "Count", Log("topic.refused"))
 ANNOUNCEMENTS_FAILED = Metric("AnnouncementsFailed", "Count", Log("announcement.failed"))
 MAINTENANCE_FAILED = Metric("MaintenanceFailed", "Count", Log("maintenance.failed"))
+MOST_TABLES = 500
+"""A job of more tables has metrics of the job alone. CloudWatch Logs disables a filter that finds 1,000 tables within an hour."""
 
 _WRITER, _EXPORT = Function("csv_export"), ("service", "export", "function")
 EXPORT_RUNS = Metric("ExportRuns", "Count", _WRITER, _EXPORT)

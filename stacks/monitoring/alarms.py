@@ -7,10 +7,10 @@ from typing import Any
 
 from aws_cdk import Duration, aws_cloudwatch, aws_scheduler
 
-from calve.config.deployment import JobDeployment
+from calve.config.deployment import TOLERANCE, JobDeployment
 from calve.config.job import Table
 from calve.outputs import metrics as listed
-from calve.outputs.announcement import with_rows
+from calve.outputs.announcement import SUSPENDED, pattern, with_rows
 from calve.outputs.metrics import Metric
 from stacks.base.rotation import Rotation
 from stacks.jobs.ingest_job import IngestJob
@@ -25,23 +25,27 @@ from stacks.publishing.snowflake import SnowflakePublisher
 
 def of_job(board: Board, job: IngestJob, metrics: JobMetrics) -> None:
     settings, restarts = job.definition.settings, board.deployment.alerts.restarts
+    of_tables(board, job.definition, metrics)
     for table in settings.tables:
-        of_table(board, table, metrics, job=job.definition)
-    if settings.patterns:
-        of_patterns(board, job.definition, metrics)
+        of_values(board, table)
 
-    def alarm(what: str, metric: aws_cloudwatch.Metric, says: str, periods: int = 1) -> None:
-        board.alarm(f"{settings.job}-{what}", metric, says, runbook=f"JOB-{what}", periods=periods)
+    def alarm(what: str, metric: aws_cloudwatch.Metric, says: str, **limits: Any) -> None:
+        board.alarm(f"{settings.job}-{what}", metric, says, runbook=f"JOB-{what}", **limits)
 
     rejected = f"Records read by {settings.job} could not become rows."
     failed = f"The job {job.name} could not go on: its log says why and what to do."
-    silent = f"For an hour nobody has heard of the commits of {job.name}."
+    unheard = f"For an hour nobody has heard of the commits of {job.name}."
+    silent = f"For a quarter of an hour {job.name} has not said that it is alive."
     given_up = f"{job.name} failed {restarts} times in a row and is not restarted any more."
+    not_kept = f"An expression of {settings.job} matches a topic that no table can be named after."
     alarm("dead-letters", metrics.of_job(listed.REJECT_ROUNDS), rejected)
     alarm("failed", metrics.of_job(listed.JOB_FAILED), failed)
-    alarm("announcements", metrics.of_job(listed.ANNOUNCEMENTS_FAILED), silent, periods=HOUR)
+    alarm("announcements", metrics.of_job(listed.ANNOUNCEMENTS_FAILED), unheard, periods=HOUR)
     if not job.definition.schedule:
+        alarm("silent", metrics.of_job(listed.HEARD, "SampleCount"), silent, below=1, periods=QUARTER)
         alarm("given-up", measured(listed.WATCHDOG_EXHAUSTED, job=job.name), given_up)
+    if settings.patterns:
+        alarm("topics-not-kept", metrics.of_job(listed.TOPICS_NOT_KEPT), not_kept)
 
 
 def of_starts(board: Board, group: aws_scheduler.CfnScheduleGroup, control: JobControl) -> None:
@@ -55,26 +59,36 @@ def of_starts(board: Board, group: aws_scheduler.CfnScheduleGroup, control: JobC
         board.errors("watchdog-errors", control.watchdog, not_restarted)
 
 
-def of_table(board: Board, table: Table, metrics: JobMetrics, *, job: JobDeployment) -> None:
-    name, alerts = table.name, board.deployment.alerts
+def of_tables(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
+    """One alarm of each kind for all tables of a job. `calve status` shows which table it is."""
+    name, alerts = job.settings.job, board.deployment.alerts
 
     def alarm(what: str, metric: Metric, statistic: str, says: str, **limits: Any) -> None:
-        measure = metrics.of_table(metric, table, statistic)
-        board.alarm(f"{name}-{what}", measure, says, runbook=f"TABLE-{what}", **limits)
+        measure = metrics.of_job(metric, statistic)
+        board.alarm(f"{name}-tables-{what}", measure, says, runbook=f"TABLE-{what}", **limits)
 
-    late = f"Records of {table.topic} are seen too late in {name}."
-    silent = f"The job says nothing of {name}, not even that it is idle."
-    alarm("state", listed.TROUBLE, "Sum", f"{name} is suspended or failed: calve status says why.")
-    if (late_s := alerts.late_after_s(job, [table])) is not None:
-        alarm("freshness", listed.FRESHNESS, "Maximum", late, above=late_s, periods=QUARTER)
-    behind = {"above": alerts.lag_records, "periods": QUARTER}
-    alarm("lag", listed.LAG, "Minimum", f"{name} is far behind {table.topic}.", **behind)
-    alarm("lost", listed.LOST, "Sum", f"Offsets of {table.topic} were gone before they were read.")
+    stopped = f"A table of {name} is suspended or failed: calve status shows which, and why."
+    late = f"Records of a table of {name} are seen too late: calve status shows which."
+    far_behind = f"A table of {name} is far behind its topic: calve status shows which."
+    lost = f"Offsets of a topic of {name} were gone before they were read: the log has which."
+    paused = f"A table of {name} has been paused for a day: calve status shows which."
+    silent = f"{name} says nothing of a table, not even that it is idle: the log has which."
+    alarm("state", listed.TROUBLE, "Sum", stopped)
+    if alerts.freshness_s is not None:
+        alarm("freshness", listed.FRESHNESS, "Maximum", late, above=alerts.freshness_s, periods=QUARTER)
+    elif alerts.on_late_tables(job):
+        alarm("freshness", listed.LATENESS, "Maximum", late, above=TOLERANCE, periods=QUARTER)
+    alarm("lag", listed.LAG, "Maximum", far_behind, above=alerts.lag_records, periods=QUARTER)
+    alarm("lost", listed.LOST, "Sum", lost)
+    alarm("paused", listed.PAUSED, "Sum", paused, **A_WHOLE_DAY)
     if not job.schedule:
-        alarm("silent", listed.HEARD, "SampleCount", silent, below=1, periods=QUARTER)
-    alarm("paused", listed.PAUSED, "Sum", f"{name} has been paused for a day.", **A_WHOLE_DAY)
-    announce, column = table.announce, table.count_by
-    for value in announce.alert_on if announce else ():  # rows with such values somebody must know at once
+        alarm("silent", listed.SILENT, "Maximum", silent)
+
+
+def of_values(board: Board, table: Table) -> None:
+    """Rows with such values somebody must know at once."""
+    name, announce, column = table.name, table.announce, table.count_by
+    for value in announce.alert_on if announce else ():
         board.mail_on(
             f"{name}-{value}",
             with_rows(board.deployment.name, name, value),
@@ -85,32 +99,20 @@ def of_table(board: Board, table: Table, metrics: JobMetrics, *, job: JobDeploym
         )
 
 
-def of_patterns(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
-    """Tables whose names are not known yet, together with those that have alarms of their own."""
-    name, alerts = job.settings.job, board.deployment.alerts
+def of_stopped_tables(board: Board) -> None:
+    """A mail for each table that stops by itself: the alarm of its job mails for the first one alone.
 
-    def alarm(what: str, metric: Metric, statistic: str, says: str, **limits: Any) -> None:
-        measure = metrics.of_job(metric, statistic)
-        board.alarm(f"{name}-tables-{what}", measure, says, runbook=f"TABLE-{what}", **limits)
-
-    stopped = f"A table of {name} is suspended or failed: calve status shows which, and why."
-    late = f"Records of a table of {name} are seen too late: the dashboard shows which."
-    far_behind = f"A table of {name} is far behind its topic: the dashboard shows which."
-    lost = f"Offsets of a topic of {name} were gone before they were read: the log has which."
-    paused = f"A table of {name} has been paused for a day: calve status shows which."
-    not_kept = f"An expression of {name} matches a topic that no table can be named after."
-    alarm("state", listed.TROUBLE, "Sum", stopped)
-    tables = [*job.settings.tables, *job.settings.patterns]
-    if (late_s := alerts.late_after_s(job, tables)) is not None:
-        alarm("freshness", listed.FRESHNESS, "Maximum", late, above=late_s, periods=QUARTER)
-    alarm("lag", listed.LAG, "Maximum", far_behind, above=alerts.lag_records, periods=QUARTER)
-    alarm("lost", listed.LOST, "Sum", lost)
-    alarm("paused", listed.PAUSED, "Sum", paused, **A_WHOLE_DAY)
-    board.alarm(
-        f"{name}-topics-not-kept",
-        metrics.of_job(listed.TOPICS_NOT_KEPT),
-        not_kept,
-        runbook="JOB-topics-not-kept",
+    Not where a system does not answer: that stops many tables, and passes.
+    """
+    stopped = pattern(board.deployment.name, SUSPENDED)
+    stopped["detail"] |= {"code": [{"anything-but": ["retries_exhausted"]}]}
+    board.mail_on(
+        "TableStopped",
+        stopped,
+        "<table> of the job <job> is <state> (<code>): <reason>",
+        "TABLE-stopped",
+        "A table was suspended, or failed",
+        {each: f"$.detail.{each}" for each in ("table", "job", "state", "code", "reason")},
     )
 
 

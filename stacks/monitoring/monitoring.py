@@ -49,6 +49,7 @@ class MonitoringStack(Stack):
         board = Board(self, "Alarms", deployment=deployment)
         for job in ingest.jobs:
             alarms.of_job(board, job, metrics[job.definition.settings.job])
+        alarms.of_stopped_tables(board)
         alarms.of_maintenance(board, maintenance, metrics)
         alarms.of_starts(board, ingest.group, ingest.control)
         if exports:
@@ -71,6 +72,8 @@ class MonitoringStack(Stack):
 
 WIDTH = 24
 HALF = 12
+MOST_ALARMS = 100
+"""Of one widget (CloudWatch's dashboard body structure)."""
 
 
 def dashboard(
@@ -79,31 +82,39 @@ def dashboard(
     metrics: Mapping[str, JobMetrics],
     alarms: Sequence[aws_cloudwatch.Alarm],
 ) -> None:
-    """Alarms, then a graph per question with a line per table. Tables of patterns are searched when the dashboard is opened."""
-    tables = [(metrics[job.settings.job], table) for job in deployment.jobs for table in job.settings.tables]
+    """Alarms, then a graph per question with a line per job, and beside it the worst tables."""
 
-    def graph(title: str, metric: Metric, statistic: str) -> aws_cloudwatch.GraphWidget:
-        lines: list[aws_cloudwatch.IMetric] = [
-            source.of_table(metric, table, statistic).with_(label=table.name) for source, table in tables
-        ]
-        if any(job.settings.patterns for job in deployment.jobs):
-            lines = [next(iter(metrics.values())).search(metric, statistic)]
+    def of_jobs(title: str, metric: Metric, statistic: str) -> aws_cloudwatch.GraphWidget:
+        lines = [each.of_job(metric, statistic).with_(label=job) for job, each in metrics.items()]
         return aws_cloudwatch.GraphWidget(title=title, left=lines, width=HALF)
 
-    of_jobs = [each.of_job(REJECT_ROUNDS).with_(label=job) for job, each in metrics.items()]
+    def worst(title: str, metric: Metric) -> aws_cloudwatch.GraphWidget:
+        any_job = next(iter(metrics.values()))  # a query is about the whole namespace
+        return aws_cloudwatch.GraphWidget(title=title, left=[any_job.worst(metric)], width=HALF)
+
+    states = [
+        aws_cloudwatch.AlarmStatusWidget(
+            alarms=list(alarms[first : first + MOST_ALARMS]), width=WIDTH, title="Alarms"
+        )
+        for first in range(0, len(alarms), MOST_ALARMS)
+    ]
     aws_cloudwatch.Dashboard(
         scope,
         "Page",
         dashboard_name=deployment.name,
         widgets=[
-            [aws_cloudwatch.AlarmStatusWidget(alarms=list(alarms), width=WIDTH, title="Alarms")],
+            *([each] for each in states),
             [
-                graph("Age of 95 of 100 records when they become visible, s", FRESHNESS, "Maximum"),
-                graph("Records not read yet", LAG, "Minimum"),
+                of_jobs("Age of 95 of 100 records when they become visible, s", FRESHNESS, "Maximum"),
+                worst("The same, of the oldest tables", FRESHNESS),
             ],
             [
-                graph("Rows written", ROWS, "Sum"),
-                aws_cloudwatch.GraphWidget(title="Rounds with dead letters", left=of_jobs, width=HALF),
+                of_jobs("Records not read yet", LAG, "Maximum"),
+                worst("The same, of the tables furthest behind", LAG),
+            ],
+            [
+                of_jobs("Rows written", ROWS, "Sum"),
+                of_jobs("Rounds with dead letters", REJECT_ROUNDS, "Sum"),
             ],
         ],
     )

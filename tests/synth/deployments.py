@@ -176,4 +176,5 @@ SHOP = Deployment(
     ),
     lake=LakeDeployment("orders"),
     msk=Msk(),
+    alerts=Alerts(freshness_s=300.0),
 )

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from calve.outputs.metrics import LOST, PAUSED, TROUBLE
-from cli.look.cost.model import ENDPOINTS, TABLE_METRICS, ZONES, Load, bill, rates
-from stacks.monitoring.job_metrics import FILTERS
+from calve.outputs.metrics import FRESHNESS, HEARD, LAG, ROWS, SILENT
+from cli.look.cost.model import ENDPOINTS, JOB_METRICS, TABLE_METRICS, ZONES, Load, bill, rates
+from stacks.monitoring.job_metrics import OF_JOB, OF_TABLES, ROUND
 from tests.synth.deployments import IMPORTED, MADE, MSK, SHOP
 
 
@@ -45,5 +45,8 @@ def test_an_endpoint_stands_in_as_many_zones_as_are_paid(synthesized):
         assert each["VpcEndpointType"] == "Gateway" or len(each["SubnetIds"]) == ZONES
 
 
-def test_a_table_that_runs_well_has_as_many_metrics_as_are_paid():
-    assert len({each.metric for each in FILTERS if each.per_table} - {LOST, PAUSED, TROUBLE}) == TABLE_METRICS
+def test_what_runs_well_has_as_many_metrics_as_are_paid():
+    of_rounds = {each.metric for each in OF_JOB if each.pattern == ROUND}
+    assert {*OF_TABLES} == {each for each in OF_JOB if each.metric in (FRESHNESS, LAG, ROWS)}
+    assert len(OF_TABLES) == TABLE_METRICS
+    assert len(of_rounds | {SILENT, HEARD}) == JOB_METRICS

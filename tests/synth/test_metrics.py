@@ -7,7 +7,7 @@ import pytest
 
 from calve.outputs import metrics
 from calve.outputs.metrics import METRICS, Function, Log, Metric, Service
-from stacks.monitoring.job_metrics import FILTERS, OF_MAINTENANCE, OF_PATTERNS
+from stacks.monitoring.job_metrics import OF_JOB, OF_MAINTENANCE, OF_PATTERNS
 from tests.integration.support.events import documented
 from tests.synth.conftest import text
 
@@ -54,17 +54,17 @@ def test_each_is_listed_once():
 def test_those_of_a_jobs_log_are_of_documented_events_and_keys():
     events = documented()
     for each in METRICS:
-        if isinstance(each.source, Log) and each.source.event:
+        if isinstance(each.source, Log):
             assert {each.source.key} - {None} <= events[each.source.event]
 
 
 def test_filters_make_exactly_those_of_a_jobs_log():
-    made = [*FILTERS, *OF_PATTERNS, *OF_MAINTENANCE]
+    made = [*OF_JOB, *OF_PATTERNS, *OF_MAINTENANCE]
     assert {each.metric for each in made} == {each for each in METRICS if isinstance(each.source, Log)}
     for each in made:
         assert isinstance(each.metric.source, Log)
         named = re.findall(r"(?:\$\.|\\\")event(?:\\\":)? ?(?:=)? ?(?:\\)?\"([a-z._]+)", each.pattern)
-        assert named == ([each.metric.source.event] if each.metric.source.event else []), each.pattern
+        assert named == [each.metric.source.event], each.pattern
 
 
 def test_functions_write_exactly_those_of_functions():
@@ -84,11 +84,10 @@ def test_alarms_watch_none_but_those_of_the_list_by_its_dimensions(synthesized):
     for stack in synthesized.templates:
         for alarm in synthesized.find(stack, "AWS::CloudWatch::Alarm").values():
             metric = listed(alarm["Namespace"], alarm["MetricName"])
-            dimensions = {one["Name"].replace("Topic", "Table") for one in alarm.get("Dimensions", ())}
-            if isinstance(metric.source, Service):
-                dimensions = {one["Name"] for one in alarm.get("Dimensions", ())}
-            alone = isinstance(metric.source, Log) and "." in alarm["MetricName"]
-            assert dimensions == (set() if alone else set(metric.dimensions)), alarm["AlarmName"]
+            dimensions = {one["Name"] for one in alarm.get("Dimensions", ())}
+            of_job = isinstance(metric.source, Log)
+            assert dimensions == (set() if of_job else set(metric.dimensions)), alarm["AlarmName"]
+            assert of_job == ("." in alarm["MetricName"])
             watched.add(metric.name)
     assert watched >= {each.name for each in METRICS if isinstance(each.source, Service)}
 
@@ -97,7 +96,8 @@ def test_alarms_watch_none_but_those_of_the_list_by_its_dimensions(synthesized):
 def test_the_dashboard_shows_none_but_those_of_the_list(synthesized, deployment):
     body = text(synthesized.one(f"{deployment}-monitoring", "AWS::CloudWatch::Dashboard")["DashboardBody"])
     shown = re.findall(r'\["(calve[^"]*)","([^"]*)"', body)
-    shown += re.findall(r"SEARCH\('\{([^,]*),.*?MetricName=\\\"(\w+)", body)
+    queried = re.findall(r'SELECT MAX\((\w+)\) FROM SCHEMA\(\\+"(calve/[^"\\]*)', body)
     assert shown
-    for namespace, name in shown:
+    assert len(queried) == 2
+    for namespace, name in [*shown, *((namespace, name) for name, namespace in queried)]:
         listed(namespace, name)

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from calve.log import event
+from stacks.monitoring.job_metrics import OF_JOB, OF_MAINTENANCE, OF_TABLES
 from tests.integration.support.events import documented
 from tests.synth.conftest import text
 from tests.synth.log_filters import metrics
@@ -72,26 +73,20 @@ def written(log):
 def test_each_trouble_has_an_alarm_that_mails(synthesized):
     alarms = synthesized.find("trading-monitoring", "AWS::CloudWatch::Alarm").values()
     names = {each["AlarmName"].removeprefix("trading-") for each in alarms}
-    of_tables = {
-        f"{table}-{what}"
-        for table in ("stock_trades", "users", "sales")
-        for what in ("lag", "state", "lost", "paused")
-    }
-    troubles = ("dead-letters", "failed", "announcements", "maintenance-failed")
+    of_tables = tuple(f"tables-{what}" for what in ("state", "lag", "lost", "paused"))
+    troubles = ("dead-letters", "failed", "announcements", "maintenance-failed", *of_tables)
     of_jobs = {f"{job}-{what}" for job in ("main", "nightly") for what in troubles}
     of_schedules = {"job-not-started", "export-not-started", "maintenance-not-started", "start-errors"}
     of_exports = {f"export-{what}" for what in ("errors", "mail-errors", "link-faults")}
     of_exports |= {f"weekly_trades-{what}" for what in ("late", "mail-undelivered")}
-    of_running = {
-        f"{table}-{what}" for table in ("stock_trades", "users") for what in ("silent", "freshness")
-    }
-    of_running |= {"main-given-up", "watchdog-errors"}
+    of_running = {f"main-{what}" for what in ("silent", "given-up", "tables-silent", "tables-freshness")}
+    of_running |= {"watchdog-errors"}
     of_keys = {f"{keys}-keys-not-rotated" for keys in ("kafka", "emit", "registry", "link", "snowflake")}
     of_catalog = {f"catalog-{what}" for what in ("failed", "reconcile-errors", "messages-failed")}
     of_snowflake = {
         f"snowflake-{what}" for what in ("failed", "lag", "stuck", "not-reconciled", "messages-failed")
     }
-    of_lake = of_tables | of_jobs | of_schedules | of_running
+    of_lake = of_jobs | of_schedules | of_running
     assert names == of_lake | of_exports | of_keys | of_catalog | of_snowflake
     (topic,) = synthesized.find("trading-monitoring", "AWS::SNS::Topic")
     assert all(each["AlarmActions"] == [{"Ref": topic}] for each in alarms)
@@ -99,47 +94,54 @@ def test_each_trouble_has_an_alarm_that_mails(synthesized):
     assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "ops@example.com")
 
 
+@pytest.fixture
+def seen(synthesized):
+    """Alarm -> what it sees of a line of its job's log."""
+
+    def look(deployment, line):
+        filters = synthesized.find(f"{deployment}-monitoring", "AWS::Logs::MetricFilter").values()
+        measured = metrics(filters, line)
+        alarms = synthesized.find(f"{deployment}-monitoring", "AWS::CloudWatch::Alarm").values()
+        return {
+            each["AlarmName"].removeprefix(f"{deployment}-main-"): measured[metric]
+            for each in alarms
+            if (metric := (each["Namespace"], each["MetricName"], ())) in measured
+        }
+
+    return look
+
+
 @pytest.mark.parametrize(
     ("deployment", "table"),
-    [("trading", "trading.stock_trades"), ("streams", "mkuaxgq4rv2bzfsxmfd0eq.orders")],
-    ids=["database", "cluster_id"],
+    [
+        ("trading", "trading.stock_trades"),
+        ("streams", "mkuaxgq4rv2bzfsxmfd0eq.orders"),
+        ("shop", "orders.shop_users"),
+    ],
+    ids=["database", "cluster_id", "of an expression"],
 )
-def test_the_alarms_of_a_table_watch_what_its_events_become(synthesized, written, deployment, table):
-    name = table.partition(".")[2]
-    filters = synthesized.find(f"{deployment}-monitoring", "AWS::Logs::MetricFilter").values()
+def test_the_alarms_of_tables_watch_what_their_events_become(seen, written, log, deployment, table):
     round_ = written("round.committed", table, dead_letters={"malformed": 3}, skipped={}, **NUMBERS)
+    found = {name: value for name, value in seen(deployment, round_).items() if "nightly" not in name}
+    assert found == {"tables-freshness": 2, "tables-lag": 2, "tables-lost": 1, "dead-letters": 1}
     state = written("table.state", table, state="suspended", code="topic_recreated", reason="r", fix=None)
-    idle = written("table.complete", table, complete_until=1.0)
-    watched = {
-        each["AlarmName"].removeprefix(f"{deployment}-"): (
-            each["Namespace"],
-            each["MetricName"],
-            tuple((one["Name"], one["Value"]) for one in each.get("Dimensions", [])),
-        )
-        for each in synthesized.find(f"{deployment}-monitoring", "AWS::CloudWatch::Alarm").values()
-    }
-    measured = metrics(filters, round_)
-    assert measured[watched[f"{name}-freshness"]] == 2
-    assert measured[watched[f"{name}-lag"]] == 2
-    assert measured[watched[f"{name}-lost"]] == 1
-    assert measured[watched["main-dead-letters"]] == 1
-    assert watched[f"{name}-state"] not in measured
-    assert metrics(filters, state)[watched[f"{name}-state"]] == 1
-    for line in (round_, state, idle):
-        assert watched[f"{name}-silent"] in metrics(filters, line)
+    assert seen(deployment, state)["tables-state"] == 1
+    alive = log("job.tables", job="main", states={"running": 9}, silent=3, names=["a", "b", "c"])
+    assert seen(deployment, alive) == {"silent": 1, "tables-silent": 3}
 
 
 def test_a_round_without_rejects_or_loss_is_no_trouble(synthesized, written):
     filters = synthesized.find("trading-monitoring", "AWS::Logs::MetricFilter").values()
     line = written("round.committed", "trading.users", dead_letters={}, skipped={}, **(NUMBERS | {"lost": 0}))
-    assert {metric for _, metric, _ in metrics(filters, line)} == {"Freshness", "Lag", "Rows", "Heard"}
+    found = {metric.partition(".")[0] for _, metric, _ in metrics(filters, line)}
+    assert found == {"Freshness", "Lateness", "Lag", "Rows"}
 
 
 def test_only_silence_is_taken_for_trouble_where_there_is_no_data(synthesized):
     alarms = synthesized.find("trading-monitoring", "AWS::CloudWatch::Alarm").values()
     breaching = {each["AlarmName"] for each in alarms if each["TreatMissingData"] == "breaching"}
-    assert breaching == {"trading-stock_trades-silent", "trading-users-silent"}
-    (silent,) = [each for each in alarms if each["AlarmName"] == "trading-users-silent"]
+    assert breaching == {"trading-main-silent"}
+    (silent,) = [each for each in alarms if each["AlarmName"] == "trading-main-silent"]
     assert (silent["ComparisonOperator"], silent["Threshold"]) == ("LessThanThreshold", 1)
 
 
@@ -168,7 +170,7 @@ def test_what_is_not_of_a_table_is_known_by_its_dimensions(synthesized):
 
 def test_metrics_come_from_the_log_that_the_job_writes(synthesized):
     filters = synthesized.find("trading-monitoring", "AWS::Logs::MetricFilter").values()
-    assert len(filters) == 2 * 11
+    assert len(filters) == 2 * (len(OF_JOB) + len(OF_TABLES) + len(OF_MAINTENANCE))
     for each in filters:
         stack = "maintenance" if "maintenance" in each["FilterPattern"] else "ingest"
         assert f"trading-{stack}" in text(each["LogGroupName"])
@@ -185,7 +187,11 @@ def test_filters_are_deployed_after_the_log_groups_that_they_filter(synthesized)
 
 def test_an_export_that_is_given_up_is_told_to_the_operators(synthesized):
     rules = synthesized.find("trading-monitoring", "AWS::Events::Rule").values()
-    (found,) = [each["EventPattern"] for each in rules if each["EventPattern"]["source"] == ["calve"]]
+    (found,) = [
+        each["EventPattern"]
+        for each in rules
+        if each["EventPattern"]["detail-type"] == ["calve.export.failed"]
+    ]
     assert found == {
         "source": ["calve"],
         "detail-type": ["calve.export.failed"],
@@ -197,7 +203,7 @@ def test_values_to_alert_on_have_a_rule_each_that_mails_once(synthesized):
     rules = {
         name: rule
         for name, rule in synthesized.find("shop-monitoring", "AWS::Events::Rule").items()
-        if rule["EventPattern"]["source"] == ["calve"]
+        if rule["EventPattern"]["detail-type"] == ["calve.table.committed"]
     }
     (topic,) = synthesized.find("shop-monitoring", "AWS::SNS::Topic")
     said = [each["EventPattern"]["detail"] for each in rules.values()]
@@ -221,38 +227,23 @@ def test_values_to_alert_on_have_a_rule_each_that_mails_once(synthesized):
         assert {"Fn::GetAtt": [name, "Arn"]} in sources
 
 
-def test_the_tables_of_an_expression_share_alarms_and_a_topic_that_is_not_kept_has_one(
-    synthesized, written, log
-):
-    filters = synthesized.find("shop-monitoring", "AWS::Logs::MetricFilter").values()
-    alarms = synthesized.find("shop-monitoring", "AWS::CloudWatch::Alarm").values()
-    by_name = {each["AlarmName"].removeprefix("shop-main-"): each for each in alarms}
+def test_a_topic_that_no_table_can_be_named_after_has_an_alarm(seen, log):
+    line = log("topic.refused", job="main", topic="shop.-", entry="shop_{1}", reason="r", fix="f")
+    assert seen("shop", line) == {"topics-not-kept": 1}
 
-    def seen(line):
-        """What each shared alarm sees of a line."""
-        measured = metrics(filters, line)
-        watched = ((each["Namespace"], each["MetricName"], ()) for each in by_name.values())
-        return {
-            name: measured[metric]
-            for name, metric in zip(by_name, watched, strict=True)
-            if metric in measured and "Dimensions" not in by_name[name]
-        }
 
-    table = "orders.shop_users"
-    assert seen(written("round.committed", table, dead_letters={}, skipped={}, **NUMBERS)) == {
-        "tables-freshness": 2,
-        "tables-lag": 2,
-        "tables-lost": 1,
+def test_a_table_is_late_by_its_own_promise_or_by_the_age_that_alerts_name(synthesized):
+    late = {
+        name: (alarm["MetricName"], alarm["Threshold"])
+        for name in ("trading", "shop")
+        for alarm in synthesized.find(f"{name}-monitoring", "AWS::CloudWatch::Alarm").values()
+        if alarm["AlarmName"] == f"{name}-main-tables-freshness"
     }
-    state = written("table.state", table, state="failed", code="retries_exhausted", reason="r", fix=None)
-    assert seen(state) == {"tables-state": 1}
-    assert seen(log("topic.refused", job="main", topic="shop.-", entry="shop_{1}", reason="r", fix="f")) == {
-        "topics-not-kept": 1
-    }
+    assert late == {"trading": ("Lateness.main", 2), "shop": ("Freshness.main", 300)}
 
 
-def test_the_dashboard_searches_for_tables_that_nobody_knows_yet(synthesized):
+def test_the_dashboard_asks_for_the_worst_tables(synthesized):
     body = text(synthesized.one("shop-monitoring", "AWS::CloudWatch::Dashboard")["DashboardBody"])
-    assert r"SEARCH('{calve/shop,Table} MetricName=\"Freshness\"', 'Maximum')" in body
-    known = text(synthesized.one("trading-monitoring", "AWS::CloudWatch::Dashboard")["DashboardBody"])
-    assert "SEARCH" not in known
+    assert r"FROM SCHEMA(\"calve/shop\", Table) GROUP BY Table ORDER BY MAX() DESC LIMIT 20" in body
+    streams = text(synthesized.one("streams-monitoring", "AWS::CloudWatch::Dashboard")["DashboardBody"])
+    assert "GROUP BY Topic" in streams

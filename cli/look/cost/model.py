@@ -11,6 +11,7 @@ from typing import Any
 
 from calve.config.deployment import Deployment, JobDeployment
 from calve.config.job import Table
+from calve.outputs.metrics import MOST_TABLES
 from calve.settings.entries.deploy import UNSCALED
 from calve.settings.schedules import firings_per_day
 
@@ -56,10 +57,9 @@ KAFKA_DAYS, KAFKA_PARTITION_GIB = 7, 250
 ENDPOINTS = 5
 ZONES = 2
 DEPLOYMENT_ALARMS = 3  # starts of jobs and of maintenance that were dropped, and those that failed
-TABLE_ALARMS, TABLE_METRICS = 4, 4  # metrics without those that only trouble writes
-JOB_ALARMS, EXPORTS_ALARMS = 4, 5
+JOB_ALARMS, CONTINUOUS_ALARMS, EXPORTS_ALARMS = 8, 3, 5
+JOB_METRICS, TABLE_METRICS = 6, 3  # without those that only trouble writes
 CATALOG_ALARMS, SNOWFLAKE_ALARMS = 3, 6
-PATTERN_ALARMS, PATTERN_METRICS = 5, 2  # of a job that has some
 EXPORT_GB_S = 2 * 60
 MAINTENANCE, MAINTENANCE_WORKERS = "rate(6 hours)", 2
 
@@ -225,9 +225,8 @@ def _kafka(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]:
 def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
     if deployment.lake.bucket is None and deployment.lake.kms_key is None:
         yield _both("KMS key", rates["kms_key_month"], "1 key", "kms_key_month")
-    tables = sum(len(_tables(job)) for job in deployment.jobs)
-    searching = sum(bool(job.settings.patterns) for job in deployment.jobs)
-    alarms, metrics = _alarms(deployment), TABLE_METRICS * tables + PATTERN_METRICS * searching
+    counted = [len(_tables(job)) for job in deployment.jobs if len(job.settings.tables) <= MOST_TABLES]
+    alarms, metrics = _alarms(deployment), JOB_METRICS * len(deployment.jobs) + TABLE_METRICS * sum(counted)
     usd = alarms * rates["alarm_month"] + metrics * rates["metric_month"] + rates["dashboard_month"]
     basis = f"{alarms} alarms, {metrics} metrics, 1 dashboard"
     yield _both("Monitoring", usd, basis, "alarm_month", "metric_month", "dashboard_month")
@@ -247,11 +246,8 @@ def _alarms(deployment: Deployment) -> int:
     count = DEPLOYMENT_ALARMS + len(deployment.rotations)
     count += any(job.schedule is None for job in deployment.jobs)  # on the watchdog
     for job in deployment.jobs:
-        tables, patterns = job.settings.tables, job.settings.patterns
-        fresh = deployment.alerts.late_after_s(job, [*tables, *patterns]) is not None
-        count += JOB_ALARMS + (TABLE_ALARMS + fresh) * len(tables)
-        count += PATTERN_ALARMS + fresh if patterns else 0
-        count += 0 if job.schedule else 1 + len(tables)  # given up, silent
+        count += JOB_ALARMS + deployment.alerts.on_late_tables(job) + bool(job.settings.patterns)
+        count += 0 if job.schedule else CONTINUOUS_ALARMS
     if deployment.exports:
         by_ses = any(each.channel == "ses" for each in deployment.exports)
         by_sns = sum(each.channel == "sns" for each in deployment.exports)

@@ -6,21 +6,23 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 
 from calve.config.job import Budget, Entry, Job, Kafka, Table
 from calve.config.maintenance import Maintenance, RowRetention
 from calve.config.publishing import Announce
-from calve.outputs.announcement import COMMITTED, pattern
+from calve.outputs.announcement import COMMITTED, SUSPENDED, pattern
 from calve.requests.requests import Pause
 from calve.table.summary import PAUSED
 from glue_jobs.ingest import main
 from glue_jobs.maintain import Maintaining
-from glue_jobs.rounds.loop import TableLoop
-from tests.alarms import goes_off, lines, mailed
+from glue_jobs.rounds.loop import SILENT_S, TableLoop
+from glue_jobs.rounds.reporting import LakeObject, Reporter
+from tests.alarms import Point, goes_off, lines, mailed
 from tests.integration.outputs.test_announcements import NOWHERE, Heard, hearing
-from tests.integration.support.engine import DATABASE, Engine, at, until
+from tests.integration.support.engine import Engine, at, until
 
 __all__ = ["hearing"]
 HOUR_MS = 3_600_000
@@ -52,11 +54,11 @@ def test_a_table_that_runs_well_sets_nothing_off(engine: Engine, drained: Callab
     topic = engine.topic(partitions=1)
     engine.produce(topic, 5)
     points = list(lines(drained(engine.job(Table(topic, topic)))))
-    name = f"{DATABASE}.{topic}"
-    for each in ("table-state", "table-freshness", "table-lag", "table-lost", "table-silent"):
-        assert not goes_off(each, points, Table=name), each
-    for each in ("job-failed", "job-dead-letters", "job-announcements", "job-topics-not-kept"):
-        assert not goes_off(each, points), each
+    of_tables = ("state", "freshness", "lag", "lost", "paused", "silent")
+    for each in ("failed", "dead-letters", "announcements", "topics-not-kept", "silent"):
+        assert not goes_off(f"job-{each}", points), each
+    for each in of_tables:
+        assert not goes_off(f"table-{each}", points), each
 
 
 def test_records_that_are_old_when_they_become_visible(engine: Engine, drained: Callable[..., str]) -> None:
@@ -65,7 +67,7 @@ def test_records_that_are_old_when_they_become_visible(engine: Engine, drained: 
     engine.send(topic, value, at_ms=int(time.time() * 1000) - HOUR_MS)
     engine.flush()
     points = lines(drained(engine.job(Table(topic, topic))))
-    assert goes_off("table-freshness", points, Table=f"{DATABASE}.{topic}")
+    assert goes_off("table-freshness", points)
 
 
 def test_offsets_that_were_gone_before_they_were_read(engine: Engine, drained: Callable[..., str]) -> None:
@@ -75,22 +77,29 @@ def test_offsets_that_were_gone_before_they_were_read(engine: Engine, drained: C
     drained(engine.job(table))
     engine.produce(topic, 5)
     engine.expire(topic, 4)
-    assert goes_off("table-lost", lines(drained(engine.job(table))), Table=f"{DATABASE}.{topic}")
+    assert goes_off("table-lost", lines(drained(engine.job(table))))
 
 
 def test_a_table_over_its_budget_and_one_with_dead_letters(
-    engine: Engine, drained: Callable[..., str]
+    engine: Engine, drained: Callable[..., str], hearing: Callable[..., Heard]
 ) -> None:
     strict, patient = engine.topic(partitions=1), engine.topic(partitions=1)
     for each in (strict, patient):
         engine.mixed(each, 3, bad=2)
+    heard = hearing(pattern("tests", SUSPENDED))
     budget = Budget(share=0.0, records=1)
-    log = drained(engine.job(Table(strict, strict, dead_letter_budget=budget), Table(patient, patient)))
+    tables = Table(strict, strict, dead_letter_budget=budget), Table(patient, patient)
+    log = drained(engine.job(*tables), "--announce", "true")
     assert '"rejects_over_budget"' in log
     points = list(lines(log))
-    assert goes_off("table-state", points, Table=f"{DATABASE}.{strict}")
-    assert not goes_off("table-state", points, Table=f"{DATABASE}.{patient}")
+    assert goes_off("table-state", points)
     assert goes_off("job-dead-letters", points)
+    (event,) = heard.look()
+    as_deployed = event["detail"] | {"deployment": "trading"}
+    assert as_deployed["table"] == strict
+    assert mailed("table-stopped", event | {"detail": as_deployed})
+    unanswered = as_deployed | {"code": "retries_exhausted"}
+    assert not mailed("table-stopped", event | {"detail": unanswered})
 
 
 def test_a_job_whose_secret_is_not_there(engine: Engine, drained: Callable[..., str]) -> None:
@@ -128,7 +137,7 @@ def test_a_job_that_reads_more_slowly_than_others_write(engine: Engine, drained:
 
     with at("stage.begin", more):
         log = drained(engine.job(Table(topic, topic)))
-    assert goes_off("table-lag", lines(log), Table=f"{DATABASE}.{topic}")
+    assert goes_off("table-lag", lines(log))
 
 
 @pytest.mark.long
@@ -137,23 +146,34 @@ def test_a_table_of_which_nothing_is_heard(engine: Engine, capsys: pytest.Captur
     idle, held = engine.topic(partitions=1), engine.topic(partitions=1)
     stop = threading.Event()
     loops = [TableLoop(engine.target(each, freshness_s=1.0), stop, drain=False) for each in (idle, held)]
+    job = engine.job(Table(idle, idle))
+    reporter = Reporter(job, cast("LakeObject", None))
+
+    def points() -> list[Point]:
+        capsys.readouterr()
+        reporter._log(loops)
+        return list(lines(capsys.readouterr().out))
+
     with engine.transaction(held, [engine.encode(held, {"id": 1, "side": "BUY", "price": 1})]):
         threads = [threading.Thread(target=each.run) for each in loops]
         for thread in threads:
             thread.start()
         try:
             until(lambda: all(each.state == "running" for each in loops))
-            capsys.readouterr()
-            for each in loops:
-                each.complete_until = 0.0  # five minutes are over
-            time.sleep(4)
-            points = list(lines(capsys.readouterr().out))
+            assert not goes_off("table-silent", points())
+            for each in loops:  # a quarter of an hour is over
+                each.complete_until, each.logged_at = 0.0, each.logged_at - SILENT_S
+            until(lambda: not loops[0].silent)
+            assert goes_off("table-silent", points())
         finally:
             stop.set()
             for thread in threads:
                 thread.join(30)
-    assert goes_off("table-silent", points, Table=f"{DATABASE}.{held}")
-    assert not goes_off("table-silent", points, Table=f"{DATABASE}.{idle}")
+    assert [each.silent for each in loops] == [False, False], "what is over owes nothing"
+
+
+def test_a_job_whose_log_nobody_gets() -> None:
+    assert goes_off("job-silent", lines(""))
 
 
 def test_a_table_that_somebody_has_paused(engine: Engine, drained: Callable[..., str]) -> None:
@@ -164,8 +184,8 @@ def test_a_table_that_somebody_has_paused(engine: Engine, drained: Callable[...,
     pause = Pause("p1", "2026-01-01T00:00:00+00:00", "ann")
     engine.table(topic).set_properties({PAUSED: pause.to_json()})
     points = list(lines(drained(engine.job(table))))
-    assert goes_off("table-paused", points, Table=f"{DATABASE}.{topic}")
-    assert not goes_off("table-silent", points, Table=f"{DATABASE}.{topic}")
+    assert goes_off("table-paused", points)
+    assert not goes_off("table-silent", points)
 
 
 def test_maintenance_that_cannot_be_done(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,6 @@ PAGE = Path(__file__).parents[4] / "docs" / "metrics.md"
 
 def source(metric: Metric) -> str:
     match metric.source:
-        case Log(None):
-            return "all events of a table"
         case Log(event, None):
             return f"`{event}`"
         case Log(event, key):
