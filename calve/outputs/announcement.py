@@ -30,6 +30,7 @@ OF_TABLES = (COMMITTED, EVOLVED, SUSPENDED, OVER_BUDGET)
 VERSION = 1
 """The version of the details. A version may get more keys, but no key is removed or changes its meaning."""
 OVER_BUDGET_CODE = "rejects_over_budget"
+ALERT = "alert"
 MAX_CHANGES = 100
 MAX_TEXT = 1_000
 """The most characters of a text, because events have a size limit. The log has the full text."""
@@ -40,11 +41,10 @@ def pattern(deployment: str, *kinds: str) -> dict[str, Any]:
     return {"source": [SOURCE], "detail-type": list(kinds), "detail": {"deployment": [deployment]}}
 
 
-def with_rows(deployment: str, table: str, value: str) -> dict[str, Any]:
-    """The rule pattern for commits with rows of a counted value, each once as far as the job knows."""
+def with_alerts(deployment: str) -> dict[str, Any]:
+    """The rule pattern for commits with rows that somebody must know of, each once as far as the job knows."""
     found = pattern(deployment, COMMITTED)
-    counted = {"counts": {"values": {value: [{"exists": True}]}}}
-    found["detail"] |= {"table": [table], "again": [False], **counted}
+    found["detail"] |= {"again": [False], ALERT: [{"exists": True}]}
     return found
 
 
@@ -70,11 +70,15 @@ def of_deployment(deployment: str, table: TableName) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """A table of a job, as its announcements name it. found: the table's `table_uuid` and `metadata_location` at their time."""
+    """A table of a job, as its announcements name it. found: the table's `table_uuid` and `metadata_location` at their time.
+
+    alert_on: counted values that operators must hear of.
+    """
 
     deployment: str
     job: str
     table: TableName
+    alert_on: tuple[str, ...] = ()
 
     def committed(self, commit: Commit, found: Mapping[str, str], *, again: bool) -> Announcement:
         """A snapshot of main, by any writer. Repeated announcements have the same detail, except for `found` and `again`.
@@ -102,6 +106,9 @@ class EventSource:
             "counts": metrics.get(COUNTS),
             "again": again,
         }
+        counts = metrics.get(COUNTS) or {"values": {}}
+        if alerting := [each for each in self.alert_on if each in counts["values"]]:
+            detail[ALERT] = f"{counts['column']} {', '.join(alerting)}"
         return self._of(COMMITTED, detail)
 
     def evolved(

@@ -102,7 +102,8 @@ class Openers:
 
     def of(self, table: Table) -> Opener:
         name = TableName(self._database, table.name)
-        source = EventSource(self._job.name, self._job.job, name)
+        alert_on = table.announce.alert_on if table.announce else ()
+        source = EventSource(self._job.name, self._job.job, name, alert_on)
         return Opener(table, name, self.services, Announcer(source, table.topic, self._outbox))
 
     def topic_of(self, table: str) -> str | None:

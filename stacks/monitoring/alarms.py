@@ -8,9 +8,8 @@ from typing import Any
 from aws_cdk import Duration, aws_cloudwatch, aws_scheduler
 
 from calve.config.deployment import TOLERANCE, JobDeployment
-from calve.config.job import Table
 from calve.outputs import metrics as listed
-from calve.outputs.announcement import SUSPENDED, pattern, with_rows
+from calve.outputs.announcement import SUSPENDED, pattern, with_alerts
 from calve.outputs.metrics import Metric
 from stacks.base.rotation import Rotation
 from stacks.jobs.ingest_job import IngestJob
@@ -26,8 +25,6 @@ from stacks.publishing.snowflake import SnowflakePublisher
 def of_job(board: Board, job: IngestJob, metrics: JobMetrics) -> None:
     settings, restarts = job.definition.settings, board.deployment.alerts.restarts
     of_tables(board, job.definition, metrics)
-    for table in settings.tables:
-        of_values(board, table)
 
     def alarm(what: str, metric: aws_cloudwatch.Metric, says: str, **limits: Any) -> None:
         board.alarm(f"{settings.job}-{what}", metric, says, runbook=f"JOB-{what}", **limits)
@@ -85,18 +82,21 @@ def of_tables(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
         alarm("silent", listed.SILENT, "Maximum", silent)
 
 
-def of_values(board: Board, table: Table) -> None:
-    """Rows with such values somebody must know at once."""
-    name, announce, column = table.name, table.announce, table.count_by
-    for value in announce.alert_on if announce else ():
-        board.mail_on(
-            f"{name}-{value}",
-            with_rows(board.deployment.name, name, value),
-            f"<table> has rows with {column} {value}, since snapshot <id> of <at>.",
-            "TABLE-VALUE",
-            f"{name} has rows with {column} {value}",
-            {"table": "$.detail.table", "at": "$.detail.committed_at", "id": "$.detail.snapshot_id"},
-        )
+def of_values(board: Board) -> None:
+    """Rows with values of `alert_on` somebody must know at once."""
+    board.mail_on(
+        "Values",
+        with_alerts(board.deployment.name),
+        "<table> has rows with <alert>, since snapshot <id> of <at>.",
+        "TABLE-VALUE",
+        "A commit has rows with a value of alert_on",
+        {
+            "table": "$.detail.table",
+            "alert": "$.detail.alert",
+            "at": "$.detail.committed_at",
+            "id": "$.detail.snapshot_id",
+        },
+    )
 
 
 def of_stopped_tables(board: Board) -> None:

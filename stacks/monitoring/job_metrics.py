@@ -7,7 +7,7 @@ dimension is the topic, and tables of one topic share their metrics.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aws_cdk import aws_cloudwatch, aws_logs
@@ -65,29 +65,32 @@ OF_MAINTENANCE = (_Filter(listed.MAINTENANCE_FAILED, NOT_MAINTAINED),)
 WORST = 20
 
 
-class JobMetrics(Construct):
-    """The filters of one job, and its metrics by name."""
+class JobMetrics:
+    """The filters of one job, and its metrics by name. A filter is in the stack of the log group that it filters."""
 
-    def __init__(self, scope: Construct, id: str, *, namespace: str, job: IngestJob) -> None:
-        super().__init__(scope, id)
+    def __init__(self, *, namespace: str, job: IngestJob) -> None:
         self._namespace = namespace
         self._job: Job = job.definition.settings
         self._dimension = "Table" if self._job.lake.namespace == "database" else "Topic"
         filters = [*OF_JOB, *(OF_PATTERNS if self._job.patterns else ())]
-        self._add({f"All{each.metric.name}": each for each in filters}, job.log_group)
+        self._add(Construct(job, "Metrics"), filters, job.log_group)
         if len(self._job.tables) <= MOST_TABLES:
-            of_table = {each.metric.name: each for each in OF_TABLES}
-            self._add(of_table, job.log_group, per_table=True)
+            self._add(Construct(job, "TableMetrics"), OF_TABLES, job.log_group, per_table=True)
 
     def add_maintenance(self, job: MaintenanceJob) -> None:
-        self._add({each.metric.name: each for each in OF_MAINTENANCE}, job.log_group)
+        self._add(Construct(job, "Metrics"), OF_MAINTENANCE, job.log_group)
 
     def _add(
-        self, filters: Mapping[str, _Filter], log_group: aws_logs.CfnLogGroup, *, per_table: bool = False
+        self,
+        scope: Construct,
+        filters: Sequence[_Filter],
+        log_group: aws_logs.CfnLogGroup,
+        *,
+        per_table: bool = False,
     ) -> None:
         dimension = aws_logs.CfnMetricFilter.DimensionProperty
         of_table = dimension(key=self._dimension, value=f"$.{self._dimension.lower()}")
-        for name, each in filters.items():
+        for each in filters:
             properties = aws_logs.CfnMetricFilter.MetricTransformationProperty(
                 metric_namespace=self._namespace,
                 metric_name=each.metric.name if per_table else self._of_job(each.metric),
@@ -96,8 +99,8 @@ class JobMetrics(Construct):
                 dimensions=[of_table] if per_table else None,
             )
             made = aws_logs.CfnMetricFilter(
-                self,
-                name,
+                scope,
+                each.metric.name,
                 log_group_name=str(log_group.log_group_name),
                 filter_pattern=each.pattern,
                 metric_transformations=[properties],

@@ -41,15 +41,13 @@ class MonitoringStack(Stack):
         CrossStackReferences.of(self).consume(ReferenceStrength.BOTH)
         namespace = f"calve/{deployment.name}"
         metrics = {
-            job.definition.settings.job: JobMetrics(
-                self, f"{job.definition.settings.job}Metrics", namespace=namespace, job=job
-            )
-            for job in ingest.jobs
+            job.definition.settings.job: JobMetrics(namespace=namespace, job=job) for job in ingest.jobs
         }
         board = Board(self, "Alarms", deployment=deployment)
         for job in ingest.jobs:
             alarms.of_job(board, job, metrics[job.definition.settings.job])
         alarms.of_stopped_tables(board)
+        alarms.of_values(board)
         alarms.of_maintenance(board, maintenance, metrics)
         alarms.of_starts(board, ingest.group, ingest.control)
         if exports:

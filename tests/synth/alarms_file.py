@@ -39,7 +39,7 @@ def written(synthesized: Synthesized) -> str:
         for each in synthesized.find(stack, "AWS::Events::Rule").values():
             mail = each["Targets"][0]["InputTransformer"]["InputTemplate"]
             rules.setdefault(_paragraph(mail), each["EventPattern"])
-        for each in synthesized.find(stack, "AWS::Logs::MetricFilter").values():
+        for each in synthesized.filters(deployment):
             (made,) = each["MetricTransformations"]
             kept = {key: each[key] for key in ("FilterPattern", "MetricTransformations")}
             if "nightly" not in made["MetricName"] and deployment != "guest":

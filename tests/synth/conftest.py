@@ -26,6 +26,15 @@ class Synthesized:
         resources = self.templates[stack]["Resources"]
         return {id: each.get("Properties", {}) for id, each in resources.items() if each["Type"] == kind}
 
+    def filters(self, deployment: str) -> list[dict[str, Any]]:
+        """The metric filters of a deployment's jobs."""
+        kind = "AWS::Logs::MetricFilter"
+        return [
+            each
+            for part in ("ingest", "maintenance")
+            for each in self.find(f"{deployment}-{part}", kind).values()
+        ]
+
     def one(self, stack: str, kind: str) -> dict[str, Any]:
         (found,) = self.find(stack, kind).values()
         return found

@@ -99,7 +99,7 @@ def seen(synthesized):
     """Alarm -> what it sees of a line of its job's log."""
 
     def look(deployment, line):
-        filters = synthesized.find(f"{deployment}-monitoring", "AWS::Logs::MetricFilter").values()
+        filters = synthesized.filters(deployment)
         measured = metrics(filters, line)
         alarms = synthesized.find(f"{deployment}-monitoring", "AWS::CloudWatch::Alarm").values()
         return {
@@ -131,7 +131,7 @@ def test_the_alarms_of_tables_watch_what_their_events_become(seen, written, log,
 
 
 def test_a_round_without_rejects_or_loss_is_no_trouble(synthesized, written):
-    filters = synthesized.find("trading-monitoring", "AWS::Logs::MetricFilter").values()
+    filters = synthesized.filters("trading")
     line = written("round.committed", "trading.users", dead_letters={}, skipped={}, **(NUMBERS | {"lost": 0}))
     found = {metric.partition(".")[0] for _, metric, _ in metrics(filters, line)}
     assert found == {"Freshness", "Lateness", "Lag", "Rows"}
@@ -169,20 +169,25 @@ def test_what_is_not_of_a_table_is_known_by_its_dimensions(synthesized):
 
 
 def test_metrics_come_from_the_log_that_the_job_writes(synthesized):
-    filters = synthesized.find("trading-monitoring", "AWS::Logs::MetricFilter").values()
+    filters = synthesized.filters("trading")
     assert len(filters) == 2 * (len(OF_JOB) + len(OF_TABLES) + len(OF_MAINTENANCE))
-    for each in filters:
-        stack = "maintenance" if "maintenance" in each["FilterPattern"] else "ingest"
-        assert f"trading-{stack}" in text(each["LogGroupName"])
+    for part in ("ingest", "maintenance"):
+        for each in synthesized.find(f"trading-{part}", "AWS::Logs::MetricFilter").values():
+            assert ("maintenance" in each["FilterPattern"]) == (part == "maintenance")
 
 
-def test_filters_are_deployed_after_the_log_groups_that_they_filter(synthesized):
-    artifacts = json.loads((synthesized.folder / "manifest.json").read_text())["artifacts"]
-    found = {name: each["dependencies"] for name, each in artifacts.items() if name.endswith("-monitoring")}
-    assert found
-    for name, before in found.items():
-        deployment = name.removesuffix("-monitoring")
-        assert {f"{deployment}-ingest", f"{deployment}-maintenance"} <= set(before)
+def test_a_filter_is_made_after_the_log_group_that_it_filters(synthesized):
+    for part in ("ingest", "maintenance"):
+        resources = synthesized.templates[f"trading-{part}"]["Resources"]
+        groups = {
+            json.dumps(each["Properties"]["LogGroupName"]): id
+            for id, each in resources.items()
+            if each["Type"] == "AWS::Logs::LogGroup" and "LogGroupName" in each["Properties"]
+        }
+        filters = [each for each in resources.values() if each["Type"] == "AWS::Logs::MetricFilter"]
+        assert filters
+        for each in filters:
+            assert groups[json.dumps(each["Properties"]["LogGroupName"])] in each["DependsOn"]
 
 
 def test_an_export_that_is_given_up_is_told_to_the_operators(synthesized):
@@ -199,32 +204,27 @@ def test_an_export_that_is_given_up_is_told_to_the_operators(synthesized):
     }
 
 
-def test_values_to_alert_on_have_a_rule_each_that_mails_once(synthesized):
-    rules = {
-        name: rule
-        for name, rule in synthesized.find("shop-monitoring", "AWS::Events::Rule").items()
-        if rule["EventPattern"]["detail-type"] == ["calve.table.committed"]
-    }
+def test_a_commit_with_values_to_alert_on_and_a_table_that_stops_are_mailed(synthesized):
     (topic,) = synthesized.find("shop-monitoring", "AWS::SNS::Topic")
-    said = [each["EventPattern"]["detail"] for each in rules.values()]
-    assert said == [
-        {
-            "deployment": ["shop"],
-            "table": ["orders"],
-            "again": [False],
-            "counts": {"values": {value: [{"exists": True}]}},
-        }
-        for value in ("LOST", "STOLEN")
-    ]
     policy = synthesized.one("shop-monitoring", "AWS::SNS::TopicPolicy")["PolicyDocument"]["Statement"]
     sources = [
         each["Condition"]["ArnLike"]["aws:SourceArn"] for each in policy if "ArnLike" in each["Condition"]
     ]
-    for name, rule in rules.items():
-        (target,) = rule["Targets"]
-        assert target["Arn"] == {"Ref": topic}
-        assert "<table> has rows with status " in target["InputTransformer"]["InputTemplate"]
-        assert {"Fn::GetAtt": [name, "Arn"]} in sources
+    told = {}
+    for name, rule in synthesized.find("shop-monitoring", "AWS::Events::Rule").items():
+        if rule["EventPattern"]["source"] == ["calve"]:
+            (target,) = rule["Targets"]
+            assert target["Arn"] == {"Ref": topic}
+            assert {"Fn::GetAtt": [name, "Arn"]} in sources
+            (kind,) = rule["EventPattern"]["detail-type"]
+            told[kind] = rule["EventPattern"]["detail"]
+    assert told == {
+        "calve.table.committed": {"deployment": ["shop"], "again": [False], "alert": [{"exists": True}]},
+        "calve.table.suspended": {
+            "deployment": ["shop"],
+            "code": [{"anything-but": ["retries_exhausted"]}],
+        },
+    }
 
 
 def test_a_topic_that_no_table_can_be_named_after_has_an_alarm(seen, log):

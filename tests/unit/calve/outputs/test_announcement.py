@@ -7,6 +7,7 @@ import pytest
 from calve.config.publishing import Export
 from calve.names import TableName
 from calve.outputs.announcement import (
+    ALERT,
     COMMITTED,
     EVOLVED,
     EXPORT_CREATED,
@@ -74,6 +75,17 @@ def test_a_commit_is_told_with_its_figures_and_64_bits_as_text():
 def test_counts_are_those_of_the_snapshot():
     counts = {"column": "flag", "values": {"LARGE_TRADE": 2}, "other": 7}
     assert said(SPEAKER.committed(commit(counts=counts), FOUND, again=True))["counts"] == counts
+
+
+def test_a_commit_with_rows_that_operators_must_hear_of_names_column_and_values():
+    counts = {"column": "flag", "values": {"LARGE_TRADE": 2, "ODD": 1}, "other": 7}
+    watching = replace(SPEAKER, alert_on=("LARGE_TRADE", "LOST", "ODD"))
+    assert (
+        said(watching.committed(commit(counts=counts), FOUND, again=False))["alert"]
+        == "flag LARGE_TRADE, ODD"
+    )
+    for other in ({"counts": counts | {"values": {"FINE": 9}}}, {}):
+        assert "alert" not in said(watching.committed(commit(**other), FOUND, again=False))
 
 
 def test_what_was_live_and_what_is_told_again_differ_in_that_alone():
