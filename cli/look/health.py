@@ -22,6 +22,7 @@ from calve.outputs.job_status import EVERY_S, JobStatus, ReportedTable, Run, Tab
 from cli.account import Account, outputs
 from cli.console import duration
 from cli.lake import aws_errors
+from lambdas.aws import tolerating
 from lambdas.publish_states import PublishState, State
 
 GONE_AFTER_S = 5 * EVERY_S
@@ -138,10 +139,10 @@ def reported_by(job: Job) -> JobStatus:
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     s3 = _s3(Account(job.lake.region, job.lake.endpoint))
     with aws_errors(f"what the job says of its tables, {uri},"):
-        try:
+        # An operator may not list the bucket, so S3 denies an absent object.
+        with tolerating("NoSuchKey", "NoSuchBucket", "AccessDenied"):
             return JobStatus.from_dict(json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read()))
-        except (s3.exceptions.NoSuchKey, s3.exceptions.NoSuchBucket):
-            return JobStatus()
+        return JobStatus()
 
 
 @cache

@@ -42,7 +42,11 @@ class Control:
 
     def read(self, s3: Any, default: str | None) -> str | None:
         """The generation that may run; `default` if none was ever set."""
-        with tolerating("NoSuchKey", "NoSuchBucket"):
+        with tolerating("NoSuchBucket"):
+            # S3 denies an absent object to whoever may list a part of its bucket alone, as in a shared one.
+            found = s3.list_objects_v2(Bucket=self.bucket, Prefix=self.key, MaxKeys=1)
+            if all(each["Key"] != self.key for each in found.get("Contents", ())):
+                return default
             body = s3.get_object(Bucket=self.bucket, Key=self.key)["Body"].read()
             generation = json.loads(body)["generation"]
             return None if generation is None else str(generation)

@@ -20,6 +20,7 @@ from calve.config.publishing import Snowflake
 from calve.errors import CalveError, Retryable
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.outputs.metrics import SNOWFLAKE_FAILED, SNOWFLAKE_LAG, SNOWFLAKE_STUCK
+from lambdas.aws import tolerating
 from lambdas.function import NAMESPACE, add
 from lambdas.lake_tables import Head, head, is_newer, of_metadata, read
 from lambdas.publish_states import (
@@ -211,10 +212,10 @@ class Refresher:
     def _metadata(self, shown: SnowflakeTable) -> Head | None:
         """The metadata that Snowflake shows; None if the lake no longer has that file."""
         location = shown.metadata_location
-        try:
+        # S3 denies an absent object to whoever may list a part of its bucket alone, as in a shared one.
+        with tolerating("NoSuchKey", "AccessDenied"):
             return of_metadata(TableName("", ""), location, read(self.s3, location))
-        except self.s3.exceptions.NoSuchKey:
-            return None
+        return None
 
     def _state(self, table: TableName) -> PublishState:
         known = self.states.find(TARGET, str(table))

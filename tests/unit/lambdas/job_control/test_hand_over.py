@@ -1,6 +1,7 @@
 """A deploy ends with the deployed generation running, a destroy with nothing running, and both within the time there is."""
 
 import pytest
+from botocore.exceptions import ClientError
 
 from calve.errors import CalveError, ConfigError
 from lambdas.function import from_properties
@@ -33,6 +34,17 @@ def clock() -> Clock:
 @pytest.fixture
 def work(world, clock) -> HandOver:
     return HandOver(world.jobs, world.s3, time_left_s=LEFT_S, clock=clock)
+
+
+def test_the_first_deploy_into_a_shared_bucket_is_not_denied_what_is_not_there(world, work) -> None:
+    def deny(params, **_):  # as S3 where a role may list a prefix alone
+        if "Contents" not in world.s3.list_objects_v2(Bucket=params["Bucket"], Prefix=params["Key"]):
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, "GetObject")
+
+    world.s3.meta.events.register("provide-client-params.s3.GetObject", deny)
+    assert CONTROL.read(world.s3, "none yet") == "none yet"
+    work.begin(wanted())
+    assert CONTROL.read(world.s3, "none yet") == "g1"
 
 
 def test_the_first_deploy_starts_a_continuous_job_with_its_generation(world, work) -> None:

@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 from functools import cache
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -104,6 +105,21 @@ def test_what_snowflake_has_already_is_not_taken_back(snow: World, refresher: Re
     late = {"Name": "trades", "Parameters": {"table_type": "ICEBERG", "metadata_location": old}}
     glue.update_table(DatabaseName="trading", TableInput=late)  # what a reader that is late has seen
     assert look(refresher).error is None
+    assert shown(snow) == new
+
+
+def test_a_shown_file_that_is_denied_counts_as_gone(snow: World, refresher: Refresher) -> None:
+    snow.commit()
+    look(refresher)
+    old = shown(snow)
+
+    def deny(params: dict[str, Any], **_: Any) -> None:  # as S3 where a role may list a prefix alone
+        if old.endswith(params["Key"]):
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, "GetObject")
+
+    refresher.s3.meta.events.register("provide-client-params.s3.GetObject", deny)
+    new = snow.commit()
+    look(refresher)
     assert shown(snow) == new
 
 
