@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,7 @@ from calve.settings.problems import Invalid, choice
 from calve.settings.resolving import StackDefaults
 from calve.table.summary import TOPIC
 from cli import lake
-from cli.console import COMMON, PROFILE_VARIABLE
+from cli.console import COMMON, PROFILE_VARIABLE, Console, Output, OutputOption
 from cli.embedded.layout import project_root
 from cli.embedded.stack import Stack, current
 from cli.kafka import Cluster, cluster_database
@@ -61,6 +61,25 @@ TablesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="TABLE", help="Names of tables; without a name all of them.")
 ]
 DEFAULT_CONFIG = Path("calve.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The options of a command that say which configuration it works on."""
+
+    config: ConfigOption = DEFAULT_CONFIG
+    env: EnvOption = None
+
+
+@dataclass(frozen=True, slots=True)
+class Common(Where):
+    """The options that most commands have."""
+
+    output: OutputOption = Output.text
+
+    @property
+    def console(self) -> Console:
+        return Console(self.output)
 
 
 def load_jobs(

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
+import typer
 from pyiceberg.expressions import AlwaysFalse, BooleanExpression
 from pyiceberg.expressions.parser import parse
 from pyiceberg.table import Table
@@ -202,25 +203,6 @@ class Selection:
     until: datetime | None = None
     redriven: bool = False
 
-    @classmethod
-    def of(
-        cls,
-        since: str | None,
-        reason: str | None,
-        schema_id: int | None,
-        *,
-        now: datetime,
-        until: str | None = None,
-        redriven: bool = False,
-    ) -> Selection:
-        """The selection that a command's options describe."""
-        if reason is not None and reason not in REASONS:
-            fix = near_miss(reason, REASONS) or f"use {one_of(REASONS)}"
-            raise ConfigError(f'--reason: "{reason}" is no reason', fix=fix)
-        first = None if since is None else parse_time(since, now, "--since")
-        past = None if until is None else parse_time(until, now, "--until")
-        return cls(first, reason, schema_id, past, redriven)
-
     @property
     def filters(self) -> dict[str, str]:
         """The filters, as PyIceberg parses them, by their words."""
@@ -251,6 +233,31 @@ class Selection:
     @property
     def words(self) -> str:
         return "".join(f" {each}" for each in self.filters)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The options of a command that select dead letters."""
+
+    since: Annotated[
+        str | None,
+        typer.Option("--since", "-s", help="Only those rejected since: 2h, 7d, 2026-01-01T00:00:00Z."),
+    ] = None
+    reason: Annotated[str | None, typer.Option("--reason", "-r", help="Only those of this reason.")] = None
+    schema_id: Annotated[
+        int | None, typer.Option("--schema-id", "-i", help="Only those with this registry id.")
+    ] = None
+    until: Annotated[
+        str | None, typer.Option("--until", "-u", help="Only those rejected before: written as --since.")
+    ] = None
+
+    def selection(self, now: datetime, *, redriven: bool = False) -> Selection:
+        if self.reason is not None and self.reason not in REASONS:
+            fix = near_miss(self.reason, REASONS) or f"use {one_of(REASONS)}"
+            raise ConfigError(f'--reason: "{self.reason}" is no reason', fix=fix)
+        since = None if self.since is None else parse_time(self.since, now, "--since")
+        until = None if self.until is None else parse_time(self.until, now, "--until")
+        return Selection(since, self.reason, self.schema_id, until, redriven)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -148,16 +148,41 @@ class InAccount(TyperCommand):
         self.params += typer.main.get_command(alone).params
 
 
+def spread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with the fields of its dataclasses of options as parameters of its own, as typer reads them."""
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for each in inspect.signature(function, eval_str=True).parameters.values():
+        kind: Any = each.annotation
+        if is_dataclass(kind):
+            groups[each.name] = kind
+            parameters += inspect.signature(kind, eval_str=True).parameters.values()  # type: ignore[arg-type]
+        else:
+            parameters.append(each)
+
+    @wraps(function)
+    def call(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
+        function(**given)
+
+    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    call.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    return call
+
+
 def explain(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ()) -> None:
-    """Make the help screens of all commands of an app; add `--profile` to those that read calve.yaml.
+    """Make the help screens and the options of all commands of an app; add `--profile` to those that read calve.yaml.
 
     but: commands without an account.
     """
     for command in app.registered_commands:
-        function = command.callback
-        manual = Manual.of(function and function.__doc__)
+        if (function := command.callback) is None:
+            continue
+        manual = Manual.of(function.__doc__)
         command.help, command.epilog = manual.screen, manual.footer
-        if function and function not in but and "env" in inspect.signature(function).parameters:
+        command.callback = spread(function)
+        if function not in but and "env" in inspect.signature(command.callback).parameters:
             command.cls = InAccount
     for group in app.registered_groups:
         if group.typer_instance:

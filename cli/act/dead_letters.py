@@ -19,8 +19,8 @@ from calve.requests.redrive import Request, Result
 from calve.schema.columns import SEALED
 from cli import dead_letters as stored
 from cli.act.requests import Kind, OpenedTable, YesOption
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
-from cli.console import Console, Output, OutputOption, ago
+from cli.config import Common, TableArgument
+from cli.console import Console, ago
 
 REDRIVE = Kind(Request, "redrive of", Result.of, "nothing was redriven in")
 SHOWN_GROUPS = 40
@@ -42,16 +42,6 @@ dead_letters = typer.Typer(
     no_args_is_help=True,
     subcommand_metavar="TABLE | COMMAND [ARGS]...",
 )
-SinceOption = Annotated[
-    str | None, typer.Option("--since", "-s", help="Only those rejected since: 2h, 7d, 2026-01-01T00:00:00Z.")
-]
-ReasonOption = Annotated[str | None, typer.Option("--reason", "-r", help="Only those of this reason.")]
-SchemaOption = Annotated[
-    int | None, typer.Option("--schema-id", "-i", help="Only those with this registry id.")
-]
-UntilOption = Annotated[
-    str | None, typer.Option("--until", "-u", help="Only those rejected before: written as --since.")
-]
 RedrivenOption = Annotated[
     bool, typer.Option("--redriven", help="Redriven dead letters instead of open ones.")
 ]
@@ -65,14 +55,9 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="File to writ
 def redrive(
     table: TableArgument,
     *,
-    since: SinceOption = None,
-    reason: ReasonOption = None,
-    schema_id: SchemaOption = None,
-    until: UntilOption = None,
+    filters: stored.Filters,
     yes: YesOption = False,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    given: Common,
 ) -> None:
     """Have the job read dead letters again, after a fix.
 
@@ -81,9 +66,9 @@ def redrive(
     Example:
       calve dead-letters redrive stock_trades --schema-id 7
     """
-    console, now = Console(output), datetime.now(UTC)
-    selection = stored.Selection.of(since, reason, schema_id, now=now, until=until)
-    opened = OpenedTable.open(table, config, env, console)
+    console, now = given.console, datetime.now(UTC)
+    selection = filters.selection(now)
+    opened = OpenedTable.open(table, given)
     name = opened.name
     opened.refuse_second(REDRIVE)
     groups = stored.grouped(opened.dead_letters, selection) if opened.dead_letters else []
@@ -115,14 +100,9 @@ def redrive(
 def listed(
     table: TableArgument,
     *,
-    since: SinceOption = None,
-    reason: ReasonOption = None,
-    schema_id: SchemaOption = None,
-    until: UntilOption = None,
+    filters: stored.Filters,
     redriven: RedrivenOption = False,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    given: Common,
 ) -> None:
     """Count dead letters by reason, and show where they lie.
 
@@ -131,9 +111,9 @@ def listed(
     Example:
       calve dead-letters stock_trades --since 2h
     """
-    console, now = Console(output), datetime.now(UTC)
-    selection = stored.Selection.of(since, reason, schema_id, now=now, until=until, redriven=redriven)
-    opened = OpenedTable.open(table, config, env, console)
+    console, now = given.console, datetime.now(UTC)
+    selection = filters.selection(now, redriven=redriven)
+    opened = OpenedTable.open(table, given)
     name, rejected = opened.name, opened.dead_letters
     groups = stored.grouped(rejected, selection) if rejected else []
     others = replace(selection, redriven=not redriven)
@@ -168,14 +148,7 @@ def listed(
 
 
 @dead_letters.command()
-def show(
-    table: TableArgument,
-    place: PlaceArgument,
-    *,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
-) -> None:
+def show(table: TableArgument, place: PlaceArgument, *, given: Common) -> None:
     """Show one dead letter with everything.
 
     Also its key, its value and its headers, unless they are encrypted.
@@ -184,8 +157,8 @@ def show(
       calve dead-letters show stock_trades 3:1841
     """
     wanted = stored.Place.of(place)
-    opened = OpenedTable.open(table, config, env, console := Console(output))
-    name = opened.name
+    opened = OpenedTable.open(table, given)
+    console, name = opened.console, opened.name
     batches = stored.read(opened.dead_letters, wanted.expression) if opened.dead_letters else ()
     held = [dead_letter for batch in batches for dead_letter in stored.dead_letters_in(batch)]
     if not held:
@@ -204,14 +177,9 @@ def export(
     table: TableArgument,
     file: FileArgument,
     *,
-    since: SinceOption = None,
-    reason: ReasonOption = None,
-    schema_id: SchemaOption = None,
-    until: UntilOption = None,
+    filters: stored.Filters,
     redriven: RedrivenOption = False,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    given: Common,
 ) -> None:
     """Write dead letters to a file, as JSON lines.
 
@@ -221,13 +189,11 @@ def export(
     Example:
       calve dead-letters export stock_trades letters.jsonl --reason malformed
     """
-    console = Console(output)
-    selection = stored.Selection.of(
-        since, reason, schema_id, now=datetime.now(UTC), until=until, redriven=redriven
-    )
+    console = given.console
+    selection = filters.selection(datetime.now(UTC), redriven=redriven)
     if file.exists():
         raise _taken(file)
-    opened = OpenedTable.open(table, config, env, console)
+    opened = OpenedTable.open(table, given)
     name, rejected = opened.name, opened.dead_letters
     count = _write(file, rejected, selection) if rejected else 0
     written = str(file) if count else None

@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 from zoneinfo import ZoneInfo
 
@@ -16,8 +15,8 @@ from botocore.config import Config
 from calve.config.publishing import Export, Window
 from calve.errors import CalveError, ConfigError
 from cli.account import Account, outputs
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
-from cli.console import Console, Output, OutputOption, ago
+from cli.config import Common, load_target
+from cli.console import ago
 from cli.lake import aws_errors
 from lambdas.csv_export.window import previous
 from lambdas.export_notify.mail import Manifest
@@ -44,9 +43,8 @@ LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many
 def run(
     name: ExportArgument,
     window: WindowOption = None,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    *,
+    given: Common,
 ) -> None:
     """Run a deployed export, as its schedule does.
 
@@ -55,8 +53,8 @@ def run(
     Example:
       calve export run weekly_trades --window 2026-11-02..2026-11-08
     """
-    console = Console(output)
-    outcomes = Exports.find(config, env).run(name, window, now=datetime.now(UTC))
+    console = given.console
+    outcomes = Exports.find(given).run(name, window, now=datetime.now(UTC))
     rows = []
     for each in outcomes:
         of = each.get("window") or {}
@@ -75,9 +73,8 @@ def run(
 def listed(
     name: MaybeExportArgument = None,
     limit: LimitOption = 20,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    *,
+    given: Common,
 ) -> None:
     """List what was delivered, and which links work.
 
@@ -86,8 +83,8 @@ def listed(
     Example:
       calve export list weekly_trades
     """
-    console, now = Console(output), datetime.now(UTC)
-    exports = Exports.find(config, env)
+    console, now = given.console, datetime.now(UTC)
+    exports = Exports.find(given)
     alive = [link.manifest for link in exports.all_links() if link.alive(now.timestamp())]
     found = exports.manifests(name)[:limit]
     rows = [
@@ -140,11 +137,11 @@ class Exports:
     prefix: str
 
     @classmethod
-    def find(cls, config: Path, env: str | None) -> Self:
-        deployment, embedded = load_target(config, env)
+    def find(cls, given: Common) -> Self:
+        deployment, embedded = load_target(given.config, given.env)
         account = Account.of(embedded, deployment.region)
         account.id()  # raises the fault of the credentials, with its fix
-        first = "deploy them" if deployment.exports else f"add `exports:` to {config}, and deploy"
+        first = "deploy them" if deployment.exports else f"add `exports:` to {given.config}, and deploy"
         fix = f"{first}: {'calve deploy' if embedded else 'calve plan, then npx cdk deploy --all'}"
         exports = outputs(account, f"{deployment.name}-exports", fix=fix)
         warehouse = outputs(account, f"{deployment.name}-lake", fix=fix)["Warehouse"]
@@ -228,12 +225,7 @@ ExportOption = Annotated[str | None, typer.Option("--export", "-x", help="The li
 
 
 @link.command("list")
-def listed_links(
-    export: ExportOption = None,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
-) -> None:
+def listed_links(export: ExportOption = None, *, given: Common) -> None:
     """List the links that were mailed, newest first.
 
     An id opens nothing without its signature.
@@ -241,8 +233,8 @@ def listed_links(
     Example:
       calve link list --export weekly_trades
     """
-    console, now = Console(output), datetime.now(UTC)
-    found = [each for each in Exports.find(config, env).all_links() if export in (None, each.export)]
+    console, now = given.console, datetime.now(UTC)
+    found = [each for each in Exports.find(given).all_links() if export in (None, each.export)]
     found.sort(key=lambda each: each.created_at, reverse=True)
     rows, documents = [], []
     for each in found:
@@ -281,9 +273,8 @@ def listed_links(
 def revoke(
     id: LinkArgument = None,
     export: ExportOption = None,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    *,
+    given: Common,
 ) -> None:
     """Close a link, or all of an export, at once and for good.
 
@@ -298,7 +289,7 @@ def revoke(
             "which links?",
             fix="calve link revoke ID, or calve link revoke --export NAME; see calve link list",
         )
-    exports = Exports.find(config, env)
+    exports = Exports.find(given)
     with aws_errors(f"the table {exports.links_table}"):
         found = [
             each.id
@@ -308,7 +299,7 @@ def revoke(
         if not found:
             raise CalveError(f"there is no link of {export or id}", fix="calve link list")
         revoked = [each for each in found if exports.links.revoke(each)]
-    console = Console(output)
+    console = given.console
     console.table("revoked", [{"link": each} for each in revoked])
     console.document({"revoked": revoked})
 

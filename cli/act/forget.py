@@ -30,8 +30,7 @@ from calve.requests.forget import (
     seal_key,
 )
 from cli.act.requests import Kind, OpenedTable, YesOption
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument
-from cli.console import Console, Output, OutputOption
+from cli.config import Common, TableArgument
 
 FORGETTING = Kind(
     Request, "deletion of a person in", Entry.of, "nobody is forgotten in", slow=True, deletes=True
@@ -60,9 +59,7 @@ def forget(
     *,
     key: KeyOption,
     yes: YesOption = False,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    given: Common,
 ) -> None:
     """Have the job delete a person from a table.
 
@@ -72,8 +69,8 @@ def forget(
     Example:
       calve forget users --key userid=User_17
     """
-    console, now = Console(output), datetime.now(UTC)
-    opened = OpenedTable.open(table, config, env, console)
+    console, now = given.console, datetime.now(UTC)
+    opened = OpenedTable.open(table, given)
     name, settings = str(opened.name), opened.settings
     where = tuple(_condition(each, settings) for each in key)
     schema = json.loads(opened.main.schema().model_dump_json())

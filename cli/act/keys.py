@@ -11,16 +11,14 @@ from calve.config.deployment import Deployment
 from calve.config.job import Registry
 from calve.config.publishing import Publish
 from cli.account import Account, resources
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_target
-from cli.console import Console, Output, OutputOption, ago
+from cli.config import Common, load_target
+from cli.console import ago
 from cli.lake import aws_errors
 
 State = Literal["ok", "by hand", "overdue", "unfinished", "absent", "elsewhere"]
 
 
-def keys(
-    config: ConfigOption = DEFAULT_CONFIG, env: EnvOption = None, output: OutputOption = Output.text
-) -> None:
+def keys(*, given: Common) -> None:
     """Show how old the secrets of the deployment are, never a value.
 
     With what each is for, its last and its next change.
@@ -28,8 +26,8 @@ def keys(
     Example:
       calve keys --env prod
     """
-    console, now = Console(output), datetime.now(UTC)
-    deployment, embedded = load_target(config, env)
+    console, now = given.console, datetime.now(UTC)
+    deployment, embedded = load_target(given.config, given.env)
     account = Account.of(embedded, deployment.region)
     account.id()  # raises the fault of the credentials, with its fix
     client = account.client("secretsmanager")

@@ -28,8 +28,8 @@ from calve.table.protocol import Commit, nearest_position
 from calve.table.summary import PAUSED, ROUND
 from cli import lake
 from cli.act.requests import Kind, OpenedTable, Unanswered, YesOption, person, stamp
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, parse_time
-from cli.console import Console, Output, OutputOption
+from cli.config import Common, TableArgument, parse_time
+from cli.console import Console
 
 SHOWN = 20
 TRAVEL = Kind(
@@ -83,9 +83,7 @@ def pause(
     *,
     reason: ReasonOption = None,
     until: UntilOption = None,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    given: Common,
 ) -> None:
     """Have the job stop reading a table's topic after its running round, until `calve resume`, also over restarts.
 
@@ -94,8 +92,8 @@ def pause(
     Example:
       calve pause stock_trades --reason "schema under repair"
     """
-    now = datetime.now(UTC)
-    opened = OpenedTable.open(table, config, env, console := Console(output))
+    opened, now = OpenedTable.open(table, given), datetime.now(UTC)
+    console = opened.console
     if reason is not None and len(reason) > REASON_LENGTH:
         raise ConfigError(f"--reason is longer than {REASON_LENGTH} characters", fix="shorten it")
     if until is not None:
@@ -111,20 +109,14 @@ def pause(
     console.say(f"{opened.name} is paused {held.words}. {then}")
 
 
-def resume(
-    table: TableArgument,
-    *,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
-) -> None:
+def resume(table: TableArgument, *, given: Common) -> None:
     """Have the job read a paused table again, from its position.
 
     Example:
       calve resume stock_trades
     """
-    now = datetime.now(UTC)
-    opened = OpenedTable.open(table, config, env, console := Console(output))
+    opened, now = OpenedTable.open(table, given), datetime.now(UTC)
+    console = opened.console
     held = Pause.of(opened.main.properties, now)
     if held is None:
         console.say(f"{opened.name} is not paused: there is nothing to resume.")
@@ -161,9 +153,7 @@ def rollback(
     *,
     to: MomentOption = None,
     yes: YesOption = False,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    given: Common,
 ) -> None:
     """Have the job take a table back to an earlier snapshot, and read again what the table had read since.
 
@@ -174,7 +164,7 @@ def rollback(
       calve rollback stock_trades
       calve rollback stock_trades --to 2h
     """
-    opened, now = OpenedTable.open(table, config, env, Console(output)), datetime.now(UTC)
+    opened, now = OpenedTable.open(table, given), datetime.now(UTC)
     line = lake.ancestors(opened.main)
     if to is None:
         _list(opened.console, line)
@@ -189,9 +179,7 @@ def rewind(
     to: PlaceOption,
     into: IntoOption = None,
     yes: YesOption = False,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    given: Common,
 ) -> None:
     """Have the job read a topic again from a place on, and replace the rows and dead letters from there.
 
@@ -201,7 +189,7 @@ def rewind(
       calve rewind stock_trades --to 0:1500,1:1480
       calve rewind stock_trades --to 2h --into trades_again
     """
-    opened, now = OpenedTable.open(table, config, env, Console(output)), datetime.now(UTC)
+    opened, now = OpenedTable.open(table, given), datetime.now(UTC)
     if into is not None:
         _say_entry(opened.console, opened.settings, to, into, now)
         return
@@ -312,9 +300,7 @@ def backfill(
     start: FromOption,
     to: ToOption = None,
     yes: YesOption = False,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    given: Common,
 ) -> None:
     """Have the job read a range of records again, and replace the rows that they made.
 
@@ -324,7 +310,7 @@ def backfill(
     Example:
       calve backfill stock_trades --from 0:1500,1:1480 --to 0:9000,1:9100
     """
-    opened, now = OpenedTable.open(table, config, env, Console(output)), datetime.now(UTC)
+    opened, now = OpenedTable.open(table, given), datetime.now(UTC)
     opened.refuse_second(BACKFILL)
     first = _end(start, now, "--from")
     end = Start("timestamp", round(now.timestamp() * 1000)) if to is None else _end(to, now, "--to")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any, Generic, Self, TypeVar
 
 import typer
@@ -21,7 +20,7 @@ from calve.config.job import Table as Settings
 from calve.errors import CalveError, ConfigError, Retryable
 from calve.names import TableName
 from calve.requests import forget, redrive, requests
-from cli.config import load_jobs, table_named
+from cli.config import Common, load_jobs, table_named
 from cli.console import Console, Output
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, load, open_catalog, state_of
@@ -74,13 +73,13 @@ class OpenedTable:
     dead_letters: Table | None
 
     @classmethod
-    def open(cls, table: str, config: Path, env: str | None, console: Console) -> Self:
-        job, settings = table_named(load_jobs(config, env, tables=[table]), table)
+    def open(cls, table: str, given: Common) -> Self:
+        job, settings = table_named(load_jobs(given.config, given.env, tables=[table]), table)
         name, catalog = job.table_name(settings, cluster_database(job)), open_catalog(job.lake)
         main = load(catalog, name)
         if main is None:
             raise CalveError(f"the table {name} does not exist yet", fix=f"calve status {table} says why")
-        return cls(console, job, settings, name, main, load(catalog, name.dead_letters))
+        return cls(given.console, job, settings, name, main, load(catalog, name.dead_letters))
 
     def refuse_second(self, kind: Kind[Any]) -> None:
         """Refuse a request while another of this kind waits; one that cannot be parsed does not count."""

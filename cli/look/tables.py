@@ -14,8 +14,8 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from calve.modes.switch import described
 from calve.names import TableName
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, surveyed, with_tables
-from cli.console import Console, Output, OutputOption
+from cli.config import Common, load_jobs, surveyed, with_tables
+from cli.console import Console
 from cli.kafka import cluster_database
 from cli.lake import ancestors, latest_commit, load, open_catalog, rows, state_of
 from cli.look.health import Condition, Conditions, of_states
@@ -31,17 +31,16 @@ LimitOption = Annotated[
 def tables(
     name: NameArgument = None,
     limit: LimitOption = 10,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    *,
+    given: Common,
 ) -> None:
     """List the tables; of one, its columns, snapshots and ledgers.
 
     Example:
       calve tables stock_trades --limit 20
     """
-    console = Console(output)
-    jobs = load_jobs(config, env, tables=[name] if name else ())
+    console = given.console
+    jobs = load_jobs(given.config, given.env, tables=[name] if name else ())
     found: list[tuple[Condition, dict[str, Any]]] = []
     for job in jobs:
         catalog, database = open_catalog(job.lake), cluster_database(job)

@@ -15,8 +15,7 @@ from calve.config.job import Job, Table
 from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import REASONS
 from calve.table.protocol import bounded
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
-from cli.console import Console, Output, OutputOption
+from cli.config import Common, TableArgument, load_jobs, table_named
 from cli.look.query.command import shown
 from cli.spark import local_session
 from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT
@@ -38,9 +37,8 @@ RecordsOption = Annotated[
 def preview(
     table: TableArgument,
     records: RecordsOption = 20,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    *,
+    given: Common,
 ) -> None:
     """Show what a table's steps make of its newest records.
 
@@ -50,8 +48,8 @@ def preview(
     Example:
       calve preview stock_trades --records 100
     """
-    console = Console(output)
-    job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
+    console = given.console
+    job, wanted = table_named(load_jobs(given.config, given.env, tables=[table]), table)
     with console.progress().task(f"reading {wanted.topic}"):
         found = look(local_session(job), job, wanted, records)
     if found.shown:

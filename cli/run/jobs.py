@@ -21,7 +21,7 @@ import typer
 from calve.config.job import Job
 from calve.errors import ConfigError, Fatal
 from calve.settings import load_spark_settings
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument, found, load_jobs
+from cli.config import TablesArgument, Where, found, load_jobs
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.layout import Layout, project_root
@@ -39,8 +39,7 @@ KINDS = ("compact", "deletes", "manifests", "orphans", "rows", "dead_letters", "
 def ingest(
     tables: TablesArgument = None,
     *,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
+    where: Where,
     drain: DrainOption = False,
     memory: MemoryOption = "2g",
 ) -> None:
@@ -53,16 +52,17 @@ def ingest(
     Example:
       calve ingest stock_trades --drain
     """
-    jobs, conf = _chosen(config, env, tables, writes=True), load_spark_settings(found(config), env)
+    jobs = _chosen(where, tables, writes=True)
+    conf = load_spark_settings(found(where.config), where.env)
     arguments = ["--drain"] if drain else []
     codes = [run("ingest", job, arguments, Console(), memory=memory, conf=conf) for job in jobs]
     if any(codes):
         raise typer.Exit(1)
 
 
-def _chosen(config: Path, env: str | None, tables: list[str] | None, *, writes: bool = False) -> list[Job]:
-    jobs = (only(job, tables) for job in load_jobs(config, env, tables=tables or (), writes=writes))
-    return [job for job in jobs if job.tables or job.patterns]
+def _chosen(where: Where, tables: list[str] | None, *, writes: bool = False) -> list[Job]:
+    loaded = load_jobs(where.config, where.env, tables=tables or (), writes=writes)
+    return [job for each in loaded if (job := only(each, tables)).tables or job.patterns]
 
 
 def only(job: Job, tables: list[str] | None) -> Job:
@@ -112,8 +112,7 @@ def run(
 def maintain(
     tables: TablesArgument = None,
     *,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
+    where: Where,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what the tables need, and do nothing.")
     ] = False,
@@ -132,9 +131,9 @@ def maintain(
     """
     if kind is not None and kind not in KINDS:
         raise typer.BadParameter(f"use one of {', '.join(KINDS)}", param_hint="--only")
-    conf = load_spark_settings(found(config), env)
+    conf = load_spark_settings(found(where.config), where.env)
     arguments = [*(["--dry-run"] if dry_run else []), *(["--only", kind] if kind else [])]
-    for job in _chosen(config, env, tables):
+    for job in _chosen(where, tables):
         if run("maintain", job, arguments, Console(), memory=memory, conf=conf):
             raise typer.Exit(1)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from calve.errors import Fatal
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found, load_jobs
+from cli.config import Common, found, load_jobs
 from cli.console import Console, Output, OutputOption
 from cli.embedded.cdk import App
 from cli.embedded.layout import Layout, project_root
@@ -23,7 +23,7 @@ ENDPOINTS = (
 )
 
 
-def up(output: OutputOption = Output.text) -> None:
+def up(*, output: OutputOption = Output.text) -> None:
     """Start the embedded stack, or reuse the one that runs.
 
     A real Kafka broker, a schema registry and an AWS emulator, on free ports of 127.0.0.1. What is missing is
@@ -56,9 +56,7 @@ def down() -> None:
     Console().event("calve is down" if stopped else "nothing was up")
 
 
-def deploy(
-    *, config: ConfigOption = DEFAULT_CONFIG, env: EnvOption = None, output: OutputOption = Output.text
-) -> None:
+def deploy(*, given: Common) -> None:
     """Deploy calve.yaml into the embedded stack.
 
     The stacks and the CLI are those of `cdk deploy --all`, which deploys into an AWS account; only Kafka and the registry,
@@ -71,9 +69,9 @@ def deploy(
     stack = current(project_root())
     if stack is None:
         raise Fatal("the embedded stack is not up", fix="calve up   (for an AWS account: cdk deploy --all)")
-    console = Console(output)
-    jobs = load_jobs(config, env)  # says what is wrong with it better than the CLI can
-    outputs = app(stack, found(config), env).deploy(console.progress())
+    console = given.console
+    jobs = load_jobs(given.config, given.env)  # says what is wrong with it better than the CLI can
+    outputs = app(stack, found(given.config), given.env).deploy(console.progress())
     rows = [
         {"stack": name, "output": key, "value": value}
         for name, values in outputs.items()

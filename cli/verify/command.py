@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calve.errors import CalveError
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TableArgument, load_jobs, table_named
-from cli.console import Console, Output, OutputOption
+from cli.config import Common, TableArgument, load_jobs, table_named
+from cli.console import Console
 
 if TYPE_CHECKING:
     from cli.verify.findings import Verification
@@ -28,9 +28,7 @@ def verify(
     table: TableArgument,
     *,
     allow_unproved: AllowUnproved = False,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    given: Common,
 ) -> None:
     """Prove that a table is what its topic says.
 
@@ -47,8 +45,8 @@ def verify(
     from cli.verify.topic import Sources
     from cli.verify.verification import verify
 
-    console = Console(output)
-    job, wanted = table_named(load_jobs(config, env, tables=[table]), table)
+    console = given.console
+    job, wanted = table_named(load_jobs(given.config, given.env, tables=[table]), table)
     sources = Sources.of(open_catalog(job.lake), job, wanted)
     name = job.table_name(wanted, cluster_database(job))
     if load(sources.catalog, name) is None:

@@ -19,8 +19,8 @@ from calve.settings.problems import Invalid
 from calve.settings.resolving import StackDefaults
 from calve.settings.schedules import expression
 from cli.account import Account
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, found, load_jobs, surveyed, with_tables
-from cli.console import Branch, Console, Output, OutputOption
+from cli.config import Common, found, load_jobs, surveyed, with_tables
+from cli.console import Branch
 from cli.kafka import cluster_database
 from cli.lake import Snapshot, ancestors, aws_errors, load, open_catalog
 from cli.look.cost.model import Load, Rate, Rates, assumptions, bill, dpus, rates, totals
@@ -42,10 +42,8 @@ def cost(
     partitions: PartitionsOption = 6,
     kept_months: KeptOption = 1.0,
     schedule: ScheduleOption = "rate(6 hours)",
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
     *,
+    given: Common,
     measured: MeasuredOption = False,
 ) -> None:
     """Estimate what the configuration costs in AWS, with jobs that always run and with jobs that run by a schedule.
@@ -56,7 +54,7 @@ def cost(
       calve cost --topic-rate 2.5 --kept-months 12
     """
     anywhere = StackDefaults(Kafka("anywhere:9092"), Registry("https://anywhere"))
-    deployment = load_deployment(found(config), env, anywhere)
+    deployment = load_deployment(found(given.config), given.env, anywhere)
     try:
         load = Load(topic_rate, partitions, kept_months, expression(schedule))
     except Invalid as invalid:
@@ -64,7 +62,7 @@ def cost(
         raise typer.BadParameter(f"{problem.reason}. {problem.fix}", param_hint="--schedule") from None
     known = rates()
     total, idle = bill(deployment, load, known), bill(deployment, replace(load, topic_mb_s=0.0), known)
-    console = Console(output)
+    console = given.console
     ways = totals(total, idle)
     console.table("cost", ways, title=f"{deployment.name} in {known.region}, US dollars")
     for warning in total.warnings:
@@ -77,7 +75,7 @@ def cost(
     console.table("part", parts, title="")
     tables: list[dict[str, Any]] = []
     if measured:
-        tables = [each.document for each in measured_costs(load_jobs(config, env), known)]
+        tables = [each.document for each in measured_costs(load_jobs(given.config, given.env), known)]
         console.heading("Measured, by the commits that the tables still know")
         console.table("measured", tables, title="")
     console.heading("Assumptions")

@@ -15,8 +15,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, profile_is_named
-from cli.console import Console, Output, OutputOption
+from cli.config import Common, profile_is_named
 from cli.embedded import aws, runtimes
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.processes import HOST, alive, read_state
@@ -35,13 +34,7 @@ DISK_NEEDED = 3 * GIB
 MEMORY_NEEDED = 4 * GIB
 
 
-def doctor(
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
-    *,
-    remote: RemoteOption = False,
-) -> None:
+def doctor(*, given: Common, remote: RemoteOption = False) -> None:
     """Check this machine, and the systems of the configuration; every fault comes with its fix.
 
     Nothing is changed, and no secret is shown. With --remote, what a laptop cannot reach is looked at in AWS.
@@ -51,10 +44,10 @@ def doctor(
     Example:
       calve doctor --remote
     """
-    console = Console(output)
+    console = given.console
     found = [
         *examine(probes(project_root(), embedded=not profile_is_named())),
-        *of_deployment(config, env, remote=remote),
+        *of_deployment(given.config, given.env, remote=remote),
     ]
     console.table("calve doctor", [_row(each) for each in found])
     console.document([_row(each) for each in found])

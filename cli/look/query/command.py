@@ -16,7 +16,7 @@ import typer
 
 from calve.errors import ConfigError
 from calve.names import SYSTEM_COLUMN
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, parse_time
+from cli.config import Where, load_jobs, parse_time
 from cli.console import COMMON, Console, Output, SystemOption
 from cli.kafka import cluster_database
 from cli.lake import open_catalog
@@ -52,10 +52,10 @@ def query(
     sql: SqlArgument,
     at: AtOption = None,
     limit: LimitOption = None,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
+    *,
+    where: Where,
     output: FormatOption = Format.text,
-    system: SystemOption = False,  # noqa: FBT002 an option of the command line
+    system: SystemOption = False,
 ) -> None:
     """Ask the tables in SQL.
 
@@ -73,7 +73,7 @@ def query(
     console = Console(Output.json if output is Format.json else Output.text)
     statement = Statement(sql)
     otherwise = None if at is None else parse_time(at, datetime.now(UTC), "--at")
-    jobs = load_jobs(config, env)
+    jobs = load_jobs(where.config, where.env)
     lake, database = jobs[0].lake, cluster_database(jobs[0]) or jobs[0].lake.database
     configured = [table.name for job in jobs for table in job.tables]
     tables = Lookup(open_catalog(lake), database, configured).opened(statement, otherwise)

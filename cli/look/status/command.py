@@ -17,8 +17,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from calve.errors import CalveError, ConfigError
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, TablesArgument
-from cli.console import Console, Output, OutputOption, duration
+from cli.config import Common, TablesArgument
+from cli.console import Console, duration
 from cli.look.health import TableStatus, Trouble
 from cli.look.status.overview import Overview, lines, look
 from cli.look.status.screen import MOST_TROUBLES, alarming, screen, table_screen
@@ -34,9 +34,7 @@ def status(
     tables: TablesArgument = None,
     *,
     watch: WatchOption = False,
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
+    given: Common,
 ) -> None:
     """Show problems and fixes, then the health of every table; of one table, also its history.
 
@@ -47,15 +45,15 @@ def status(
       calve status --watch
       calve status stock_trades --output json
     """
-    console = Console(output)
+    console = given.console
     if watch and not console.is_terminal:
         raise ConfigError(
             "--watch draws on a terminal, and there is none", fix="leave it out; -o json is for programs"
         )
     if watch:
-        watch_screen(console, lambda: look(config, env, tables or ()))
+        watch_screen(console, lambda: look(given.config, given.env, tables or ()))
         return
-    found = look(config, env, tables or ())
+    found = look(given.config, given.env, tables or ())
     for each in found.problems:
         console.error(each)
     if console.is_terminal:

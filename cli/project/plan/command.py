@@ -15,9 +15,9 @@ from calve.errors import ConfigError
 from calve.settings import read_source
 from calve.settings.problems import Place, Problem, in_order, rows, shown
 from cli.account import Account
-from cli.config import DEFAULT_CONFIG, ConfigOption, EnvOption, load_jobs, load_target
+from cli.config import Common, load_jobs, load_target
 from cli.config import found as found_config
-from cli.console import Branch, Console, Output, OutputOption
+from cli.console import Branch
 from cli.look.cost.command import RateOption
 from cli.look.cost.model import Load, rates
 from cli.project.plan.change import KINDS, Change
@@ -58,12 +58,10 @@ SECTIONS = ("lake", "jobs", "tables", "exports", "publish")
 
 
 def plan(
-    config: ConfigOption = DEFAULT_CONFIG,
-    env: EnvOption = None,
-    output: OutputOption = Output.text,
     table: TableOption = None,
     schema: SchemaOption = None,
     *,
+    given: Common,
     key: KeyOption = False,
     offline: OfflineOption = False,
     topic_rate: RateOption = 1.0,
@@ -91,11 +89,13 @@ def plan(
       calve plan --env prod
       calve plan --table stock_trades --schema stock_trades.v3.avsc
     """
-    console = Console(output)
+    console = given.console
     if table and schema:
         candidate = read_candidate(schema)
         part: PartName = "key" if key else "value"
-        found, to_review = proposed(load_jobs(config, env, tables=[table]), table, candidate, part)
+        found, to_review = proposed(
+            load_jobs(given.config, given.env, tables=[table]), table, candidate, part
+        )
         console.tree("plan", candidate_tree(f"{schema.name} -> {table}", lines(found), to_review))
         console.document(
             {
@@ -110,15 +110,14 @@ def plan(
     elif table or schema or key:
         raise ConfigError("--table and --schema go together")
     else:
-        code = _plan_deploy(console, config, env, topic_rate, detailed=detailed_exitcode, offline=offline)
+        code = _plan_deploy(given, topic_rate, detailed=detailed_exitcode, offline=offline)
     if code:
         raise typer.Exit(code)
 
 
-def _plan_deploy(
-    console: Console, config: Path, env: str | None, topic_rate: float, *, detailed: bool, offline: bool
-) -> int:
-    deployment, embedded = load_target(config, env)
+def _plan_deploy(given: Common, topic_rate: float, *, detailed: bool, offline: bool) -> int:
+    console = given.console
+    deployment, embedded = load_target(given.config, given.env)
     if offline and deployment.lake.namespace == "cluster_id":
         raise ConfigError(
             "--offline cannot be used with `namespace: cluster_id`",
@@ -137,7 +136,7 @@ def _plan_deploy(
     found = [*with_engines(found, surveyed.engines), *surveyed.entries]
     costs = bills(deployment, deployed, Load(topic_rate), rates())
     where = "the embedded stack" if embedded else f"account {number}, {account.region}"
-    source = read_source(found_config(config), env)
+    source = read_source(found_config(given.config), given.env)
     problems, warnings = map(source.placed, findings(surveyed, found, deployed))
     shown = folded(found) if console.is_terminal else found
     console.tree("plan", tree(deployment.name, where, shown, costs, topic_rate))

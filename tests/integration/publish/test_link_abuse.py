@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from cli.act.exports import Exports
+from cli.config import Common
 from cli.embedded import aws
 from lambdas.links import Link, Links
 from lambdas.tokens import KEY_BYTES, Keys, new_link_id, sign
@@ -90,7 +91,7 @@ def world(weekly: Deployment) -> World:
     for export, title in (("hasty_trades", "Hasty trades"), ("weekly_trades", "Weekly trades")):
         weekly.run(export, SUNDAY)
         tokens.append(weekly.mail(f"{title}, {said(SUNDAY, 1)}").link.rpartition("/")[2])
-    links = Exports.find(weekly.config, None).links
+    links = Exports.find(Common(weekly.config)).links
     secret = settings(weekly, "Download")["LINK_KEYS_SECRET"]
     keys = Keys.parse(weekly.client("secretsmanager").get_secret_value(SecretId=secret)["SecretString"])
     link = links.find(link_id(tokens[0]))

@@ -15,7 +15,7 @@ from calve.config.job import Budget, Source, Table
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.requests.redrive import Request, Result
 from calve.table.summary import REDRIVE
-from cli.act.dead_letters import dead_letters
+from cli.main import app
 from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.table.opening import Opener
 from tests.integration.support.crashing import Died, dying
@@ -331,11 +331,12 @@ def test_the_command_is_answered_by_the_running_job_when_a_schema_was_made_to_fi
         assert engine.register(scene.topic, schema) == foreign
         settings = Table(scene.topic, scene.topic)
         monkeypatch.setattr("cli.act.requests.load_jobs", lambda *_, **__: (engine.job(settings),))
-        asked = ["redrive", scene.topic, "--yes", "--reason", "incompatible_schema"]
-        done = CliRunner().invoke(dead_letters, asked)
+        asked = ["dead-letters", "redrive", scene.topic, "--yes", "--reason", "incompatible_schema"]
+        done = CliRunner().invoke(app, asked)
         assert done.exit_code == 0, (done.output, done.exception)
         assert "in the table now: 1" in done.output
-        shown = CliRunner().invoke(dead_letters, ["list", scene.topic, "--output", "json"]).stdout
+        asked = ["dead-letters", "list", scene.topic, "--output", "json"]
+        shown = CliRunner().invoke(app, asked).stdout
         assert (json.loads(shown)["dead_letters"], json.loads(shown)["redriven"]) == (1, 1)
     assert job.state == "running"
     scene.sent = 3

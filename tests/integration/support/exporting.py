@@ -18,6 +18,7 @@ import urllib3
 from typer.testing import CliRunner
 
 from cli.act.exports import Exports
+from cli.config import Common
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.cdk import App
@@ -134,7 +135,7 @@ class Deployment:
     def run(self, export: str, first: date, last: date | None = None) -> dict[str, Any]:
         """`calve export run`, of these days; what became of the window."""
         window = f"{first}..{last or first}"
-        return Exports.find(self.config, None).run(export, window, now=datetime.now(UTC))[0]
+        return Exports.find(Common(self.config)).run(export, window, now=datetime.now(UTC))[0]
 
     def warm(self) -> None:
         """Have the export function started, which may take longer than a hasty export waits."""

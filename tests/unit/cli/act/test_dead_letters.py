@@ -21,8 +21,8 @@ from calve.errors import CalveError, ConfigError
 from calve.names import TableName
 from calve.schema.columns import DEAD_LETTERS, with_ids
 from cli import dead_letters as dead_letter
-from cli.act.dead_letters import dead_letters
-from cli.dead_letters import COLUMNS, Place, Selection, read, summarize
+from cli.dead_letters import COLUMNS, Filters, Place, Selection, read, summarize
+from cli.main import app
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def keep(catalog: FolderCatalog, *rows: dict[str, Any]) -> None:
 
 
 def run(*arguments: str) -> tuple[int, str, BaseException | None]:
-    result = CliRunner().invoke(dead_letters, list(arguments))
+    result = CliRunner().invoke(app, ["dead-letters", *arguments])
     return result.exit_code, result.stdout, result.exception
 
 
@@ -152,13 +152,12 @@ def test_neither_list_nor_export_prints_a_value(catalog: FolderCatalog, tmp_path
 )
 def test_filters_select(catalog: FolderCatalog, options: dict[str, Any], offsets: list[int] | None) -> None:
     keep(catalog, rejected(0, 3), rejected(0, 5, "bad_magic"), rejected(0, 6, schema_id=8))
-    filled = {"since": None, "reason": None, "schema_id": None} | options
     if offsets is None:
         with pytest.raises(ConfigError, match="neither a duration nor a moment"):
-            Selection.of(**filled, now=NOW)
+            Filters(**options).selection(NOW)
         return
     table = catalog.load_table((NAME.database, NAME.dead_letters.table))
-    selected = Selection.of(**filled, now=NOW).within(table)
+    selected = Filters(**options).selection(NOW).within(table)
     found = [each for batch in read(table, selected) for each in batch.column("offset").to_pylist()]
     assert sorted(found) == offsets
 

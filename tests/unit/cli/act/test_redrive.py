@@ -19,7 +19,7 @@ from calve.requests.redrive import Request, Result
 from calve.schema.columns import DEAD_LETTERS, REDRIVEN, with_ids
 from calve.table.summary import REDRIVE, REDRIVE_RESULT
 from cli.act import requests
-from cli.act.dead_letters import dead_letters
+from cli.main import app
 from tests.unit.cli.act.test_dead_letters import JOB, NAME, SCHEMA, catalog, keep, rejected  # noqa: F401 a fixture
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def main(catalog: FolderCatalog, monkeypatch: pytest.MonkeyPatch) -> Table:  # n
 
 
 def run(*arguments: str) -> tuple[int, str, BaseException | None]:
-    result = CliRunner().invoke(dead_letters, list(arguments))
+    result = CliRunner().invoke(app, ["dead-letters", *arguments])
     return result.exit_code, result.stdout, result.exception
 
 
