@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_tools import protoc
 
-from cli.verify.formats.protobuf_schema import CONFLUENT, known_files
+from cli.verify.formats.protobuf import CONFLUENT, known_files
 
 
 def descriptors(files: dict[str, str]) -> list[descriptor_pb2.FileDescriptorProto]:

@@ -14,7 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from bench.workloads.workload import SEED, Block, Workload
 from calve.schema.wire import Schema, zigzag
-from cli.verify.formats.protobuf_schema import compiled
+from cli.verify.formats.protobuf import compiled
 
 PREBUILT = 4_000
 WORDS = (

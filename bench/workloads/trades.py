@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bench.workloads.workload import SEED, Block, Workload
 from calve.schema.wire import Schema, zigzag
-from cli.verify.formats.protobuf_schema import compiled
+from cli.verify.formats.protobuf import compiled
 
 BEGIN_MS = 1_790_000_000_000
 TAILS = 20_000

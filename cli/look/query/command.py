@@ -20,8 +20,7 @@ from cli.config import Where, load_jobs, parse_time
 from cli.console import COMMON, Console, Output, SystemOption
 from cli.kafka import cluster_database
 from cli.lake import open_catalog
-from cli.look.query.answer import Answer, answered
-from cli.look.query.statement import Lookup, Statement
+from cli.look.query.answer import Answer, Lookup, Statement, answered
 
 SHOWN = 50
 SPECIAL = frozenset(',"\r\n')

@@ -32,8 +32,7 @@ from cli.verify.formats.fields import (
     as_written,
 )
 from cli.verify.formats.json_values import JsonWriter
-from cli.verify.formats.protobuf import ProtobufWriter
-from cli.verify.formats.protobuf_schema import compiled
+from cli.verify.formats.protobuf import ProtobufWriter, compiled
 from cli.verify.topic import Records, timestamp_us
 
 PLAIN = ("STRING", "BYTES")

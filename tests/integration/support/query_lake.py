@@ -9,8 +9,7 @@ from typing import Any
 from calve.config.spark_conf import CATALOG
 from calve.names import TableName
 from cli.lake import open_catalog
-from cli.look.query.answer import answered
-from cli.look.query.statement import Lookup, Statement, When
+from cli.look.query.answer import Lookup, Statement, When, answered
 from tests.integration.support.engine import DATABASE, Engine
 
 Rows = list[Any]

@@ -17,7 +17,7 @@ from bench.workloads.nested import ORDERS, ORDERS_JSON, ORDERS_PROTOBUF, with_en
 from bench.workloads.trades import PROTOBUF, TRADES, TRADES_JSON, TRADES_PROTOBUF
 from bench.workloads.workload import BLOCK, Workload, blocks
 from calve.schema.wire import Schema
-from cli.verify.formats.protobuf_schema import compiled
+from cli.verify.formats.protobuf import compiled
 
 FRAME = b"\x00\x00\x00\x00\x07"
 

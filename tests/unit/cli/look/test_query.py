@@ -22,9 +22,8 @@ from rich.console import Console as Rich
 from calve.config.job import Lake
 from calve.errors import CalveError, ConfigError
 from cli.console import Console
-from cli.look.query.answer import answered
+from cli.look.query.answer import Lookup, Statement, When, answered
 from cli.look.query.command import Format, csv_lines, objects, shown, text, write
-from cli.look.query.statement import Lookup, Statement, When
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 SCHEMA = Schema(

@@ -13,7 +13,7 @@ from calve.schema.protobuf.files import load
 from calve.schema.wire import Schema
 from cli.verify.formats.decoding import Values
 from cli.verify.formats.fields import Unreadable
-from cli.verify.formats.protobuf_schema import compiled
+from cli.verify.formats.protobuf import compiled
 
 COLUMNS = pa.schema(
     [("text", pa.string()), ("counts", pa.map_(pa.string(), pa.int32())), ("side", pa.string())]
