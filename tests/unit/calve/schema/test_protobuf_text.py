@@ -13,7 +13,7 @@ from calve.schema.protobuf import descriptor, text
 from calve.schema.protobuf.files import load
 from calve.schema.protobuf.model import KNOWN_FILES, File, Message
 from calve.schema.wire import Schema
-from cli.verify.formats.protobuf_schema import known_files
+from cli.verify.formats.protobuf import known_files
 from tests.protobuf_classes import descriptors
 
 PROTO2 = """
