@@ -201,6 +201,13 @@ def with_tags(column: dict[str, Json], tags: list[str]) -> dict[str, Json]:
     return column | {"tags": list(dict.fromkeys(tags))} if tags else column
 
 
+def innermost(kind: Json) -> Json:
+    """The type, without lists and maps around it; of a map, that of its values."""
+    while isinstance(kind, dict) and kind["type"] != "struct":
+        kind = kind["element" if kind["type"] == "list" else "value"]
+    return kind
+
+
 def inner_struct(kind: Json, where: str = "") -> tuple[Json | None, str]:
     """The struct in a type, or in its lists and maps, and its path as in a `SchemaProblem`."""
     while isinstance(kind, dict) and kind["type"] != "struct":

@@ -18,6 +18,7 @@ from calve.schema.columns import (
     TAGS,
     Json,
     field,
+    innermost,
     join,
     joined,
     list_of,
@@ -291,9 +292,7 @@ def tags_in(node: Json, documents: Documents, kind: Json) -> list[str]:
 
     A value that is kept as JSON text has the tags of everything in it, as there are no columns inside.
     """
-    while isinstance(kind, dict) and kind["type"] != "struct":
-        kind = kind["element" if kind["type"] == "list" else "value"]
-    is_text = kind == "json"
+    is_text = innermost(kind) == "json"
     found: list[str] = []
     seen: set[str] = set()
     rest = [node]

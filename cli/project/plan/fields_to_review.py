@@ -21,7 +21,7 @@ from calve.decoding.formats import columns
 from calve.decoding.record_schemas import record_schemas_of
 from calve.errors import ConfigError, Suspended
 from calve.registry.registry import open_registry
-from calve.schema.columns import Json, join, tags_of
+from calve.schema.columns import Json, innermost, places, tags_of
 from calve.schema.evolution import Change, data_columns
 from calve.schema.lineage import Proposal
 from calve.schema.wire import Schema
@@ -131,8 +131,10 @@ COUNTED = "is has num count total nr of"
 def findings(columns: Json, tags: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """The fields that look like personal data, by path, with their apparent kind. tags: of fields by path; each is a sign."""
     found = {
-        path: f"tagged {', '.join(tags[path])}" if path in tags else _looks_like(path, kind)
-        for path, kind in _fields(columns, "")
+        each.name: f"tagged {', '.join(tags[each.name])}"
+        if each.name in tags
+        else _looks_like(each.name, innermost(each.field["type"]))
+        for each in places(columns)
     }
     return {path: why for path, why in found.items() if why is not None}
 
@@ -167,17 +169,6 @@ def _singular(word: str) -> str:
         return word[:-3] + "y"
     plural = len(word) > len("gps") and word.endswith("s") and not word.endswith("ss")
     return word[:-1] if plural else word
-
-
-def _fields(kind: Json, path: str) -> Iterator[tuple[str, Json]]:
-    """Every field with the type of its values; lists and maps count as their values."""
-    while isinstance(kind, dict) and kind["type"] != "struct":
-        kind = kind["element" if kind["type"] == "list" else "value"]
-    if path:
-        yield path, kind
-    if isinstance(kind, dict):
-        for each in kind["fields"]:
-            yield from _fields(each["type"], join(path, each["name"]))
 
 
 _TEXTS, _VALUES = (
