@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -21,22 +21,13 @@ TopicArgument = Annotated[
     str,
     typer.Argument(metavar="TOPIC", help=f"The topic; its name picks the records: {', '.join(DATASETS)}."),
 ]
-Count = Annotated[int, typer.Option("--count", "-n", min=1, help="Records in all.")]
 Like = Annotated[
     str | None, typer.Option("--like", help="Records of this kind, for a topic with another name.")
 ]
-Seed = Annotated[int, typer.Option(help="The same seed makes the same records.")]
-Rate = Annotated[float | None, typer.Option(help="Records per second; as fast as possible without it.")]
-Duplicates = Annotated[float, typer.Option(help="Share of records that repeat an earlier one.")]
-Tombstones = Annotated[float, typer.Option(help="Share of records without a value.")]
 Malformed = Annotated[int, typer.Option(min=0, help="Malformed records, of every kind in turn.")]
 MalformedKind = Annotated[
     list[str] | None, typer.Option("--malformed-kind", help=f"KIND=N, repeatable: {', '.join(MALFORMED)}.")
 ]
-NegativePrices = Annotated[float, typer.Option(help="Share of trades with a price below 0.")]
-LargeQuantities = Annotated[float, typer.Option(help="Share of trades of more than 4,000.")]
-Evolve = Annotated[bool, typer.Option("--evolve", help="Write the second half with a second schema version.")]
-Partitions = Annotated[int, typer.Option(min=1, help="Partitions, where the topic is made.")]
 Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="A cluster's host:port, with --registry.")]
 RegistryUrl = Annotated[
     str | None, typer.Option("--registry", help="A schema registry's URL, with --bootstrap.")
@@ -46,21 +37,32 @@ Config = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The options that are a part of the plan as they are."""
+
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Records in all.")] = 10_000
+    seed: Annotated[int, typer.Option(help="The same seed makes the same records.")] = 0
+    rate: Annotated[
+        float | None, typer.Option(help="Records per second; as fast as possible without it.")
+    ] = None
+    duplicates: Annotated[float, typer.Option(help="Share of records that repeat an earlier one.")] = 0.0
+    tombstones: Annotated[float, typer.Option(help="Share of records without a value.")] = 0.0
+    negative_prices: Annotated[float, typer.Option(help="Share of trades with a price below 0.")] = 0.0
+    large_quantities: Annotated[float, typer.Option(help="Share of trades of more than 4,000.")] = 0.0
+    evolve: Annotated[
+        bool, typer.Option("--evolve", help="Write the second half with a second schema version.")
+    ] = False
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions, where the topic is made.")] = 6
+
+
 def datagen(
     topic: TopicArgument,
     *,
-    count: Count = 10_000,
+    wanted: Wanted,
     like: Like = None,
-    seed: Seed = 0,
-    rate: Rate = None,
-    duplicates: Duplicates = 0.0,
-    tombstones: Tombstones = 0.0,
     malformed: Malformed = 0,
     malformed_kind: MalformedKind = None,
-    negative_prices: NegativePrices = 0.0,
-    large_quantities: LargeQuantities = 0.0,
-    evolve: Evolve = False,
-    partitions: Partitions = 6,
     bootstrap: Bootstrap = None,
     registry: RegistryUrl = None,
     config: Config = None,
@@ -85,23 +87,10 @@ def datagen(
         if not number.isdecimal():
             raise ConfigError(f'"{each}" is not KIND=N', fix="--malformed-kind bad_magic=10")
         kinds[kind] = kinds.get(kind, 0) + int(number)
-    plan = Plan(
-        topic=topic,
-        count=count,
-        dataset=dataset,
-        seed=seed,
-        rate=rate,
-        duplicates=duplicates,
-        tombstones=tombstones,
-        malformed=kinds,
-        negative_prices=negative_prices,
-        large_quantities=large_quantities,
-        evolve=evolve,
-        partitions=partitions,
-    )
+    plan = Plan(topic, dataset=dataset, malformed=kinds, **asdict(wanted))
     console = Console(output)
     target = _target(bootstrap, registry, config, env)
-    with console.progress().task(f"producing {topic}", total=count, unit="records") as task:
+    with console.progress().task(f"producing {topic}", total=plan.count, unit="records") as task:
         produced = produce(plan, target, task.update)
     figures = {
         "topic": produced.topic,

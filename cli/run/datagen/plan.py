@@ -24,7 +24,6 @@ MALFORMED = {
 """Kinds of malformed records -> the reason (`calve.schema.columns.REASONS`) for which an append table refuses them."""
 
 Kind = str
-GOOD: Kind = "good"
 DUPLICATE: Kind = "duplicate"
 TOMBSTONE: Kind = "tombstone"
 BLOCK = 10_000

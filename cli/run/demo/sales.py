@@ -36,7 +36,7 @@ from lambdas.csv_export.window import previous
 PATIENCE_S = 60
 LINK = re.compile(r"https://\S+\.lambda-url\.\S+")
 EXAMPLE = CHECKOUT / "examples" / "sales_channel"
-TOPIC, CLEAN, RAW, SALES = "sales_channel", "sales_clean", "sales_raw", "sales"
+TOPIC, CLEAN, SALES = "sales_channel", "sales_clean", "sales"
 NAME, EXPORT, ZONE = "sales", "weekly_sales", "Europe/Vilnius"
 SECRET = "sales/masking"  # noqa: S105 the name of one
 EVENTS = 1_000
