@@ -20,7 +20,7 @@ from glue_jobs.columns.arrow_types import column_at as values_at
 from glue_jobs.columns.arrow_types import leaf_type
 from glue_jobs.iceberg.delete_files import DeleteFile, LiveFile, positions_of
 from glue_jobs.iceberg.storage import FIELD_ID, Storage, failures
-from glue_jobs.index.decision import order_of
+from glue_jobs.index.decision import order_of, ranks
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.process.workers import TaskError, cpu_since_last_s
 
@@ -107,7 +107,7 @@ class KeyColumns:
                 high.append(found.high)
                 low.append(found.low)
                 if self.order:
-                    orders.append(order_of(_column(rows, paths, self.order)))
+                    orders.append(ranks(order_of(_column(rows, paths, self.order))))
         keys = Hashes(_together(high, np.uint64), _together(low, np.uint64))
         positions = np.arange(len(keys.high))
         order = _together(orders, np.int64) if self.order else None

@@ -17,10 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calve.config.engine_choice import of_order
 from calve.modes.mode import Mode
 from calve.names import SYSTEM_COLUMN
-from calve.schema.columns import Json
 from glue_jobs.columns.arrow_types import column_at, turned
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.runs import NO_ORDER
@@ -30,9 +28,9 @@ PLACE = ("partition", "offset", "timestamp")
 
 
 class KeyedRecords(NamedTuple):
-    """Records with a key, 45 bytes each: arrays of one length. timestamp: microseconds since epoch.
+    """Records with a key, 37 bytes each and their orders: arrays of one length. timestamp: microseconds since epoch.
 
-    order: as `order_of`; equal in tables without `order_by`. deletes: the record deletes the row of its key.
+    order: as `order_of`; nulls in tables without `order_by`. deletes: the record deletes the row of its key.
     """
 
     high: NDArray[np.uint64]
@@ -40,24 +38,25 @@ class KeyedRecords(NamedTuple):
     partition: NDArray[np.int32]
     offset: NDArray[np.int64]
     timestamp: NDArray[np.int64]
-    order: NDArray[np.int64]
     deletes: NDArray[np.bool_]
+    order: pa.Array
 
     @classmethod
     def of(cls, rows: pa.Table, rule: KeyRule, *, deletes: bool = False) -> KeyedRecords:
         """Those of rows of the table, in their order. No key has a null. Records that delete may lack the column of the order."""
         place = (column_at(rows, f"{SYSTEM_COLUMN}.{name}") for name in PLACE)
         partition, offset, timestamp = (_numbers(each) for each in place)
-        order = np.full(len(rows), NO_ORDER)
+        order = pa.nulls(len(rows))
         if rule.order_by is not None and rule.order_by.partition(".")[0] in rows.column_names:
             order = order_of(column_at(rows, rule.order_by))
         found = hashes([column_at(rows, path) for path in rule.key])
-        return cls(*found, partition, offset, timestamp, order, np.full(len(rows), deletes))
+        return cls(found.high, found.low, partition, offset, timestamp, np.full(len(rows), deletes), order)
 
     @classmethod
     def together(cls, parts: Iterable[KeyedRecords]) -> KeyedRecords:
-        columns = (np.concatenate(column) for column in zip(NO_RECORDS, *parts, strict=True))
-        return cls._make(columns)
+        *columns, orders = zip(NO_RECORDS, *parts, strict=True)
+        order = pa.concat_tables([pa.table([each], ["order"]) for each in orders], promote_options="default")
+        return cls._make([*map(np.concatenate, columns), order["order"].combine_chunks()])
 
     @property
     def keys(self) -> Hashes:
@@ -65,10 +64,13 @@ class KeyedRecords(NamedTuple):
 
     def take(self, places: NDArray[Any]) -> KeyedRecords:
         """places: numbers of records, or a mask."""
-        return KeyedRecords._make(column[places] for column in self)
+        here = np.flatnonzero(places) if places.dtype == bool else places
+        return KeyedRecords._make([*(column[here] for column in self[:-1]), self.order.take(pa.array(here))])
 
 
-NO_RECORDS = KeyedRecords._make(np.empty(0, each) for each in ("u8", "u8", "i4", "i8", "i8", "i8", "?"))
+NO_RECORDS = KeyedRecords._make(
+    [*(np.empty(0, each) for each in ("u8", "u8", "i4", "i8", "i8", "?")), pa.nulls(0)]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +86,15 @@ class KeyRule:
     window_ms: int | None = None
 
     @classmethod
-    def of(cls, mode: Mode, columns: Json) -> KeyRule:
-        """The rule of a mode with a key; without its order, if that has another type than `engine_choice.ORDERED`."""
-        order_by = None if of_order(mode, columns) else mode.order_by
-        return cls(mode.key, mode.replaces_rows, order_by, mode.window_ms)
+    def of(cls, mode: Mode) -> KeyRule:
+        """The rule of a mode with a key."""
+        return cls(mode.key, mode.replaces_rows, mode.order_by, mode.window_ms)
 
     def compared(self, records: KeyedRecords) -> NDArray[np.int64] | None:
-        """The values that the index holds of rows (`Mode.compared`), if any."""
+        """The values that the index holds of rows (`Mode.compared`): times or numbers, if any."""
         if self.window_ms is not None:
             return records.timestamp
-        return records.order if self.order_by else None
+        return ranks(records.order) if pa.types.is_int64(records.order.type) else None
 
     def kept(self, records: KeyedRecords) -> NDArray[np.bool_]:
         """Which of all records of a batch stay: one of each key. With a window `glue_jobs.index.window` decides."""
@@ -101,7 +102,9 @@ class KeyRule:
         def of_shared(shared: KeyedRecords) -> NDArray[np.intp]:
             places = self._best_of_partitions(shared)
             best = shared.take(places)
-            return places[self._chosen((best.high, best.low), (best.order, best.timestamp, best.partition))]
+            return places[
+                self._chosen((best.high, best.low), (ranks(best.order), best.timestamp, best.partition))
+            ]
 
         return _with_lone(records, of_shared)
 
@@ -127,7 +130,7 @@ class KeyRule:
             places = np.flatnonzero(~_deleted(records))
             records = records.take(places)
         group = (records.high, records.low, records.partition)
-        return places[self._chosen(group, (~records.deletes, records.order, records.offset))]
+        return places[self._chosen(group, (~records.deletes, ranks(records.order), records.offset))]
 
     def _chosen(self, group: Sequence[NDArray[Any]], by: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
         """The number of one record of each group: the last in this order, or the first."""
@@ -140,28 +143,45 @@ def resets(records: KeyedRecords, chosen: KeyedRecords) -> NDArray[np.bool_]:
     return found
 
 
+def overtaken(records: KeyedRecords, numbers: NDArray[np.intp], orders: pa.Array) -> NDArray[np.bool_]:
+    """Which records lose to rows of their keys. numbers: of the record of each row. orders: of the rows, as `order_of`."""
+    ours, found = records.order.take(pa.array(numbers)), np.zeros(len(records.offset), bool)
+    if pa.types.is_null(orders.type):
+        return found
+    greater = pc.coalesce(pc.greater(orders, ours), pc.and_(orders.is_valid(), ours.is_null()))
+    found[numbers[greater.to_numpy(zero_copy_only=False)]] = True
+    return found
+
+
 def pairs(keys: Hashes | KeyedRecords) -> NDArray[Any]:
     """Both halves of each key as one value, which numpy's set operations know."""
     return np.rec.fromarrays([keys.high, keys.low])
 
 
-def order_of(column: pa.Array) -> NDArray[np.int64]:
-    """Numbers that are ordered as the values of a column of `calve.config.engine_choice.ORDERED`; `NO_ORDER` for null."""
-    if pa.types.is_floating(column.type):
-        numbers = turned((column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0).view(np.int64))
+def order_of(column: pa.Array) -> pa.Array:
+    """Values that are ordered as those of a column, as Spark compares: 64-bit numbers, bytes or decimals. Null is the least."""
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        return column.cast(pa.decimal128(38, kind.scale))
+    if not (pa.types.is_primitive(kind) or pa.types.is_null(kind)):
+        return column.cast(pa.binary())
+    if pa.types.is_floating(kind):
+        bits = (column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0).view(np.int64)
+        numbers = pa.array(turned(bits), mask=column.is_null().to_numpy(zero_copy_only=False))
     else:
-        wide = column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
-        numbers = pc.fill_null(wide.cast(pa.int64()), 0).to_numpy()
-    known = column.is_valid().to_numpy(zero_copy_only=False)
-    found: NDArray[np.int64] = np.where(known, np.maximum(numbers, NO_ORDER + 1), NO_ORDER)
-    return found
+        numbers = (column.cast(pa.int32()) if pa.types.is_date32(kind) else column).cast(pa.int64())
+    return pc.max_element_wise(numbers, NO_ORDER + 1, skip_nulls=False)
 
 
-def ranks(values: pa.Array) -> NDArray[np.int64]:
-    """Numbers that are ordered as values of any type; equal values have one number. `NO_ORDER` for null."""
-    known, found = np.flatnonzero(values.is_valid()), np.full(len(values), NO_ORDER)
-    found[known] = pc.rank(values.take(pa.array(known)), tiebreaker="min").to_numpy()
-    return found
+def ranks(order: pa.Array) -> NDArray[np.int64]:
+    """Numbers that are ordered as these values of `order_of`; equal values have one number."""
+    if pa.types.is_null(order.type):
+        return np.full(len(order), NO_ORDER)
+    if pa.types.is_int64(order.type):
+        numbers: NDArray[np.int64] = pc.fill_null(order, NO_ORDER).to_numpy()
+        return numbers
+    found = pc.rank(order, tiebreaker="min").to_numpy().astype(np.int64)
+    return np.where(order.is_valid().to_numpy(zero_copy_only=False), found, NO_ORDER)
 
 
 def _with_lone(

@@ -1,4 +1,4 @@
-"""The records of a DataFrame by key, as arrays in the driver: 45 bytes each, however long their rows are."""
+"""The records of a DataFrame by key, as arrays in the driver, however long their rows are."""
 
 from __future__ import annotations
 
@@ -20,36 +20,23 @@ from glue_jobs.process.workers import map_in_arrow
 
 PLACE = {"partition": T.IntegerType(), "offset": T.LongType(), "timestamp": T.LongType()}
 """Together they identify a record: a topic that was made again has the same offsets, at other times."""
-KINDS = {
-    "high": T.LongType(),
-    "low": T.LongType(),
-    **PLACE,
-    "order": T.LongType(),
-    "deletes": T.BooleanType(),
-}
-KEYED = T.StructType([T.StructField(name, kind) for name, kind in KINDS.items()])
+KINDS = {"high": T.LongType(), "low": T.LongType(), **PLACE, "deletes": T.BooleanType()}
 
 
 def records_of(rows: DataFrame, rule: KeyRule) -> KeyedRecords:
     """rows: good records with `_kafka` and the columns of the rule; those with a true `TOMBSTONE` delete. In no order."""
     deletes = F.col(TOMBSTONE) if TOMBSTONE in rows.columns else false()
     order = F.lit(None).cast("long") if rule.order_by is None else at(rule.order_by)
-    columns = (*_place().values(), order, deletes, *key_columns(rule.key))
-    named = [each.alias(f"c{number}") for number, each in enumerate(columns)]
-    high, low, *others = (
-        each.to_numpy() for each in map_in_arrow(rows.select(*named), _keyed, KEYED).toArrow()
+    columns = (*_place().values(), deletes, order, *key_columns(rule.key))
+    named = rows.select(*(each.alias(f"c{number}") for number, each in enumerate(columns)))
+    kinds = KINDS | {"order": _order_type(named.schema[f"c{len(PLACE) + 1}"].dataType)}
+    read = map_in_arrow(
+        named, _keyed, T.StructType([T.StructField(*each) for each in kinds.items()])
+    ).toArrow()
+    high, low, *others = (each.to_numpy() for each in read.columns[:-1])
+    return KeyedRecords._make(
+        [high.view(np.uint64), low.view(np.uint64), *others, read["order"].combine_chunks()]
     )
-    return KeyedRecords(high.view(np.uint64), low.view(np.uint64), *others)
-
-
-def values_of(rows: DataFrame, records: KeyedRecords, path: str) -> pa.Array:
-    """The values of a column of the rows, one for each of the records."""
-    columns = [*_place().values(), at(path)]
-    read = rows.select(*(each.alias(f"c{number}") for number, each in enumerate(columns))).toArrow()
-    *place, values = (each.combine_chunks() for each in read.columns)
-    places, first = np.unique(together(*(each.to_numpy() for each in place)), return_index=True)
-    wanted = together(*(getattr(records, name) for name in PLACE))
-    return values.take(pa.array(first[np.searchsorted(places, wanted)]))
 
 
 def only(rows: DataFrame, every: KeyedRecords, chosen: NDArray[np.bool_]) -> DataFrame:
@@ -80,6 +67,13 @@ def _place() -> dict[str, Column]:
 def _keyed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs in tasks."""
     for batch in batches:
-        place, (order, deletes, *key) = batch.columns[:3], batch.columns[3:]
+        (*place, deletes, order), key = batch.columns[:5], batch.columns[5:]
         found = [pa.array(half.view(np.int64)) for half in hashes(key)]
-        yield pa.RecordBatch.from_arrays([*found, *place, pa.array(order_of(order)), deletes], KEYED.names)
+        yield pa.RecordBatch.from_arrays([*found, *place, deletes, order_of(order)], [*KINDS, "order"])
+
+
+def _order_type(kind: T.DataType) -> T.DataType:
+    """The type of `order_of` for a column."""
+    if isinstance(kind, T.DecimalType):
+        return T.DecimalType(38, kind.scale)
+    return T.BinaryType() if isinstance(kind, T.StringType | T.BinaryType) else T.LongType()

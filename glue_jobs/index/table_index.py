@@ -24,7 +24,7 @@ from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, Staged, rows_of
 from glue_jobs.iceberg.storage import Storage
 from glue_jobs.index.data_files import KeyColumns, Keys, is_readable, read_keys, read_values
-from glue_jobs.index.decision import order_of
+from glue_jobs.index.decision import order_of, ranks
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
 from glue_jobs.index.runs import NO_ORDER
@@ -131,45 +131,43 @@ class TableIndex:
             return np.zeros(len(keys.high), bool)
         return self._index.held(keys)
 
-    def orders(self, table: Table, keys: Hashes, columns: Sequence[str]) -> NDArray[np.int64]:
-        """The order of main's row of each key (`glue_jobs.index.decision.order_of`), as of its last refresh.
+    def orders(self, table: Table, keys: Hashes, columns: Sequence[str]) -> tuple[NDArray[np.intp], pa.Array]:
+        """Main's rows of these keys, as of its last refresh: the number of the key of each, and its `order_of` `compared`.
 
-        `compared` has one of the types `calve.config.engine_choice.ORDERED`.
+        The index has numbers. Texts and the like are read from the rows.
         """
-        found = np.full(len(keys.high), NO_ORDER)
-        if self._look(table, tuple(columns)) is not None:
-            numbers, orders = self._index.orders(keys)
-            np.maximum.at(found, numbers, orders)
-        return found
+        assert self._compared is not None, "the mode has an order"  # noqa: S101
+        if self._in_index(table) is None:
+            numbers, rows = self.values(table, keys, columns, [self._compared])
+            return numbers, order_of(rows[self._compared].combine_chunks())
+        if self._look(table, tuple(columns)) is None:
+            return np.empty(0, np.intp), pa.nulls(0)
+        numbers, orders = self._index.orders(keys)
+        return numbers, pa.array(orders, mask=orders == NO_ORDER)
 
     def values(
         self, table: Table, keys: Hashes, columns: Sequence[str], wanted: Sequence[str]
-    ) -> tuple[NDArray[np.intp], pa.Table] | None:
+    ) -> tuple[NDArray[np.intp], pa.Table]:
         """Main's rows of these keys, as of its last refresh: the number of the key of each, and its values in `wanted`.
 
-        Reads those columns of row groups that have such rows. None: Arrow cannot read one of the files.
+        Reads those columns of row groups that have such rows. Iceberg reads the files if Arrow cannot read one of them.
         """
+        names, numbers, positions = list(wanted), {}, {}
+        if self._look(table, tuple(columns)) is not None:
+            for path, of_keys, places in self._index.places(keys):
+                numbers[path], positions[path] = of_keys, places
         read = KeyColumns.of(table.schema, wanted, None)
-        if read is None:
-            return None
-        empty = pa.table([pa.array([], kind) for _, kind in read.key], list(wanted))
-        if self._look(table, tuple(columns)) is None:
-            return np.empty(0, np.intp), empty
-        numbers, positions = {}, {}
-        for path, of_keys, places in self._index.places(keys):
-            numbers[path], positions[path] = of_keys, places
         spark, files = table.lake.spark, [self._live.files[path] for path in positions]
-        if any(each.format != "PARQUET" for each in files):
-            return None
         self._files_read += len(files)
-        parts, cpu_s = read_values(spark.sparkContext, read, files, positions, Storage.of(spark))
-        self._read_cpu_s += cpu_s
-        if len(parts) < len(files):
-            return None
+        parts: dict[str, pa.Table] = {}
+        if read is not None and all(each.format == "PARQUET" for each in files):
+            parts, cpu_s = read_values(spark.sparkContext, read, files, positions, Storage.of(spark))
+            self._read_cpu_s += cpu_s
+        if read is None or len(parts) < len(files):
+            return _values_by_spark(table, numbers, positions, names)
         found = np.concatenate([np.empty(0, np.intp), *(numbers[path] for path in parts)])
-        return found, pa.concat_tables(
-            [empty, *(each.rename_columns(list(wanted)) for each in parts.values())]
-        )
+        empty = pa.table([pa.array([], kind) for _, kind in read.key], names)
+        return found, pa.concat_tables([empty, *(each.rename_columns(names) for each in parts.values())])
 
     def times(
         self, table: Table, keys: Hashes, columns: Sequence[str], since: int, until: int
@@ -214,8 +212,7 @@ class TableIndex:
 
     def _keys(self, table: Table, paths: Sequence[str]) -> Iterator[tuple[str, Keys]]:
         """The keys of data files. Iceberg reads the files that Arrow cannot read."""
-        found = column_at(table.schema, self._compared) if self._compared else None
-        order_by = self._compared if found is not None and found["type"] in ORDERED else None
+        order_by = self._in_index(table)
         columns = KeyColumns.of(table.schema, self._columns, order_by)
         read: dict[str, Keys] = {}
         if columns is not None:
@@ -226,6 +223,11 @@ class TableIndex:
         yield from read.items()
         if left := [each for each in paths if each not in read]:
             yield from self._keys_by_spark(table, left, order_by)
+
+    def _in_index(self, table: Table) -> str | None:
+        """The column that the mode compares, if the index has it: it has numbers alone."""
+        found = column_at(table.schema, self._compared) if self._compared else None
+        return self._compared if found is not None and found["type"] in ORDERED else None
 
     def _keys_by_spark(
         self, table: Table, paths: Sequence[str], order_by: str | None
@@ -256,7 +258,28 @@ def _hash_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         file, position, order, *key = batch.columns
         found = (pa.array(half.view(np.int64)) for half in hashes(key))
-        yield pa.RecordBatch.from_arrays([file, position, pa.array(order_of(order)), *found], HASHED.names)
+        yield pa.RecordBatch.from_arrays(
+            [file, position, pa.array(ranks(order_of(order))), *found], HASHED.names
+        )
+
+
+def _values_by_spark(
+    table: Table, numbers: Mapping[str, NDArray[Any]], positions: Mapping[str, NDArray[Any]], names: list[str]
+) -> tuple[NDArray[np.intp], pa.Table]:
+    """As `TableIndex.values`, of rows at positions in files."""
+    places = pa.table({
+        "path": np.repeat(list(positions), [len(each) for each in positions.values()]).astype(str),
+        "at": np.concatenate([np.empty(0, np.int64), *positions.values()]),
+        "number": np.concatenate([np.empty(0, np.int64), *numbers.values()]),
+    })  # fmt: skip
+    wanted = F.broadcast(table.lake.spark.createDataFrame(places))
+    planned = LiveFiles.of(table)
+    with rows_of(table, [planned.task(path) for path in positions], with_places=True) as rows:
+        held = (table.rows if rows is None else rows).select(
+            F.col(FILE).alias("path"), F.col(POSITION).alias("at"), *(at(each).alias(each) for each in names)
+        )
+        found = held.join(wanted, ["path", "at"]).select("number", *(f"`{each}`" for each in names)).toArrow()
+    return found["number"].to_numpy(), found.select(names)
 
 
 def hashed(keys: pa.Table) -> Hashes:

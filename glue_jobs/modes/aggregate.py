@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from calve.config.engine_choice import Unsupported
 from calve.errors import Suspended
@@ -59,13 +58,8 @@ def stage_groups(table: OpenTable, batch: Totals, tasks: int, stage_id: str) -> 
 
 def _rows_of(table: OpenTable, fold: Fold, groups: pa.Table, keys: Hashes) -> pa.Table:
     """The table's rows of these groups, as it is now. If another round commits meanwhile, this one is refused."""
-    spark, measures = table.services.lake.spark, [each.name for each in fold.totals]
-    found = table.index.values(table.main, keys, groups.column_names, measures)
-    if found is None:  # Arrow cannot read one of the files
-        mine = F.broadcast(spark.createDataFrame(groups))
-        held = table.rows.join(mine, groups.column_names, "left_semi")
-        return held.select(*groups.column_names, *measures).toArrow()
-    numbers, values = found
+    measures = [each.name for each in fold.totals]
+    numbers, values = table.index.values(table.main, keys, groups.column_names, measures)
     rows = groups.take(pa.array(numbers))
     for name in measures:
         rows = rows.append_column(name, values[name])

@@ -10,20 +10,17 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, Observation
 
 from calve.errors import Retryable
 from calve.modes.deduplicate import Deduplicate
-from glue_jobs.columns.expressions import by_columns, keys_of
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import Staged, discard
-from glue_jobs.index.decision import KeyedFiles, KeyedRecords, KeyRule, pairs, ranks, resets, starts
+from glue_jobs.index.decision import KeyedFiles, KeyedRecords, KeyRule, overtaken, resets, starts
 from glue_jobs.index.hashing import Hashes
-from glue_jobs.index.records import at_places, only, records_of, values_of
-from glue_jobs.index.runs import NO_ORDER
+from glue_jobs.index.records import at_places, only, records_of
 from glue_jobs.index.table_index import AddedFile
 from glue_jobs.index.window import apart, in_order
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
@@ -78,14 +75,11 @@ def stage_chosen(
     If a record makes several rows, its key is chosen first; the observation counts the rows.
     gone: keys of other rows to delete.
     """
-    rule, order_by = rule_of(table), table.mode.order_by
+    rule = rule_of(table)
     good = good.persist()
     try:
         every = records_of(good, rule)
-        if order_by is None or rule.order_by is not None:
-            kept = _chosen(table, rule, every)
-        else:  # a text, which the index does not hold
-            every, kept = _chosen_by_text(table, rule, good, every, order_by)
+        kept = _chosen(table, rule, every)
         stays = kept & ~every.deletes
         staged, several = _stage(table, only(good, every, stays), tasks, stage_id)
     finally:
@@ -133,7 +127,7 @@ def without_held(table: OpenTable, good: DataFrame) -> DataFrame | None:
 
 
 def rule_of(table: OpenTable) -> KeyRule:
-    return KeyRule.of(table.mode, table.row_plan.columns)
+    return KeyRule.of(table.mode)
 
 
 def counted(rule: KeyRule, counts: Counts, made: int) -> Counts:
@@ -150,40 +144,9 @@ def _chosen(table: OpenTable, rule: KeyRule, every: KeyedRecords) -> NDArray[np.
     if not rule.newest:
         kept[kept] = ~table.index.holds(table.main, best.keys, rule.key)
     elif rule.order_by is not None:
-        overtaken = best.order < table.index.orders(table.main, best.keys, rule.key)
-        kept[kept] = ~overtaken | resets(every, best)
+        held = table.index.orders(table.main, best.keys, rule.key)
+        kept[kept] = ~overtaken(best, *held) | resets(every, best)
     return kept
-
-
-def _chosen_by_text(
-    table: OpenTable, rule: KeyRule, good: DataFrame, every: KeyedRecords, order_by: str
-) -> tuple[KeyedRecords, NDArray[np.bool_]]:
-    """The records with their orders, and which of them stay. The orders of the table's rows are read."""
-    values = values_of(good, every, order_by)
-    every = every._replace(order=ranks(values))
-    kept = replace(rule, order_by=order_by).kept(every)
-    best = every.take(kept)
-    numbers, held = _held_values(table, good, best.keys, order_by)
-    both = ranks(pa.concat_arrays([values.filter(pa.array(kept)).cast(held.type), held]))
-    ours, theirs = both[: len(best.order)], np.full(len(best.order), NO_ORDER)
-    np.maximum.at(theirs, numbers, both[len(best.order) :])
-    kept[kept] = (ours >= theirs) | resets(every, best)
-    return every, kept
-
-
-def _held_values(
-    table: OpenTable, good: DataFrame, keys: Hashes, path: str
-) -> tuple[NDArray[np.intp], pa.Array]:
-    """The values of a column in main's rows of these keys of the good records, each with the number of its key."""
-    key = rule_of(table).key
-    found = table.index.values(table.main, keys, key, [path])
-    if found is not None:
-        return found[0], found[1][path].combine_chunks()
-    those = keys_of(good, key).distinct()  # Arrow cannot read the table's files
-    rows_held = by_columns(table.rows, key, those, "left_semi")
-    held = records_of(rows_held, rule_of(table))
-    _, numbers, places = np.intersect1d(pairs(keys), pairs(held), return_indices=True)
-    return numbers, values_of(rows_held, held.take(places), path)
 
 
 def _apart(table: OpenTable, rule: KeyRule, every: KeyedRecords, window: int) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ with the table's older rows of these keys, it applies the rule of the mode round
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,8 @@ from glue_jobs.columns.expressions import OFFSET, PARTITION, by_columns, keys_of
 from glue_jobs.dead_letters.records import DEAD_LETTER, rows_at
 from glue_jobs.engines.batch import USUAL_BYTES, Batch
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.index.decision import KeyedRecords, KeyRule, pairs, ranks, resets
-from glue_jobs.index.records import records_of, together, values_of
-from glue_jobs.index.runs import NO_ORDER
+from glue_jobs.index.decision import KeyedRecords, KeyRule, overtaken, pairs, resets
+from glue_jobs.index.records import records_of, together
 from glue_jobs.modes.by_key import rule_of
 from glue_jobs.modes.change_data import lacks_values, not_truncated
 from glue_jobs.table.open_table import OpenTable
@@ -93,8 +92,9 @@ def fold(rule: KeyRule, every: KeyedRecords, number: NDArray[np.int64]) -> Keyed
         batch = every.take(each)
         best = batch.take(rule.kept(batch))
         if rule.order_by is not None:
-            overtaken = best.order < _orders(found.take(~found.deletes), best)
-            best = best.take(~overtaken | resets(batch, best))
+            held = found.take(~found.deletes)
+            _, here, there = np.intersect1d(pairs(best), pairs(held), return_indices=True)
+            best = best.take(~overtaken(best, here, held.take(there).order) | resets(batch, best))
         found = KeyedRecords.together([found.take(~np.isin(pairs(found), pairs(best))), best])
     return found
 
@@ -133,10 +133,6 @@ def _decided(
         lacking = records_of(records.where(lacks_values(records)), rule)
     others = held_rows.take(~np.isin(_places(held_rows), _places(lasting)))
     every = KeyedRecords.together([lasting, others])
-    if table.mode.order_by is not None and rule.order_by is None:  # a text, which the index does not hold
-        rule, path = replace(rule, order_by=table.mode.order_by), table.mode.order_by
-        parts = values_of(records, lasting, path), values_of(held, others, path)
-        every = every._replace(order=ranks(pa.concat_arrays([parts[0].cast(parts[1].type), parts[1]])))
     every = every.take(~np.isin(pairs(every), pairs(lacking)))
     newest = fold(rule, every, _numbers(every, since))
     mine = read.take(np.isin(_places(read), letters))
@@ -148,14 +144,6 @@ def _decided(
     fates = pa.array([*fate, *[EXPIRED] * len(gone)], pa.string())
     found = pa.table([where["f0"], where["f1"], fates], [*PLACE, FATE])
     return newest.take(~np.isin(_places(newest), _places(held_rows))), found.filter(pc.is_valid(fates))
-
-
-def _orders(held: KeyedRecords, records: KeyedRecords) -> NDArray[np.int64]:
-    """The order of the row of each record's key."""
-    found = np.full(len(records.order), NO_ORDER)
-    _, here, there = np.intersect1d(pairs(records), pairs(held), return_indices=True)
-    found[here] = held.order[there]
-    return found
 
 
 def _numbers(records: KeyedRecords, since: RoundsSince) -> NDArray[np.int64]:

@@ -128,7 +128,7 @@ class ColumnarEngine:
             steps=self.plan.steps,
             count_by=table.config.count_by,
             keys=table.services.masking_keys if table.config.masks else (),
-            rule=KeyRule.of(mode, table.row_plan.columns) if mode.key else None,
+            rule=KeyRule.of(mode) if mode.key else None,
             fold=fold_of(table, mode) if isinstance(mode, Aggregate) else None,
         )
 
