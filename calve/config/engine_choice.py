@@ -9,14 +9,9 @@ from typing import Literal
 from calve.config.job import EngineChoice, Table
 from calve.config.steps import Flatten
 from calve.errors import CalveError, Suspended
-from calve.modes.mode import Mode
-from calve.schema.columns import KAFKA, Json, struct
-from calve.schema.evolution import column_at
 
 EngineName = Literal["columnar", "rows"]
 MODES = ("upsert", "change_data", "deduplicate", "aggregate")
-ORDERED = ("boolean", "int", "long", "float", "double", "date", "timestamp", "timestamptz")
-"""Types of `order_by` that it supports: their values are ordered as 64-bit numbers."""
 
 
 class Unsupported(CalveError):
@@ -48,14 +43,6 @@ def of_settings(table: Table) -> tuple[str, ...]:
 def reasons(steps: Iterable[str]) -> Iterable[str]:
     """The same for these kinds of steps, by their names in calve.yaml."""
     yield from (f"it has the step {each}" for each in dict.fromkeys(steps) if each == "lookup")
-
-
-def of_order(mode: Mode, columns: Json) -> tuple[str, ...]:
-    """Why the mode's order in a table of these columns needs the row engine."""
-    if mode.order_by is None:
-        return ()
-    found = column_at(struct(*columns["fields"], KAFKA), mode.order_by)
-    return () if found is None or found["type"] in ORDERED else (f"{mode.order_by} is a {found['type']}",)
 
 
 def choose(table: str, wanted: EngineChoice, why_not: tuple[str, ...]) -> Chosen:

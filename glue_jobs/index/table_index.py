@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from calve.config.engine_choice import ORDERED
 from calve.schema.evolution import column_at
 from glue_jobs.columns.expressions import at, key_columns
 from glue_jobs.iceberg.catalog import Table
@@ -34,6 +33,8 @@ ORDER = "order"
 HASHED = T.StructType(
     [T.StructField(name, T.LongType()) for name in ("file", "position", ORDER, "high", "low")]
 )
+NUMBERS = ("boolean", "int", "long", "float", "double", "date", "timestamp", "timestamptz")
+"""Types of orders that the index holds: 64-bit numbers."""
 READ_ROWS = 4_000_000
 """Rows of files that are read together. This bounds the driver's memory."""
 
@@ -227,7 +228,7 @@ class TableIndex:
     def _in_index(self, table: Table) -> str | None:
         """The column that the mode compares, if the index has it: it has numbers alone."""
         found = column_at(table.schema, self._compared) if self._compared else None
-        return self._compared if found is not None and found["type"] in ORDERED else None
+        return self._compared if found is not None and found["type"] in NUMBERS else None
 
     def _keys_by_spark(
         self, table: Table, paths: Sequence[str], order_by: str | None

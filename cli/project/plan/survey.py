@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
-from calve.config.engine_choice import Chosen, choose, of_order, of_settings
+from calve.config.engine_choice import Chosen, choose, of_settings
 from calve.config.job import Job, Table
 from calve.config.topics import expand
 from calve.decoding.record_schemas import RecordSchemas, Versions, record_schemas_of
@@ -109,10 +109,7 @@ def engines(records: Records, by_rows: Mapping[str, tuple[str, ...]]) -> Engines
     for name, read in records.items():
         if isinstance(read, Read):
             try:
-                why = of_settings(read.table)
-                if not why:
-                    columns = read.parts.first_columns(read.versions)
-                    why = by_rows.get(name) or of_order(read.table.mode, columns)
+                why = of_settings(read.table) or by_rows.get(name, ())
                 found[name] = choose(name, read.table.engine, why)
             except Suspended as refused:
                 found[name] = refused

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from pyspark import SparkContext
 
-from calve.config.engine_choice import Unsupported, of_order
+from calve.config.engine_choice import Unsupported
 from calve.modes.aggregate import Aggregate
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.columnar.layouts import Layout, layout
@@ -203,13 +203,13 @@ def _plan(table: TablePlan) -> _Plan:
     if (known := _plans.get(row_plan)) is not None:
         return known
     steps = None
-    found = of_order(row_plan.mode, row_plan.columns)
+    found: tuple[str, ...] = ()
     if row_plan.chain.steps:
         try:
             columns = row_plan.made if row_plan.mode.groups_rows else row_plan.columns
             steps = columnar_steps(row_plan.chain, spark, row_plan.source, columns)
         except Unsupported as why:
-            found = (*found, why.message)
+            found = (why.message,)
     _plans[row_plan] = plan = _Plan(Storage.of(spark), steps, found)
     return plan
 

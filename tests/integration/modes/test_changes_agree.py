@@ -10,7 +10,7 @@ import pytest
 from calve.modes.upsert import ChangeData
 from glue_jobs.engines.choice import RowEngine
 from tests.integration.support.engine import Engine
-from tests.integration.support.records.database import BY_ID, BY_RECORD_KEY, KEPT, Database
+from tests.integration.support.records.database import BY_ID, BY_LSN, BY_RECORD_KEY, KEPT, Database
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,26 @@ def test_both_engines_keep_the_rows_of_a_database(
     changed(lambda: database.churn(dice, 20))
     assert len(whole(engine, by_rows)) > 5
     assert {reason for _, _, reason in reasons(engine, by_rows)} >= {"bad_change"}
+
+
+def test_both_engines_order_changes_by_position(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events come in any order. Without the order, later and older ones would be the rows."""
+    database, dice = Database(engine, held=True), random.Random(12)
+    by_rows, by_columns = (f"{database.topic}_{each}" for each in ("rows", "columns"))
+    target, other = (
+        database.target(BY_LSN, table=name, engine=each)
+        for name, each in ((by_rows, "rows"), (by_columns, "columnar"))
+    )
+    for _ in range(120):
+        database.rewrite(dice)
+    for _ in database.release(dice, 3):
+        expected = [each.ledger for each in engine.drain(target)]
+        with monkeypatch.context() as patch:
+            patch.setattr(RowEngine, "stage", None)
+            assert [each.ledger for each in engine.drain(other)] == expected
+        assert whole(engine, by_rows) == whole(engine, by_columns)
+    rows = engine.rows(by_columns).where("not _change.deleted").select("id", "name").collect()
+    assert {each.id: each.name for each in rows} == {key: row["name"] for key, row in database.rows.items()}
 
 
 def whole(engine: Engine, table: str) -> list[str]:

@@ -82,8 +82,8 @@ def test_both_engines_make_the_same_table(
     dice = random.Random(28)
     topic, encode = topic_of(engine, mode)
     upsert = mode.get("upsert", Upsert(BY_RECORD_KEY))
-    by_text = upsert.order_by == "side"  # which the row engine alone compares
-    tables = {each: f"{topic}_{each}" for each in ("rows", "auto" if by_text else "columnar")}
+    by_columns = "auto" if ORC in mode else "columnar"
+    tables = {each: f"{topic}_{each}" for each in ("rows", by_columns)}
     settings = {"format_version": version} | {
         name: each for name, each in mode.items() if name not in (ORC, JSON, PROTOBUF)
     }

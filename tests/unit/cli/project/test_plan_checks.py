@@ -12,7 +12,7 @@ from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
 from calve.config.job import Job, Kafka, Lake, Registry, Source, Table
 from calve.config.maintenance import Maintenance, RowRetention
 from calve.config.publishing import Announce, Emit, Export, Measure
-from calve.config.steps import Filter
+from calve.config.steps import Filter, Lookup
 from calve.errors import Suspended
 from calve.modes.aggregate import Aggregate, Window
 from calve.modes.aggregate import Measure as Total
@@ -121,9 +121,9 @@ def test_a_table_that_can_work_has_no_problem() -> None:
             "depends on the order",
         ),
         (
-            {"engine": "columnar", "upsert": Upsert(("id",), order_by="side")},
+            {"engine": "columnar", "steps": (Lookup("b", {"id": "id"}, {"c": "d"}),)},
             ("engine",),
-            "side is a string",
+            "it has the step lookup",
         ),
         (
             {"value": Source(format="avro", schema='{"type": "record", "name": "R", "fields": []}')},

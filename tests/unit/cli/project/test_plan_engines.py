@@ -9,12 +9,14 @@ from calve.config.engine_choice import Chosen
 from calve.config.job import Job, Kafka, Lake, Source, Table
 from calve.modes.aggregate import Aggregate, Measure
 from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Upsert
 from cli.project.plan.change import Change
 from cli.project.plan.changes import Bills
 from cli.project.plan.command import tree
 from cli.project.plan.survey import engines, read_records, with_engines
 
-AVRO = json.dumps({"type": "record", "name": "Sale", "fields": [{"name": "id", "type": "long"}]})
+FIELDS = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
+AVRO = json.dumps({"type": "record", "name": "Sale", "fields": FIELDS})
 BY_ID = Aggregate(("id",), (Measure("sales", "count(*)"),))
 TABLE = Table("sales", "sales", value=Source(format="avro", schema=AVRO))
 
@@ -30,6 +32,7 @@ def test_a_table_is_columnar_or_it_is_said_why_not() -> None:
     assert said(engine="rows") == "rows: calve.yaml says so"
     assert said(deduplicate=Deduplicate(("id",))) == "columnar"
     assert said(aggregate=BY_ID) == "columnar"
+    assert said(upsert=Upsert(("id",), order_by="name"), engine="columnar") == "columnar"
     assert said(value=Source(format="string", column="line")) == "columnar"
     assert said("steps[0].filter: rand() needs the row engine").startswith("rows: steps[0].filter: rand()")
     refused = said("steps[0].filter: rand() needs the row engine", engine="columnar")
