@@ -9,6 +9,7 @@ Its "commit" only hands over the data files.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -79,6 +80,18 @@ class Staged:
         found = tuple(files)
         rows, size_bytes = sum(f.recordCount() for f in found), sum(f.fileSizeInBytes() for f in found)
         return cls(found, rows, size_bytes)
+
+    def plus(self, others: Staged) -> Staged:
+        """The same with more files of the same table."""
+        found, both = Staged.of((*self.files, *others.files)), (self.counts, others.counts)
+        added = None
+        if self.counts is not None:
+            values = sum((Counter(each["values"]) for each in both if each), Counter[Any]())
+            unknown = sum(each["other"] for each in both if each)
+            added = counts(
+                self.counts["column"], [*values.items(), (None, unknown)], values.total() + unknown
+            )
+        return replace(self, files=found.files, rows=found.rows, size_bytes=found.size_bytes, counts=added)
 
 
 @dataclass(frozen=True, slots=True)

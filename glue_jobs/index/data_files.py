@@ -16,8 +16,8 @@ from pyspark import SparkContext
 
 from calve.schema.columns import Json
 from calve.schema.evolution import column_at
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.arrow_types import column_at as values_at
-from glue_jobs.columns.arrow_types import leaf_type
 from glue_jobs.iceberg.delete_files import DeleteFile, LiveFile, positions_of
 from glue_jobs.iceberg.storage import FIELD_ID, Storage, failures
 from glue_jobs.index.decision import order_of, ranks
@@ -56,7 +56,7 @@ class KeyColumns:
         """table: Iceberg's struct type. key, order_by: paths of columns. None: Arrow cannot read one of them."""
         found = [column_at(table, path) for path in (*key, *filter(None, [order_by]))]
         try:
-            columns = [(each["id"], leaf_type(each["type"])) for each in found if each]
+            columns = [(each["id"], arrow_type(each["type"])) for each in found if each]
         except KeyError:
             return None
         if len(columns) < len(found) or any("initial-default" in each for each in found if each):
@@ -73,12 +73,15 @@ class KeyColumns:
 
     def values(self, file: LiveFile, positions: NDArray[np.int64], storage: Storage) -> pa.Table:
         """The columns of the key at positions in ascending order. Raises as `read`."""
+        with failures():
+            try:
+                return self._values(file, positions, storage)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                raise Unreadable from None
+
+    def _values(self, file: LiveFile, positions: NDArray[np.int64], storage: Storage) -> pa.Table:
         parts, start = [], 0
-        with (
-            failures(),
-            storage.open(file.path) as source,
-            pq.ParquetFile(source, pre_buffer=True) as parquet,
-        ):
+        with storage.open(file.path) as source, pq.ParquetFile(source, pre_buffer=True) as parquet:
             paths = dict(_paths(parquet.schema_arrow))
             if not paths:
                 raise Unreadable

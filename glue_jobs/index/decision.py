@@ -127,7 +127,7 @@ class KeyRule:
         """The number of the best record of each key and partition; a deletion only where no record is left after it."""
         places = np.arange(len(records.high))
         if records.deletes.any():
-            places = np.flatnonzero(~_deleted(records))
+            places = np.flatnonzero(~ended(records))
             records = records.take(places)
         group = (records.high, records.low, records.partition)
         return places[self._chosen(group, (~records.deletes, ranks(records.order), records.offset))]
@@ -205,7 +205,7 @@ def _last_deletions(records: KeyedRecords) -> NDArray[np.intp]:
     return places[_edges((found.high, found.low, found.partition), (found.offset,), last=True)]
 
 
-def _deleted(records: KeyedRecords) -> NDArray[np.bool_]:
+def ended(records: KeyedRecords) -> NDArray[np.bool_]:
     """Which records a later deletion of their key and partition ends."""
     order = np.lexsort((records.offset, records.partition, records.low, records.high))
     ordered = records.take(order)
@@ -234,11 +234,15 @@ def starts(columns: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class KeyedFiles:
-    """The records of staged data files, by file and position, and those that delete the rows of their keys."""
+    """The records of staged data files, by file and position, and those that delete the rows of their keys.
+
+    aside: rows that are in no file, because rows of their keys lack values.
+    """
 
     rule: KeyRule
     records: tuple[KeyedRecords, ...]
     deletions: KeyedRecords
+    aside: pa.Table | None = None
 
 
 def without_key(rows: pa.Table, key: Sequence[str]) -> NDArray[np.bool_] | None:

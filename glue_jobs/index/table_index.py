@@ -158,17 +158,28 @@ class TableIndex:
             for path, of_keys, places in self._index.places(keys):
                 numbers[path], positions[path] = of_keys, places
         read = KeyColumns.of(table.schema, wanted, None)
-        spark, files = table.lake.spark, [self._live.files[path] for path in positions]
-        self._files_read += len(files)
-        parts: dict[str, pa.Table] = {}
+        files, parts = [self._live.files[path] for path in positions], {}
         if read is not None and all(each.format == "PARQUET" for each in files):
-            parts, cpu_s = read_values(spark.sparkContext, read, files, positions, Storage.of(spark))
-            self._read_cpu_s += cpu_s
+            parts = self.values_at(table, read, files, positions)
         if read is None or len(parts) < len(files):
             return _values_by_spark(table, numbers, positions, names)
         found = np.concatenate([np.empty(0, np.intp), *(numbers[path] for path in parts)])
         empty = pa.table([pa.array([], kind) for _, kind in read.key], names)
         return found, pa.concat_tables([empty, *(each.rename_columns(names) for each in parts.values())])
+
+    def values_at(
+        self,
+        table: Table,
+        read: KeyColumns,
+        files: Sequence[LiveFile],
+        positions: Mapping[str, NDArray[np.int64]],
+    ) -> dict[str, pa.Table]:
+        """The values at positions of Parquet files, by path; without the files that Arrow cannot read."""
+        spark = table.lake.spark
+        found, cpu_s = read_values(spark.sparkContext, read, files, positions, Storage.of(spark))
+        self._files_read += len(files)
+        self._read_cpu_s += cpu_s
+        return found
 
     def times(
         self, table: Table, keys: Hashes, columns: Sequence[str], since: int, until: int

@@ -16,8 +16,7 @@ def in_order(records: KeyedRecords) -> NDArray[np.intp]:
     """The numbers of records, key by key: by offset in a partition; between partitions by the greatest timestamp so far."""
     order = np.lexsort((records.offset, records.partition, records.low, records.high))
     found = records.take(order)
-    reached = found.timestamp.copy()
-    _accumulate(reached, starts((found.high, found.low, found.partition)))
+    reached = accumulated(found.timestamp, starts((found.high, found.low, found.partition)))
     return order[np.lexsort((found.offset, found.partition, reached, found.low, found.high))]
 
 
@@ -35,6 +34,13 @@ def apart(
     kept = np.zeros(len(records.high), bool)
     _choose(records.timestamp, firsts, held[by_time], ends, window, kept)
     return kept
+
+
+def accumulated(values: NDArray[np.int64], begins: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The greatest value of its group so far. begins: where a group begins."""
+    found = values.copy()
+    _accumulate(found, begins)
+    return found
 
 
 @kernel(types.void(LONGS_OUT, FLAGS))

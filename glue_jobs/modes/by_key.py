@@ -17,12 +17,15 @@ from calve.errors import Retryable
 from calve.modes.deduplicate import Deduplicate
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.engines.batch import Batch
+from glue_jobs.engines.choice import loaded
+from glue_jobs.iceberg.delete_files import LiveFile
 from glue_jobs.iceberg.staging import Staged, discard
-from glue_jobs.index.decision import KeyedFiles, KeyedRecords, KeyRule, overtaken, resets, starts
+from glue_jobs.index.decision import NO_RECORDS, KeyedFiles, KeyedRecords, KeyRule, overtaken, resets, starts
 from glue_jobs.index.hashing import Hashes
 from glue_jobs.index.records import at_places, only, records_of
 from glue_jobs.index.table_index import AddedFile
 from glue_jobs.index.window import apart, in_order
+from glue_jobs.modes.filling import filled
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
@@ -32,19 +35,27 @@ def decided(
     table: OpenTable, files: Staged, counts: Counts, keyed: KeyedFiles, stage_id: str
 ) -> tuple[Staged, Counts]:
     """The staged files with deletes of their losing rows, and of the rows of the table that their winners replace."""
-    rule = keyed.rule
-    every = KeyedRecords.together([*keyed.records, keyed.deletions])
+    rule, written, aside = keyed.rule, keyed.records, keyed.aside
+    set_aside = NO_RECORDS if aside is None else KeyedRecords.of(aside, rule)
+    every = KeyedRecords.together([*written, set_aside, keyed.deletions])
     kept = _chosen(table, rule, every)
-    ends = np.cumsum([0, *(len(each.high) for each in keyed.records)])
+    replaced, made = _replaced(rule, every, kept), int((kept & ~every.deletes).sum())
+    if aside is not None:
+        sizes = [LiveFile(-1, each.location(), "PARQUET", each.recordCount(), ()) for each in files.files]
+        rows = filled(table, rule, every, kept, aside, sizes)
+        more, records = loaded(table.services.lake.spark.sparkContext).stage_rows(table, rows, rule, stage_id)
+        files, written = files.plus(more), (*written, *records)
+        kept = np.concatenate([kept[: sum(each.rows for each in sizes)], np.ones(more.rows, bool)])
+    ends = np.cumsum([0, *(len(each.high) for each in written)])
     added = [
         AddedFile(file, records.keys, rule.compared(records), kept[begin:end])
-        for file, records, (begin, end) in zip(files.files, keyed.records, pairwise(ends), strict=True)
+        for file, records, (begin, end) in zip(files.files, written, pairwise(ends), strict=True)
     ]
     staying = [each for each in added if each.kept.any()]  # in a file of duplicates no row does
     dead = Staged.of(each.file for each in added if not each.kept.any())
     discard(table.main, dead)
-    deletes = table.index.delete(table.main, _replaced(rule, every, kept), rule.key, stage_id, staying)
-    found, made = Staged.of(each.file for each in staying), int(kept[: ends[-1]].sum())
+    deletes = table.index.delete(table.main, replaced, rule.key, stage_id, staying)
+    found = Staged.of(each.file for each in staying)
     chosen = replace(
         files,
         files=found.files,

@@ -50,15 +50,14 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     """Write the good records as data files and count all records; returns also the batch for reading its rejects.
 
     If rows of a record cannot be computed, the row engine reads the batch again and rejects the record. It also makes a batch of
-    change data alone that needs rows of the table: to end them, or for values that updates lack.
+    change data with a truncation, which ends rows of the table.
     Raises CalveError: as `Engine.stage`. Nothing is committed.
     """
     by_rows = RowEngine(fold_of(batch.table.mode))
-    files, counts, left = (by_rows if batch.lacks_values else engine).stage(batch, stage_id)
-    needs_rows = left is not None and bool(counts.truncates or counts.unavailable)
-    if counts.failed or needs_rows:
+    files, counts, left = engine.stage(batch, stage_id)
+    if counts.failed or (left is not None and counts.truncates):
         discard(batch.table.main, files)
-        batch = batch.with_failing() if counts.failed else replace(batch, lacks_values=counts.unavailable > 0)
+        batch = batch.with_failing() if counts.failed else batch
         files, counts, left = by_rows.stage(batch, stage_id)
     match left:
         case KeyedFiles():

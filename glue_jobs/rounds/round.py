@@ -327,7 +327,7 @@ class Round:
             self.memory.engine = chosen
             table.event("table.engine", engine=chosen.engine, reasons=list(chosen.reasons))
         files, counts, batch = stage_batch(engine, planned.batch, self.id)
-        self.memory.lacks_values |= bool(counts.unavailable)
+        self.memory.lacks_values = bool(counts.unavailable)
         return Written(replace(planned, batch=batch), files, counts, _ms(began))
 
     def _must_persist(self, planned: Planned) -> bool:

@@ -63,14 +63,16 @@ def opened(events: pa.StructArray, order: Sequence[str]) -> Opened:
     return Opened(rows, ~(written | deletes | idle), idle, deletes, truncates)
 
 
-def lacks_values(rows: pa.Table) -> Mask:
-    """Which rows are updates that lack a value of a column."""
+def lacking(rows: pa.Table) -> dict[str, Mask]:
+    """Which rows are updates that lack the value of a column, by column; without columns that no row lacks."""
     changes = rows[CHANGE["name"]].combine_chunks()
     updates = _mask(pc.equal(pc.struct_field(changes, "op"), UPDATES))
     if not updates.any():
-        return updates
-    found: Mask = reduce(np.logical_or, (_lacks(each.combine_chunks()) for each in rows.columns))
-    return updates & found
+        return {}
+    found = zip(
+        rows.column_names, (updates & _lacks(each.combine_chunks()) for each in rows.columns), strict=True
+    )
+    return {name: each for name, each in found if each.any()}
 
 
 def kept_within_years(array: pa.Array) -> pa.Array:

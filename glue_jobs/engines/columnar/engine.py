@@ -109,7 +109,8 @@ class ColumnarEngine:
         elif work.rule is not None:
             records = tuple(each.records for each in written if each.records is not None)
             deletions = KeyedRecords.together(each.deletions for each in done)
-            left = KeyedFiles(work.rule, records, deletions)
+            aside = [each.aside for each in done if each.aside is not None]
+            left = KeyedFiles(work.rule, records, deletions, pa.concat_tables(aside) if aside else None)
         return staged, counted.of_round(), left
 
     def _work(self, batch: Batch, stage_id: str) -> Work:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise, takewhile
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from calve.errors import Fatal
+from glue_jobs.decode.machines.change_events import lacking
 from glue_jobs.engines.columnar.arranging import arranged
 from glue_jobs.engines.columnar.layouts import FLOATS, Layout, Leaf, leaves, schema
 from glue_jobs.iceberg.storage import failures
@@ -45,6 +47,7 @@ class Files:
     If the table is partitioned or sorted, each batch is arranged first, and each partition is a file.
     Only one file is open at a time. So memory is at most three batches and one row group, for any number of partitions.
     rule: of a table by key; of each batch, only rows that may stay are written. seen: is given all rows that are written.
+    changes: rows are changes of a database. All rows of keys with a row that lacks values are set aside, not written.
     """
 
     def __init__(
@@ -53,11 +56,15 @@ class Files:
         location: str,
         rule: KeyRule | None = None,
         seen: Callable[[pa.Table], None] = lambda _: None,
+        *,
+        changes: bool = False,
     ) -> None:
         self._layout = layout
         self._location = location
         self._rule = rule
         self._seen = seen
+        self._changes = changes
+        self._aside: list[pa.Table] = []
         self._deletions: list[KeyedRecords] = []
         self._leaves = leaves(layout.columns)
         self._schema = schema(layout.columns)
@@ -89,6 +96,11 @@ class Files:
     def deletions(self) -> KeyedRecords:
         """Those of the records to `delete` that no written row replaces."""
         return KeyedRecords.together(self._deletions)
+
+    @property
+    def aside(self) -> pa.Table | None:
+        """The rows set aside; None: there are none."""
+        return pa.concat_tables(self._aside) if self._aside else None
 
     def close(self) -> list[Written]:
         """The written files, once they are all in the object store. Raises Retryable: the object store fails."""
@@ -123,6 +135,8 @@ class Files:
         self._pending, self._pending_bytes = [], 0
         if self._rule is not None:
             rows = self._kept(rows, self._rule)
+            if not len(rows):
+                return
         self._seen(rows)
         if self._encodings is None:
             found = ((each.path, encoding_of(each, rows, self._layout)) for each in self._leaves)
@@ -139,6 +153,11 @@ class Files:
         every = KeyedRecords.together([KeyedRecords.of(rows, rule), deletions])
         kept = rule.kept_in_part(every)
         self._deletions = [deletions.take(kept[len(rows) :])]
+        if self._changes and (lacks := lacking(rows)):
+            found = reduce(np.logical_or, lacks.values())
+            apart = np.isin(every.high, every.high[: len(rows)][found])
+            self._aside.append(rows.filter(pa.array(apart[: len(rows)])))
+            kept &= ~apart
         return rows if kept[: len(rows)].all() else rows.filter(pa.array(kept[: len(rows)]))
 
     def _append(self, rows: pa.Table, encodings: dict[str, str], partition: str | None) -> None:

@@ -23,7 +23,6 @@ from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
 from glue_jobs.columns.arrow_types import column_at
 from glue_jobs.columns.texts import Longs
-from glue_jobs.decode.machines.change_events import lacks_values
 from glue_jobs.engines.columnar.decoder import Decoded, Decoder
 from glue_jobs.engines.columnar.layouts import Layout
 from glue_jobs.engines.columnar.parquet import Files, Written
@@ -107,7 +106,7 @@ def values_together(parts: Iterable[Values | None]) -> Values | None:
     return found if len(found.keys() - {None}) <= MOST_VALUES else None
 
 
-SUMMED = ("records", "rejects", "size_bytes", "left_out", "failed", "cut", "truncates", "unavailable")
+SUMMED = ("records", "rejects", "size_bytes", "left_out", "failed", "cut", "truncates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +213,7 @@ class Work:
 class TaskResult:
     """deletions: records that delete rows. cpu_s: CPU seconds of the worker's process that no other task has reported.
 
-    totals: of an aggregate table, instead of files: a row for each group of the task's records.
+    totals: of an aggregate table, instead of files: a row for each group of the task's records. aside: as `Files.aside`.
     """
 
     files: tuple[Written, ...]
@@ -222,6 +221,7 @@ class TaskResult:
     deletions: KeyedRecords = NO_RECORDS
     cpu_s: float = 0.0
     totals: Totals | None = None
+    aside: pa.Table | None = None
 
 
 def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | TaskError:
@@ -232,7 +232,7 @@ def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | 
         if work.count_by:
             values.append(values_of(rows[work.count_by]))
 
-    files = Files(work.layout, f"{work.location}-{place}", work.rule, seen)
+    files = Files(work.layout, f"{work.location}-{place}", work.rule, seen, changes=work.mode.reads_changes)
     totals = Gathered(work.fold) if work.fold else None
     try:
         counted = TaskCounts.together(_chunks(work, ranges, files, totals))
@@ -242,6 +242,7 @@ def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | 
             replace(counted, values=values_together(values)),
             files.deletions,
             totals=totals.together() if totals else None,
+            aside=files.aside,
         )
     except Exception as error:  # noqa: BLE001 returned as a value
         files.abort()
@@ -270,9 +271,7 @@ def _chunks(
             files.write(kept)
         else:
             totals.add({path: column_at(kept, path) for path in totals.fold.paths})
-        unavailable = int(lacks_values(kept).sum()) if work.mode.reads_changes else 0
-        rejects = _rejects(offsets_of(rows)[lacking]) if lacking is not None else {}
-        return Counts(unavailable=unavailable, **rejects)
+        return Counts(**_rejects(offsets_of(rows)[lacking])) if lacking is not None else Counts()
 
     def deleted(rows: pa.Table) -> Counts:
         """Keep the keys of rows that delete. Those without a key are rejects."""

@@ -19,7 +19,7 @@ from calve.schema.change_events import UNAVAILABLE, of_event
 from calve.schema.columns import CHANGE, FIRST_MICROS, LAST_MICROS, MOST_MILLIS, Json, field, struct
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.helpers import DECODED, IDLE, TOMBSTONE
-from glue_jobs.decode.machines.change_events import lacks_values, opened
+from glue_jobs.decode.machines.change_events import lacking, opened
 from glue_jobs.modes.change_data import lacks_values as lacks_values_by_rows
 from glue_jobs.process.workers import map_in_arrow
 from tests.columnar import plain
@@ -67,9 +67,9 @@ def test_events_are_the_same_rows_by_columns(spark: SparkSession, order: tuple[s
     assert does.idle.tolist() == rows["idle"].to_pylist()
     assert does.deletes.tolist() == rows["deletes"].to_pylist()
     assert does.truncates.tolist() == [each is not None and each["op"] == "t" for each in values]
-    lacking = lacks_values(pa.table(does.rows))
-    assert lacking.tolist() == rows["lacking"].to_pylist()
-    for found in (does.bad, does.idle, does.deletes, lacking):
+    lacks = np.logical_or.reduce([*lacking(pa.table(does.rows)).values()])
+    assert lacks.tolist() == rows["lacking"].to_pylist()
+    for found in (does.bad, does.idle, does.deletes, lacks):
         assert 0 < found.sum() < len(found)
 
 
@@ -78,7 +78,10 @@ def test_a_slice_of_events_is_opened_alone() -> None:
     events = pa.array([Values(dice).of(kind, "event") for _ in range(90)], arrow_type(kind))
     whole, part = opened(events, ("lsn",)), opened(events.slice(30, 40), ("lsn",))
     assert part.rows.equals(whole.rows.slice(30, 40))
-    assert np.array_equal(lacks_values(pa.table(part.rows)), lacks_values(pa.table(whole.rows))[30:70])
+    of_part, of_whole = lacking(pa.table(part.rows)), lacking(pa.table(whole.rows))
+    assert of_part
+    for name, each in of_whole.items():
+        assert np.array_equal(of_part.get(name, np.zeros(40, bool)), each[30:70])
 
 
 def schema_of(batch: pa.RecordBatch) -> StructType:

@@ -12,10 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from calve.errors import Fatal
-from calve.schema.columns import Transform, field, list_of, struct
+from calve.schema.columns import KAFKA, Transform, field, list_of, struct
 from glue_jobs.engines.columnar.layouts import leaves
+from glue_jobs.engines.columnar.parquet import Files
+from glue_jobs.index.decision import KeyedRecords, KeyRule
 from tests.arrow_rows import ALL, EMPTY, ROW, plain
 from tests.unit.glue_jobs.columnar.layouts import layout, local, read, written
+
+KEYED = struct(field("id", "long"), KAFKA)
 
 
 def ids(kind: Any) -> set[int]:
@@ -103,6 +107,19 @@ def test_encodings_follow_the_values(tmp_path: Path) -> None:
     assert "DELTA_BINARY_PACKED" in found["seen"]
     assert "DELTA_BYTE_ARRAY" in found["id"]
     assert read([file]).equals(rows)
+
+
+def test_rows_that_a_later_record_deletes_are_in_no_file(tmp_path: Path) -> None:
+    rows = pa.Table.from_pylist(
+        [{"id": 7, "_kafka": {"partition": 0, "offset": 1, "timestamp": 2}}], plain(KEYED)
+    )
+    rule = KeyRule(("id",), newest=True)
+    deletion = KeyedRecords.of(rows, rule, deletes=True)
+    files = Files(layout(KEYED), f"file://{tmp_path}/round-1-0", rule)
+    files.delete(deletion._replace(offset=deletion.offset + 1))
+    files.write(rows)
+    assert files.close() == []
+    assert files.deletions.offset.tolist() == [2]
 
 
 def test_unmeasured_columns_show_no_value_in_a_footer(tmp_path: Path) -> None:
