@@ -7,6 +7,7 @@ reaches SQL, a path or the catalog. Glue folds names to lower case: two names th
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -41,6 +42,17 @@ class TableName:
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
+
+
+LONGEST_SCHEDULE = 64
+
+
+def schedule_name(name: str) -> str:
+    """The name of an EventBridge schedule. The end of a longer one becomes a hash of all of it."""
+    if len(name) <= LONGEST_SCHEDULE:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST_SCHEDULE - len(digest) - 1]}-{digest}"
 
 
 def quote(identifier: str) -> str:

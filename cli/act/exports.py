@@ -14,6 +14,7 @@ from botocore.config import Config
 
 from calve.config.publishing import Export, Window
 from calve.errors import CalveError, ConfigError
+from calve.names import schedule_name
 from cli.account import Account, outputs
 from cli.config import Common, load_target
 from cli.console import ago
@@ -175,7 +176,8 @@ class Exports:
         scheduler = self.account.client("scheduler")
         with aws_errors(f"the schedule of the export {export}"):
             try:
-                schedule = scheduler.get_schedule(Name=f"{self.name}-{export}", GroupName=self.name)
+                name = schedule_name(f"{self.name}-{export}")
+                schedule = scheduler.get_schedule(Name=name, GroupName=self.name)
             except scheduler.exceptions.ResourceNotFoundException:
                 raise ConfigError(
                     f'{self.name} has no deployed export "{export}"', fix="calve plan shows which there are"

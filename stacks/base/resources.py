@@ -1,9 +1,11 @@
-"""Resources that several stacks use: tables of small items, topics that send mail, and the feed of commits."""
+"""Resources that several stacks use: tables of small items, files, topics that send mail, and the feed of commits."""
 
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from aws_cdk import (
@@ -14,6 +16,7 @@ from aws_cdk import (
     aws_events,
     aws_iam,
     aws_lambda,
+    aws_s3_assets,
     aws_scheduler,
     aws_sns,
     aws_sqs,
@@ -22,6 +25,7 @@ from aws_cdk import aws_secretsmanager as secrets
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from calve.names import schedule_name
 from calve.outputs.announcement import COMMITTED, EVOLVED, pattern
 from stacks.base.function import Function, Site
 from stacks.base.roles import Statement, allow, arn, grant, service_role
@@ -63,6 +67,18 @@ def generated_secret(scope: Construct, id: str, description: str) -> secrets.Cfn
     secret = secrets.CfnSecret(scope, id, description=description, generate_secret_string=placeholder)
     secret.apply_removal_policy(RemovalPolicy.DESTROY)
     return secret
+
+
+def text_file(scope: Construct, id: str, text: str) -> aws_s3_assets.Asset:
+    """A file beside the templates, for what has no room in a template or in a function's variables."""
+    with tempfile.TemporaryDirectory() as folder:  # an asset is copied when it is made
+        file = Path(folder) / "file.json"
+        file.write_text(text)
+        return aws_s3_assets.Asset(scope, id, path=str(file))
+
+
+def reading(file: aws_s3_assets.Asset) -> Statement:
+    return allow(["s3:GetObject"], [file.bucket.arn_for_objects(file.s3_object_key)])
 
 
 def mail_topic(scope: Construct, id: str, *, recipients: Sequence[str], title: str) -> aws_sns.Topic:
@@ -175,7 +191,7 @@ def schedule(
     return types(
         scope,
         id,
-        name=name,
+        name=schedule_name(name),
         group_name=group,
         description=description,
         schedule_expression=expression,

@@ -16,7 +16,7 @@ from calve.config.job import Job, Table
 from calve.config.publishing import Export, IcebergRest, Snowflake
 from calve.config.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
 from calve.decoding.field_quarantine import fields_in
-from calve.names import DEAD_LETTERS_SUFFIX, TableName
+from calve.names import DEAD_LETTERS_SUFFIX, TableName, schedule_name
 from calve.schema.columns import Json
 from calve.table.summary import TOPIC
 from cli.account import Account, resources
@@ -143,7 +143,7 @@ def _jobs(deployment: Deployment, account: Account) -> Iterator[tuple[str, Deplo
                 continue
             settings = _settings(account, raw.get("DefaultArguments", {}))
             if settings.name == deployment.name if settings else name in configured:
-                yield name, _job(raw, settings, schedules.get(raw["Name"]))
+                yield name, _job(raw, settings, schedules.get(schedule_name(raw["Name"])))
 
 
 def _job(raw: dict[str, Any], settings: Job | None, schedule: dict[str, Any] | None) -> DeployedJob:

@@ -11,6 +11,7 @@ from calve.names import (
     database_for_cluster,
     field_problem,
     quote,
+    schedule_name,
     table_problem,
     topic_problem,
 )
@@ -69,3 +70,11 @@ def test_a_table_is_quoted_part_by_part() -> None:
 
 def test_a_clusters_database_is_lower_case() -> None:
     assert database_for_cluster("MkU3OEVBNTcwNTJENDM2Qg") == "mku3oevbntcwntjendm2qg"
+
+
+def test_a_schedule_has_its_name_or_a_part_of_it_and_a_hash() -> None:
+    assert schedule_name("n" * 64) == "n" * 64
+    long, other = schedule_name("n" * 65), schedule_name("n" * 66)
+    assert len(long) == len(other) == 64
+    assert long[:55] == other[:55] == "n" * 55
+    assert long != other
