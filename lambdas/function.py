@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
@@ -54,8 +53,7 @@ def _read(kind: type[T], values: Mapping[str, str], written: Callable[[str], str
 
 
 def _value(name: str, text: str, kind: Any) -> Any:
-    """The value of a text: a number, `true` or `false`, a list with commas, or a JSON object."""
-    collection = get_origin(kind)
+    """The value of a text: a number, `true` or `false`, or a list with commas."""
     if kind is int:
         if not text.isdecimal():
             raise ConfigError(f"{name} is {text!r}", fix="use a number, 0 or above")
@@ -64,9 +62,9 @@ def _value(name: str, text: str, kind: Any) -> Any:
         if text not in ("true", "false"):
             raise ConfigError(f"{name} is {text}", fix="use true or false")
         return text == "true"
-    if collection in (tuple, frozenset):
+    if (collection := get_origin(kind)) in (tuple, frozenset):
         return collection(filter(None, text.split(",")))
-    return json.loads(text) if collection is dict else text
+    return text
 
 
 def add(metrics: Metrics, metric: Metric, value: float = 1) -> None:

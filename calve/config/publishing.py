@@ -126,6 +126,11 @@ EXPORTS = "exports/"
 """The folder of all exports in the lake."""
 
 
+def topic_parameter(deployment: str, export: str) -> str:
+    """The parameter of Systems Manager that holds the SNS topic of an export; `*`: of any."""
+    return f"/calve/{deployment}/exports/{export}/topic"
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One aggregated column: `function` over `column`; `count` without a column counts rows."""

@@ -27,7 +27,7 @@ from aws_lambda_powertools.utilities.idempotency import (
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from calve.config.publishing import Export
+from calve.config.publishing import Export, topic_parameter
 from calve.errors import Fatal
 from calve.outputs.announcement import Announcement, export_created
 from calve.outputs.metrics import MAILS_FAILED, MAILS_SENT, NOTICES
@@ -47,7 +47,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The function's variables. `mail_topics`: the SNS topic of each export that has one."""
+    """The function's variables."""
 
     links_table: str
     idempotency_table: str
@@ -55,16 +55,16 @@ class Settings:
     download_url: str
     exports_prefix: str
     calve_name: str
-    mail_topics: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Notifier:
-    """Sends mails. `sns` and `ses` (version 2) are AWS clients."""
+    """Sends mails. `ssm`, `sns` and `ses` (version 2) are AWS clients."""
 
     settings: Settings
     keyring: Keyring
     links: Links
+    ssm: Any
     sns: Any
     ses: Any
     clock: Callable[[], float]
@@ -125,9 +125,7 @@ class Notifier:
     def send(self, export: Export, recipient: str | None, message: Mail) -> None:
         """Send to a recipient; None is the export's topic."""
         if recipient is None:
-            topic = self.settings.mail_topics.get(export.name)
-            if topic is None:
-                raise Fatal(f"the export {export.name} has no topic", fix="deploy the exports stack")
+            topic = self._topic(export.name)
             self.sns.publish(TopicArn=topic, Subject=message.subject, Message=message.text)
             return
         subject, text, html = (
@@ -139,6 +137,13 @@ class Notifier:
             ReplyToAddresses=[export.reply_to] if export.reply_to else [],
             Content={"Simple": {"Subject": subject, "Body": {"Text": text, "Html": html}}},
         )
+
+    def _topic(self, export: str) -> str:
+        parameter = topic_parameter(self.settings.calve_name, export)
+        try:
+            return str(self.ssm.get_parameter(Name=parameter)["Parameter"]["Value"])
+        except self.ssm.exceptions.ParameterNotFound as error:
+            raise Fatal(f"the export {export} has no topic", fix="deploy the exports stack") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,7 @@ def parts() -> Parts:
             settings.link_keys_secret, SecretsProvider(boto3_client=boto3.client("secretsmanager"))
         ),
         links=Links(settings.links_table, dynamodb),
+        ssm=boto3.client("ssm"),
         sns=boto3.client("sns"),
         ses=boto3.client("sesv2"),
         clock=time.time,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aws_cdk import CfnOutput, Duration, Stack, aws_dynamodb, aws_iam, aws_lambda, aws_scheduler
+from aws_cdk import CfnOutput, Duration, Stack, aws_dynamodb, aws_iam, aws_lambda, aws_scheduler, aws_ssm
 from constructs import Construct
 
-from calve.config.publishing import EXPORTS, Export
+from calve.config.publishing import EXPORTS, Export, topic_parameter
 from calve.outputs.announcement import EXPORT_CREATED, EXPORT_FAILED, pattern
 from stacks.base.function import Function, Site, custom_resource, invoke
 from stacks.base.resources import (
@@ -178,7 +178,12 @@ class ExportMails(Construct):
             for name, each in ((each.name, each) for each in exports)
             if each.channel == "sns"
         }
-        topics = {name: topic.topic_arn for name, topic in self.topics.items()}
+        deployment = site.deployment.name
+        for name, topic in self.topics.items():  # not variables of the function, which have a size limit
+            parameter = topic_parameter(deployment, name)
+            aws_ssm.CfnParameter(
+                self, f"{name}TopicArn", type="String", name=parameter, value=topic.topic_arn
+            )
         self.function = Function(
             self,
             "Notify",
@@ -191,7 +196,6 @@ class ExportMails(Construct):
                 SECRET: links.keys.ref,
                 "DOWNLOAD_URL": links.url,
                 "EXPORTS_PREFIX": f"{lake.prefix}{EXPORTS}",
-                "MAIL_TOPICS": Stack.of(self).to_json_string(topics),
             },
             statements=[
                 allow(["s3:GetObject"], [lake.objects(EXPORTS)], because=FILES),
@@ -199,7 +203,7 @@ class ExportMails(Construct):
                 allow(ONCE, [done.table_arn]),
                 links.read_keys,
                 announcing([EXPORT_CREATED]),
-                *_sending(exports, list(topics.values())),
+                *_sending(exports, deployment),
                 *lake.key("kms:Decrypt"),
             ],
         )
@@ -211,12 +215,21 @@ class ExportMails(Construct):
         invoke(self, "Failed", self.function, pattern=failures(site.deployment.name))
 
 
+TOPICS = "each export has a topic, which CloudFormation names; a policy has no room for many"
+
+
 def failures(deployment: str) -> dict[str, Any]:
     return pattern(deployment, EXPORT_FAILED)
 
 
-def _sending(exports: Sequence[Export], topics: Sequence[str]) -> list[Statement]:
-    statements = [allow(["sns:Publish"], topics)] if topics else []
+def _sending(exports: Sequence[Export], deployment: str) -> list[Statement]:
+    known = arn("ssm", f"parameter{topic_parameter(deployment, '*')}")
+    statements = [
+        allow(["sns:Publish"], [arn("sns", f"{deployment}-exports-*")], because=TOPICS),
+        allow(["ssm:GetParameter"], [known], because=TOPICS),
+    ]
+    if not any(each.channel == "sns" for each in exports):
+        statements = []
     if senders := sorted({each.sender for each in exports if each.channel == "ses" and each.sender}):
         # SES checks the identity that covers the sender: the address, or its domain.
         identities = sorted({name for each in senders for name in (each, each.rpartition("@")[2])})

@@ -14,7 +14,7 @@ from botocore.client import BaseClient
 from botocore.config import Config
 from moto import mock_aws
 
-from calve.config.publishing import Export
+from calve.config.publishing import Export, topic_parameter
 from lambdas.tokens import Keys
 from tests.unit.lambdas.context import Context
 
@@ -193,6 +193,9 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> World:
     queue = sqs.create_queue(QueueName="mails")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    boto3.client("ssm").put_parameter(
+        Name=topic_parameter("trading", "weekly_trades"), Type="String", Value=topic
+    )
     ses.create_email_identity(EmailIdentity="calve@example.com")
     for name, value in {
         "LINKS_TABLE": "links",
@@ -202,7 +205,6 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> World:
         "EXPORTS_PREFIX": PREFIX,
         "CALVE_NAME": "trading",
         "DOWNLOAD_URL": f"{URL}/",
-        "MAIL_TOPICS": json.dumps({"weekly_trades": topic}),
     }.items():
         monkeypatch.setenv(name, value)
     forget()

@@ -1,12 +1,14 @@
 import re
 from dataclasses import asdict, replace
 
+import boto3
 import pytest
 from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyAlreadyInProgressError
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
+from calve.config.publishing import topic_parameter
 from calve.errors import Fatal
 from lambdas.export_notify.mail import subject
 from tests.alarms import failed
@@ -54,9 +56,9 @@ def test_others_hear_of_a_file_once_without_a_link_or_an_address(world):
     assert URL not in str(detail)
 
 
-def test_a_mail_that_fails_keeps_nobody_from_hearing(world, monkeypatch):
-    monkeypatch.setenv("MAIL_TOPICS", "{}")
-    with pytest.raises(Fatal):
+def test_a_mail_that_fails_keeps_nobody_from_hearing(world):
+    boto3.client("ssm").delete_parameter(Name=topic_parameter("trading", "weekly_trades"))
+    with pytest.raises(Fatal, match="has no topic"):
         world.notify(world.write(manifest()))
     assert [kind for kind, _ in world.heard] == ["calve.export.created"]
 
