@@ -1,4 +1,4 @@
-"""Calls of AWS that may be refused for a known reason, and schedules that invoke a function later."""
+"""Calls of AWS that may be refused for a known reason, objects, and schedules that invoke a function later."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ class tolerating:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         return isinstance(error, ClientError) and code_of(error) in self._codes
+
+
+def read_text(s3: Any, uri: str) -> str:
+    """An object; `s3` is the client."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return str(s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode())
 
 
 @dataclass(frozen=True, slots=True)

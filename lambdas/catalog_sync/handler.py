@@ -16,6 +16,7 @@ from botocore.config import Config
 
 from calve.config.publishing import IcebergRest
 from calve.outputs.metrics import CATALOG_FAILED, CATALOG_FOLLOWED, CATALOG_LAG, CATALOG_REPAIRS
+from lambdas.aws import read_text
 from lambdas.catalog_sync.catalog import Catalog, Server, tokens_of
 from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Outcome, Published, Sync, follow, withdraw
 from lambdas.catalog_sync.sync import reconcile as reconcile_all
@@ -51,11 +52,14 @@ def open_sync(settings: IcebergRest, *, deployment: str, states_table: str, clie
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The properties of the custom resource."""
+    """The properties of the custom resource. file: the S3 URI of the whole of `published`, which may list thousands of tables;
+    None: an earlier release has listed them in the property.
+    """
 
     catalog: IcebergRest
     published: Published
     states_table: str
+    file: str | None = None
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
@@ -63,6 +67,7 @@ class Wanted:
             IcebergRest.from_json(properties["Catalog"]),
             Published.from_json(properties["Published"]),
             properties["StatesTable"],
+            properties.get("PublishedFile"),
         )
 
     def open(self) -> Sync:
@@ -133,9 +138,9 @@ def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None
         before = Wanted.parse(request.old_resource_properties)
         if before.place != wanted.place:
             before.withdraw_all(moving_away=True)
-    sync = wanted.open()
-    make_pending(sync.states, TARGET, sorted(wanted.published.tables))
-    withdraw(sync, wanted.published)
+    sync, published = wanted.open(), wanted.published if wanted.file is None else _read(wanted.file)
+    make_pending(sync.states, TARGET, sorted(published.tables))
+    withdraw(sync, published)
 
 
 handle = handler_of(
@@ -176,7 +181,11 @@ def _sync() -> Sync:
 
 @cache
 def _published() -> Published:
-    return Published.from_json(os.environ["PUBLISHED"])
+    return _read(os.environ["PUBLISHED_FILE"])
+
+
+def _read(file: str) -> Published:
+    return Published.from_json(read_text(_client("s3"), file))
 
 
 @cache

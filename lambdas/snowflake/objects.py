@@ -19,6 +19,7 @@ from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomRes
 from calve.config.publishing import Snowflake
 from calve.errors import ConfigError, Fatal
 from calve.secrets import read_secret, value_of
+from lambdas.aws import read_text
 from lambdas.custom_resource import handler_of
 from lambdas.publish_states import PublishStates, Target, make_pending
 from lambdas.snowflake.sql import Lake, Object, grants, mark, name, objects
@@ -222,7 +223,8 @@ def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> dict
         verify(session, wanted.config, wait_s=min(VERIFY_S, time_left_s))
 
     make(session, wanted, old, key, trust)
-    make_pending(states, Target.SNOWFLAKE, request.resource_properties["Tables"])
+    tables = json.loads(read_text(boto3.client("s3"), request.resource_properties["TablesFile"]))
+    make_pending(states, Target.SNOWFLAKE, tables)
     logger.info("snowflake.made")
     return {"IamUserArn": _user_of_volume(session, wanted.config)[0]}
 

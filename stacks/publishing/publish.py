@@ -11,7 +11,14 @@ from constructs import Construct
 from calve.config.deployment import Deployment
 from calve.config.publishing import CatalogBootstrap, IcebergRest, Publish
 from stacks.base.function import Function, Site, custom_resource, invoke
-from stacks.base.resources import WRITING_STATES, CommitFeed, generated_secret, table_of_states
+from stacks.base.resources import (
+    WRITING_STATES,
+    CommitFeed,
+    generated_secret,
+    reading,
+    table_of_states,
+    text_file,
+)
 from stacks.base.roles import acknowledge, allow, secret_arn
 from stacks.publishing.snowflake import SnowflakePublisher
 
@@ -47,10 +54,12 @@ class CatalogSync(Construct):
         self._site = site
         self._catalog = catalog.to_json()
         self._states = states
-        self._published = _published(site.deployment, publish)
+        published = _published(site.deployment, publish)
+        self._published = text_file(self, "Published", json.dumps(published))
         properties = {
             "Catalog": self._catalog,
-            "Published": json.dumps(self._published),
+            "Published": json.dumps(published | {"tables": [], "patterns": []}),
+            "PublishedFile": self._published.s3_object_url,
             "StatesTable": states.table_name,
         }
         deploy = self._function("Deploy", "handle", DEPLOY)
@@ -66,9 +75,8 @@ class CatalogSync(Construct):
         rule.node.add_dependency(resource)
 
     def _function(self, id: str, handler: str, timeout: Duration) -> Function:
-        """`PUBLISHED` lists no tables: they have rows, and a function's environment has a size limit."""
         lake = self._site.lake
-        reading = ["glue:GetTable", "glue:GetTables", "glue:GetDatabases"]
+        finding = ["glue:GetTable", "glue:GetTables", "glue:GetDatabases"]
         secret = [allow(["secretsmanager:GetSecretValue"], [self._secret])] if self._secret else []
         return Function(
             self,
@@ -79,13 +87,14 @@ class CatalogSync(Construct):
             timeout=timeout,
             environment={
                 "CATALOG": self._catalog,
-                "PUBLISHED": json.dumps(self._published | {"tables": []}),
+                "PUBLISHED_FILE": self._published.s3_object_url,
                 "STATES_TABLE": self._states.table_name,
             },
             statements=[
-                allow(reading, lake.catalog_arns, because="all tables of the lake"),
+                allow(finding, lake.catalog_arns, because="all tables of the lake"),
                 allow(["s3:GetObject"], lake.metadata(), because="the metadata files of all tables"),
                 allow(WRITING_STATES, [self._states.table_arn]),
+                reading(self._published),
                 *lake.key("kms:Decrypt", through_s3=True),
                 *secret,
             ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from aws_cdk import Aws, CfnOutput, CustomResource, Duration, Fn, aws_dynamodb, aws_iam
@@ -11,7 +12,7 @@ from calve.config.publishing import Snowflake
 from calve.errors import ConfigError
 from calve.names import TableName
 from stacks.base.function import Function, Site, custom_resource, invoke
-from stacks.base.resources import WRITING_STATES, CommitFeed, generated_secret
+from stacks.base.resources import WRITING_STATES, CommitFeed, generated_secret, reading, text_file
 from stacks.base.roles import Lake, Statement, allow, explain, secret_arn
 from stacks.base.rotation import Rotation
 
@@ -73,6 +74,7 @@ class SnowflakePublisher(Construct):
         roles = SnowflakeRoles(self, "Roles", config=config, lake=lake)
         read = [_secret(each.secret) for each in (config, config.open_catalog) if each]
         changed = [each.attr_arn for each in roles.changed]
+        listed = text_file(self, "Tables", json.dumps(list(map(str, tables))))
         function = Function(
             self,
             "Objects",
@@ -84,6 +86,7 @@ class SnowflakePublisher(Construct):
                 allow([READ_KEY], read, because="AWS ends a secret's ARN in six characters of its own"),
                 allow([READ_KEY, "secretsmanager:PutSecretValue"], [self.key.ref]),
                 allow(WRITING_STATES, [self._states.table_arn]),
+                reading(listed),
                 *([allow(["iam:UpdateAssumeRolePolicy"], changed)] if changed else []),
             ],
         )
@@ -95,7 +98,7 @@ class SnowflakePublisher(Construct):
             "VolumeRole": roles.volume.attr_arn,
             "CatalogRole": roles.catalog.attr_arn if roles.catalog else "",
             "ExternalId": external_id(),
-            "Tables": list(map(str, tables)),
+            "TablesFile": listed.s3_object_url,
         }
         # The function's own timeout: later no answer can come.
         resource = custom_resource(self, "Made", "Snowflake", function, properties, MAKING)

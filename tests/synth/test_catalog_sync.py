@@ -16,22 +16,34 @@ def functions(synthesized, stack):
     return {each["Handler"].rpartition(".")[2]: each for each in found if "catalog_sync" in each["Handler"]}
 
 
+def published(synthesized, stack):
+    """What the file says that all functions, and the custom resource, are told of."""
+    resource = synthesized.one(stack, "Custom::CalveCatalogSync")
+    files = {text(resource["PublishedFile"])}
+    files |= {
+        text(each["Environment"]["Variables"]["PUBLISHED_FILE"])
+        for each in functions(synthesized, stack).values()
+    }
+    (file,) = files
+    name = file.rpartition("/")[2].removesuffix(".json")
+    return Published.from_json((synthesized.folder / f"asset.{name}.json").read_text())
+
+
 def test_what_the_functions_are_told(synthesized):
     found = functions(synthesized, "trading-publish")
     assert set(found) == FUNCTIONS
     for each in found.values():
-        variables = each["Environment"]["Variables"]
-        assert IcebergRest.from_json(variables["CATALOG"]) == CATALOG
-        assert Published.from_json(variables["PUBLISHED"]) == Published("trading", database="trading")
+        assert IcebergRest.from_json(each["Environment"]["Variables"]["CATALOG"]) == CATALOG
+    told = published(synthesized, "trading-publish")
+    tables = frozenset({"trading.stock_trades", "trading.users"})
+    assert told == Published("trading", tables, database="trading")
     resource = synthesized.one("trading-publish", "Custom::CalveCatalogSync")
-    assert Published.from_json(resource["Published"]).tables == {"trading.stock_trades", "trading.users"}
+    assert Published.from_json(resource["Published"]) == Published("trading", database="trading")
 
 
 def test_tables_of_a_cluster_whose_id_nobody_knows_are_published_by_name(synthesized):
-    resource = synthesized.one("streams-publish", "Custom::CalveCatalogSync")
-    assert Published.from_json(resource["Published"]) == Published(
-        "streams", patterns=("shop_[a-z0-9_]*", "orders")
-    )
+    told = published(synthesized, "streams-publish")
+    assert told == Published("streams", patterns=("shop_[a-z0-9_]*", "orders"))
 
 
 def test_a_function_that_follows_commits_ends_before_its_lease(synthesized):
@@ -62,9 +74,11 @@ def test_nothing_of_the_lake_but_metadata_is_read_and_nothing_is_written(synthes
         for action in statement["Action"]:
             if action.startswith(("s3:", "glue:")):
                 assert action in ("s3:GetObject", "glue:GetTable", "glue:GetTables", "glue:GetDatabases")
-            if action == "s3:GetObject":
+            if action == "s3:GetObject" and "metadata" in str(statement["Resource"]):
                 ends = {text(each).rpartition("/metadata/")[2] for each in statement["Resource"]}
                 assert ends == {"*.metadata.json", "*.avro", "calve-orphans.json"}
+            elif action == "s3:GetObject":
+                assert "cdk-" in str(statement["Resource"]), "a file beside the template"
     assert "client_secret" not in json.dumps(template)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,9 +55,13 @@ class Deployment:
             "patterns": [],
             "database": "trading",
         }
+        text = json.dumps(wanted | changes)
+        key = f"published/{hashlib.sha256(text.encode()).hexdigest()}.json"
+        boto3.client("s3").put_object(Bucket="lake", Key=key, Body=text)
         return {
             "Catalog": self.settings.to_json(),
-            "Published": json.dumps(wanted | changes),
+            "Published": json.dumps(wanted | {"tables": []}),
+            "PublishedFile": f"s3://lake/{key}",
             "StatesTable": NAME,
         }
 

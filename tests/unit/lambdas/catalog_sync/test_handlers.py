@@ -32,7 +32,7 @@ def functions(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deploy
     handler.handle(create, Context())
     assert [each["Status"] for each in deployment.cloudformation.answers] == ["SUCCESS"] * 2
     monkeypatch.setenv("CATALOG", deployment.settings.to_json())
-    monkeypatch.setenv("PUBLISHED", deployment.published()["Published"])
+    monkeypatch.setenv("PUBLISHED_FILE", deployment.published()["PublishedFile"])
     monkeypatch.setenv("STATES_TABLE", NAME)
     for each in (handler._sync, handler._published, handler._client):
         each.cache_clear()

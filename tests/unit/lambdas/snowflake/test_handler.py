@@ -23,6 +23,9 @@ def cfn(snow: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudFormation
     secrets = snow.client("secretsmanager")
     secrets.create_secret(Name="snowflake/admin", SecretString=json.dumps({"private_key": ADMIN.to_pem()}))
     secrets.create_secret(Name="key", SecretString="generated")
+    s3 = snow.client("s3")
+    s3.create_bucket(Bucket="files", CreateBucketConfiguration={"LocationConstraint": "eu-north-1"})
+    s3.put_object(Bucket="files", Key="tables.json", Body='["trading.trades", "trading.users"]')
     monkeypatch.setenv("KEY_SECRET", "key")
     monkeypatch.setenv("STATES_TABLE", NAME)
     make_states_table("eu-north-1")
@@ -39,7 +42,7 @@ def properties(config: Snowflake) -> dict[str, Any]:
         "VolumeRole": LAKE.volume_role,
         "CatalogRole": LAKE.catalog_role,
         "ExternalId": LAKE.external_id,
-        "Tables": ["trading.trades", "trading.users"],
+        "TablesFile": "s3://files/tables.json",
     }
 
 
