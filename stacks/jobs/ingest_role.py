@@ -97,6 +97,19 @@ def log_statements(groups: Sequence[str]) -> list[Statement]:
     ]
 
 
+MOST_CHARACTERS, OF_AN_ARN = 4_000, 150
+"""Of the topics of a statement, which is a part of a policy of at most 6,144; and of an ARN without its topic."""
+
+
+def named(topics: Sequence[str]) -> list[str]:
+    """These topics; where they are too many for a policy, the longest beginnings that are few enough, with `*`."""
+    for length in range(max(map(len, topics), default=0), 0, -1):
+        found = sorted({each if len(each) <= length else f"{each[:length]}*" for each in topics})
+        if sum(len(each) + OF_AN_ARN for each in found) <= MOST_CHARACTERS:
+            return found
+    return ["*"]
+
+
 def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]:
     """Read these topics of an MSK cluster with IAM. The job uses no consumer group."""
     if not brokers.cluster_arn:
@@ -105,8 +118,8 @@ def kafka_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement]
         allow(["kafka-cluster:Connect", "kafka-cluster:DescribeCluster"], [brokers.cluster_arn]),
         allow(
             READING_TOPICS,
-            [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in topics],
-            because="neither the id of a cluster that the deployment makes is known before, nor the topics of an expression",
+            [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in named(topics)],
+            because="neither the id of a made cluster nor topics of an expression are known; a policy has no room for many",
         ),
     ]
 
@@ -119,8 +132,8 @@ def output_statements(brokers: Brokers, topics: Sequence[str]) -> list[Statement
         allow(["kafka-cluster:WriteDataIdempotently"], [brokers.cluster_arn]),
         allow(
             ["kafka-cluster:CreateTopic", "kafka-cluster:DescribeTopic", "kafka-cluster:WriteData"],
-            [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in topics],
-            because="the id of a cluster that the deployment makes is not known before",
+            [arn("kafka", f"topic/{brokers.cluster_path}/{topic}") for topic in named(topics)],
+            because="the id of a made cluster is not known before, and a policy has no room for many topics",
         ),
     ]
 

@@ -50,7 +50,11 @@ def operators_policies(
             because="CloudFormation names the table of the states",
         ),
         # The runs of the jobs; logs, metrics and alarms.
-        allow(["glue:GetJob", "glue:GetJobRun", "glue:GetJobRuns"], jobs),
+        allow(
+            ["glue:GetJob", "glue:GetJobRun", "glue:GetJobRuns"],
+            [arn("glue", f"job/{name}-*")],
+            because="the names of many jobs exceed a policy's size",
+        ),
         allow(
             ["lambda:InvokeFunction"],
             [arn("lambda", f"function:{name}-ingest-Doctor*")],
