@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from aws_cdk import Aws, CfnOutput, Stack, aws_athena, aws_iam
+from aws_cdk import Aws, CfnOutput, Duration, Fn, Stack, aws_athena, aws_iam
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from stacks.base.function import Site
+from stacks.base.function import Function, Site, custom_resource
 from stacks.base.roles import Lake, allow, arn, policy_for_people
 from stacks.stateful.lake_storage import LakeStorage, lake_removal, own_key_alias
 from stacks.stateful.operators import operators_policies
@@ -43,6 +44,7 @@ class LakeStack(Stack):
         readers, operators = Construct(self, "Readers"), Construct(self, "Operators")
         reading = lake_readers(readers, lake, lake.prefix + STAGING + "athena/")
         read, act = operators_policies(operators, site.deployment, lake)
+        attachments(Construct(self, "Attachments"), site, [reading, read, act])
         behind: list[Construct] = [readers, operators]
         if site.delete_data:
             behind.append(lake_removal(Construct(self, "Removal"), site))
@@ -98,3 +100,26 @@ def lake_readers(scope: Construct, lake: Lake, results: str) -> aws_iam.ManagedP
     ]
     says = f"Reads the tables of {name}, and queries them with Athena"
     return policy_for_people(scope, "Policy", f"{name}-lake-readers", says, statements)
+
+
+def attachments(scope: Construct, site: Site, policies: Sequence[aws_iam.ManagedPolicy]) -> None:
+    """Takes the policies, when the stack is destroyed, from those who were given them. `scope`: its own."""
+    arns = [each.managed_policy_arn for each in policies]
+    holders = [arn("iam", f"{kind}/*", region="") for kind in ("role", "user", "group")]
+    taking = ["iam:DetachRolePolicy", "iam:DetachUserPolicy", "iam:DetachGroupPolicy"]
+    these = {"ArnEquals": {"iam:PolicyARN": arns}}
+    limit = Duration.minutes(5)
+    function = Function(
+        scope,
+        "Function",
+        site,
+        code="lake.attachments",
+        timeout=limit,
+        statements=[
+            allow(["cloudformation:DescribeStacks"], [Aws.STACK_ID]),
+            allow(["iam:ListEntitiesForPolicy"], arns),
+            allow(taking, holders, these, because="people choose the holders; the policies are a condition"),
+        ],
+    )
+    properties = {"Deployment": site.deployment.name, "Attached": Fn.join(",", arns)}
+    custom_resource(scope, "Resource", "Attachments", function, properties, limit)

@@ -72,7 +72,8 @@ def test_what_is_imported_is_neither_made_nor_set_up(synthesized):
     lake = synthesized.one("guest-lake", LAKE)
     assert (lake["Bucket"], lake["BucketPolicy"], lake["KeyAlias"], lake["Database"]) == ("", "", "", "")
     assert lake["NotifyBucket"] == "company-lake"
-    (role,) = synthesized.find("guest-lake", "AWS::IAM::Role").values()
+    roles = synthesized.find("guest-lake", "AWS::IAM::Role").items()
+    (role,) = [each for id, each in roles if id.startswith("Storage")]
     (document,) = [each["PolicyDocument"] for each in role["Policies"]]
     on_bucket = [each for each in document["Statement"] if "company-lake" in text(each["Resource"])]
     assert [each["Action"] for each in on_bucket] == [
@@ -90,6 +91,27 @@ def test_readers_may_read_and_nothing_else(synthesized):
             continue
         for action in listed(statement["Action"]):
             assert action.partition(":")[2].startswith(reading), action
+
+
+def test_descriptions_of_policies_stay_as_they_are_forever(synthesized):
+    """CloudFormation cannot change a description, and a policy with a name cannot be replaced: the upgrade would fail."""
+    found = synthesized.find("trading-lake", "AWS::IAM::ManagedPolicy").values()
+    assert {text(each["ManagedPolicyName"]): each["Description"] for each in found} == {
+        "trading-lake-readers-<Region>": "Reads the tables of trading, and queries them with Athena",
+        "trading-operators-read-<Region>": "Sees how trading fares, but no row",
+        "trading-operators-<Region>": "Asks the jobs of trading, and runs them",
+    }
+
+
+def test_a_destroy_takes_exactly_these_policies_from_those_who_have_them(synthesized):
+    policies = [{"Ref": id} for id in synthesized.find("trading-lake", "AWS::IAM::ManagedPolicy")]
+    found = list(statements(synthesized.templates["trading-lake"]))
+    (listing,) = [each for each in found if each["Action"] == ["iam:ListEntitiesForPolicy"]]
+    (taking,) = [each for each in found if "iam:DetachRolePolicy" in each["Action"]]
+    taken = taking["Condition"]["ArnEquals"]["iam:PolicyARN"]
+    assert sorted(map(text, taken)) == sorted(map(text, listing["Resource"])) == sorted(map(text, policies))
+    joined = synthesized.one("trading-lake", "Custom::CalveAttachments")["Attached"]
+    assert sorted(text(joined).split(",")) == sorted(map(text, policies))
 
 
 def test_answers_of_athena_are_encrypted_and_expire_with_staging(synthesized):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,18 +18,26 @@ NAME = "lessened"
 
 
 @pytest.mark.long
-def test_exports_that_calve_yaml_no_longer_has_are_removed_and_all_else_stays(
+def test_exports_that_calve_yaml_no_longer_has_are_removed_and_a_destroy_removes_the_rest_also_attached_policies(
     stack: Stack, tmp_path: Path
 ) -> None:
     config = tmp_path / "calve.yaml"
     for text in (CONFIG + EXPORTS, CONFIG):
         before = there(stack)
         config.write_text(text.format(name=NAME, topic="trades"))
-        app(stack, config).deploy(QUIET)
+        outputs = app(stack, config).deploy(QUIET)
     of_exports = {each for each in before if each.startswith((f"{NAME}-exports", f"{NAME}-weekly_"))}
     assert {f"{NAME}-exports", f"{NAME}-weekly_trades", f"{NAME}-weekly_sides"} <= of_exports
     assert there(stack) == before - of_exports - {f"{NAME}-export"}
+    assert "tables are open" in " ".join(outputs[f"{NAME}-ingest"].values())
+    iam, policy = aws.client("iam", stack.aws_endpoint), outputs[f"{NAME}-lake"]["ReadersPolicy"]
+    trusted = {"Effect": "Allow", "Principal": {"Service": "glue.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [trusted]})
+    iam.create_role(RoleName="analyst", AssumeRolePolicyDocument=trust)
+    iam.attach_role_policy(RoleName="analyst", PolicyArn=policy)
     destroy(app(stack, config), QUIET)
+    assert iam.list_attached_role_policies(RoleName="analyst")["AttachedPolicies"] == []
+    iam.delete_role(RoleName="analyst")
     assert there(stack) == set()
 
 
