@@ -46,7 +46,7 @@ class Batch:
 
     bytes_per_record: an estimate; 0 if unknown.
     failing: places and reject reasons of records whose rows cannot be computed, once a read has found any.
-    lacks_values: earlier rounds had updates without all values, so this one looks for them at once.
+    lacks_values: the last round by rows had updates without all values, so this one looks for them at once.
     """
 
     table: OpenTable

@@ -246,7 +246,7 @@ class TableMemory:
     `bytes_per_record`: from the last round, else from the table's history or a sample.
     `engine`: the engine that made the newest rows. `stood`: sequence number of the snapshot that last gave the
     position.
-    `lacks_values`: a round had updates without all values. `layout_refused`: the layout of calve.yaml that Iceberg
+    `lacks_values`: the last round by rows had updates without all values. `layout_refused`: the layout of calve.yaml that Iceberg
     refused, logged once.
     `read_to`: offsets read beyond the table's position that held no record (transaction markers).
     It counts only for the round and the incarnation of the topic in `read_from`.
