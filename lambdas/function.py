@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
@@ -53,7 +54,8 @@ def _read(kind: type[T], values: Mapping[str, str], written: Callable[[str], str
 
 
 def _value(name: str, text: str, kind: Any) -> Any:
-    """The value of a text: a number, `true` or `false`, or a list with commas."""
+    """The value of a text: a number, `true` or `false`, a list with commas, or a JSON object."""
+    collection = get_origin(kind)
     if kind is int:
         if not text.isdecimal():
             raise ConfigError(f"{name} is {text!r}", fix="use a number, 0 or above")
@@ -62,9 +64,9 @@ def _value(name: str, text: str, kind: Any) -> Any:
         if text not in ("true", "false"):
             raise ConfigError(f"{name} is {text}", fix="use true or false")
         return text == "true"
-    if (collection := get_origin(kind)) in (tuple, frozenset):
+    if collection in (tuple, frozenset):
         return collection(filter(None, text.split(",")))
-    return text
+    return json.loads(text) if collection is dict else text
 
 
 def add(metrics: Metrics, metric: Metric, value: float = 1) -> None:
