@@ -16,7 +16,7 @@ SIZE = "calve:size"
 OTHER = "calve:other"
 """The index of the record's schema among those of other tables; null for others."""
 DECODED: dict[PartName, str] = {"value": "decoded", "key": "calve:key"}
-"""Structs of `value` (the columns; null if bad), `reason`, `number` (of the schema) and `other`."""
+"""Structs of `value` (the columns; null if bad), `reason`, `number` (of the schema), `other` and `size` (null for null)."""
 RECEIVED = "calve:received"
 """The record's bytes as received: key, value and headers."""
 SCHEMA_ID = "schema_id"

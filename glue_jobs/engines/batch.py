@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,7 +20,7 @@ from calve.table.position import Offsets, TopicKey
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, key_names
 from glue_jobs.columns.helpers import RECEIVED, REJECT
 from glue_jobs.dead_letters.records import encrypted
-from glue_jobs.decode.decode import decode
+from glue_jobs.decode.decode import judging, marked
 from glue_jobs.iceberg.layout import tasks_for
 from glue_jobs.iceberg.staging import Staged, stage
 from glue_jobs.process.workers import errors_of_workers
@@ -135,16 +136,19 @@ class Batch:
 
     def _judged(self, start: Offsets, to: Offsets, *beside: str) -> DataFrame:
         table = self.table
-        decoded = decode(self._read(start, to), table.decode_plan, table.mode)
+        adding = judging(table.decode_plan, table.mode)
+        read = self._read(start, to, adding=adding, leaving_out=() if RECEIVED in beside else ("value",))
+        decoded = marked(read, table.decode_plan, table.mode)
         found = table.row_plan.records(decoded, *beside)
         if self.failing is None:
             return found
         why = self.failing.columns[-1]
         place = [at(path) == F.col(name) for path, name in zip(PLACE, self.failing.columns, strict=False)]
-        marked = found.join(F.broadcast(self.failing), place, "left")
-        return marked.withColumn(REJECT, F.coalesce(REJECT, why)).drop(*self.failing.columns)
+        joined = found.join(F.broadcast(self.failing), place, "left")
+        return joined.withColumn(REJECT, F.coalesce(REJECT, why)).drop(*self.failing.columns)
 
-    def _read(self, start: Offsets, to: Offsets) -> DataFrame:
+    def _read(self, start: Offsets, to: Offsets, **how: Any) -> DataFrame:
+        """how: as `glue_jobs.kafka.source.read`."""
         from glue_jobs.kafka.client import settings_of
         from glue_jobs.kafka.source import read
 
@@ -159,6 +163,7 @@ class Batch:
             to,
             tasks=tasks_for(size_bytes, table.services.cores, table.services.cores),
             cpu_s=table.worker_s,
+            **how,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from calve.names import quote
 from calve.schema.columns import MOST_MILLIS, UNDELIVERED
 from calve.table.position import Offsets
 from glue_jobs.columns.helpers import REFUSED
@@ -39,6 +39,9 @@ SCHEMA = T.StructType(
 )
 SAMPLE = 1_000
 """The number of offsets in a sample of record sizes."""
+Adding = tuple[T.StructType, Callable[[], Callable[[pa.RecordBatch], list[pa.Array]]]]
+"""Further columns, and what makes them of records (columns of `SCHEMA`); a task calls for it at its start."""
+NOTHING_MORE: Adding = T.StructType(), lambda: lambda _: []
 _REASONS = pa.array([None, *UNDELIVERED], pa.string())
 
 
@@ -52,11 +55,14 @@ def read(
     *,
     tasks: int,
     cpu_s: Accumulator[float],
+    adding: Adding = NOTHING_MORE,
+    leaving_out: Collection[str] = (),
 ) -> DataFrame:
     """Exactly the committed records with offsets in [start, to), in at most `tasks` tasks.
 
     Columns: key, value, topic, partition, offset, timestamp (null if no column holds it), timestampType, headers (null if
     none) and `REFUSED`. Each action reads the records again. `to` must not be beyond the last stable offset.
+    adding: further columns. leaving_out: columns that are not needed otherwise.
     `glue_jobs.process.workers.errors_of_workers` finds errors of tasks (as `fetch`). `cpu_s` receives the tasks' CPU seconds.
     """
     ranges = planned(start, to, tasks)
@@ -65,15 +71,22 @@ def read(
     session: Any = spark
     frame = DataFrame(session._jsparkSession.createDataFrame(numbers.toJavaRDD(), numbers.schema()), spark)
 
+    more, begun = adding
+    kept = [each for each in SCHEMA.names if each not in leaving_out]
+    columns = T.StructType([*(SCHEMA[each] for each in kept), *more])
+
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with errors_by_value():
+            added = begun()
             for numbers in batches:
                 for number in numbers.column(0).to_pylist():
                     for records in fetch(settings, topic, topic_id, ranges[number], CHUNK_BYTES):
-                        yield _batch(records)
+                        found = _batch(records)
+                        arrays = [*map(found.column, kept), *added(found)]
+                        yield pa.RecordBatch.from_arrays(arrays, columns.names)
         cpu_s.add(cpu_since_last_s())
 
-    return _named(map_in_arrow(frame, task, SCHEMA), topic)
+    return _named(map_in_arrow(frame, task, columns), topic)
 
 
 def read_few(
@@ -92,12 +105,10 @@ def read_few(
 
 
 def _named(found: DataFrame, topic: str) -> DataFrame:
-    at = F.col(MILLIS)
-    timestamp = F.when(at.between(-MOST_MILLIS, MOST_MILLIS), F.timestamp_millis(at))
-    return found.select(
-        *("key", "value", F.lit(topic).alias("topic"), "partition", "offset", timestamp.alias("timestamp")),
-        *("timestampType", "headers", REFUSED),
-    )
+    at = quote(MILLIS)
+    known = f"CASE WHEN {at} BETWEEN {-MOST_MILLIS} AND {MOST_MILLIS} THEN timestamp_millis({at}) END"
+    others = [quote(each) for each in found.columns if each != MILLIS]
+    return found.selectExpr(*others, f"'{topic}' AS topic", f"{known} AS timestamp")
 
 
 def bytes_per_record(

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from calve.decoding.decode_plan import DecodePlan
-from calve.names import SYSTEM_COLUMN
+from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import LATER, REASONS, Json
 from calve.table.position import TopicKey
 from glue_jobs.columns.expressions import at, spark_type
@@ -34,24 +34,21 @@ def flattened(decoded: DataFrame, columns: Json, *beside: str) -> DataFrame:
     the widest.
     """
     fields = {
-        name: F.col(part)["value"][name]
+        name: f"{quote(part)}.value.{quote(name)}"
         for part in DECODED.values()
         if part in decoded.columns
         for name in decoded.schema[part].dataType["value"].dataType.names  # type: ignore[index]
     }
-    named = (
-        fields.get(each["name"], F.lit(None).cast(spark_type(each["type"]))).alias(each["name"])
-        for each in columns["fields"]
-    )
-    kafka = F.struct(
-        *("topic", "partition", "offset", "timestamp"),
-        F.col("timestampType").alias("timestamp_type"),
-        *("key", "headers", SCHEMA_ID),
-    )
+    kinds = {each["name"]: spark_type(each["type"]) for each in columns["fields"]}
+    named = (f"{fields.get(n, f'CAST(NULL AS {kind})')} AS {quote(n)}" for n, kind in kinds.items())
+    system = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "headers", SCHEMA_ID)
+    parts = ", ".join(map(quote, system)).replace(quote("timestampType"), "timestampType AS timestamp_type")
     counted = [each for each in (REJECT, SIZE, OTHER, TOMBSTONE, IDLE) if each in decoded.columns]
-    received = F.struct("key", "value", "headers").alias(RECEIVED)
-    further = [received if each == RECEIVED else F.col(each) for each in beside]
-    return decoded.select(*named, kafka.alias(SYSTEM_COLUMN), *counted, *further)
+    further = [
+        f"struct(`key`, `value`, `headers`) AS {quote(RECEIVED)}" if each == RECEIVED else quote(each)
+        for each in beside
+    ]
+    return decoded.selectExpr(*named, f"struct({parts}) AS {SYSTEM_COLUMN}", *map(quote, counted), *further)
 
 
 def with_keys(flat: DataFrame, key: Sequence[str]) -> DataFrame:

@@ -60,14 +60,16 @@ class Judge:
         if found.records.size < count:
             places = found.places(spans.sizes.size)[spans.records]
             rows = rows.take(pa.array(places, mask=places < 0))
+        sizes = spans.sizes[spans.records]
         return pa.StructArray.from_arrays(
             [
                 rows,
                 _filled(count, pa.string(), ((why, each - begin) for why, each in rejected)),
                 self._numbers(spans),
                 _filled(count, pa.int32(), ((place, each - begin) for place, each in found.foreign)),
+                pa.array(sizes, mask=sizes < 0),
             ],
-            names=["value", "reason", "number", "other"],
+            names=["value", "reason", "number", "other", "size"],
         )
 
     def _numbers(self, spans: Spans) -> pa.Array:
