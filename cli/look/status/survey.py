@@ -295,10 +295,14 @@ def _oldest_s(now: float, table: Iceberg, files: Sequence[DataFile], column: str
 
 
 def _looked_at(table: Iceberg) -> float | None:
-    note = table.io.new_input(f"{table.location().rstrip('/')}/metadata/{ORPHANS_NOTE}")
+    note = f"{table.location().rstrip('/')}/metadata/{ORPHANS_NOTE}"
     with aws_errors(f"table {'.'.join(table.name())}"):
         try:
-            with note.open() as stream:
+            with table.io.new_input(note).open() as stream:
                 return float(json.loads(stream.read())["at"])
-        except (FileNotFoundError, PermissionError):  # who may not list a bucket is denied what is not there
+        except FileNotFoundError:
+            return None
+        except OSError as error:  # an operator may not list the bucket, so S3 denies an absent note
+            if not isinstance(error, PermissionError) and "ACCESS_DENIED" not in str(error):
+                raise
             return None

@@ -341,6 +341,22 @@ def test_orphans_are_due_a_week_after_somebody_has_looked(catalog: FolderCatalog
         assert [each.kind for each in due(figures(table, None, Maintenance()), Maintenance())] == expected
 
 
+def test_an_operator_who_is_denied_a_note_that_is_not_there_sees_the_table(
+    catalog: FolderCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = catalog.make(NAME, SCHEMA)
+    append(table, 1)
+    new_input = type(table.io).new_input
+
+    def denied(io: Any, location: str) -> Any:
+        if location.endswith(ORPHANS_NOTE):  # in Arrow's words
+            raise OSError("AWS Error ACCESS_DENIED during HeadObject operation: No response body.")
+        return new_input(io, location)
+
+    monkeypatch.setattr(type(table.io), "new_input", denied)
+    assert figures(table, None, Maintenance()).orphans_s is not None
+
+
 def test_tables_are_looked_at_side_by_side(tmp_path: Path) -> None:
     """Each of a group waits for the others of it: one after the other they would wait in vain."""
     together = threading.Barrier(8)
