@@ -6,6 +6,7 @@ That environment is also the runtime of the emulated functions: like AWS's, it h
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from functools import cache
 from pathlib import Path
@@ -49,6 +50,7 @@ def environment(port: int, *, folder: Path) -> dict[str, str]:
         "MINISTACK_REGION": REGION,
         "IOT_MTLS_ENABLED": "0",
         "SFTP_ENABLED": "0",
+        "AUTH": "true",  # a function or a job may do what its role's policies allow; the stack's own key is root's
         "LAMBDA_EXECUTOR": "local",
         "LOG_LEVEL": "WARNING",
         "POWERTOOLS_LOG_LEVEL": "INFO",  # as on AWS; its functions would take the emulator's LOG_LEVEL for theirs
@@ -63,15 +65,40 @@ def url(port: int) -> str:
 
 
 @cache
-def client(service: str, endpoint: str) -> Any:
+def client(
+    service: str, endpoint: str, key: str = ACCESS_KEY, secret: str = SECRET_KEY, token: str = ""
+) -> Any:
     """A boto3 client of an emulated service, without the user's own AWS configuration.
 
     Threads may share it. It is made once: boto3 reads megabytes of definitions for each.
     """
     import boto3
 
-    session = boto3.Session(ACCESS_KEY, SECRET_KEY, region_name=REGION)
+    session = boto3.Session(key, secret, token or None, region_name=REGION)
     return session.client(service, endpoint_url=endpoint)
+
+
+def acting_as(role: str, service: str, endpoint: str) -> dict[str, str]:
+    """The environment of a process that acts as a role. The service assumes it, so the role must trust that service.
+
+    It may for twelve hours; on AWS the service renews its session.
+    """
+    sts, lasts_s = client("sts", endpoint), 12 * 3600
+    made = sts.assume_role(RoleArn=role, RoleSessionName=service, DurationSeconds=lasts_s)["Credentials"]
+    return {
+        "AWS_ACCESS_KEY_ID": made["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": made["SecretAccessKey"],
+        "AWS_SESSION_TOKEN": made["SessionToken"],
+    }
+
+
+def open_queue(name: str, endpoint: str) -> tuple[str, str]:
+    """Make a queue to which topics and rules may write; its URL and ARN."""
+    arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
+    anybody = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": arn}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [anybody]})
+    made = client("sqs", endpoint).create_queue(QueueName=name, Attributes={"Policy": policy})
+    return str(made["QueueUrl"]), arn
 
 
 def reachable(url: str, endpoint: str) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextvars
 import functools
 import json
+import runpy
 import threading
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from ministack.app import main
@@ -22,6 +24,7 @@ Json = dict[str, Any]
 STATISTICS = ("Average", "Maximum", "Minimum", "SampleCount", "Sum")
 ROTATION_STEPS = ("createSecret", "setSecret", "testSecret", "finishSecret")
 
+_of_secrets = provisioners._RESOURCE_HANDLERS["AWS::SecretsManager::Secret"]
 _of_schedules = provisioners._RESOURCE_HANDLERS["AWS::Scheduler::Schedule"]
 _alarm_record = provisioners._cw_metric_alarm_record
 _invoke_target = eventbridge._invoke_target
@@ -62,6 +65,15 @@ def delete_rotation(physical_id: str, _props: Json) -> None:
     _, secret = secretsmanager._resolve(physical_id)
     if secret:
         secret["RotationEnabled"] = False
+
+
+def secret_by_arn(handle: Any, *arguments: Any) -> Any:
+    """AWS::SecretsManager::Secret: its `Ref` is its ARN; ministack's is its name."""
+    first, *rest = arguments
+    if first.startswith("arn:"):
+        first = first.partition(":secret:")[2][:-7]
+    made = handle(first, *rest)
+    return (made[1]["Arn"], made[1]) if isinstance(made, tuple) else made
 
 
 def rotate_secret(request: Json) -> Any:
@@ -173,6 +185,13 @@ provisioners._RESOURCE_HANDLERS |= {
         "create": create_security_configuration,
         "delete": lambda name, _props: glue._delete_security_configuration({"Name": name}),
     },
+    "AWS::SecretsManager::Secret": {
+        **_of_secrets,
+        **{
+            each: functools.partial(secret_by_arn, _of_secrets[each])
+            for each in ("create", "update", "delete")
+        },
+    },
     "AWS::SecretsManager::RotationSchedule": {
         "create": create_rotation,
         "update": lambda name, _old, new, stack: create_rotation(name, new, stack),
@@ -191,6 +210,8 @@ glue._start_job_run = start_job_run
 secretsmanager._rotate_secret = rotate_secret
 secretsmanager._describe_secret = describe_secret
 scheduler._SCHEDULE_TICK_INTERVAL = 1  # not 10 s: nobody likes to wait
+
+runpy.run_path(str(Path(__file__).with_name("ministack_iam.py")))
 
 if __name__ == "__main__":
     main()

@@ -253,8 +253,7 @@ def _start(layout: Layout, progress: Progress) -> processes.State:
         compatibility = f"{registry_url(ports['registry'])}/config"
         if (status := call(compatibility, method="PUT", body=b'{"compatibility":"BACKWARD"}')) != 200:
             raise Fatal(f"the schema registry refused its compatibility level (HTTP {status})")
-        if (status := call(f"{aws.url(ports['aws'])}/{aws.BUCKET}", method="PUT")) != 200:
-            raise Fatal(f"the AWS emulator refused to make bucket {aws.BUCKET} (HTTP {status})")
+        aws.client("s3", aws.url(ports["aws"])).create_bucket(Bucket=aws.BUCKET)
     recorded = replace(recorded, ready=True)
     processes.write_state(layout.stack_file, recorded)
     return recorded

@@ -184,6 +184,7 @@ class Definition:
     """A job's definition in Glue."""
 
     name: str
+    role: str
     script: str
     arguments: Mapping[str, str]
 
@@ -196,7 +197,7 @@ class Definition:
                 f'no job "{name}" is deployed', fix=f"use one of {known}" if known else "calve deploy"
             )
         job = jobs[name]
-        return cls(name, job["Command"]["ScriptLocation"], job["DefaultArguments"])
+        return cls(name, job["Role"], job["Command"]["ScriptLocation"], job["DefaultArguments"])
 
     def files(self, argument: str) -> list[str]:
         return [uri for uri in self.arguments.get(argument, "").split(",") if uri]
@@ -213,8 +214,12 @@ class Definition:
 def prepared(
     definition: Definition, stack: Stack, folder: Path, *, drain: bool, memory: str, quick: bool
 ) -> Program:
-    """Download the definition's files into the script's working directory, and return how to start it."""
-    s3 = aws.client("s3", stack.aws_endpoint)
+    """Download the definition's files into the script's working directory, and return how to start it.
+
+    As on Glue, the job's role does both.
+    """
+    role = aws.acting_as(definition.role, "glue.amazonaws.com", stack.aws_endpoint)
+    s3 = aws.client("s3", stack.aws_endpoint, *role.values())
     (script,) = _fetch(s3, [definition.script], folder)
     _fetch(s3, definition.files(FILES), folder)
     packages = _fetch(s3, definition.files(PY_FILES), Layout(stack.root).job_code)
@@ -234,7 +239,7 @@ def prepared(
     return Program(
         [sys.executable, str(script), *definition.script_arguments({"--drain": "true"} if drain else {})],
         # Before what is installed: calve itself is, on this machine, and must come from the deployed archive.
-        environment | {"PYTHONPATH": os.pathsep.join(map(str, packages))},
+        environment | role | {"PYTHONPATH": os.pathsep.join(map(str, packages))},
         folder,
         Layout(stack.root).logs / f"{definition.name}.log",
         drains=drain or definition.arguments.get("--drain") == "true",

@@ -175,15 +175,12 @@ class _Sales:
         """A queue that gets what the recipients' topic gets: the emulator sends no mail."""
         name = f"{NAME}-mails-{uuid.uuid4().hex[:8]}"
         resources = self._client("cloudformation").describe_stack_resources(StackName=f"{NAME}-exports")
-        url = self._client("sqs").create_queue(QueueName=name)["QueueUrl"]
+        url, arn = aws.open_queue(name, self._stack.aws_endpoint)
         for each in resources["StackResources"]:
             if each["ResourceType"] == "AWS::SNS::Topic":
-                self._client("sns").subscribe(
-                    TopicArn=each["PhysicalResourceId"],
-                    Protocol="sqs",
-                    Endpoint=f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:{name}",
-                )
-        return str(url)
+                topic = each["PhysicalResourceId"]
+                self._client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+        return url
 
     def _fire(self) -> dict[str, Any]:
         """Fire the Monday schedule now; return the export as deployed."""

@@ -79,6 +79,20 @@ def test_a_destroy_with_both_keys_leaves_nothing_at_all(engine: Engine, tmp_path
     assert left(gone) == set()
 
 
+@pytest.mark.long
+def test_a_lake_in_a_shared_bucket_needs_no_right_beyond_its_prefix(engine: Engine, tmp_path: Path) -> None:
+    guest = deployment(
+        engine, tmp_path, "guest", lake="lake: {{bucket: company-lake, prefix: teams/guest}}\n"
+    )
+    guest.client("s3").create_bucket(Bucket="company-lake")
+    guest.deploy()
+    engine.produce(guest.topic, 100)
+    for job, drain in ((guest.job, True), (f"{guest.job}-maintenance", False)):
+        assert run_deployed(engine.stack, job, Console(), drain=drain, memory="1g", quick=True) == 0
+    assert guest.rows() == everything(100)
+    destroy(guest.app, guest.progress)
+
+
 @contextmanager
 def job_running(deployed: Deployed) -> Iterator[subprocess.Popen[str]]:
     """`calve run-job`, until it is told to end."""

@@ -12,9 +12,8 @@ from botocore.exceptions import ClientError
 
 from cli.embedded import aws
 from cli.embedded.stack import Stack
+from tests.integration.support import rights
 from tests.integration.support.engine import until
-
-ROLE = f"arn:aws:iam::{aws.ACCOUNT}:role/scheduler"
 
 
 class Services:
@@ -23,6 +22,7 @@ class Services:
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self.name = f"t{uuid.uuid4().hex[:12]}"
+        self.role = rights.role(stack, rights.EVERYTHING, service="scheduler.amazonaws.com")
 
     def __getattr__(self, service: str) -> Any:
         return aws.client(service, self._stack.aws_endpoint)
@@ -34,7 +34,7 @@ class Services:
             Name=self.name,
             ScheduleExpression=f"at({at})",
             FlexibleTimeWindow={"Mode": "OFF"},
-            Target={"Arn": target, "RoleArn": ROLE, "Input": json.dumps(given)},
+            Target={"Arn": target, "RoleArn": self.role, "Input": json.dumps(given)},
             ActionAfterCompletion="DELETE",
         )
         return f"{at}Z"
@@ -65,8 +65,16 @@ def test_a_schedule_tells_its_target_when_it_was_due(services: Services) -> None
     assert services.scheduler.list_schedules(NamePrefix=services.name)["Schedules"] == []
 
 
+def test_a_schedule_whose_role_has_no_right_invokes_nothing(services: Services, stack: Stack) -> None:
+    queue = services.sqs.create_queue(QueueName=services.name)["QueueUrl"]
+    services.role = rights.role(stack, rights.allow("sqs:SendMessage", "*"))  # trusts Lambda alone
+    services.once(f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:{services.name}", {})
+    until(lambda: services.scheduler.list_schedules(NamePrefix=services.name)["Schedules"] == [])
+    assert "Messages" not in services.sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=1)
+
+
 def test_the_runs_of_a_glue_job_are_listed_newest_first(services: Services) -> None:
-    services.glue.create_job(Name=services.name, Role="r", Command={"Name": "gluestreaming"})
+    services.glue.create_job(Name=services.name, Role=services.role, Command={"Name": "gluestreaming"})
     started = [services.glue.start_job_run(JobName=services.name)["JobRunId"] for _ in range(3)]
     listed = [run["Id"] for run in services.glue.get_job_runs(JobName=services.name)["JobRuns"]]
     assert listed == started[::-1]
@@ -79,7 +87,7 @@ def test_a_security_configuration_and_a_schedules_time_zone_are_made(services: S
         "ScheduleExpression": "cron(0 6 ? * MON *)",
         "ScheduleExpressionTimezone": "Europe/Vilnius",
         "FlexibleTimeWindow": {"Mode": "OFF"},
-        "Target": {"Arn": f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:q", "RoleArn": ROLE},
+        "Target": {"Arn": f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:q", "RoleArn": services.role},
     }
     resources = {
         "Security": {
@@ -143,7 +151,7 @@ def test_a_schedule_in_a_group_that_is_not_there_fails_its_stack(services: Servi
             "GroupName": services.name,
             "ScheduleExpression": "rate(1 hour)",
             "FlexibleTimeWindow": {"Mode": "OFF"},
-            "Target": {"Arn": f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:q", "RoleArn": ROLE},
+            "Target": {"Arn": f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:q", "RoleArn": services.role},
         },
     }
     assert services.create({"Schedule": schedule}) in ("ROLLBACK_COMPLETE", "CREATE_FAILED")

@@ -17,6 +17,7 @@ from cli.embedded import aws
 from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
 from cli.run.jobs import run_deployed
+from tests.integration.support import rights
 
 SCRIPT = """
 import json, os, pathlib, sys
@@ -55,7 +56,7 @@ def deployed(stack: Stack, request: pytest.FixtureRequest) -> Callable[..., str]
             s3.put_object(Bucket=stack.bucket, Key=f"{name}/{file}", Body=body)
         aws.client("glue", stack.aws_endpoint).create_job(
             Name=name,
-            Role="r",
+            Role=rights.role(stack, rights.EVERYTHING, service="glue.amazonaws.com"),
             Command={"Name": "gluestreaming", "ScriptLocation": f"{where}/script.py"},
             DefaultArguments={
                 "--extra-py-files": f"{where}/{name}.zip",

@@ -26,12 +26,11 @@ class Operator:
 
     def __init__(self, weekly: Deployment) -> None:
         self._sqs = weekly.client("sqs")
-        self._url = self._sqs.create_queue(QueueName=QUEUE)["QueueUrl"]
+        self._url, arn = aws.open_queue(QUEUE, weekly.stack.aws_endpoint)
         self._cloudwatch = weekly.client("cloudwatch")
         self._heard: set[str] = set()
         topics = weekly.client("sns").list_topics()["Topics"]
         (topic,) = (each["TopicArn"] for each in topics if f":{NAME}-monitoring-" in each["TopicArn"])
-        arn = f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:{QUEUE}"
         weekly.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
         found = self._cloudwatch.describe_alarms(AlarmNamePrefix=NAME, MaxRecords=100)["MetricAlarms"]
         self.alarms = {self._short(each["AlarmName"]): each for each in found}

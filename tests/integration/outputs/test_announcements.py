@@ -80,8 +80,7 @@ def hearing(stack: Stack) -> Iterator[Callable[[dict[str, Any]], Heard]]:
 
     def rule(matched: dict[str, Any]) -> Heard:
         name = f"heard-{uuid.uuid4().hex[:8]}"
-        queue = sqs.create_queue(QueueName=name)["QueueUrl"]
-        arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        queue, arn = aws.open_queue(name, stack.aws_endpoint)
         events.put_rule(Name=name, EventPattern=json.dumps(matched))
         events.put_targets(Rule=name, Targets=[{"Id": "q", "Arn": arn}])
         made.append((name, queue))

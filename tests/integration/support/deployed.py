@@ -90,11 +90,11 @@ class Deployed:
         return [each["Key"] for page in pages for each in page.get("Contents", [])]
 
 
-def deployment(engine: Engine, folder: Path, name: str, *, exports: bool = False) -> Deployed:
-    """A topic and a calve.yaml for it, not deployed yet."""
+def deployment(engine: Engine, folder: Path, name: str, *, exports: bool = False, lake: str = "") -> Deployed:
+    """A topic and a calve.yaml for it, not deployed yet. lake: its own entries of YAML."""
     topic = engine.topic(partitions=1)
     config = folder / "calve.yaml"
-    config.write_text((CONFIG + (EXPORTS if exports else "")).format(name=name, topic=topic))
+    config.write_text((CONFIG + lake + (EXPORTS if exports else "")).format(name=name, topic=topic))
     progress = LineProgress(lambda line: print(line, file=sys.__stderr__, flush=True))
     return Deployed(engine, name, topic, config, progress)
 

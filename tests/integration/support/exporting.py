@@ -156,11 +156,10 @@ class Deployment:
     def listen(self) -> None:
         """Subscribe a queue to the mails' topic, as SNS sends no mail here; show SES its sender, whose outbox there is."""
         self.client("sesv2").create_email_identity(EmailIdentity=SENDER)
-        self.queue = self.client("sqs").create_queue(QueueName=NAME)["QueueUrl"]
+        self.queue, arn = aws.open_queue(NAME, self.stack.aws_endpoint)
         sns = self.client("sns")
         for each in sns.list_topics()["Topics"]:
             if f":{NAME}-exports-" in each["TopicArn"]:
-                arn = f"arn:aws:sqs:{aws.REGION}:{aws.ACCOUNT}:{NAME}"
                 sns.subscribe(TopicArn=each["TopicArn"], Protocol="sqs", Endpoint=arn)
 
     def mail(self, subject: str) -> Mail:

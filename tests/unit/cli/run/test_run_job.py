@@ -17,6 +17,7 @@ class Glue:
             "Jobs": [
                 {
                     "Name": "trading-main",
+                    "Role": "arn:aws:iam::111122223333:role/main",
                     "Command": {"ScriptLocation": "s3://code/1.py"},
                     "DefaultArguments": {
                         "--conf": "a=1 --conf b=-Dx=y -Dz=--conf-like",
