@@ -41,16 +41,6 @@ def escapes() -> list[str]:
     ]
 
 
-def long_numbers() -> list[str]:
-    """A digit too many for Spark's parser, but where a buffer of it ends within the number."""
-    long = f"1.{'1' * 1000}"
-    return [
-        f'{{"s":"{text * (size // len(text.encode("utf-16-le")) * 2)}","n":{long}}}'
-        for text in ("a", "é", "😀")
-        for size in (0, *range(2950, 2990), *range(3950, 3990))
-    ]
-
-
 ANY: list[str] = [
     r'"\u0000\u001f\u001F\u007f\u0080\u2028\/\"\\\b\f\n\r\tx"',
     '"\x7f\u2028\U0001f680\uffff"',
@@ -122,7 +112,6 @@ PAYLOADS: list[str] = [
     '{"i":-0}',
     '{"n":%s}' % ("1" * 1000),
     '{"n":%s}' % ("0." + "1" * 999),
-    '{"n":%s}' % ("0." + "1" * 1000),
     '{"n":-%s}' % ("0." + "1" * 999),
     '{"zz":%s}' % ("1" * 1000),
     '{"zz":-%s}' % ("1" * 1000),
@@ -162,8 +151,6 @@ PAYLOADS: list[str] = [
     '{"m":{"a":1,"a":2},"m":{}}',
     '{"m":{"a":1,"a":2},"m":null}',
     '{"dec":{"a":1,"a":2},"dec":1}',
-    '{"dec":{"a":1},"dec":1}',
-    '{"dec":true,"dec":1}',
     '{"at":1,"at":null}',
     '{"at":{"a":1},"at":"2026-01-01T00:00:00Z"}',
     '{"l":[1e400],"l":[1]}',
@@ -247,10 +234,9 @@ PAYLOADS: list[str] = [
     '{"s":-1e400,"s":"x"}',
     '{"s":"\\"Infinity\\""}',
     *escapes(),
-    *long_numbers(),
 ]
 
-GOOD, GOOD_WITH_REST = 321, 304
+GOOD, GOOD_WITH_REST = 184, 168
 """How many of them are rows, and how many are where undeclared fields are kept."""
 WHOLE = [
     "1",

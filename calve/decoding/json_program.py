@@ -43,14 +43,12 @@ class Kind(IntEnum):
     DOUBLE = 7
     DATABASE_FLOAT = 8
     DATABASE_DOUBLE = 9
-    """A number, or a text for one that is not finite. Spark's parser reads some texts that are refused later."""
+    """A number, or a text for one that is not finite."""
     TEXT = 10
-    """A text. Spark's parser makes texts of other values, too, and refuses them by what they look like."""
-    PARSED = 11
-    """A text that is converted later. Spark's parser makes texts of other values, too, but none that can be converted."""
-    DECIMAL = 12
-    """A number or a text, converted later. Spark's parser reads any other value, if no object has a name twice."""
-    JSON = 13
+    """A text. Texts of dates, timestamps and bytes are converted later."""
+    DECIMAL = 11
+    """A number or a text, converted later."""
+    JSON = 12
     """A value of any form, if no object has a name twice. Its text is written later (`glue_jobs.decode.machines.json_kept`)."""
 
 
@@ -60,17 +58,13 @@ FIELD_WIDTH = 5
 KINDS = {
     "boolean": (Kind.BOOLEAN, "boolean"), "int": (Kind.INT, "int"), "days": (Kind.INT, "int"), "long": (Kind.LONG, "long"),
     "millis": (Kind.LONG, "long"), "float": (Kind.FLOAT, "float"), "double": (Kind.DOUBLE, "double"),
-    "string": (Kind.TEXT, "bytes"), "binary": (Kind.TEXT, "bytes"), "date": (Kind.PARSED, "int"),
-    "timestamptz": (Kind.PARSED, "long"), "instant": (Kind.PARSED, "long"), "local_millis": (Kind.LONG, "long"),
+    "string": (Kind.TEXT, "bytes"), "binary": (Kind.TEXT, "bytes"), "date": (Kind.TEXT, "int"),
+    "timestamptz": (Kind.TEXT, "long"), "instant": (Kind.TEXT, "long"), "local_millis": (Kind.LONG, "long"),
     "local_micros": (Kind.LONG, "long"), "database_float": (Kind.DATABASE_FLOAT, "float"),
     "database_double": (Kind.DATABASE_DOUBLE, "double"),
     "json": (Kind.JSON, "bytes"),
 }  # fmt: skip
 """Leaf of a shape -> its node and its `Leaf.kind`."""
-LIKE_NO_STRING = r"\A(?:true\z|false\z|-?[0-9][0-9.eE+-]*\z|[{\[]|\"-?Infinity\"\z)"
-"""Texts that Spark's parser makes of other values. Some strings look like them."""
-FRAME = '{"w0123456789abcdef":['
-"""What earlier releases put before a value for Spark's parser, with a word of this length. Its limits count from there."""
 SPREAD = 0x9E3779B97F4A7C15
 UNSIGNED = 2**64
 
@@ -102,7 +96,7 @@ class Kept:
 class JsonProgram(Program):
     """names: of all fields. maps: the nodes of maps.
 
-    must: the node that every value has. may_be_null: also null. framed: the characters of `FRAME`.
+    must: the node that every value has. may_be_null: also null.
     kept: what the node `must`, a struct, has beyond its fields; None: this is ignored.
     """
 
@@ -111,7 +105,6 @@ class JsonProgram(Program):
     maps: tuple[int, ...] = ()
     must: int = 0
     may_be_null: bool = False
-    framed: int = 0
     kept: Kept | None = None
 
 
@@ -143,7 +136,6 @@ def json_program(writer: JsonWriter, columns: Json) -> JsonProgram:
         must=0 if begun is None else 1,
         may_be_null=writer.scalar is not None,
         kept=compiler.kept,
-        framed=len(FRAME if writer.scalar is None or writer.member else f'{FRAME}{{"{writer.scalar}":'),
     )
 
 

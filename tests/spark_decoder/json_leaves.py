@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
-from calve.decoding.json_program import LIKE_NO_STRING
 from calve.schema.columns import MOST_MILLIS, Json, decimal_digits
 from glue_jobs.columns.expressions import false, spark_type
 from tests.spark_decoder.shapes import (
@@ -45,7 +44,7 @@ PARSED: dict[str, T.DataType] = SAME | {
     "database_double": T.DoubleType(),
 }
 """Types that Spark's parser reads too leniently, or not at all, are read as another type and converted exactly."""
-TEXTS = ("string", "binary")
+TEXTS = ("string", "binary", "date", "timestamptz", "instant")
 BASE64 = r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
 DECIMAL_BYTES = 16
 DATABASE_NUMBERS = ("database_float", "database_double")
@@ -71,14 +70,6 @@ def parse_type(shape: Json) -> T.StructType:
 def strings(shape: Json) -> T.DataType | None:
     """A Spark type with only the strings of a shape, as a type that the parser accepts from any JSON string and nothing else."""
     return _mapped(shape, lambda leaf: T.CalendarIntervalType() if leaf in TEXTS else None)
-
-
-def suspicious(shape: Json, value: Column) -> Column | None:
-    """True if a text may not have been a string in the JSON; None if there are no strings."""
-    if shape in TEXTS:
-        first = F.substring(value, 1, 1)
-        return first.isin(*'tf-0123456789{["') & value.rlike(LIKE_NO_STRING)
-    return _any(shape, value, suspicious)
 
 
 def strict_numbers(shape: Json) -> T.DataType | None:

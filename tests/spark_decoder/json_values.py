@@ -91,10 +91,8 @@ class JsonValue:
         wrong = json_leaves.invalid(shape, found, text)
         if wrong is not None:
             conditions.append(~F.coalesce(wrong, false()))
-        doubtful, kind = json_leaves.suspicious(shape, found), json_leaves.strings(shape)
-        if doubtful is not None and isinstance(kind, T.StructType):
-            no_string = self._parse(self._item(kind))[CORRUPT].isNotNull()
-            conditions.append(~F.when(doubtful, no_string).otherwise(false()))
+        if isinstance(kind := json_leaves.strings(shape), T.StructType):
+            conditions.append(self._parse(self._item(kind))[CORRUPT].isNull())
         unusual, kind = json_leaves.not_finite(shape, found), json_leaves.strict_numbers(shape)
         if unusual is not None and isinstance(kind, T.StructType):
             doubtful = reduce(Column.__or__, map(text.contains, WORDS), F.coalesce(unusual, false()))

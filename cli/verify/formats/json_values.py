@@ -152,7 +152,7 @@ def _members(pairs: list[tuple[str, Any]]) -> Members:
 
 
 def _real(text: str) -> Real:
-    if len(text) > MAX_DIGITS:
+    if sum(map(str.isdigit, text)) > MAX_DIGITS:
         raise ValueError
     return Real(text)
 

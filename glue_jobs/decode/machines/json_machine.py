@@ -1,8 +1,7 @@
 """The machine that runs programs for JSON (`calve.decoding.json_program`): one loop over records, for every shape.
 
-It accepts and rejects the same values as earlier releases did with Spark's parser and conditions around it. Of a name that
-an object has twice the last value counts, so whatever the earlier one was is forgotten. What only the last value decides is
-decided afterwards (`glue_jobs.decode.machines.json_reader`).
+A value of another kind than its node refuses the record. If an object has a name twice, the last value counts and the machine
+forgets the earlier one. So `glue_jobs.decode.machines.json_reader` checks the contents of texts and numbers afterwards.
 """
 
 from __future__ import annotations
@@ -18,23 +17,20 @@ from numba.extending import intrinsic
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
 
 (
-    STRUCT, LIST, MAP, BOOLEAN, INT, LONG, FLOAT, DOUBLE, DATABASE_FLOAT, DATABASE_DOUBLE, TEXT, PARSED, DECIMAL, JSON,
-) = range(14)  # fmt: skip
+    STRUCT, LIST, MAP, BOOLEAN, INT, LONG, FLOAT, DOUBLE, DATABASE_FLOAT, DATABASE_DOUBLE, TEXT, DECIMAL, JSON,
+) = range(13)  # fmt: skip
 """`calve.decoding.json_program.Kind`, repeated here because numba's cache does not notice changes in another module."""
 CELL, MARKED, LEVEL, FIRST, COUNT, END, SECOND, WIDTH = range(1, 9)
 NAME, SIZE, HEAD, MASK, NODE, FIELD_WIDTH = range(6)
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
-GOOD, MALFORMED, DOUBTFUL = 0, 1, 2
-"""Doubtful: a text was another value. Spark refuses the record if any text looks like one."""
+GOOD, MALFORMED = 0, 1
 THERE, OTHER, QUOTED = 1, 2, 3
-"""Marks. Other: a value that is not of the kind; the number of a float or double is still a text; a map has a name twice.
+"""Marks. Other: the number of a float or double is still a text; a map has a name twice.
 
 Quoted: the text of a decimal, or of a number of a database.
 """
 DEEPEST, MOST_DIGITS, MOST_NAME = 998, 1000, 50_000
-"""Limits of Spark's parser: nesting without the array around a value, digits of a number, UTF-16 units of a name."""
-CHARACTERS = 4000
-"""UTF-16 units in a buffer of Spark's parser."""
+"""Limits: objects and lists inside each other, digits of a number, UTF-16 units of a name."""
 PADDING = 16
 """Bytes that must follow the values: eight are read at once."""
 VALUE, AFTER, KEY = range(3)
@@ -47,7 +43,7 @@ U = np.uint64
 """An unsigned index: for signed ones numba checks for negative values each time."""
 ONES, HIGHS = U(0x0101010101010101), U(0x8080808080808080)
 QUOTES, ESCAPES, SPACES = U(0x2222222222222222), U(0x5C5C5C5C5C5C5C5C), U(0x2020202020202020)
-INFINITY, INF, NAN = U(0x7974696E69666E49), U(0x464E49), U(0x4E614E)
+INFINITY, NAN = U(0x7974696E69666E49), U(0x4E614E)
 """These words as little-endian numbers."""
 LENGTH = 0xFFFFFFFF
 EXACT, EXACT_SINGLE = U(1 << 53), U(1 << 24)
@@ -224,7 +220,7 @@ def _unescape(data: Any, at: Any, end: Any, out: Any) -> Any:
 
 @kernel(types.boolean(BYTES, types.int64, types.int64))
 def _is_long(data: Any, at: Any, end: Any) -> Any:
-    """Whether a name is longer than Spark's parser allows."""
+    """Whether a name is longer than `MOST_NAME`."""
     if end - at <= MOST_NAME:
         return False
     units = 0
@@ -246,26 +242,9 @@ def _digits(data: Any, at: Any, end: Any) -> Any:
     return at
 
 
-@kernel(types.boolean(BYTES, types.int64, types.int64, types.int64, types.int64))
-def _is_apart(data: Any, at: Any, end: Any, origin: Any, before: Any) -> Any:
-    """Whether Spark's parser has a number and the character after it in two of its buffers.
-
-    origin: where the payload begins. before: the characters before it.
-    """
-    first = before
-    for place in range(origin, at):
-        byte = data[U(place)]
-        first += 0 if byte & 0xC0 == 0x80 else 2 if byte >= 0xF0 else 1
-    return first // CHARACTERS != (first + end - at) // CHARACTERS
-
-
-@kernel(types.int64(BYTES, types.int64, types.int64, types.int64, types.int64))
-def _number(data: Any, at: Any, end: Any, origin: Any, before: Any) -> Any:
-    """The place after a number; -1 if it is none. origin, before: as in `_is_apart`.
-
-    Spark's parser counts a missing fraction or exponent as -1 digits, if the number begins with 0 or is in two buffers.
-    """
-    start = at
+@kernel(types.int64(BYTES, types.int64, types.int64))
+def _number(data: Any, at: Any, end: Any) -> Any:
+    """The place after a number; -1 if it is none."""
     if at < end and data[U(at)] == 45:
         at += 1
     begin = at
@@ -273,14 +252,12 @@ def _number(data: Any, at: Any, end: Any, origin: Any, before: Any) -> Any:
     count = at - begin
     if count == 0 or (count > 1 and data[U(begin)] == 48):
         return np.int64(-1)
-    is_zero, missing = data[U(begin)] == 48, np.int64(2)
     if at < end and data[U(at)] == 46:
         begin = at + 1
         at = _digits(data, begin, end)
         if at == begin:
             return np.int64(-1)
         count += at - begin
-        missing -= 1
     if at < end and (data[U(at)] | 32) == 101:
         begin = at + 1
         if begin < end and (data[U(begin)] == 43 or data[U(begin)] == 45):
@@ -289,11 +266,7 @@ def _number(data: Any, at: Any, end: Any, origin: Any, before: Any) -> Any:
         if at == begin:
             return np.int64(-1)
         count += at - begin
-        missing -= 1
-    if count <= MOST_DIGITS:
-        return at
-    good = missing < 2 and count - missing <= MOST_DIGITS
-    return at if good and (is_zero or _is_apart(data, start, at, origin, before)) else np.int64(-1)
+    return at if count <= MOST_DIGITS else np.int64(-1)
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64))
@@ -309,15 +282,11 @@ def _word(data: Any, at: Any, end: Any) -> Any:
 
 @kernel(types.boolean(BYTES, types.int64, types.int64))
 def _is_not_finite(data: Any, at: Any, size: Any) -> Any:
-    """Whether Spark's lenient parser reads a text as a number that is not finite."""
+    """Whether a text is NaN, Infinity or -Infinity."""
     if size == 9:
-        return (data[U(at)] == 43 or data[U(at)] == 45) and _eight(data, at + 1) == INFINITY
+        return data[U(at)] == 45 and _eight(data, at + 1) == INFINITY
     found = _eight(data, at)
-    if size == 8:
-        return found == INFINITY
-    if size == 4:
-        return (data[U(at)] == 43 or data[U(at)] == 45) and (found & U(0xFFFFFFFF)) >> U(8) == INF
-    return size == 3 and (found & U(0xFFFFFF)) == NAN
+    return (size == 8 and found == INFINITY) or (size == 3 and (found & U(0xFFFFFF)) == NAN)
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64))
@@ -367,17 +336,14 @@ def _repeated(data: Any, names: Any, first: Any, last: Any) -> Any:
 
 
 @kernel(
-    types.int64(
-        BYTES_OUT, types.int64, types.int64, types.int64, types.int64, types.int64, LONGS_OUT, LONGS_OUT, types.int64
-    )
+    types.int64(BYTES_OUT, types.int64, types.int64, types.int64, LONGS_OUT, LONGS_OUT, types.int64)
 )  # fmt: skip
 def _skip(  # noqa: C901 one kernel
-    data: Any, at: Any, end: Any, origin: Any, before: Any, inside: Any, opened: Any, names: Any, extra: Any
+    data: Any, at: Any, end: Any, inside: Any, opened: Any, names: Any, extra: Any
 ) -> Any:
     """The place after a value of any form; -1 if it is none.
 
-    origin, before: as in `_is_apart`. inside: how many objects and lists are around it.
-    extra: where names may be written as text; -1: names may be there twice.
+    inside: how many objects and lists are around it. extra: where names may be written as text; -1: names may be there twice.
     """
     depth, held = np.int64(0), np.int64(0)
     while True:
@@ -407,7 +373,7 @@ def _skip(  # noqa: C901 one kernel
             else:
                 is_name = True
         elif byte == 45 or (byte >= 48 and byte <= 57):
-            at = _number(data, at, end, origin, before)
+            at = _number(data, at, end)
         else:
             at = _word(data, at, end)
         if at < 0:
@@ -543,33 +509,32 @@ def _field(data: Any, at: Any, size: Any, pool: Any, fields: Any, slots: Any, na
 @kernel(
     TRIPLE(
         LONGS, LONGS, BYTES, POWERS, BYTES_OUT, PLACES, PLACES, LONGS, types.int64, types.int64, types.int64, types.int64,
-        types.int64, BYTES_OUT, LONGS_OUT, LONGS_OUT, LONGS, LONGS_OUT, BYTES_OUT, LONGS, LONGS, LONGS_OUT, LONGS_OUT,
+        BYTES_OUT, LONGS_OUT, LONGS_OUT, LONGS, LONGS_OUT, BYTES_OUT, LONGS, LONGS, LONGS_OUT, LONGS_OUT,
         LONGS_OUT, LONGS_OUT,
     )
 )  # fmt: skip
 def run(  # noqa: C901 one loop: a call for each value would cost more than most of them do
     code: Any, pool: Any, names: Any, powers: Any, data: Any, places: Any, sizes: Any, chosen: Any, must: Any,
-    may_be_null: Any, kept: Any, framed: Any, extra: Any, verdicts: Any, rows: Any, before: Any, space: Any, cells: Any,
+    may_be_null: Any, kept: Any, extra: Any, verdicts: Any, rows: Any, before: Any, space: Any, cells: Any,
     marks: Any, mark_level: Any, mark_base: Any, frames: Any, opened: Any, twice: Any, firsts: Any,
 ) -> Any:  # fmt: skip
     """Read the chosen records. Returns the first unread record, the level without space for it or -1, and the next `extra`.
 
     code: with places in `cells` and `marks` instead of column numbers. data: `PADDING` bytes follow the values, then as many
     bytes as the values have: strings with escapes are written there as text, from `extra` on.
-    powers: of ten. must, may_be_null, kept: as in the program; -1: nothing is kept. framed: the characters that Spark's parser
-    reads before a value. verdicts: by place in `chosen`.
+    powers: of ten. must, may_be_null, kept: as in the program; -1: nothing is kept. verdicts: by place in `chosen`.
     rows: current rows per level. space: rows per level; columns have one more.
     marks: 0 at first. A cell without a mark is undefined. before, frames, opened, twice, firsts: scratch space.
     """
     for number in range(chosen.size):
         record = chosen[number]
         at = np.int64(places[record])
-        origin, end = at, at + np.int64(sizes[record])
+        end = at + np.int64(sizes[record])
         for level in range(rows.size):
             before[level] = rows[U(level)]
         extra_before = extra
         row, node, top, state, name = rows[U(0)], np.int64(0), np.int64(-1), VALUE, at
-        good, verdict, there = True, GOOD, False
+        good, there = True, False
         while good:
             if state == VALUE:
                 at = _blank(data, at, end)
@@ -580,7 +545,7 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                 keeps = kept >= 0 and top >= 0 and frames[U(top * FRAME)] == must
                 if node < 0:
                     room = extra if keeps else np.int64(-1)
-                    at = _skip(data, at, end, origin, framed, top + 1, opened, twice, room)
+                    at = _skip(data, at, end, top + 1, opened, twice, room)
                     good = at >= 0
                     if good and keeps:
                         level = code[U(kept * WIDTH + LEVEL)]
@@ -591,7 +556,7 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                     continue
                 base, byte, begin = node * WIDTH, data[U(at)], at
                 is_nested = keeps and byte | 32 == 123
-                if is_nested and _skip(data, at, end, origin, framed, top + 1, opened, twice, extra) < 0:
+                if is_nested and _skip(data, at, end, top + 1, opened, twice, extra) < 0:
                     good = False
                     break
                 kind = code[U(base)]
@@ -642,16 +607,13 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                         return number, level, extra_before
                     if kind == LIST:
                         state, node = VALUE, node + 1
-                elif kind >= TEXT and (kind != DECIMAL or (byte != 45 and (byte < 48 or byte > 57))):
-                    room = extra if kind >= DECIMAL else np.int64(-1)
-                    at = _skip(data, at, end, origin, framed, top + 1, opened, twice, room)
-                    cells[cell], marks[mark], good = begin << 32 | (at - begin), OTHER, at >= 0
-                    if kind == JSON:
-                        marks[mark] = THERE
-                    if kind == TEXT:
-                        verdict = DOUBTFUL
+                elif kind == JSON:
+                    at = _skip(data, at, end, top + 1, opened, twice, extra)
+                    cells[cell], marks[mark], good = begin << 32 | (at - begin), THERE, at >= 0
+                elif kind == TEXT:
+                    good = False
                 elif kind == DECIMAL:
-                    at = _number(data, at, end, origin, framed)
+                    at = _number(data, at, end)
                     cells[cell], marks[mark], good = begin << 32 | (at - begin), THERE, at >= 0
                 elif kind == BOOLEAN:
                     at = _word(data, at, end)
@@ -699,7 +661,7 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                         following | 32 == 101 or count > 19 or value > (EXACT_SINGLE if is_single else EXACT)
                         or fraction > (10 if is_single else 22)
                     ):  # fmt: skip
-                        at = _number(data, begin, end, origin, framed)
+                        at = _number(data, begin, end)
                         cells[cell], marks[mark], good = begin << 32 | (at - begin), OTHER, good and at >= 0
                         continue
                     real = np.float64(value) / powers[U(fraction)]
@@ -805,5 +767,5 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
         else:
             _clear(rows, before, mark_level, mark_base, marks)
             extra = extra_before
-        verdicts[number] = verdict if good else MALFORMED
+        verdicts[number] = GOOD if good else MALFORMED
     return np.int64(chosen.size), np.int64(-1), extra

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calve.decoding.json_program import LIKE_NO_STRING, JsonLeaf, JsonProgram
+from calve.decoding.json_program import JsonLeaf, JsonProgram
 from calve.schema.columns import MOST_MILLIS, decimal_digits
 from glue_jobs.columns.buffers import Spans
 from glue_jobs.columns.texts import LENGTH, NOTHING, Bytes, Longs, copy, lay_out, texts
@@ -21,9 +21,7 @@ from glue_jobs.decode.machines.cells import Cells
 from glue_jobs.decode.machines.json_kept import GROWTH, WIDTH, write
 from glue_jobs.decode.machines.json_machine import (
     DEEPEST,
-    DOUBTFUL,
     FRAME,
-    GOOD,
     MALFORMED,
     OTHER,
     PADDING,
@@ -35,8 +33,6 @@ from glue_jobs.decode.machines.moments import bounded_millis, to_database_moment
 
 POWERS = np.array([float(10**power) for power in range(23)])
 BEYOND_SINGLES = 2.0**128
-NOT_FINITE = pa.array(["NaN", "Infinity", "-Infinity"])
-"""Texts that stand for numbers of a database."""
 LEAST_DOUBLE = ("5e-324", "4.9e-324")
 """Its shortest digits, and those that Java writes."""
 NO_PLACES = np.zeros(0, np.int32)
@@ -92,21 +88,19 @@ class JsonReader(Reader):
         kept = -1 if program.kept is None else program.kept.node
         end, full, self._free = run(
             code, self._pool, self._names, POWERS, spans.data, spans.places, spans.sizes, chosen,
-            program.must, int(program.may_be_null), kept, program.framed, self._extra, verdicts, rows, np.empty_like(rows), space,
+            program.must, int(program.may_be_null), kept, self._extra, verdicts, rows, np.empty_like(rows), space,
             buffers.cells, buffers.marks, buffers.mark_level, mark_base, self._frames, self._opened, self._twice, self._firsts,
         )  # fmt: skip
         return end, full
 
     def _run(self, spans: Spans, begin: int, space: Longs) -> tuple[Bytes, Cells, int]:
-        """As `Reader._run`. No verdict is doubtful afterwards."""
+        """As `Reader._run`. Texts and numbers are converted afterwards."""
         verdicts, cells, full = super()._run(spans, begin, space)
         if cells.rows[0]:
             found = _Converted(
                 self._program, cells, _Room(self._free, self._opened, self._fields, self._twice)
             )
-            good = np.flatnonzero(verdicts != MALFORMED)
-            wrong = found.wrong(verdicts[good] == DOUBTFUL)
-            verdicts[good] = np.where(wrong, WRONG, GOOD)
+            verdicts[np.flatnonzero(verdicts != MALFORMED)[found.wrong()]] = WRONG
         return verdicts, cells, full
 
 
@@ -127,13 +121,8 @@ class _Converted:
         self._program, self._cells, self._room = program, cells, room
         self._wrong: dict[int, Bytes] = {}
 
-    def wrong(self, doubtful: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Convert all cells; which records have a value that its column cannot hold.
-
-        doubtful: records with a text that was another value. Spark refuses these, too, if any text looks like one.
-        """
-        if doubtful.any():
-            self._find_no_strings(doubtful)
+    def wrong(self) -> NDArray[np.bool_]:
+        """Convert all cells; which records have a value that its column cannot hold."""
         for leaf in self._program.leaves:
             self._convert(leaf)
         if (kept := self._program.kept) is not None:
@@ -144,27 +133,18 @@ class _Converted:
         for node in self._program.maps:
             if (repeated := self._cells.marks_of(node) == OTHER).any():
                 self._of(self._program.marks[node])[repeated] = 1
-        found = np.zeros(doubtful.size, np.bool_)
+        found = np.zeros(self._cells.rows[0], np.bool_)
         for level, rows in self._wrong.items():
             if rows.any():
                 found[self._cells.records(level)[rows != 0]] = True
         return found
-
-    def _find_no_strings(self, doubtful: NDArray[np.bool_]) -> None:
-        for leaf in self._program.leaves:
-            if leaf.shape in ("string", "binary"):
-                marks = self._cells.marks_of(leaf.node)
-                held = texts(pa.string(), self._cells.numbers(leaf.cell), marks, self._cells.data)
-                alike = pc.match_substring_regex(held, LIKE_NO_STRING).fill_null(fill_value=False)
-                found = alike.to_numpy(zero_copy_only=False) & doubtful[self._cells.records(leaf.level)]
-                self._of(leaf.level)[found | (marks == OTHER)] = 1
 
     def _convert(self, leaf: JsonLeaf) -> None:
         cells = self._cells
         numbers, marks, data = cells.numbers(leaf.cell), cells.marks_of(leaf.node), cells.data
         match leaf.shape:
             case "float" | "double" | "database_float" | "database_double":
-                self._to_reals(leaf, numbers, np.flatnonzero(marks > THERE))
+                self._to_reals(leaf, numbers, marks)
             case "millis":
                 fits = (numbers >= -MOST_MILLIS) & (numbers <= MOST_MILLIS)
                 self._of(leaf.level)[~fits & (marks != 0)] = 1
@@ -186,15 +166,14 @@ class _Converted:
             highs = cells.numbers(leaf.cell + 1)
             to_decimals(numbers, highs, marks, data, *digits, low, high, self._of(leaf.level))
 
-    def _to_reals(self, leaf: JsonLeaf, numbers: Longs, places: Longs) -> None:
-        if not places.size:
+    def _to_reals(self, leaf: JsonLeaf, numbers: Longs, marks: Bytes) -> None:
+        if not (places := np.flatnonzero(marks > THERE)).size:
             return
         single = leaf.shape.endswith("float")
         held = texts(pa.string(), numbers[places], NOTHING, self._cells.data)
         found = reals(held, single=single)
         numbers[places] = found.view(np.uint32 if single else np.int64)
-        said = pc.is_in(held, NOT_FINITE).to_numpy(zero_copy_only=False)
-        self._of(leaf.level)[places[np.isinf(found) & ~said]] = 1
+        self._of(leaf.level)[places[np.isinf(found) & (marks[places] == OTHER)]] = 1
 
     def _write(self, cells: Longs, marks: Bytes, level: int) -> None:
         """Write JSON values in their normal form. Their doubles are converted in between, if there are any."""

@@ -1,6 +1,6 @@
 """Texts of JSON as values of columns: compiled loops over the cells of a column, which hold places of texts (`columns.texts`).
 
-A text that has no value is marked in `wrong`. So is a row whose mark says that it was no text. Rows without a mark are left out.
+A text that has no value is marked in `wrong`. Rows without a mark are left out.
 `glue_jobs.decode.machines.moments` has dates and timestamps.
 """
 
@@ -13,8 +13,8 @@ from numba import types
 
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, kernel
 
-THERE, OTHER, QUOTED = 1, 2, 3
-"""The marks of `glue_jobs.decode.machines.json_machine`."""
+QUOTED = 3
+"""A mark of `glue_jobs.decode.machines.json_machine`."""
 LENGTH = 0xFFFFFFFF
 MOST_DIGITS = 38
 DECIMAL_BYTES = 16
@@ -64,9 +64,8 @@ def to_bytes(cells: Any, marks: Any, data: Any, wrong: Any) -> Any:
     """Base64 with its padding. The bytes take the place of their text, which is longer."""
     for row in range(cells.size):
         if marks[row]:
-            place, size = cells[row] >> 32, np.int64(-1)
-            if marks[row] == THERE:
-                size = _base64_size(data, place, cells[row] & LENGTH)
+            place = cells[row] >> 32
+            size = _base64_size(data, place, cells[row] & LENGTH)
             wrong[row] |= size < 0
             cells[row] = place << 32 | max(size, np.int64(0))
             for number in range(size):
@@ -153,11 +152,11 @@ def to_decimals(
     """Numbers by their digits, and unscaled numbers in Base64."""
     for row in range(cells.size):
         if marks[row]:
-            place, size, good = cells[row] >> 32, cells[row] & LENGTH, np.int64(0)
-            if marks[row] == THERE:
-                cells[row], highs[row], good = _of_digits(data, place, place + size, precision, scale)
-            elif marks[row] == QUOTED:
+            place, size = cells[row] >> 32, cells[row] & LENGTH
+            if marks[row] == QUOTED:
                 cells[row], highs[row], good = _of_base64(data, place, size, most_low, most_high)
+            else:
+                cells[row], highs[row], good = _of_digits(data, place, place + size, precision, scale)
             wrong[row] |= good == 0
 
 

@@ -1,6 +1,6 @@
 """Texts as dates and timestamps: compiled loops over the cells of a column, which hold places of texts (`columns.texts`).
 
-A text that has no value is marked in `wrong`. So is a row whose mark says that it was no text. Rows without a mark are left out.
+A text that has no value is marked in `wrong`. Rows without a mark are left out.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from calve.schema.columns import LAST_MICROS as LAST
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS_OUT, kernel
 from glue_jobs.columns.texts import Longs
 
-THERE = 1
-"""The mark of a text."""
 LENGTH = 0xFFFFFFFF
 MOST_OFFSET_MINUTES = 18 * 60
 DAY_MICROS = 86_400_000_000
@@ -175,7 +173,7 @@ def to_days(cells: Any, marks: Any, data: Any, wrong: Any) -> Any:
     for row in range(cells.size):
         if marks[row]:
             good = np.int64(0)
-            if marks[row] == THERE and cells[row] & LENGTH == 10:
+            if cells[row] & LENGTH == 10:
                 cells[row], good = _day(data, cells[row] >> 32)
             wrong[row] |= good == 0
 
@@ -184,9 +182,8 @@ def to_days(cells: Any, marks: Any, data: Any, wrong: Any) -> Any:
 def to_moments(cells: Any, marks: Any, data: Any, wrong: Any) -> Any:
     for row in range(cells.size):
         if marks[row]:
-            place, good = cells[row] >> 32, np.int64(0)
-            if marks[row] == THERE:
-                cells[row], good = _moment(data, place, place + (cells[row] & LENGTH))
+            place = cells[row] >> 32
+            cells[row], good = _moment(data, place, place + (cells[row] & LENGTH))
             wrong[row] |= good == 0
 
 
@@ -195,14 +192,13 @@ def to_database_moments(cells: Any, marks: Any, data: Any, wrong: Any) -> Any:
     """As `to_moments`; timestamps before year 1 become the first one, those after year 9999 the last one."""
     for row in range(cells.size):
         if marks[row]:
-            place, good = cells[row] >> 32, np.int64(0)
-            if marks[row] == THERE:
-                end = place + (cells[row] & LENGTH)
-                way = _far(data, place, end)
-                if way != 0:
-                    cells[row], good = np.int64(FIRST if way == BEFORE else LAST), np.int64(1)
-                else:
-                    cells[row], good = _moment(data, place, end)
+            place, good = cells[row] >> 32, np.int64(1)
+            end = place + (cells[row] & LENGTH)
+            way = _far(data, place, end)
+            if way != 0:
+                cells[row] = np.int64(FIRST if way == BEFORE else LAST)
+            else:
+                cells[row], good = _moment(data, place, end)
             wrong[row] |= good == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import uuid
 import zlib
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ from tests.spark_decoder import decode as spark_decoder
 HEADERS = arrow_type(next(each["type"] for each in KAFKA["type"]["fields"] if each["name"] == "headers"))
 NARROW, WIDE = record("R", a="int", b="string"), record("R", b="string", a="long", c=nullable("double"))
 GOOD = zigzag(5) + text(b"x")
+INFINITIES, TWICE = re.compile(rb'"(?:\+Infinity|[+-]?INF)"'), re.compile(rb'"([fd])":.*"\1":')
 
 
 def same(
@@ -182,7 +184,10 @@ def test_json_that_readers_differ_about(spark: SparkSession) -> None:
 
 
 def test_values_of_databases(spark: SparkSession) -> None:
-    """A key that is no timestamp is left out: Spark ends its task there."""
+    """A key that is no timestamp is left out: Spark ends its task there.
+
+    So is an infinity as Spark alone reads it, if another value of its name may follow: Spark does not see it then.
+    """
     texts = [database_values.moment(random := Random(3)) for _ in range(400)]
     kinds = [
         AT,
@@ -208,6 +213,7 @@ def test_values_of_databases(spark: SparkSession) -> None:
     found, columns = database_values.json_plan()
     values = [b'{"f":340282356779733661637539395458142568447}', *database_values.payloads()]
     values += [database_values.payload(random) for _ in range(2_000)]
+    values = [each for each in values if not (INFINITIES.search(each) and TWICE.search(each))]
     assert same(spark, found, columns, values) > 500
 
 
@@ -226,7 +232,10 @@ def test_much_random_json(spark: SparkSession) -> None:
 
 
 def random_json_values(spark: SparkSession, random: Random, count: int) -> int:
-    """Payloads of one schema: how many are good. Of some, a second one follows in the same object."""
+    """Payloads of one schema: how many are good. Of some, a second one follows in the same object.
+
+    Not with decimals: Spark does not see of which kind an earlier value of a name was.
+    """
     while True:
         schema, make = random_json.Schemas(random).top()
         top = random.choice([FIELDS, Top(rest="rest")])
@@ -240,7 +249,7 @@ def random_json_values(spark: SparkSession, random: Random, count: int) -> int:
         if found.writers:
             break
     values = [random_json.payload(make(), random) for _ in range(count)]
-    for place in range(0, count - 1, 5):
+    for place in range(0, 0 if "decimal" in json.dumps(columns) else count - 1, 5):
         if values[place].endswith(b"}") and values[place + 1].startswith(b"{"):
             values[place] = values[place][:-1] + b"," + values[place + 1][1:]
     return same(spark, found, columns, [CONFLUENT.frame(7) + each for each in values])
