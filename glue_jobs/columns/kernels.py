@@ -1,6 +1,5 @@
 """Functions compiled by numba: once per machine, cached on disk for later processes.
 
-A kernel may call only kernels of its own file: numba's cache does not notice changes in other files.
 In a loop write `a <= b and b < c`: numba makes slow code from `a <= b < c`.
 To run kernels with bounds checks set NUMBA_BOUNDSCHECK=1, and NUMBA_CACHE_DIR to a new directory.
 """
@@ -11,10 +10,18 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
-from numba import njit, types
+import numpy as np
+from numba import config, njit, types
+from numba.core.caching import (
+    InTreeCacheLocator,
+    UserProvidedCacheLocator,
+    UserWideCacheLocator,
+    ZipCacheLocator,
+)
 
 from calve.errors import Fatal
 
@@ -40,6 +47,41 @@ def kernel(signature: object, *, inline: bool = False) -> Callable[[_Function], 
         return cast("_Function", njit(signature, cache=True, nogil=True, forceinline=inline)(function))
 
     return compiled
+
+
+class Locator:
+    """Where numba stores a kernel, and from which sources it was made.
+
+    numba's own locators see only the kernel's file. Here a change of a number or of a kernel from another file counts, too.
+    """
+
+    LOCATORS = UserProvidedCacheLocator, InTreeCacheLocator, UserWideCacheLocator, ZipCacheLocator
+    stamps: ClassVar[dict[object, str]] = {}
+    """The digest of each kernel's sources, by its function."""
+
+    def __init__(self, found: Any, function: Any) -> None:
+        self._found = found
+        sources = [repr(found.get_source_stamp())]
+        for name, value in function.__globals__.items():
+            kernel = self.stamps.get(getattr(value, "py_func", None))
+            if kernel is not None or isinstance(value, int | float | np.number):
+                sources.append(f"{name} {kernel or value!r}")
+        self.stamps[function] = self._stamp = sha256("\n".join(sources).encode()).hexdigest()
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> Self | None:
+        locators: Any = cls.LOCATORS
+        found = next(filter(None, (each.from_function(function, file) for each in locators)), None)
+        return None if found is None else cls(found, function)
+
+    def get_source_stamp(self) -> str:
+        return self._stamp
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._found, name)
+
+
+config.CACHE_LOCATOR_CLASSES = f"{__name__}.{Locator.__name__}"  # type: ignore[attr-defined]
 
 
 def _keep_in_temporary_directory() -> None:

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 from llvmlite import ir
 from numba import types
-from numba.core.cgutils import get_or_insert_function, pointer_add
+from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from glue_jobs.columns.arrow_types import bits
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, PLACES, PLACES_OUT, kernel
+from glue_jobs.columns.scanning import pointer
 
 LENGTH = 0xFFFFFFFF
 """The part of a cell with the number of bytes; the rest is their place in the buffer."""
@@ -37,18 +38,12 @@ def lay_out(cells: Any, marks: Any, offsets: Any) -> Any:
     return total
 
 
-def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, bits: int) -> Any:
-    """A pointer to `bits` bits in an array of bytes."""
-    begin = context.make_array(kind)(context, builder, array).data
-    return pointer_add(builder, begin, at, ir.IntType(bits).as_pointer())  # type: ignore[no-untyped-call]
-
-
 def _moving(_: Any, out: Any, at: Any, data: Any, place: Any) -> Any:
     """Copy `MOVED` bytes at once. The compiler makes no single instruction of a loop, because the arrays might overlap."""
 
     def generate(context: Any, builder: Any, _: Any, given: Any) -> Any:
-        source = _pointer(context, builder, data, given[2], given[3], 8 * MOVED)
-        to = _pointer(context, builder, out, given[0], given[1], 8 * MOVED)
+        source = pointer(context, builder, data, given[2], given[3], 8 * MOVED)
+        to = pointer(context, builder, out, given[0], given[1], 8 * MOVED)
         builder.store(builder.load(source, align=1), to, align=1)
         return context.get_dummy_value()
 
@@ -59,7 +54,7 @@ def _expecting(_: Any, data: Any, place: Any) -> Any:
     """Prefetch bytes: those of neighbours in a column are a record apart."""
 
     def generate(context: Any, builder: Any, _: Any, given: Any) -> Any:
-        number, at = ir.IntType(32), _pointer(context, builder, data, given[0], given[1], 8)
+        number, at = ir.IntType(32), pointer(context, builder, data, given[0], given[1], 8)
         kind = ir.FunctionType(ir.VoidType(), [at.type, number, number, number])
         prefetch = get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
         builder.call(prefetch, [at, *(ir.Constant(number, each) for each in (0, 3, 1))])

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from calve.decoding.avro_operations import CELL, JUMP_TO, MARKED, NULL, SECOND, WIDTH, A, B, Op
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.columns.scanning import PAIR, U, little, varint
+from glue_jobs.decode.machines.cells import clear
 
 (
     BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT, FIXED, ENUM, MILLIS, DECIMAL, MARK, UNION, JUMP, LIST, NEXT,
     SKIP_INT, SKIP_LONG, SKIP_BYTES, SKIP_FIXED, SKIP_LIST, SKIP_NEXT, END,
-) = range(22)  # fmt: skip
-"""`calve.decoding.avro_operations.Op`, repeated here because numba's cache does not notice changes in another module."""
-CELL, MARKED, NULL, JUMP_TO, A, B, SECOND, WIDTH = range(1, 9)
+) = map(int, Op)  # fmt: skip
 GOOD, MALFORMED, DOUBTFUL, TRAILING = 0, 1, 2, 4
 """Doubtful: a map value does not fit its column. This matters only if no later value has the same key.
 
@@ -28,28 +29,11 @@ UNFIT = 2
 """The mark of such a value."""
 PARENT, LEFT, COUNT_AT, FIRST = range(4)
 """The state of a list: its parent row, items left in the block, the cell of its item count, its first row."""
-U = np.uint64
-"""An unsigned index: for signed ones numba checks for negative values each time."""
 POSITIVE = 2**63 - 1
 LEAST = -(2**63)
 MOST_MILLIS = POSITIVE // 1000
 FRAMES = types.Array(types.int64, 2, "C")
-PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 TRIPLE = types.UniTuple(types.int64, 3)  # type: ignore[no-untyped-call]
-
-
-@kernel(PAIR(BYTES, types.int64, types.int64, types.int64))
-def _varint(data: Any, at: Any, end: Any, most: Any) -> Any:
-    """An integer of at most `most` bits of encoding, 7 per byte, and the place after it; -1 if invalid."""
-    value, shift = np.int64(0), np.int64(0)
-    while at < end and shift < most:
-        byte = np.int64(data[U(at)])
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    return value, np.int64(-1)
 
 
 @kernel(PAIR(BYTES, types.int64, types.int64), inline=True)
@@ -57,24 +41,15 @@ def _int(data: Any, at: Any, end: Any) -> Any:
     if at < end and data[U(at)] < 0x80:
         byte = np.int64(data[U(at)])
         return (byte >> 1) ^ -(byte & 1), at + 1
-    value, at = _varint(data, at, end, 35)
+    value, at = varint(data, at, end, 35)
     value &= 0xFFFFFFFF
     return (value >> 1) ^ -(value & 1), at
 
 
 @kernel(PAIR(BYTES, types.int64, types.int64), inline=True)
 def _long(data: Any, at: Any, end: Any) -> Any:
-    value, at = _varint(data, at, end, 70)
+    value, at = varint(data, at, end, 70)
     return ((value >> 1) & POSITIVE) ^ -(value & 1), at
-
-
-@kernel(types.int64(BYTES, types.int64, types.int64), inline=True)
-def _little(data: Any, at: Any, size: Any) -> Any:
-    """The bits of `size` bytes, little-endian."""
-    value = np.int64(0)
-    for place in range(size):
-        value |= np.int64(data[U(at + place)]) << (8 * place)
-    return value
 
 
 @kernel(TRIPLE(BYTES, types.int64, types.int64, LONGS, types.int64))
@@ -130,17 +105,6 @@ def _block_to_skip(data: Any, at: Any, end: Any) -> Any:
     return count, at
 
 
-@kernel(types.void(LONGS_OUT, LONGS_OUT, LONGS, LONGS, BYTES_OUT))
-def _clear(rows: Any, before: Any, mark_level: Any, mark_base: Any, marks: Any) -> Any:
-    """Discard everything written since rows `before`."""
-    for column in range(mark_level.size):
-        level = mark_level[column]
-        for row in range(before[level], rows[level] + 1):
-            marks[mark_base[column] + row] = 0
-    for level in range(rows.size):
-        rows[level] = before[level]
-
-
 @kernel(
     PAIR(
         LONGS, LONGS, BYTES, PLACES, PLACES, LONGS, types.int64, BYTES_OUT, LONGS_OUT, LONGS_OUT, LONGS,
@@ -194,7 +158,7 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
             elif op == DOUBLE:
                 good = end - at >= 8
                 if good:
-                    cells[cell] = _little(data, at, 8)
+                    cells[cell] = little(data, at, 8)
                     at += 8
             elif op == ENUM:
                 index, at = _int(data, at, end)
@@ -221,7 +185,7 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
                 row = rows[U(level)]
                 lists[top, FIRST] = row
                 if row >= space[U(level)]:
-                    _clear(rows, before, mark_level, mark_base, marks)
+                    clear(rows, before, mark_level, mark_base, marks)
                     return number, level
             elif op == NEXT:
                 level = code[U(pc + A)]
@@ -235,7 +199,7 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
                 if good and left > 0:
                     lists[top, LEFT] = left
                     if row >= space[U(level)]:
-                        _clear(rows, before, mark_level, mark_base, marks)
+                        clear(rows, before, mark_level, mark_base, marks)
                         return number, level
                     pc = code[U(pc + JUMP_TO)]
                     continue
@@ -254,7 +218,7 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
             elif op == FLOAT:
                 good = end - at >= 4
                 if good:
-                    cells[cell] = _little(data, at, 4)
+                    cells[cell] = little(data, at, 4)
                     at += 4
             elif op == MILLIS:
                 millis, at = _long(data, at, end)
@@ -320,7 +284,7 @@ def run(  # noqa: C901 one loop: a call for each operation would cost more than 
         if good:
             rows[U(0)] += 1
         else:
-            _clear(rows, before, mark_level, mark_base, marks)
+            clear(rows, before, mark_level, mark_base, marks)
         if not good:
             verdict = TRAILING if op == END and at < end and verdict == GOOD else MALFORMED
         verdicts[number] = verdict

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from calve.decoding.avro_operations import Absent, Group, Leaf, Pairs, Part, Program
 from calve.decoding.avro_operations import Items as ItemCells
 from glue_jobs.columns.arrow_types import arrow_type, bits
-from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, kernel
+from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, kernel
 from glue_jobs.columns.map_keys import digest, find_repeated, last_of_each
 from glue_jobs.columns.texts import NOTHING, Bytes, Longs, texts, validity
 
@@ -230,3 +230,14 @@ def copy_fixed(cells: Any, marks: Any, data: Any, size: Any, out: Any) -> Any:
         place = cells[row] >> 32
         for at in range(size):
             out[row * size + at] = data[place + at] if marked else 0
+
+
+@kernel(types.void(LONGS_OUT, LONGS_OUT, LONGS, LONGS, BYTES_OUT))
+def clear(rows: Any, before: Any, mark_level: Any, mark_base: Any, marks: Any) -> Any:
+    """Discard everything written since rows `before`."""
+    for column in range(mark_level.size):
+        level = mark_level[column]
+        for row in range(before[level], rows[level] + 1):
+            marks[mark_base[column] + row] = 0
+    for level in range(rows.size):
+        rows[level] = before[level]

@@ -13,19 +13,17 @@ import numpy as np
 from numba import types
 
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.columns.scanning import PAIR, U
+from glue_jobs.decode.machines.json_scan import SHORT, put, unit
 
 GROWTH = 2.5
 MOST_DIGITS = 38
 """Of a number that is kept as it is. Others are doubles."""
 MOST_POSITIONAL, LEAST_POSITIONAL = 6, -3
 """Powers of ten of the first digits of doubles without an exponent."""
-SHORT = np.frombuffer(b"btn\0fr", np.uint8)
-"""The letters of short escapes of the characters from 8 on."""
 LENGTH = 0xFFFFFFFF
 START, END, SHIFT, WIDTH = range(4)
 """Of a field of an object: where its text begins, with the character before its name; where it ends; how far it moves."""
-U = np.uint64
-PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 TRIPLE = types.UniTuple(types.int64, 3)  # type: ignore[no-untyped-call]
 
 
@@ -35,16 +33,6 @@ def _blank(data: Any, at: Any) -> Any:
     while data[U(at)] == 32 or data[U(at)] == 10 or data[U(at)] == 13 or data[U(at)] == 9:
         at += 1
     return at
-
-
-@kernel(types.int64(BYTES, types.int64))
-def _unit(data: Any, at: Any) -> Any:
-    """The UTF-16 unit of four hexadecimal digits."""
-    found = np.int64(0)
-    for place in range(at, at + 4):
-        byte = np.int64(data[U(place)])
-        found = found << 4 | (byte - 48 if byte <= 57 else (byte | 32) - 87)
-    return found
 
 
 @kernel(types.int64(BYTES_OUT, types.int64, types.int64))
@@ -62,11 +50,7 @@ def _character(data: Any, point: Any, out: Any) -> Any:
     if point < 128:
         data[U(out)] = point
         return out + 1
-    more = 1 if point < 0x800 else 2 if point < 0x10000 else 3
-    data[U(out)] = (0xC0 if more == 1 else 0xE0 if more == 2 else 0xF0) | point >> 6 * more
-    for place in range(1, more + 1):
-        data[U(out + place)] = 0x80 | (point >> 6 * (more - place)) & 0x3F
-    return out + more + 1
+    return put(data, point, out)
 
 
 @kernel(PAIR(BYTES_OUT, types.int64, types.int64))
@@ -92,10 +76,10 @@ def _string(data: Any, at: Any, out: Any) -> Any:
             at += 2
             out += 1
             continue
-        point = _unit(data, at + 2)
+        point = unit(data, at + 2, at + 6)
         at += 6
         if point >= 0xD800 and point <= 0xDFFF:
-            point = 0x10000 + ((point - 0xD800) << 10) + (_unit(data, at + 2) - 0xDC00)
+            point = 0x10000 + ((point - 0xD800) << 10) + (unit(data, at + 2, at + 6) - 0xDC00)
             at += 6
         out = _character(data, point, out)
 
@@ -211,7 +195,7 @@ def _rank(data: Any, at: Any) -> Any:
         return at + 1, byte + 16 if byte == 0xEE or byte == 0xEF else byte
     byte = np.int64(data[U(at + 1)])
     if byte == 117:
-        return at + 6, _unit(data, at + 2)
+        return at + 6, unit(data, at + 2, at + 6)
     for point in range(6):
         if byte == SHORT[point]:
             byte = np.int64(point + 8)

@@ -19,15 +19,8 @@ from glue_jobs.columns.texts import LENGTH, NOTHING, Bytes, Longs, copy, lay_out
 from glue_jobs.decode.machines.avro_reader import WRONG, Reader
 from glue_jobs.decode.machines.cells import Cells
 from glue_jobs.decode.machines.json_kept import GROWTH, WIDTH, write
-from glue_jobs.decode.machines.json_machine import (
-    DEEPEST,
-    FRAME,
-    MALFORMED,
-    OTHER,
-    PADDING,
-    THERE,
-    run,
-)
+from glue_jobs.decode.machines.json_machine import FRAME, MALFORMED, OTHER, THERE, run
+from glue_jobs.decode.machines.json_scan import DEEPEST, PADDING
 from glue_jobs.decode.machines.json_texts import join, to_bytes, to_decimals
 from glue_jobs.decode.machines.moments import bounded_millis, to_database_moments, to_days, to_moments
 

@@ -13,6 +13,7 @@ from numba import types
 from calve.schema.columns import FIRST_MICROS as FIRST
 from calve.schema.columns import LAST_MICROS as LAST
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS_OUT, kernel
+from glue_jobs.columns.scanning import PAIR, U, digits
 from glue_jobs.columns.texts import Longs
 
 LENGTH = 0xFFFFFFFF
@@ -20,8 +21,6 @@ MOST_OFFSET_MINUTES = 18 * 60
 DAY_MICROS = 86_400_000_000
 BEFORE, AFTER = -1, 1
 INFINITY = np.frombuffer(b"infinity", np.uint8)
-U = np.uint64
-PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 
 
 @kernel(types.int64(BYTES, types.int64), inline=True)
@@ -103,14 +102,6 @@ def _moment(data: Any, at: Any, end: Any) -> Any:  # noqa: C901 one kernel
     return days * DAY_MICROS + seconds * 1_000_000 + micros, np.int64(1)
 
 
-@kernel(types.int64(BYTES, types.int64, types.int64))
-def _digits(data: Any, at: Any, end: Any) -> Any:
-    """The place after digits."""
-    while at < end and data[U(at)] >= 48 and data[U(at)] <= 57:
-        at += 1
-    return at
-
-
 @kernel(types.boolean(BYTES, types.int64, types.int64))
 def _is_infinity(data: Any, at: Any, end: Any) -> Any:
     found = end - at == 8
@@ -144,7 +135,7 @@ def _far(data: Any, at: Any, end: Any) -> Any:
     way = BEFORE if sign == 45 else AFTER
     if _is_infinity(data, begin, end):
         return np.int64(way)
-    at = _digits(data, begin, end)
+    at = digits(data, begin, end)
     if not signed:
         if at - begin != 4 or not _is_year_0(data, begin):
             return np.int64(0)

@@ -12,14 +12,16 @@ import numpy as np
 from numba import types
 
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.columns.scanning import PAIR, U, character_end, little, varint
+from glue_jobs.decode.machines.cells import clear
+from glue_jobs.decode.protobuf.program import WIDTH, Kind
 
-NUMBER, BYTE_STRING, TEXT, MESSAGE, SKIPPED = range(5)
-"""`program.Kind` and places of `program`, repeated here because numba's cache does not notice changes in another module."""
-WIDTH = 17
+NUMBER, BYTE_STRING, TEXT, MESSAGE, SKIPPED = map(int, Kind)
 (
     KIND, OWN, ALSO, CELL, MARK, LEVEL, COUNT, LISTED, FIRST, FIELDS, UNFIT, HOLDER, HELD, MARKS_FROM, MARKS_END,
     LEVELS_FROM, LEVELS_END,
 ) = range(WIDTH)  # fmt: skip
+"""As in `program`."""
 ABOVE, COUNTED_AT, COUNTED = range(3)
 """Of a level."""
 NODE, ROW, STOP, NEXT, FRAME = range(5)
@@ -28,23 +30,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 VARINT_BITS, SHORT_VARINT_BITS = 70, 35
 GREATEST_LENGTH = 2**31 - 1
 GREATEST_TAG = 2**32 - 1
-U = np.uint64
-"""An unsigned index: for signed ones numba checks for negative values each time."""
-PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 TABLE = types.Array(types.int64, 2, "C", readonly=True)
-
-
-@kernel(PAIR(BYTES, types.int64, types.int64, types.int64))
-def _long_varint(data: Any, at: Any, end: Any, most: Any) -> Any:
-    value, shift = np.int64(0), np.int64(0)
-    while at < end and shift < most:
-        byte = np.int64(data[U(at)])
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    return value, np.int64(-1)
 
 
 @kernel(PAIR(BYTES, types.int64, types.int64, types.int64), inline=True)
@@ -52,56 +38,22 @@ def _varint(data: Any, at: Any, end: Any, most: Any) -> Any:
     """A number of at most `most` bits of encoding, 7 per byte, and the place after it; -1 if invalid."""
     if at < end and data[U(at)] < 0x80:
         return np.int64(data[U(at)]), at + 1
-    return _long_varint(data, at, end, most)
-
-
-@kernel(types.int64(BYTES, types.int64), inline=True)
-def _eight(data: Any, at: Any) -> Any:
-    """The bits of eight bytes, little-endian."""
-    value = np.int64(0)
-    for place in range(8):
-        value |= np.int64(data[U(at + place)]) << (8 * place)
-    return value
-
-
-@kernel(types.int64(BYTES, types.int64), inline=True)
-def _four(data: Any, at: Any) -> Any:
-    value = np.int64(0)
-    for place in range(4):
-        value |= np.int64(data[U(at + place)]) << (8 * place)
-    return value
+    return varint(data, at, end, most)
 
 
 @kernel(types.boolean(BYTES, types.int64, types.int64))
 def _beyond_ascii(data: Any, at: Any, end: Any) -> Any:
-    """Whether bytes are UTF-8, as Unicode defines it: no longer form than needed, no surrogate, nothing above U+10FFFF."""
-    while at < end:
-        first = np.int64(data[U(at)])
-        at += 1
-        if first < 0x80:
-            continue
-        if first < 0xC2 or first > 0xF4:
-            return False
-        more = 1 if first < 0xE0 else 2 if first < 0xF0 else 3
-        if more > end - at:
-            return False
-        second = np.int64(data[U(at)])
-        least = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
-        most = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
-        if second < least or second > most:
-            return False
-        for place in range(at + 1, at + more):
-            if data[U(place)] & 0xC0 != 0x80:
-                return False
-        at += more
-    return True
+    """Whether bytes are UTF-8."""
+    while at >= 0 and at < end:
+        at = at + 1 if data[U(at)] < 0x80 else character_end(data, at, end)
+    return at == end
 
 
 @kernel(types.boolean(BYTES, types.int64, types.int64), inline=True)
 def _is_text(data: Any, at: Any, end: Any) -> Any:
     begin, seen = at, np.int64(0)
     while end - at >= 8:
-        seen |= _eight(data, at)
+        seen |= little(data, at, 8)
         at += 8
     while at < end:
         seen |= np.int64(data[U(at)])
@@ -120,17 +72,6 @@ def _place_of(fields: Any, number: Any, low: Any, high: Any) -> Any:
         else:
             high = middle
     return low if low < end and fields[U(2 * low)] == number else np.int64(-1)
-
-
-@kernel(types.void(LONGS_OUT, LONGS_OUT, LONGS, LONGS, BYTES_OUT))
-def _clear(rows: Any, before: Any, mark_level: Any, mark_base: Any, marks: Any) -> Any:
-    """Discard everything written since rows `before`."""
-    for column in range(mark_level.size):
-        level = mark_level[column]
-        for row in range(before[level], rows[level] + 1):
-            marks[mark_base[column] + row] = 0
-    for level in range(rows.size):
-        rows[level] = before[level]
 
 
 @kernel(
@@ -213,12 +154,12 @@ def run(  # noqa: C901 one loop: a call for each field would cost more than most
                 size = np.int64(8)
                 whole = stop - at >= 8
                 if whole:
-                    value = _eight(data, at)
+                    value = little(data, at, 8)
             elif wire == FIXED32:
                 size = np.int64(4)
                 whole = stop - at >= 4
                 if whole:
-                    value = _four(data, at)
+                    value = little(data, at, 4)
             else:
                 whole = False
             if not whole:
@@ -275,20 +216,21 @@ def run(  # noqa: C901 one loop: a call for each field would cost more than most
                     while whole and at < end:
                         if to >= space[U(level)]:
                             rows[U(level)] = to
-                            _clear(rows, before, mark_level, mark_base, marks)
+                            clear(rows, before, mark_level, mark_base, marks)
                             return number, level
                         if width == 0:
                             value, after = _varint(data, at, end, VARINT_BITS)
                             whole = after >= 0
                         else:
-                            value, after = _eight(data, at) if width == 8 else _four(data, at), at + width
+                            after = at + width
+                            value = little(data, at, 8) if width == 8 else little(data, at, 4)
                         cells[U(cell + to)] = value
                         to, at = to + 1, after
                     cells[count] += to - rows[U(level)]
                     rows[U(level)] = to
                     continue
                 if to >= space[U(level)]:
-                    _clear(rows, before, mark_level, mark_base, marks)
+                    clear(rows, before, mark_level, mark_base, marks)
                     return number, level
                 rows[U(level)] = to + 1
                 cells[count] += 1
@@ -307,6 +249,6 @@ def run(  # noqa: C901 one loop: a call for each field would cost more than most
         if whole:
             rows[U(0)] += 1
         else:
-            _clear(rows, before, mark_level, mark_base, marks)
+            clear(rows, before, mark_level, mark_base, marks)
         good[number] = whole
     return np.int64(chosen.size), np.int64(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.decoding.json_program import FIELD_WIDTH, Kind, slot, slots
+from calve.decoding.json_program import Kind, slot, slots
 from glue_jobs.decode.machines import json_machine
 
 
@@ -14,7 +14,6 @@ def test_the_machine_s_nodes_are_those_of_programs() -> None:
     assert {kind.name: kind.value for kind in Kind} == {
         name: value for name, value in vars(json_machine).items() if name in names
     }
-    assert json_machine.FIELD_WIDTH == FIELD_WIDTH
 
 
 @given(st.lists(st.binary(min_size=1, max_size=24), unique=True, max_size=40))

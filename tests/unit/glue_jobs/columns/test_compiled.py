@@ -45,6 +45,24 @@ def test_a_zip_s_kernel_is_compiled_once(zipped, tmp_path):
     assert (second.stdout, second.stderr) == ("55 1\n", "")
 
 
+def test_a_kernel_is_compiled_again_when_one_that_it_calls_or_a_number_changes(tmp_path):
+    numbers, called, caller = (tmp_path / f"{name}.py" for name in ("numbers_of", "called", "adding"))
+    numbers.write_text("STEP = 1\n")
+    called.write_text(f"from numbers_of import STEP\n{KERNEL}".replace("data[0]", "data[0] + STEP"))
+    caller.write_text(f"from called import first as one\n{KERNEL}".replace("data[0]", "one(data)"))
+
+    def results() -> list[str]:
+        environment = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[4]}", "HOME": "/nowhere"}
+        call = [sys.executable, "-c", CALL]
+        return [subprocess.check_output(call, env=environment, text=True, cwd="/") for _ in range(2)]
+
+    assert results() == ["56 0\n", "56 1\n"]
+    numbers.write_text("STEP = 2\n")
+    assert results() == ["57 0\n", "57 1\n"]
+    called.write_text(called.read_text().replace("+ STEP", "+ STEP + 1"))
+    assert results() == ["58 0\n", "58 1\n"]
+
+
 def test_code_that_another_user_could_have_written_is_not_run(zipped, tmp_path):
     called(zipped, tmp_path)
     (kept,) = tmp_path.glob("calve-kernels-*")
