@@ -142,6 +142,7 @@ def test_cloudformation_gets_the_jobs_words_as_the_reason(world, cfn) -> None:
 
 def test_a_rollback_does_not_wait(world, cfn, monkeypatch) -> None:
     monkeypatch.setattr(handler, "stack_status", lambda *_: "UPDATE_ROLLBACK_IN_PROGRESS")
+    monkeypatch.setattr(handler, "Acknowledgement", None)
     handler.handle(request(cfn, "Update"), Context())
     (answer,) = cfn.answers
     assert (answer["Status"], answer["Data"]) == ("SUCCESS", {"Tables": NOT_AWAITED})
