@@ -253,6 +253,17 @@ def of_objects(asked: Asked, first: Check) -> Iterator[Check]:
             yield of_key(asked, key, "Decrypt", "s3")
 
 
+def of_identities(asked: Asked, first: Check) -> Iterator[Check]:
+    """To take a policy from a holder is a right to the holder; the policy is a condition."""
+    policy = asked.fields.get("PolicyArn")
+    if policy and first.action == "iam:ListEntitiesForPolicy":
+        yield replace(first, resource=policy)
+        return
+    if group := asked.fields.get("GroupName"):
+        first = replace(first, resource=f"arn:aws:iam::{asked.account}:group/{group}")
+    yield replace(first, keys=first.keys | ({"iam:PolicyARN": policy} if policy else {}))
+
+
 KEY_HEADER = "x-amz-server-side-encryption-aws-kms-key-id"
 
 
@@ -272,6 +283,7 @@ CHECKS: dict[str, Callable[[Asked, Check], Iterator[Check]]] = {
     "kms": of_keys,
     "secretsmanager": of_secrets,
     "s3": of_objects,
+    "iam": of_identities,
 }
 
 

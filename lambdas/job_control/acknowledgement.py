@@ -16,8 +16,7 @@ from typing import Any
 from calve.errors import CalveError
 from calve.outputs.job_status import JobStatus, ReportedTable
 from calve.outputs.job_status import Run as Process
-from lambdas.aws import tolerating
-from lambdas.job_control.hand_over import POLL_S, Wanted
+from lambdas.job_control.hand_over import POLL_S, Wanted, read_if_there
 from lambdas.job_control.jobs import Jobs, Run
 
 NOT_AWAITED = "not awaited in a rollback"
@@ -64,8 +63,7 @@ class Acknowledgement:
     def _said(self, wanted: Wanted, run: Run) -> tuple[Process | None, Tables]:
         """What this run says of itself and its tables. The process of an earlier run began before."""
         status, started = JobStatus(), run.started.replace(microsecond=0)
-        with tolerating("NoSuchKey"):
-            body = self.s3.get_object(Bucket=wanted.control_bucket, Key=wanted.status_key)["Body"].read()
+        if (body := read_if_there(self.s3, wanted.control_bucket, wanted.status_key)) is not None:
             status = JobStatus.from_dict(json.loads(body))
         for id, process in status.runs.items():
             if process.generation == wanted.generation and datetime.fromisoformat(process.began) >= started:
@@ -99,5 +97,5 @@ def _failure(what: str, why: str | None) -> CalveError:
     told = f"; it says: {why}" if why else "; it said nothing"
     return CalveError(
         f"the job has not opened its tables: {what}{told}",
-        fix="mend that and deploy again; the job's log has more",
+        fix="mend that and deploy again, a first time with --no-rollback: a rollback deletes the job's log",
     )

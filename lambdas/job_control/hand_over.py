@@ -16,6 +16,14 @@ from lambdas.aws import tolerating
 from lambdas.job_control.jobs import Definition, Jobs, Run
 
 
+def read_if_there(s3: Any, bucket: str, key: str) -> bytes | None:
+    """An object's content. S3 denies an absent one to a role that may list only a part of its bucket, as in a shared one."""
+    found = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
+    if all(each["Key"] != key for each in found.get("Contents", ())):
+        return None
+    return bytes(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+
+
 @dataclass(frozen=True, slots=True)
 class Control:
     """The location of a job's control object."""
@@ -43,11 +51,9 @@ class Control:
     def read(self, s3: Any, default: str | None) -> str | None:
         """The generation that may run; `default` if none was ever set."""
         with tolerating("NoSuchBucket"):
-            # S3 denies an absent object to whoever may list a part of its bucket alone, as in a shared one.
-            found = s3.list_objects_v2(Bucket=self.bucket, Prefix=self.key, MaxKeys=1)
-            if all(each["Key"] != self.key for each in found.get("Contents", ())):
+            body = read_if_there(s3, self.bucket, self.key)
+            if body is None:
                 return default
-            body = s3.get_object(Bucket=self.bucket, Key=self.key)["Body"].read()
             generation = json.loads(body)["generation"]
             return None if generation is None else str(generation)
         return default
@@ -63,14 +69,17 @@ GRACE_SHARE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The properties of both custom resources: what should run. status_key: of the job's report, in the same bucket."""
+    """The properties of both custom resources: what should run.
+
+    status_key: of the job's report, in the same bucket; only to wait for it.
+    """
 
     job_name: str
     continuous: bool
     control_bucket: str
     control_key: str
-    status_key: str
     generation: str
+    status_key: str = ""
 
     @property
     def control(self) -> Control:

@@ -1,9 +1,8 @@
-"""Three functions: `handle` hands a job over at a deploy and waits for it, `watchdog` keeps it running, `start` is for people."""
+"""Hand a job over at a deploy (`handle`), wait for it (`acknowledge`), keep it running (`watchdog`), start it (`start`)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -30,7 +29,6 @@ from lambdas.job_control.jobs import start as start_job
 from lambdas.job_control.watchdog import Act, Ended, Environment, Watchdog
 
 SERVICE = "job_control"
-ACKNOWLEDGEMENT = "Custom::CalveAcknowledgement"
 LONGEST_ATTRIBUTE = 1000  # CloudFormation refuses an answer above 4096 bytes
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
@@ -93,13 +91,8 @@ _of_job = partial(
     tracer=tracer,
     about={"job": "JobName"},
 )
-_handed_over = _of_job(_hand_over, failed="job.not_handed_over", done="job.handed_over")
-_acknowledged = _of_job(_acknowledge, failed="job.not_acknowledged", done="job.acknowledged")
-
-
-def handle(event: Mapping[str, Any], context: LambdaContext) -> None:
-    """Both custom resources of a job: they need the same rights, and each has the function's whole time."""
-    (_acknowledged if event["ResourceType"] == ACKNOWLEDGEMENT else _handed_over)(event, context)
+handle = _of_job(_hand_over, failed="job.not_handed_over", done="job.handed_over")
+acknowledge = _of_job(_acknowledge, failed="job.not_acknowledged", done="job.acknowledged")
 
 
 @cache

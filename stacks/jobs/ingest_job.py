@@ -91,6 +91,8 @@ class GlueJob(Construct):
         portable = replace(job.settings, lake=replace(job.settings.lake, endpoint=None))
         self.settings = JobSettings(self, "Settings", job=portable)
         self.role = service_role(self, "Role", service="glue.amazonaws.com", source_arn=arn("glue", "*"))
+        # Monitoring of release 0.1.0 imports this name; CloudFormation refuses to remove it before monitoring is updated.
+        Stack.of(self).export_value(self.role.role_name)
         self._logs = f"/calve/{site.deployment.name}/{job.settings.job}{beside}"
         self.groups = []
         for stream in ("output", "error"):

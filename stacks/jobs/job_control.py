@@ -20,9 +20,9 @@ ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
 
 
 class JobControl(Construct):
-    """Three functions of one code: the hand-over (custom resources of each job), the watchdog, and the function that starts jobs.
+    """Functions of one code: the hand-over and the acknowledgement (custom resources of each job), the watchdog, the start.
 
-    Only they can start a run. They pass no argument but the generation in the job's definition (ADR 39).
+    The acknowledgement cannot start a run. The others pass no argument but the generation in the job's definition (ADR 39).
 
     watchdog: None if all jobs are scheduled. start: for people and schedules.
     """
@@ -47,30 +47,29 @@ class JobControl(Construct):
                 _running(jobs),
                 allow(["glue:BatchStopJobRun"], [job.arn for job in jobs]),
                 *_control_statements(site.lake, jobs, ["s3:GetObject", "s3:PutObject"]),
-                allow(["s3:GetObject"], [site.lake.status(job.definition.settings.job) for job in jobs]),
-                allow(["cloudformation:DescribeStacks"], [Aws.STACK_ID]),
             ],
         )
+        continuous = [job for job in jobs if not job.definition.schedule]
+        # Not the hand-over's function: in a rollback its older code would take the end of a wait for the end of a job.
+        acknowledgement = self._acknowledgement(continuous) if continuous else None
         for job in jobs:
             properties = {
                 "JobName": job.name,
                 "Continuous": "false" if job.definition.schedule else "true",
                 "ControlBucket": site.lake.bucket,
                 "ControlKey": job.control_key,
-                "StatusKey": site.lake.status_key(job.definition.settings.job),
                 "Generation": job.generation,
             }
             # The function's own timeout: later no answer can come.
             resource = custom_resource(job, "HandOver", "HandOver", hand_over, properties, HAND_OVER)
             resource.node.add_dependency(job.job)
-            if not job.definition.schedule:
-                # A resource of its own has the whole time once more, after an old run has taken long to end.
+            if acknowledgement and not job.definition.schedule:
+                properties["StatusKey"] = site.lake.status_key(job.definition.settings.job)
                 waits = custom_resource(
-                    job, "Acknowledged", "Acknowledgement", hand_over, properties, HAND_OVER
+                    job, "Acknowledged", "Acknowledgement", acknowledgement, properties, HAND_OVER
                 )
                 waits.node.add_dependency(resource)
                 CfnOutput(job, "Tables", value=waits.get_att_string("Tables"))
-        continuous = [job for job in jobs if not job.definition.schedule]
         self.watchdog = self._watchdog(continuous, group) if continuous else None
         names = [f"{job.name}{beside}" for job in jobs for beside in ("", "-maintenance")]
         starting = allow(["glue:GetJob", "glue:StartJobRun"], [arn("glue", f"job/{each}") for each in names])
@@ -83,6 +82,24 @@ class JobControl(Construct):
             name=start_name(site.deployment.name),
             environment={"JOBS": ",".join(names)},
             statements=[starting],
+        )
+
+    def _acknowledgement(self, jobs: Sequence[IngestJob]) -> Function:
+        lake = self._site.lake
+        return Function(
+            self,
+            "Acknowledge",
+            self._site,
+            code="job_control",
+            handler="acknowledge",
+            timeout=HAND_OVER,
+            statements=[
+                allow(["glue:GetJob", "glue:GetJobRuns"], [job.arn for job in jobs]),
+                allow(["s3:GetObject"], [lake.status(job.definition.settings.job) for job in jobs]),
+                lake.listing(),
+                *lake.key("kms:Decrypt"),
+                allow(["cloudformation:DescribeStacks"], [Aws.STACK_ID]),
+            ],
         )
 
     def _watchdog(self, jobs: Sequence[IngestJob], group: aws_scheduler.CfnScheduleGroup) -> Function:

@@ -26,6 +26,17 @@ def test_a_stack_that_is_left_out_goes_after_those_that_may_import_from_it(synth
     assert needed <= set(artifacts["shop-exports"]["dependencies"])
 
 
+def test_what_monitoring_of_the_release_before_imports_is_still_exported(synthesized):
+    """CloudFormation updates the jobs first, and refuses to remove an export that a deployed stack imports."""
+    for part, jobs in {"ingest": ("main", "idle"), "maintenance": ("main", "idle")}.items():
+        outputs = synthesized.templates[f"trading-{part}"]["Outputs"]
+        names = [each["Export"]["Name"] for each in outputs.values() if "Export" in each]
+        roles = [
+            name for name in names if name.startswith(f"trading-{part}:ExportsOutputRef") and "Role" in name
+        ]
+        assert len(roles) == len(jobs), names
+
+
 def test_monitoring_imports_nothing_so_that_what_it_watches_can_be_removed(synthesized):
     for name, template in synthesized.templates.items():
         if name.endswith("-monitoring"):

@@ -68,12 +68,12 @@ def test_an_object_needs_the_rights_to_its_bucket_and_its_key(stack: Stack, key:
         check(stack, case)
 
 
-OF_A_CONDITION = re.compile(r'(?<=: )"(calve|Glue|scheduler\.amazonaws\.com)"|(?<=\[)"reports@[^"]+"')
+OF_A_CONDITION = re.compile(r'(?<=: )"(calve|Glue|scheduler\.amazonaws\.com)"|(?<=\[)"(reports@|arn:)[^"]+"')
 
 
 def test_a_condition_on_another_value_gives_no_right(stack: Stack) -> None:
     conditioned = [each for each in CASES if any("Condition" in need for need in each.needs)]
-    assert len(conditioned) == 4
+    assert len(conditioned) == 7
     for case in conditioned:
         others = json.loads(OF_A_CONDITION.sub('"other"', json.dumps(case.needs)))
         assert refused(stack, rights.role(stack, *others), case), str(case)

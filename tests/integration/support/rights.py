@@ -102,11 +102,17 @@ def _one(service: str, operation: str, action: str, resource: str, **parameters:
     return Case(service, operation, parameters, _all(f"{service}:{action}", resource))
 
 
+def _detach(kind: str, holder: str) -> Case:
+    parameters = {f"{kind}Name": holder.rpartition("/")[2], "PolicyArn": P}
+    needs = _all(f"iam:Detach{kind}Policy", holder, condition={"ArnEquals": {"iam:PolicyARN": [P]}})
+    return Case("iam", f"detach_{kind.lower()}_policy", parameters, needs)
+
+
 GROUP = {"logGroupName": "/calve/d/main"}
 LINKS, SECRET, QUEUE = _arn("dynamodb", "table/t"), _arn("secretsmanager", "secret:s*"), _arn("sqs", "q")
 URL = f"http://localhost/{A}/q"
 LOG, STACK = _arn("logs", "log-group:/calve/d/main:*"), _arn("cloudformation", "stack/d-lake/*")
-R = f"arn:aws:iam::{A}:role/r"
+R, P = (f"arn:aws:iam::{A}:{each}" for each in ("role/r", "policy/p"))
 ITEM: dict[str, Any] = {"TableName": "t", "Key": {"k": {"S": "a"}}}
 
 
@@ -294,5 +300,11 @@ CASES = [
     _one("cloudformation", "list_stack_resources", "ListStackResources", STACK, StackName="d-lake"),
     _one("lambda", "invoke", "InvokeFunction", _arn("lambda", "function:d-start"), FunctionName="d-start"),
     _one("sns", "publish", "Publish", _arn("sns", "t"), TopicArn=_arn("sns", "t"), Message="m"),
+    _one("kms", "list_aliases", "ListAliases", "*"),
+    _one("ssm", "get_parameter", "GetParameter", _arn("ssm", "parameter/d/t"), Name="/d/t"),
+    _one("iam", "list_entities_for_policy", "ListEntitiesForPolicy", P, PolicyArn=P),
+    _detach("Role", R),
+    _detach("User", f"arn:aws:iam::{A}:user/u"),
+    _detach("Group", f"arn:aws:iam::{A}:group/g"),
     _one("iam", "update_assume_role_policy", "UpdateAssumeRolePolicy", R, RoleName="r", PolicyDocument=document()),
 ]  # fmt: skip

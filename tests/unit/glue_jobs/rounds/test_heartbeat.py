@@ -26,7 +26,7 @@ class Unwritten:
 
 
 def loop(name: str, state: str, *, silent: bool) -> Any:
-    opener = SimpleNamespace(name=SimpleNamespace(table=name), main=None)
+    opener = SimpleNamespace(name=SimpleNamespace(table=name), main=None, is_open=True)
     known = {"troubled": None, "made": False, "said": TableState(state), "failures": 0}
     return SimpleNamespace(opener=opener, state=state, silent=silent, **known)
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from botocore.exceptions import ClientError
 
 from calve.errors import CalveError
 from calve.outputs.job_status import JobStatus, ReportedTable, Run, TableState
@@ -45,6 +46,31 @@ def test_a_deploy_waits_until_the_run_has_opened_its_tables(world, work, clock) 
     clock.at(90, lambda: say(world, {"users": OPEN}))
     assert work.wait(wanted()) == "1 of 1 tables are open"
     assert clock.now == 90
+
+
+def test_a_report_that_is_not_there_yet_is_denied_in_a_shared_bucket_and_awaited(world, clock) -> None:
+    """S3 answers so to a role that may list only a part of the bucket."""
+    run = world.run(age_s=2, generation="g1")
+    denied = Stubborn(world.s3)
+    clock.at(20, lambda: say(world, {"users": OPEN}))
+    assert Acknowledgement(world.jobs, denied, LEFT_S, clock).wait(wanted()) == "1 of 1 tables are open"
+    assert (clock.now, denied.asked) == (20, 1)
+    assert world.states() == {run: "RUNNING"}
+
+
+class Stubborn:
+    """S3 that denies an absent object."""
+
+    def __init__(self, s3) -> None:
+        self._s3, self.asked = s3, 0
+        self.list_objects_v2 = s3.list_objects_v2
+
+    def get_object(self, **about):
+        self.asked += 1
+        try:
+            return self._s3.get_object(**about)
+        except self._s3.exceptions.NoSuchKey:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "denied"}}, "GetObject") from None
 
 
 def test_a_bad_table_stops_no_deploy_in_which_others_are_open_and_is_named(world, work) -> None:
@@ -116,15 +142,14 @@ def cfn(world, monkeypatch):
 
 
 def request(cfn, kind: str):
-    more = {"ResourceType": handler.ACKNOWLEDGEMENT, "PhysicalResourceId": JOB}
-    return cfn.request(kind, PROPERTIES, **more)
+    return cfn.request(kind, PROPERTIES, PhysicalResourceId=JOB)
 
 
 def test_cloudformation_gets_the_sentence_and_a_delete_starts_and_ends_nothing(world, cfn, caplog) -> None:
     running = world.run(age_s=2, generation="g1")
     say(world, {"users": OPEN})
     for kind in ("Create", "Delete"):
-        handler.handle(request(cfn, kind), Context())
+        handler.acknowledge(request(cfn, kind), Context())
     first, last = cfn.answers
     assert (first["Status"], first["Data"]) == ("SUCCESS", {"Tables": "1 of 1 tables are open"})
     assert (last["Status"], world.states()) == ("SUCCESS", {running: "RUNNING"})
@@ -134,7 +159,7 @@ def test_cloudformation_gets_the_sentence_and_a_delete_starts_and_ends_nothing(w
 def test_cloudformation_gets_the_jobs_words_as_the_reason(world, cfn) -> None:
     world.run("FAILED", age_s=2, generation="g1")
     say(world, opened=False, reason="Kafka refused the credentials")
-    handler.handle(request(cfn, "Update"), Context())
+    handler.acknowledge(request(cfn, "Update"), Context())
     (answer,) = cfn.answers
     assert answer["Status"] == "FAILED"
     assert "Kafka refused the credentials" in answer["Reason"]
@@ -143,6 +168,6 @@ def test_cloudformation_gets_the_jobs_words_as_the_reason(world, cfn) -> None:
 def test_a_rollback_does_not_wait(world, cfn, monkeypatch) -> None:
     monkeypatch.setattr(handler, "stack_status", lambda *_: "UPDATE_ROLLBACK_IN_PROGRESS")
     monkeypatch.setattr(handler, "Acknowledgement", None)
-    handler.handle(request(cfn, "Update"), Context())
+    handler.acknowledge(request(cfn, "Update"), Context())
     (answer,) = cfn.answers
     assert (answer["Status"], answer["Data"]) == ("SUCCESS", {"Tables": NOT_AWAITED})

@@ -23,7 +23,7 @@ LEFT_S = 870.0
 
 
 def wanted(generation: str = "g1", *, continuous: bool = True) -> Wanted:
-    return Wanted(JOB, continuous, CONTROL.bucket, CONTROL.key, PROPERTIES["StatusKey"], generation)
+    return Wanted(JOB, continuous, CONTROL.bucket, CONTROL.key, generation, PROPERTIES["StatusKey"])
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_deleting_does_not_fail_because_job_or_bucket_are_gone(world, work) -> N
     work.end(wanted())
 
 
-@pytest.mark.parametrize("name", PROPERTIES)
+@pytest.mark.parametrize("name", sorted(PROPERTIES.keys() - {"StatusKey"}))
 def test_a_missing_property_is_named(name) -> None:
     with pytest.raises(ConfigError, match=name):
         from_properties(Wanted, {key: value for key, value in PROPERTIES.items() if key != name})
