@@ -255,12 +255,9 @@ def of_objects(asked: Asked, first: Check) -> Iterator[Check]:
 
 def of_identities(asked: Asked, first: Check) -> Iterator[Check]:
     """To take a policy from a holder is a right to the holder; the policy is a condition."""
-    policy = asked.fields.get("PolicyArn")
-    if policy and first.action == "iam:ListEntitiesForPolicy":
-        yield replace(first, resource=policy)
-        return
     if group := asked.fields.get("GroupName"):
         first = replace(first, resource=f"arn:aws:iam::{asked.account}:group/{group}")
+    policy = asked.fields.get("PolicyArn")
     yield replace(first, keys=first.keys | ({"iam:PolicyARN": policy} if policy else {}))
 
 
