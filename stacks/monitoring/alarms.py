@@ -68,7 +68,7 @@ def of_tables(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
     late = f"Records of a table of {name} are seen too late: calve status shows which."
     far_behind = f"A table of {name} is far behind its topic: calve status shows which."
     lost = f"Offsets of a topic of {name} were gone before they were read: the log has which."
-    paused = f"A table of {name} has been paused for a day: calve status shows which."
+    paused = f"For a day some table of {name} has been paused: calve status shows which."
     silent = f"{name} says nothing of a table, not even that it is idle: the log has which."
     alarm("state", listed.TROUBLE, "Sum", stopped)
     if alerts.freshness_s is not None:
