@@ -6,10 +6,12 @@ To run kernels with bounds checks set NUMBA_BOUNDSCHECK=1, and NUMBA_CACHE_DIR t
 
 from __future__ import annotations
 
+import inspect
 import os
 import stat
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
@@ -49,10 +51,14 @@ def kernel(signature: object, *, inline: bool = False) -> Callable[[_Function], 
     return compiled
 
 
+_source = cache(inspect.getsource)
+
+
 class Locator:
     """Where numba stores a kernel, and from which sources it was made.
 
-    numba's own locators see only the kernel's file. Here a change of a number or of a kernel from another file counts, too.
+    numba's own locators see only the kernel's file. Here a change of a number, an array, a function or a kernel from another
+    file counts, too.
     """
 
     LOCATORS = UserProvidedCacheLocator, InTreeCacheLocator, UserWideCacheLocator, ZipCacheLocator
@@ -63,9 +69,13 @@ class Locator:
         self._found = found
         sources = [repr(found.get_source_stamp())]
         for name, value in function.__globals__.items():
-            kernel = self.stamps.get(getattr(value, "py_func", None))
-            if kernel is not None or isinstance(value, int | float | np.number):
-                sources.append(f"{name} {kernel or value!r}")
+            defined = getattr(value, "_defn", value)  # of an intrinsic
+            if (kernel := self.stamps.get(getattr(value, "py_func", None))) is not None:
+                sources.append(f"{name} {kernel}")
+            elif isinstance(value, int | float | np.number | np.ndarray):
+                sources.append(f"{name} {np.asarray(value).tobytes().hex()}")
+            elif inspect.isfunction(defined) and defined.__module__ != function.__module__:
+                sources.append(f"{name} {_source(defined)}")
         self.stamps[function] = self._stamp = sha256("\n".join(sources).encode()).hexdigest()
 
     @classmethod
@@ -81,7 +91,9 @@ class Locator:
         return getattr(self._found, name)
 
 
-config.CACHE_LOCATOR_CLASSES = f"{__name__}.{Locator.__name__}"  # type: ignore[attr-defined]
+# In both places: numba reads the environment again when another variable of it changes.
+LOCATOR = f"{__name__}.{Locator.__name__}"
+os.environ["NUMBA_CACHE_LOCATOR_CLASSES"] = config.CACHE_LOCATOR_CLASSES = LOCATOR  # type: ignore[attr-defined]
 
 
 def _keep_in_temporary_directory() -> None:

@@ -14,6 +14,14 @@ from glue_jobs.columns.kernels import BYTES, kernel
 def first(data):
     return data[0]
 """
+NUMBERS = """
+from numba import types
+from numba.extending import intrinsic
+
+@intrinsic
+def nothing(_):
+    return types.int64(), lambda context, builder, signature, given: context.get_constant(types.int64, 0)
+"""
 CALL = """
 import numpy as np, adding
 print(adding.first(np.frombuffer(b"7", dtype=np.uint8)), sum(adding.first.stats.cache_hits.values()))
@@ -47,8 +55,10 @@ def test_a_zip_s_kernel_is_compiled_once(zipped, tmp_path):
 
 def test_a_kernel_is_compiled_again_when_one_that_it_calls_or_a_number_changes(tmp_path):
     numbers, called, caller = (tmp_path / f"{name}.py" for name in ("numbers_of", "called", "adding"))
-    numbers.write_text("STEP = 1\n")
-    called.write_text(f"from numbers_of import STEP\n{KERNEL}".replace("data[0]", "data[0] + STEP"))
+    numbers.write_text(f"{NUMBERS}STEP = 1\n")
+    called.write_text(
+        f"from numbers_of import STEP, nothing\n{KERNEL}".replace("data[0]", "data[0] + STEP + nothing()")
+    )
     caller.write_text(f"from called import first as one\n{KERNEL}".replace("data[0]", "one(data)"))
 
     def results() -> list[str]:
@@ -57,10 +67,12 @@ def test_a_kernel_is_compiled_again_when_one_that_it_calls_or_a_number_changes(t
         return [subprocess.check_output(call, env=environment, text=True, cwd="/") for _ in range(2)]
 
     assert results() == ["56 0\n", "56 1\n"]
-    numbers.write_text("STEP = 2\n")
+    numbers.write_text(f"{NUMBERS}STEP = 2\n")
     assert results() == ["57 0\n", "57 1\n"]
     called.write_text(called.read_text().replace("+ STEP", "+ STEP + 1"))
     assert results() == ["58 0\n", "58 1\n"]
+    numbers.write_text(f"{NUMBERS}STEP = 2\n".replace("types.int64, 0", "types.int64, 7"))
+    assert results() == ["65 0\n", "65 1\n"]
 
 
 def test_code_that_another_user_could_have_written_is_not_run(zipped, tmp_path):
