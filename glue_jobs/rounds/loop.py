@@ -85,7 +85,7 @@ POLL_S = 5.0
 TAG_EVERY_S = 3600.0
 NOTE_EVERY_S = 300.0
 SILENT_S = 900.0
-"""An idle loop logs something three times as often."""
+"""A loop logs something more often, apart from its waits: an idle one logs after a wait that the table is complete."""
 REQUEST_EVERY_S = 30.0
 
 
@@ -114,6 +114,8 @@ class TableLoop:
     read_to: Offsets = field(default_factory=dict)
     logged_at: float = field(default_factory=time.monotonic)
     """When the loop last wrote an event. Infinite once it is over."""
+    quiet_s: float = 0.0
+    """The longest wait between rounds since then. The loop writes nothing while it waits."""
     first_wait: float = field(init=False)
     maintenance: LoopMaintenance = field(init=False)
 
@@ -141,7 +143,7 @@ class TableLoop:
     @property
     def silent(self) -> bool:
         """The loop hangs, or an open transaction in its topic keeps it from being complete."""
-        return time.monotonic() - self.logged_at >= SILENT_S
+        return time.monotonic() - self.logged_at >= SILENT_S + self.quiet_s
 
     def _round(self) -> float | None:
         """Run one round; returns the seconds to wait before the next, or None if the loop is over."""
@@ -196,6 +198,7 @@ class TableLoop:
         End early for a request, for a backlog of `flush_bytes`, or if the backlog needs more time than the freshness
         target leaves.
         """
+        self.quiet_s = max(self.quiet_s, wait_s)
         until = time.monotonic() + wait_s
         asked = time.monotonic()
         poll_s = min(POLL_S, max(SHORTEST_WAIT_S, wait_s / 4))
@@ -320,7 +323,7 @@ class TableLoop:
         )
 
     def _log(self, name: str, **facts: object) -> None:
-        self.logged_at = time.monotonic()
+        self.logged_at, self.quiet_s = time.monotonic(), 0.0
         event(name, **self._who(), **facts)
 
     def _who(self) -> dict[str, str]:

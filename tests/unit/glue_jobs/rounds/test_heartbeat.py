@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import pytest
 from calve.config.job import Job, Kafka, Lake
 from calve.outputs.job_status import TableState
 from calve.rounds.scheduling import lateness
+from glue_jobs.rounds.loop import SILENT_S, TableLoop
 from glue_jobs.rounds.reporting import MOST_NAMES, Reporter
 from tests.integration.support.events import assert_as_documented
 
@@ -57,6 +59,20 @@ def test_a_job_without_a_table_yet_is_alive_and_one_that_has_not_opened_any_is_n
 ) -> None:
     assert [each["silent"] for each in heartbeats(capsys, [])] == [0]
     assert heartbeats(capsys, None) == []
+
+
+def test_a_table_is_not_silent_while_it_waits_for_its_next_round() -> None:
+    """Waits without an event do not add up: a transaction that stays open is noticed."""
+    config = SimpleNamespace(freshness_s=3600.0)
+    stop = threading.Event()
+    stop.set()
+    waiting = TableLoop(cast("Any", SimpleNamespace(name="t", config=config)), stop, drain=False)
+    for _ in range(3):
+        waiting._wait(3420.0)
+    waiting.logged_at -= 3420.0
+    assert not waiting.silent
+    waiting.logged_at -= SILENT_S
+    assert waiting.silent
 
 
 @pytest.mark.parametrize(
