@@ -82,12 +82,17 @@ class Staged:
         return cls(found, rows, size_bytes)
 
     def plus(self, others: Staged) -> Staged:
-        """The same with more files of the same table."""
+        """The same with more files of the same table.
+
+        No value is counted if one part has too many. A part of more than `MOST_VALUES` rows without any value is taken for one.
+        """
         found, both = Staged.of((*self.files, *others.files)), (self.counts, others.counts)
         added = None
         if self.counts is not None:
             values = sum((Counter(each["values"]) for each in both if each), Counter[Any]())
             unknown = sum(each["other"] for each in both if each)
+            if any(not each["values"] and each["other"] > MOST_VALUES for each in both if each):
+                values, unknown = Counter(), found.rows
             added = counts(
                 self.counts["column"], [*values.items(), (None, unknown)], values.total() + unknown
             )

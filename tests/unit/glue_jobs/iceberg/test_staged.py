@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from glue_jobs.iceberg.staging import Staged, counts
+from glue_jobs.iceberg.staging import MOST_VALUES, Staged, counts
 
 
 def staged(values: dict[str | None, int] | None) -> Staged:
@@ -20,3 +20,11 @@ def test_rows_and_values_of_both_parts_are_counted() -> None:
     assert (both.rows, both.size_bytes, len(both.files), both.cpu_s) == (10, 100, 2, 0.5)
     assert both.counts == {"column": "side", "values": {"BUY": 5, "SELL": 4}, "other": 1}
     assert staged(None).plus(staged(None)).counts is None
+
+
+def test_values_of_one_part_are_not_those_of_both() -> None:
+    """A part with too many values names none. A small part of rows without a value takes nothing away."""
+    many, few = staged({f"v{n}": 1 for n in range(MOST_VALUES + 1)}), staged({"BUY": 2})
+    for both in (many.plus(few), few.plus(many)):
+        assert both.counts == {"column": "side", "values": {}, "other": MOST_VALUES + 3}
+    assert few.plus(staged({None: 1})).counts == {"column": "side", "values": {"BUY": 2}, "other": 1}
