@@ -53,10 +53,13 @@ class KeyColumns:
 
     @classmethod
     def of(cls, table: Json, key: Sequence[str], order_by: str | None) -> KeyColumns | None:
-        """table: Iceberg's struct type. key, order_by: paths of columns. None: Arrow cannot read one of them."""
+        """table: Iceberg's struct type. key, order_by: paths of columns. None: Arrow cannot read one of them.
+
+        Arrow casts structs by the names of their fields: a field that was renamed since would become null.
+        """
         found = [column_at(table, path) for path in (*key, *filter(None, [order_by]))]
         try:
-            columns = [(each["id"], arrow_type(each["type"])) for each in found if each]
+            columns = [(each["id"], _without_struct(arrow_type(each["type"]))) for each in found if each]
         except KeyError:
             return None
         if len(columns) < len(found) or any("initial-default" in each for each in found if each):
@@ -121,6 +124,18 @@ class KeyColumns:
             alive[_deleted(each, file.path, storage)] = False
         positions = np.flatnonzero(alive)
         return Keys(keys.take(positions), positions, None if order is None else order[positions])
+
+
+def _without_struct(kind: pa.DataType) -> pa.DataType:
+    """Raises KeyError: the type is or contains a struct."""
+    if pa.types.is_struct(kind):
+        raise KeyError(str(kind))
+    if pa.types.is_map(kind):  # whose only field is a struct of keys and values
+        _without_struct(kind.key_type)
+        _without_struct(kind.item_type)
+    elif pa.types.is_list(kind):
+        _without_struct(kind.value_type)
+    return kind
 
 
 def is_readable(file: LiveFile) -> bool:

@@ -134,6 +134,21 @@ def test_what_only_iceberg_can_read_is_left_to_it(tmp_path: Path) -> None:
     assert KeyColumns.of(TABLE, ("gone",), None) is None
 
 
+@pytest.mark.parametrize("name", ["place", "places", "by_name", "texts"])
+def test_structs_are_left_to_iceberg(name: str) -> None:
+    """Arrow would read a field that was renamed as null. Lists and maps of plain values have no such fields."""
+    place = {"type": "struct", "fields": [field(3, "town", "string")]}
+    of_map = {"type": "map", "key-id": 6, "key": "string", "value-id": 7, "value-required": False}
+    kinds = {
+        "place": place,
+        "places": {"type": "list", "element-id": 5, "element": place, "element-required": False},
+        "by_name": {**of_map, "value": place},
+        "texts": {**of_map, "value": "string"},
+    }
+    found = KeyColumns.of({"type": "struct", "fields": [field(1, name, kinds[name])]}, (name,), None)
+    assert (found is not None) == (name == "texts")
+
+
 def test_an_object_that_is_gone_is_no_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(Retryable):
         columns().read(LiveFile(0, f"file://{tmp_path}/gone.parquet", "PARQUET", 1, ()), STORAGE)
