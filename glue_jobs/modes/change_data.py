@@ -113,8 +113,7 @@ LIFE, COUNTS, HELD, HELD_ORDER, FILL = (
 
 def lacks_values(rows: DataFrame) -> Column:
     """True for updates that lack a value of a column; never null."""
-    lacking = reduce(Column.__or__, (_lacks(each) for each in _may_lack(rows)), false())
-    return F.coalesce((at(OP) == "u") & lacking, false())
+    return reduce(Column.__or__, (_lacks(each) for each in _may_lack(rows)), false())
 
 
 def filled(good: DataFrame, mode: ChangeData, table: OpenTable) -> DataFrame:
@@ -164,10 +163,11 @@ def _may_lack(rows: DataFrame) -> list[T.StructField]:
 
 
 def _lacks(column: T.StructField) -> Column:
+    """True for updates that lack the value of a column; never null. In rows of other operations the placeholder is a value."""
     value = at(column.name)
     if isinstance(column.dataType, T.MapType):
         value = F.map_keys(value)
-    return F.coalesce(value == F.lit(_placeholder(column.dataType)), false())
+    return F.coalesce((at(OP) == "u") & (value == F.lit(_placeholder(column.dataType))), false())
 
 
 def _placeholder(kind: T.DataType) -> str | bytearray | list[str] | None:
