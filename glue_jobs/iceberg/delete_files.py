@@ -48,13 +48,18 @@ class DeleteFile(NamedTuple):
 
 
 class LiveFile(NamedTuple):
-    """A data file of a snapshot. rows: also deleted ones. deletes: the delete files that apply to it."""
+    """A data file of a snapshot. rows: also deleted ones. size: bytes. deletes: the delete files that apply to it."""
 
     number: int
     path: str
     format: str
     rows: int
+    size: int
     deletes: tuple[DeleteFile, ...]
+
+    def bytes_of(self, rows: int) -> float:
+        """The bytes of so many rows in this file: compressed, all columns."""
+        return rows * self.size / max(self.rows, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +150,9 @@ def _getter(table: Table, name: str) -> Any:
     return getter(gateway, owner if "." in owner else f"org.apache.iceberg.{owner}", method)
 
 
-def _data_files(table: Table, stream: Callable[[], Any]) -> Iterable[tuple[str, str, int]]:
-    """Location, format and number of rows of a stream of data files."""
-    names = ("location", "format", "recordCount")
+def _data_files(table: Table, stream: Callable[[], Any]) -> Iterable[tuple[str, str, int, int]]:
+    """Location, format, number of rows and bytes of a stream of data files."""
+    names = ("location", "format", "recordCount", "fileSizeInBytes")
     columns = (values(table.jvm, stream(), _getter(table, f"ContentFile.{name}")) for name in names)
     return zip(*columns, strict=True)
 

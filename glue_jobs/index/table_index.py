@@ -167,6 +167,13 @@ class TableIndex:
         empty = pa.table([pa.array([], kind) for _, kind in read.key], names)
         return found, pa.concat_tables([empty, *(each.rename_columns(names) for each in parts.values())])
 
+    def bytes_of(self, table: Table, keys: Hashes, columns: Sequence[str]) -> float:
+        """The bytes of main's rows of these keys in their files, as of its last refresh: compressed, all columns."""
+        if self._look(table, tuple(columns)) is None:
+            return 0.0
+        places = self._index.places(keys)
+        return sum(self._live.files[path].bytes_of(len(here)) for path, _, here in places)
+
     def values_at(
         self,
         table: Table,

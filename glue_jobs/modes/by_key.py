@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +35,17 @@ from glue_jobs.table.records import rows
 def decided(
     table: OpenTable, files: Staged, counts: Counts, keyed: KeyedFiles, stage_id: str
 ) -> tuple[Staged, Counts]:
-    """The staged files with deletes of their losing rows, and of the rows of the table that their winners replace."""
+    """The staged files with deletes of their losing rows, and of the rows of the table that their winners replace.
+
+    Raises TooLarge: as `filled`. The staged files are as they were.
+    """
     rule, written, aside = keyed.rule, keyed.records, keyed.aside
     set_aside = NO_RECORDS if aside is None else KeyedRecords.of(aside, rule)
     every = KeyedRecords.together([*written, set_aside, keyed.deletions])
     kept = _chosen(table, rule, every)
     replaced, made = _replaced(rule, every, kept), int((kept & ~every.deletes).sum())
     if aside is not None:
-        sizes = [LiveFile(-1, each.location(), "PARQUET", each.recordCount(), ()) for each in files.files]
+        sizes = [_live(each) for each in files.files]
         rows = filled(table, rule, every, kept, aside, sizes)
         more, records = loaded(table.services.lake.spark.sparkContext).stage_rows(table, rows, rule, stage_id)
         files, written = files.plus(more), (*written, *records)
@@ -65,6 +69,13 @@ def decided(
         discarded=len(dead.files),
     )
     return chosen, counted(rule, counts, made)
+
+
+def _live(staged: Any) -> LiveFile:
+    """staged: Java's data file."""
+    return LiveFile(
+        -1, staged.location(), "PARQUET", staged.recordCount(), staged.fileSizeInBytes(), deletes=()
+    )
 
 
 def stage_by_key(batch: Batch, stage_id: str) -> tuple[Staged, Counts]:

@@ -23,6 +23,14 @@ from glue_jobs.index.window import accumulated
 from glue_jobs.table.open_table import OpenTable
 
 Numbers = NDArray[np.int64]
+INFLATION = 4
+"""How many bytes of memory a byte of a Parquet file may become."""
+MOST_BYTES = 128_000_000
+"""The estimated bytes of values that the driver reads for one round."""
+
+
+class TooLarge(Exception):
+    """The driver has no room for the values that updates lack. Nothing was read or written."""
 
 
 def filled(
@@ -36,6 +44,7 @@ def filled(
     """The rows set aside that stay, with the values that they lack, as the table is now.
 
     every: the records of `files` by position, of `aside`, and deletions. kept: which of them stay.
+    Raises TooLarge.
     """
     begin = sum(each.rows for each in files)
     here = slice(begin, begin + len(aside))
@@ -60,7 +69,11 @@ def filled(
     of_files = of_events[of_events < begin]
     of_table = np.unique(np.concatenate([asking[last < 0] for asking, last in sources.values()]))
     of_table = of_table[~events.forgotten[of_table]]
-    numbers, held = table.index.values(table.main, events.records.keys.take(of_table), rule.key, list(lacks))
+    keys = events.records.keys.take(of_table)
+    stored = table.index.bytes_of(table.main, keys, rule.key)
+    if INFLATION * (stored + _bytes(of_files, files)) > MOST_BYTES:
+        raise TooLarge
+    numbers, held = table.index.values(table.main, keys, rule.key, list(lacks))
     read = _read(table, aside.schema, list(lacks), of_files, files)
     of_place, of_row = np.arange(len(every.high)) - begin, np.full(len(events.places), -1)
     of_place[of_files] = len(aside) + np.arange(len(of_files))
@@ -111,6 +124,13 @@ class _Events:
     def last(self, known: Mask) -> Numbers:
         """The number of the last known row up to each event; -1: there is none."""
         return accumulated(np.where(self.rows & known, np.arange(len(known)), -1), self.begins)
+
+
+def _bytes(places: Numbers, files: Sequence[LiveFile]) -> float:
+    """The bytes of records of staged files."""
+    ends = np.cumsum([each.rows for each in files])
+    counts = np.bincount(np.searchsorted(ends, places, side="right"), minlength=len(files)).tolist()
+    return sum(each.bytes_of(count) for each, count in zip(files, counts, strict=True))
 
 
 def _read(

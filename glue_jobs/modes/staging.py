@@ -20,6 +20,7 @@ from glue_jobs.index.decision import KeyedFiles
 from glue_jobs.modes.aggregate import stage_groups, stage_totals
 from glue_jobs.modes.by_key import decided, stage_by_key
 from glue_jobs.modes.change_data import stage_change_data
+from glue_jobs.modes.filling import TooLarge
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.totals.fold import Totals
@@ -50,7 +51,7 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     """Write the good records as data files and count all records; returns also the batch for reading its rejects.
 
     If rows of a record cannot be computed, the row engine reads the batch again and rejects the record. It also makes a batch of
-    change data with a truncation, which ends rows of the table.
+    change data with a truncation, which ends rows of the table, or with more lacking values than the driver has room for.
     Raises CalveError: as `Engine.stage`. Nothing is committed.
     """
     by_rows = RowEngine(fold_of(batch.table.mode))
@@ -61,7 +62,11 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
         files, counts, left = by_rows.stage(batch, stage_id)
     match left:
         case KeyedFiles():
-            files, counts = decided(batch.table, files, counts, left, stage_id)
+            try:
+                files, counts = decided(batch.table, files, counts, left, stage_id)
+            except TooLarge:
+                discard(batch.table.main, files)
+                files, counts, _ = by_rows.stage(replace(batch, lacks_values=True), stage_id)
         case Totals():
             staged, changes = stage_groups(batch.table, left, batch.tasks, stage_id)
             files, counts = replace(staged, cpu_s=files.cpu_s), replace(counts, changes=changes)

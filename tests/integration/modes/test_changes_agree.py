@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from calve.modes.upsert import ChangeData
+from calve.schema.change_events import UNAVAILABLE
 from glue_jobs.engines.choice import RowEngine
+from glue_jobs.modes import filling
 from tests.integration.support.engine import Engine
 from tests.integration.support.records.database import BY_ID, BY_LSN, BY_RECORD_KEY, KEPT, Database
 
@@ -80,6 +83,45 @@ def test_both_engines_order_changes_by_position(engine: Engine, monkeypatch: pyt
         assert whole(engine, by_rows) == whole(engine, by_columns)
     rows = engine.rows(by_columns).where("not _change.deleted").select("id", "name").collect()
     assert {each.id: each.name for each in rows} == {key: row["name"] for key, row in database.rows.items()}
+
+
+@pytest.mark.parametrize("most_bytes", [filling.MOST_BYTES, 0])
+def test_a_placeholder_is_a_value_where_no_update_has_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, most_bytes: int
+) -> None:
+    """Also if the driver has no room for values: then the columnar engine's round is made by rows."""
+    database = Database(engine, partitions=1)
+    by_rows, by_columns = (f"{database.topic}_{each}" for each in ("rows", "columns"))
+    targets = [
+        database.target(table=by_rows, engine="rows"),
+        database.target(table=by_columns, engine="columnar"),
+    ]
+    made: list[int] = []
+    by_row_engine = RowEngine.stage
+
+    def stage(self: RowEngine, batch: Any, stage_id: str) -> Any:
+        made.append(1)
+        return by_row_engine(self, batch, stage_id)
+
+    def drained() -> None:
+        engine.flush()
+        expected = [each.ledger for each in engine.drain(targets[0])]
+        with monkeypatch.context() as patch:
+            patch.setattr(filling, "MOST_BYTES", most_bytes)
+            patch.setattr(RowEngine, "stage", stage)
+            assert [each.ledger for each in engine.drain(targets[1])] == expected
+        assert whole(engine, by_rows) == whole(engine, by_columns)
+
+    database.insert(1)
+    database.insert(2)
+    drained()
+    assert not made
+    database.write("c", 1, None, database.rows[1] | {"note": UNAVAILABLE})
+    database.update(2, name="new")
+    drained()
+    assert bool(made) == (most_bytes == 0)
+    rows = engine.rows(by_columns).select("id", "note").collect()
+    assert {each.id: each.note for each in rows} == {1: UNAVAILABLE, 2: "note 2"}
 
 
 def whole(engine: Engine, table: str) -> list[str]:

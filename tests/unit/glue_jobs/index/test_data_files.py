@@ -43,7 +43,7 @@ KEY = ("id", "place.town")
 def written(directory: Path, columns: dict[str, Any], fields: list[pa.Field], rows: int = 5) -> LiveFile:
     path = directory / "data.parquet"
     pq.write_table(pa.table(columns, schema=pa.schema(fields)), path, row_group_size=2)
-    return LiveFile(0, f"file://{path}", "PARQUET", rows, ())
+    return LiveFile(0, f"file://{path}", "PARQUET", rows, 0, ())
 
 
 @pytest.fixture
@@ -151,4 +151,4 @@ def test_structs_are_left_to_iceberg(name: str) -> None:
 
 def test_an_object_that_is_gone_is_no_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(Retryable):
-        columns().read(LiveFile(0, f"file://{tmp_path}/gone.parquet", "PARQUET", 1, ()), STORAGE)
+        columns().read(LiveFile(0, f"file://{tmp_path}/gone.parquet", "PARQUET", 1, 0, ()), STORAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -13,14 +14,18 @@ import pytest
 
 from calve.schema.change_events import UNAVAILABLE
 from calve.schema.columns import CHANGE, KAFKA, field, list_of, map_of, struct
+from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.columnar.layouts import schema
 from glue_jobs.engines.columnar.parquet import Files, Written
 from glue_jobs.iceberg.delete_files import LiveFile
+from glue_jobs.iceberg.staging import NOTHING
 from glue_jobs.iceberg.storage import Storage
-from glue_jobs.index.decision import KeyedFiles, KeyedRecords, KeyRule, order_of
+from glue_jobs.index.decision import NO_RECORDS, KeyedFiles, KeyedRecords, KeyRule, order_of
 from glue_jobs.index.hashing import Hashes, hashes
+from glue_jobs.modes import filling, staging
 from glue_jobs.modes.by_key import _chosen
-from glue_jobs.modes.filling import filled
+from glue_jobs.modes.filling import TooLarge, filled
+from glue_jobs.table.counts import Counts
 from tests.unit.glue_jobs.columnar.layouts import layout, read
 
 COLUMNS = struct(
@@ -40,7 +45,7 @@ LACKING: dict[str, Any] = {
     "tags": [UNAVAILABLE],
     "facts": [(UNAVAILABLE, 0)],
 }
-KEYS, EVENTS = 12, 60
+KEYS, EVENTS, ROW_BYTES = 12, 60, 100
 Row = dict[str, Any]
 
 
@@ -58,6 +63,9 @@ class Held:
         held = hashes([self.rows["id"].combine_chunks()])
         numbers, rows = np.nonzero(keys.high[:, None] == held.high[None, :])
         return numbers, self.rows.select(wanted).take(pa.array(rows))
+
+    def bytes_of(self, table: Any, keys: Hashes, columns: Any) -> float:
+        return float(ROW_BYTES * len(self.values(table, keys, columns, ["id"])[0]))
 
     def values_at(self, table: Any, columns: Any, files: list[LiveFile], positions: Any) -> dict[str, Any]:
         return {each.path: columns.values(each, positions[each.path], Storage("r")) for each in files}
@@ -116,7 +124,7 @@ def test_rows_are_those_of_events_applied_one_by_one(tmp_path: Path, seed: int, 
     assert aside is not None
     every = KeyedRecords.together([*keyed.records, KeyedRecords.of(aside, rule), keyed.deletions])
     kept = _chosen(table, rule, every)  # type: ignore[arg-type]
-    live = [LiveFile(-1, each.path, "PARQUET", each.rows, ()) for each in files]
+    live = [LiveFile(-1, each.path, "PARQUET", each.rows, each.size, ()) for each in files]
     found = filled(table, rule, every, kept, aside, live)  # type: ignore[arg-type]
     written = (read(files) if files else SCHEMA.empty_table()).filter(
         pa.array(kept[: sum(each.rows for each in files)])
@@ -146,3 +154,53 @@ def staged(
     records = tuple(each.records for each in files if each.records is not None)
     left = pa.concat_tables(aside) if aside else None
     return KeyedFiles(rule, records, KeyedRecords.together(deletions), left), files
+
+
+def large(number: int, directory: Path) -> tuple[Any, ...]:
+    """The arguments of `filled` for updates of so many keys that lack a value which the table has."""
+    dice, rule = Random(0), KeyRule(("id",), newest=True)
+    held = [event(dice, key, -key - 1, ordered=False) for key in range(number)]
+    changes = [each | {"note": UNAVAILABLE, "_change": {"op": "u", "position": None}} for each in held]
+    table = SimpleNamespace(index=Held(held), main=SimpleNamespace(schema=LAYOUT.columns))
+    keyed, _ = staged(directory, rule, [([], []), (changes, [])])
+    assert keyed.aside is not None
+    every = KeyedRecords.of(keyed.aside, rule)
+    return table, rule, every, np.ones(number, bool), keyed.aside, []
+
+
+def test_the_driver_reads_no_more_values_than_it_has_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filling, "MOST_BYTES", 3 * ROW_BYTES * filling.INFLATION)
+    assert len(filled(*large(3, tmp_path))) == 3
+    with pytest.raises(TooLarge):
+        filled(*large(4, tmp_path))
+
+
+def test_values_of_staged_files_count_too() -> None:
+    files = [LiveFile(-1, "a", "PARQUET", 2, 20, ()), LiveFile(-1, "b", "PARQUET", 4, 400, ())]
+    assert filling._bytes(np.array([0, 2, 5]), files) == 210
+    assert filling._bytes(np.array([], np.int64), []) == 0
+
+
+def test_a_round_with_too_many_values_is_made_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The columnar engine's files are discarded first. The row engine looks for lacking values at once."""
+    done: list[Any] = []
+
+    def refuse(*_: Any) -> None:
+        raise TooLarge
+
+    def by_rows(batch: Batch, stage_id: str) -> Any:
+        done.append(("rows", batch.lacks_values))
+        return replace(NOTHING, rows=7), Counts()
+
+    left = KeyedFiles(KeyRule(("id",), newest=True), (), NO_RECORDS)
+    table = SimpleNamespace(mode=None, main="main", worker_s=SimpleNamespace(value=0.0))
+    engine = SimpleNamespace(stage=lambda *_: (NOTHING, Counts(), left))
+    monkeypatch.setattr(staging, "decided", refuse)
+    monkeypatch.setattr(staging, "fold_of", lambda _: by_rows)
+    monkeypatch.setattr(staging, "discard", lambda main, files: done.append(("discarded", files)))
+    batch = Batch(table, {}, {}, "topic", 0.0)  # type: ignore[arg-type]
+    files, _, _ = staging.stage_batch(engine, batch, "id")
+    assert files.rows == 7
+    assert done == [("discarded", NOTHING), ("rows", True)]
