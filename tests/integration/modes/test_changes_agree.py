@@ -112,16 +112,18 @@ def test_a_placeholder_is_a_value_where_no_update_has_it(
             assert [each.ledger for each in engine.drain(targets[1])] == expected
         assert whole(engine, by_rows) == whole(engine, by_columns)
 
-    database.insert(1)
-    database.insert(2)
+    for key in (1, 2, 3):
+        database.insert(key)
     drained()
     assert not made
-    database.write("c", 1, None, database.rows[1] | {"note": UNAVAILABLE})
-    database.update(2, name="new")
+    for key, note in ((1, "own"), (1, UNAVAILABLE), (3, UNAVAILABLE)):
+        database.write("c", key, None, database.rows[key] | {"note": note})
+    for key in (2, 3):
+        database.update(key, name="new")
     drained()
     assert bool(made) == (most_bytes == 0)
     rows = engine.rows(by_columns).select("id", "note").collect()
-    assert {each.id: each.note for each in rows} == {1: UNAVAILABLE, 2: "note 2"}
+    assert {each.id: each.note for each in rows} == {1: UNAVAILABLE, 2: "note 2", 3: UNAVAILABLE}
 
 
 def whole(engine: Engine, table: str) -> list[str]:
