@@ -1,6 +1,7 @@
 """Which records of a batch stay in a table by key, and which rows of the table they replace (ADR 46).
 
-The columnar engine writes all records. Those that lose are deleted from its files by position, in the same commit.
+The columnar engine writes the records that win in their part of a batch. Those that lose to other parts or to the table are
+deleted from its files by position, in the same commit.
 Spark's records are chosen before they are written: they are at hand, and a record may make several rows.
 """
 

@@ -132,7 +132,10 @@ class Reporter:
         return reported
 
     def _acknowledges(self) -> bool:
-        """True if every table is open, or has failed a round while others are open. One bad table never stops another."""
+        """True if every table is open, or has failed a round while others are open. One bad table never stops another.
+
+        A job of patterns alone waits only for the tables that it has found: if there are none yet, it acknowledges at once.
+        """
         if self.loops is None:
             return False
         loops = list(self.loops.tables)

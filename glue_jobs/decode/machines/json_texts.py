@@ -12,9 +12,8 @@ import numpy as np
 from numba import types
 
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, kernel
+from glue_jobs.decode.machines.json_machine import QUOTED
 
-QUOTED = 3
-"""A mark of `glue_jobs.decode.machines.json_machine`."""
 LENGTH = 0xFFFFFFFF
 MOST_DIGITS = 38
 DECIMAL_BYTES = 16

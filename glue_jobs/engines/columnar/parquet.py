@@ -45,7 +45,8 @@ class Files:
 
     Rows are gathered up to `Layout.batch_bytes` of Arrow, then written as one row group.
     If the table is partitioned or sorted, each batch is arranged first, and each partition is a file.
-    Only one file is open at a time. So memory is at most three batches and one row group, for any number of partitions.
+    Only one file is open at a time. So memory is at most three batches and one row group, for any number of partitions,
+    and all rows that the task sets aside.
     rule: of a table by key; of each batch, only rows that may stay are written. seen: is given all rows that are written.
     changes: rows are changes of a database. All rows of keys with a row that lacks values are set aside, not written.
     """
