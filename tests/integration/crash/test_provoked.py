@@ -210,5 +210,5 @@ def test_a_row_that_somebody_must_hear_of(
     (event,) = [
         each for each in heard.look() if each["detail"]["table"] == topic and each["detail"]["counts"]
     ]
-    as_deployed = event["detail"] | {"deployment": "shop", "table": "orders"}
+    as_deployed = event["detail"] | {"deployment": "trading"}
     assert mailed("table-value", event | {"detail": as_deployed})
