@@ -83,8 +83,10 @@ class Claim:
 
 
 def new_link_id() -> str:
-    """A random id; alone it opens nothing."""
-    return _encode(secrets.token_bytes(ID_BYTES))
+    """A random id; alone it opens nothing. A command would take one that begins with a hyphen for an option."""
+    while (made := _encode(secrets.token_bytes(ID_BYTES))).startswith("-"):
+        pass
+    return made
 
 
 def sign(keys: Keys, link_id: str, expires_at: int) -> str:

@@ -102,9 +102,10 @@ class Reporter:
             self._write(self._tables())
 
     def _report(self) -> None:
+        """Look until the block is over, and once more then: a short run was alive, too, and opened its tables."""
         written_at, logged_at = 0.0, -EVERY_S
         while True:
-            tables = self._tables()
+            over, tables = self._over.is_set(), self._tables()
             if self._run.opened is None and self._acknowledges():
                 self._run, written_at = replace(self._run, opened=_now()), 0.0
             if self.loops and time.monotonic() - logged_at >= EVERY_S:
@@ -113,8 +114,9 @@ class Reporter:
             if tables != self._said or time.monotonic() - written_at >= EVERY_S:
                 self._write(tables)
                 written_at = time.monotonic()
-            if self._over.wait(LOOK_S):
+            if over:
                 return
+            self._over.wait(LOOK_S)
 
     def _log(self, loops: list[TableLoop]) -> None:
         silent = [str(each.opener.name) for each in loops if each.silent]

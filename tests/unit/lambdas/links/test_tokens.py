@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lambdas import tokens
 from lambdas.tokens import BadKeys, Keys, key_id_of, new_link_id, reference, sign, verify
 
 ALPHABET = string.ascii_letters + string.digits + "-_"
@@ -98,3 +99,9 @@ def test_logs_name_a_link_by_a_hash():
     link_id = new_link_id()
     assert len(reference(link_id)) == 12
     assert reference(link_id) not in link_id
+
+
+def test_no_link_begins_as_an_option_of_a_command_does(monkeypatch):
+    made = iter([b"\xf8" * tokens.ID_BYTES, b"a" * tokens.ID_BYTES])
+    monkeypatch.setattr("secrets.token_bytes", lambda _: next(made))
+    assert tokens.new_link_id().startswith("YWFh")
