@@ -155,7 +155,7 @@ def of_schemas(asked: Asked, first: Check) -> Iterator[Check]:
 
 
 def of_scheduler(asked: Asked, first: Check) -> Iterator[Check]:
-    """A schedule is of its group; whoever makes it passes a role on."""
+    """A schedule belongs to its group. The role that makes it passes another role."""
     parts = asked.path.strip("/").split("/")
     if parts[0] != "schedules" or len(parts) == 1:
         yield first

@@ -233,5 +233,5 @@ def _noted(table: Table) -> dict[str, Any]:
     """The note of the last run; empty if there is none."""
     io, place = table.java.io(), _note_of(table)
     with catalog_errors(f"table {table.name}, orphans"):
-        # S3 denies an absent object to whoever may list a part of its bucket alone, as in a shared one.
+        # S3 denies an absent object to a role that may list only a part of its bucket, as in a shared one.
         return dict(read_json(io, place)) if io.listPrefix(place).iterator().hasNext() else {}

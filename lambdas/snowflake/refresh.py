@@ -212,7 +212,7 @@ class Refresher:
     def _metadata(self, shown: SnowflakeTable) -> Head | None:
         """The metadata that Snowflake shows; None if the lake no longer has that file."""
         location = shown.metadata_location
-        # S3 denies an absent object to whoever may list a part of its bucket alone, as in a shared one.
+        # S3 denies an absent object to a role that may list only a part of its bucket, as in a shared one.
         with tolerating("NoSuchKey", "AccessDenied"):
             return of_metadata(TableName("", ""), location, read(self.s3, location))
         return None

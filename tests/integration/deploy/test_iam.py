@@ -34,7 +34,7 @@ def key(stack: Stack) -> str:
     kms, s3 = (aws.client(each, stack.aws_endpoint) for each in ("kms", "s3"))
     made = kms.create_key(Policy=rights.OF_THE_ACCOUNT)["KeyMetadata"]
     kms.create_alias(AliasName="alias/rights", TargetKeyId=made["KeyId"])
-    s3.create_bucket(Bucket="rights")  # anew on a stack that stays up
+    s3.create_bucket(Bucket="rights")  # again on a stack that stays up
     encryption = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": made["Arn"]}
     rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": encryption}]}
     s3.put_bucket_encryption(Bucket="rights", ServerSideEncryptionConfiguration=rules)
