@@ -12,7 +12,7 @@ import json
 import runpy
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -159,25 +159,45 @@ def invoke_target(target: Json, event: Json, rule: Json, *rest: Any) -> None:
 def start_job_run(request: Json) -> Any:
     """StartJobRun: nothing runs here, `calve run-job` does. A deploy waits for tables, so the run says that they are open."""
     answer = _start_job_run(request)
-    name = request["JobName"]
-    arguments = glue._jobs.get(name, {}).get("DefaultArguments", {}) | request.get("Arguments", {})
-    if "--control" in arguments and "--generation" in arguments:
-        bucket, _, key = arguments["--control"].removeprefix("s3://").partition("/")
-        folder, _, file = key.rpartition("_calve/jobs/")
-        status = f"{folder}_calve/status/{name.removesuffix('-' + file.removesuffix('.json'))}/{file}"
-        said = json.loads(s3._get_object_data(bucket, status) or b"{}")
+    arguments = glue._jobs.get(request["JobName"], {}).get("DefaultArguments", {}) | request.get(
+        "Arguments", {}
+    )
+    if (place := report_of(request["JobName"])) and "--generation" in arguments:
+        said = json.loads(s3._get_object_data(*place) or b"{}")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         run = {"began": now, "at": now, "ended": now, "generation": arguments["--generation"], "opened": now}
         said["runs"] = said.get("runs", {}) | {"emulated": run}
-        s3._put_object(bucket, status, json.dumps(said).encode(), {})
+        s3._put_object(*place, json.dumps(said).encode(), {})
     return answer
 
 
+def report_of(job: str) -> tuple[str, str] | None:
+    """Bucket and key of what a job says of itself; None: it has no control object beside."""
+    control = glue._jobs.get(job, {}).get("DefaultArguments", {}).get("--control")
+    if control is None:
+        return None
+    bucket, _, key = control.removeprefix("s3://").partition("/")
+    folder, _, file = key.rpartition("_calve/jobs/")
+    return bucket, f"{folder}_calve/status/{job.removesuffix('-' + file.removesuffix('.json'))}/{file}"
+
+
+def is_alive(job: str) -> bool:
+    """Whether `calve run-job` runs it: a process reports once a minute, and at its end."""
+    place = report_of(job)
+    said = json.loads(s3._get_object_data(*place) or b"{}") if place else {}
+    since = (datetime.now(UTC) - timedelta(seconds=70)).isoformat()
+    return any(each.get("ended") is None and each["at"] > since for each in said.get("runs", {}).values())
+
+
 def get_job_runs(request: Json) -> tuple[int, Any, bytes]:
-    """List the newest first, as Glue does."""
+    """List the newest first, as Glue does. It runs as long as `calve run-job` does, so a destroy waits for that."""
     status, headers, body = _get_job_runs(request)
     answer = json.loads(body)
-    return status, headers, json.dumps(answer | {"JobRuns": answer["JobRuns"][::-1]}).encode()
+    runs = answer["JobRuns"][::-1]
+    if runs and is_alive(request["JobName"]):
+        runs[0]["JobRunState"] = "RUNNING"
+        runs[0].pop("CompletedOn", None)
+    return status, headers, json.dumps(answer | {"JobRuns": runs}).encode()
 
 
 provisioners._RESOURCE_HANDLERS |= {

@@ -40,7 +40,7 @@ from tests.polaris import ADMIN, CATALOG, Polaris, Serving
 PROGRESS = LineProgress(lambda line: print(line, file=sys.__stderr__, flush=True))
 CONFIG = """\
 name: {name}
-lake: {{bucket: {bucket}, database: {database}, import_database: true}}
+lake: {{bucket: {bucket}, prefix: published, database: {database}, import_database: true}}
 tables:
   trades: {{topic: trades}}
 {more}

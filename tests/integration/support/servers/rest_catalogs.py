@@ -113,9 +113,12 @@ class Published:
         return connection
 
     def table(self, name: str) -> Table:
-        """A new table of the lake, with one commit."""
-        catalog = open_catalog(self.lake())
-        catalog.create_namespace_if_not_exists(self.database)
+        """A new table of the lake, where the job would make it, with one commit."""
+        lake = self.lake()
+        catalog = open_catalog(lake)
+        catalog.create_namespace_if_not_exists(
+            self.database, {"location": f"{lake.warehouse}/{self.database}"}
+        )
         made = catalog.create_table((self.database, name), pa.schema([("n", pa.int64())]))
         append(made)
         return made
