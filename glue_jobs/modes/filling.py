@@ -23,6 +23,8 @@ from glue_jobs.index.window import accumulated
 from glue_jobs.table.open_table import OpenTable
 
 Numbers = NDArray[np.int64]
+Sources = dict[str, tuple[Numbers, Numbers]]
+"""By column: the events that ask for a value, and the event that each gets it from; -1: the table's row."""
 INFLATION = 4
 """How many bytes of memory a byte of a Parquet file may become."""
 MOST_BYTES = 128_000_000
@@ -60,31 +62,28 @@ def filled(
         found[here] = of_aside
         return found[events.places]
 
-    sources: dict[str, tuple[Numbers, Numbers]] = {}
+    sources: Sources = {}
     for name, each in lacks.items():
         asking = np.flatnonzero(marked(each & needy))
         sources[name] = asking, events.last(~marked(each))[asking]
-    every_source = np.concatenate([last for _, last in sources.values()])
-    of_events = np.unique(events.places[every_source[every_source >= 0]])
-    of_files = of_events[of_events < begin]
-    of_table = np.unique(np.concatenate([asking[last < 0] for asking, last in sources.values()]))
-    of_table = of_table[~events.forgotten[of_table]]
+    of_files, of_table = _not_at_hand(events, sources, begin)
     keys = events.records.keys.take(of_table)
     stored = table.index.bytes_of(table.main, keys, rule.key)
     if INFLATION * (stored + _bytes(of_files, files)) > MOST_BYTES:
         raise TooLarge
     numbers, held = table.index.values(table.main, keys, rule.key, list(lacks))
     read = _read(table, aside.schema, list(lacks), of_files, files)
+    # Where values are among those of `aside`, `read` and `held`: of each record, and of the table's row of each event.
     of_place, of_row = np.arange(len(every.high)) - begin, np.full(len(events.places), -1)
     of_place[of_files] = len(aside) + np.arange(len(of_files))
     of_row[of_table[numbers]] = len(aside) + len(of_files) + np.arange(len(numbers))
     for name, (asking, last) in sources.items():
-        field = aside.schema.field(name)
-        chunks = [chunk.cast(field.type) for part in (aside, read, held) for chunk in part[name].chunks]
         own = of_place[events.places[asking]]
         found = np.where(last < 0, of_row[asking], of_place[events.places[last]])
         take = np.arange(len(aside))
         take[own] = np.where(found < 0, own, found)
+        field = aside.schema.field(name)
+        chunks = [chunk.cast(field.type) for part in (aside, read, held) for chunk in part[name].chunks]
         values = pa.chunked_array(chunks, field.type).take(pa.array(take[kept[here]]))
         rows = rows.set_column(rows.column_names.index(name), field, values)
     return rows
@@ -118,7 +117,8 @@ class _Events:
             orders = ranks(found.order)
             lost = overtaken(found, *table.index.orders(table.main, found.keys, rule.key))
             rows &= (orders == accumulated(orders, begins)) & ~lost
-        firsts = accumulated(np.where(begins, number, 0), begins)  # a deletion ends those before it
+        # What is left of a group begins with its last deletion, if it has one.
+        firsts = accumulated(np.where(begins, number, 0), begins)
         return cls(places, found, begins, rows, found.deletes[firsts])
 
     def last(self, known: Mask) -> Numbers:
@@ -126,10 +126,22 @@ class _Events:
         return accumulated(np.where(self.rows & known, np.arange(len(known)), -1), self.begins)
 
 
+def _not_at_hand(events: _Events, sources: Sources, begin: int) -> tuple[Numbers, Numbers]:
+    """What to read: places of records in files, which end at `begin`, and numbers of events whose table's row is a source."""
+    last = np.concatenate([last for _, last in sources.values()])
+    of_events = np.unique(events.places[last[last >= 0]])
+    of_table = np.unique(np.concatenate([asking[last < 0] for asking, last in sources.values()]))
+    return of_events[of_events < begin], of_table[~events.forgotten[of_table]]
+
+
+def _numbers_of_files(places: Numbers, files: Sequence[LiveFile]) -> Numbers:
+    """The number of each record's file."""
+    return np.searchsorted(np.cumsum([each.rows for each in files]), places, side="right")
+
+
 def _bytes(places: Numbers, files: Sequence[LiveFile]) -> float:
     """The bytes of records of staged files."""
-    ends = np.cumsum([each.rows for each in files])
-    counts = np.bincount(np.searchsorted(ends, places, side="right"), minlength=len(files)).tolist()
+    counts = np.bincount(_numbers_of_files(places, files), minlength=len(files)).tolist()
     return sum(each.bytes_of(count) for each, count in zip(files, counts, strict=True))
 
 
@@ -137,8 +149,7 @@ def _read(
     table: OpenTable, schema: pa.Schema, names: list[str], places: Numbers, files: Sequence[LiveFile]
 ) -> pa.Table:
     """Values of records of staged files, in the order of their places."""
-    firsts = np.cumsum([0, *(each.rows for each in files)])
-    numbers = np.searchsorted(firsts, places, side="right") - 1
+    firsts, numbers = np.cumsum([0, *(each.rows for each in files)]), _numbers_of_files(places, files)
     some = np.unique(numbers).tolist()
     positions = {files[number].path: places[numbers == number] - firsts[number] for number in some}
     columns = ((column_at(table.main.schema, each) or {}, schema.field(each).type) for each in names)
