@@ -14,7 +14,7 @@ from glue_jobs.columns.kernels import BYTES, kernel
 
 U = np.uint64
 """An unsigned index: for signed ones numba checks for negative values each time."""
-PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
+PAIR, TRIPLE = (types.UniTuple(types.int64, size) for size in (2, 3))  # type: ignore[no-untyped-call]
 
 
 def pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, bits: int) -> Any:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from calve.schema.columns import KAFKA, MOST_MILLIS, UNDELIVERED
 from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
 from glue_jobs.columns.kernels import BYTES, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.columns.scanning import PAIR
 from glue_jobs.columns.texts import NOTHING, Bytes, Longs, texts, validity
 
 DELIVERED = 0
@@ -62,7 +63,6 @@ class Records:
         return times[(times >= -MOST_MILLIS) & (times <= MOST_MILLIS)]
 
 
-PAIR = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 KIND = arrow_type(KAFKA["type"])
 
 

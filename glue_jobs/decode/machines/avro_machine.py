@@ -13,7 +13,7 @@ from numba import types
 
 from calve.decoding.avro_operations import CELL, JUMP_TO, MARKED, NULL, SECOND, WIDTH, A, B, Op
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.columns.scanning import PAIR, U, little, varint
+from glue_jobs.columns.scanning import PAIR, TRIPLE, U, little, varint
 from glue_jobs.decode.machines.cells import clear
 
 (
@@ -33,7 +33,6 @@ POSITIVE = 2**63 - 1
 LEAST = -(2**63)
 MOST_MILLIS = POSITIVE // 1000
 FRAMES = types.Array(types.int64, 2, "C")
-TRIPLE = types.UniTuple(types.int64, 3)  # type: ignore[no-untyped-call]
 
 
 @kernel(PAIR(BYTES, types.int64, types.int64), inline=True)

@@ -13,7 +13,8 @@ import numpy as np
 from numba import types
 
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.columns.scanning import PAIR, U
+from glue_jobs.columns.scanning import PAIR, TRIPLE, U
+from glue_jobs.columns.texts import LENGTH
 from glue_jobs.decode.machines.json_scan import SHORT, put, unit
 
 GROWTH = 2.5
@@ -21,10 +22,8 @@ MOST_DIGITS = 38
 """Of a number that is kept as it is. Others are doubles."""
 MOST_POSITIONAL, LEAST_POSITIONAL = 6, -3
 """Powers of ten of the first digits of doubles without an exponent."""
-LENGTH = 0xFFFFFFFF
 START, END, SHIFT, WIDTH = range(4)
 """Of a field of an object: where its text begins, with the character before its name; where it ends; how far it moves."""
-TRIPLE = types.UniTuple(types.int64, 3)  # type: ignore[no-untyped-call]
 
 
 @kernel(types.int64(BYTES, types.int64), inline=True)

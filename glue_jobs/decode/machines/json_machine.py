@@ -14,9 +14,10 @@ from numba import types
 from numba.extending import intrinsic
 
 from calve.decoding.avro_operations import CELL, MARKED, SECOND, WIDTH
-from calve.decoding.json_program import COUNT, END, FIELD_WIDTH, FIRST, LEVEL, Kind
+from calve.decoding.json_program import COUNT, END, FIELD_WIDTH, FIRST, LEVEL, SPREAD, Kind
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.columns.scanning import U, eight
+from glue_jobs.columns.scanning import TRIPLE, U, eight
+from glue_jobs.columns.texts import LENGTH
 from glue_jobs.decode.machines.cells import clear
 from glue_jobs.decode.machines.json_scan import (
     blank,
@@ -34,7 +35,7 @@ STRUCT, LIST, MAP, BOOLEAN, INT, LONG, FLOAT, DOUBLE, DATABASE_FLOAT, DATABASE_D
     map(int, Kind)
 )
 NAME, SIZE, HEAD, MASK, NODE = range(FIELD_WIDTH)
-SPREAD = np.uint64(0x9E3779B97F4A7C15)
+FACTOR = U(SPREAD)
 GOOD, MALFORMED = 0, 1
 THERE, OTHER, QUOTED = 1, 2, 3
 """Marks. Other: the number of a float or double is still a text; a map has a name twice.
@@ -44,10 +45,8 @@ Quoted: the text of a decimal, or of a number of a database.
 VALUE, AFTER, KEY = range(3)
 ROW_AT, NEXT_FIELD, FIRST_ROW, FRAME = 1, 2, 3, 4
 """Of a struct, list or map that is not complete, after its node: its row, the next field, the first row of its items."""
-LENGTH = 0xFFFFFFFF
 EXACT, EXACT_SINGLE = U(1 << 53), U(1 << 24)
 POWERS = types.Array(types.float64, 1, "C", readonly=True)
-TRIPLE = types.UniTuple(types.int64, 3)  # type: ignore[no-untyped-call]
 
 
 def _bits_of(_: Any, number: Any) -> Any:
@@ -124,7 +123,7 @@ def _field(data: Any, at: Any, size: Any, pool: Any, fields: Any, slots: Any, na
     if size < 8:
         head &= (U(1) << U(8 * size)) - U(1)
     last = eight(data, at + size - 8) * U(3) if size > 8 else U(0)
-    place = np.int64(((head ^ last ^ U(size)) * SPREAD) >> U(32)) & (count - 1)
+    place = np.int64(((head ^ last ^ U(size)) * FACTOR) >> U(32)) & (count - 1)
     while pool[U(slots + 1 + place)] != 0:
         number = pool[U(slots + 1 + place)] - 1
         field = fields + number * FIELD_WIDTH

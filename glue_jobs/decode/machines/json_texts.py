@@ -12,14 +12,13 @@ import numpy as np
 from numba import types
 
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, kernel
+from glue_jobs.columns.scanning import TRIPLE, U
+from glue_jobs.columns.texts import LENGTH
 from glue_jobs.decode.machines.json_machine import QUOTED
 
-LENGTH = 0xFFFFFFFF
 MOST_DIGITS = 38
 DECIMAL_BYTES = 16
-U = np.uint64
 LOW_HALF = U(0xFFFFFFFF)
-TRIPLE = types.UniTuple(types.int64, 3)  # type: ignore[no-untyped-call]
 
 
 @kernel(types.int64(BYTES, types.int64), inline=True)

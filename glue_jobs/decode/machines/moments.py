@@ -14,9 +14,8 @@ from calve.schema.columns import FIRST_MICROS as FIRST
 from calve.schema.columns import LAST_MICROS as LAST
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS_OUT, kernel
 from glue_jobs.columns.scanning import PAIR, U, digits
-from glue_jobs.columns.texts import Longs
+from glue_jobs.columns.texts import LENGTH, Longs
 
-LENGTH = 0xFFFFFFFF
 MOST_OFFSET_MINUTES = 18 * 60
 DAY_MICROS = 86_400_000_000
 BEFORE, AFTER = -1, 1
