@@ -33,6 +33,14 @@ def read_text(s3: Any, uri: str) -> str:
     return str(s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode())
 
 
+def read_if_there(s3: Any, bucket: str, key: str) -> bytes | None:
+    """An object's content. S3 denies an absent one to a role that may list only a part of its bucket, as in a shared one."""
+    found = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
+    if all(each["Key"] != key for each in found.get("Contents", ())):
+        return None
+    return bytes(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+
+
 @dataclass(frozen=True, slots=True)
 class Schedules:
     """The schedules of one group that invoke a function once, and then delete themselves."""

@@ -41,14 +41,14 @@ def flattened(decoded: DataFrame, columns: Json, *beside: str) -> DataFrame:
     }
     kinds = {each["name"]: spark_type(each["type"]) for each in columns["fields"]}
     named = (f"{fields.get(n, f'CAST(NULL AS {kind})')} AS {quote(n)}" for n, kind in kinds.items())
-    system = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "headers", SCHEMA_ID)
-    parts = ", ".join(map(quote, system)).replace(quote("timestampType"), "timestampType AS timestamp_type")
+    place = "`topic`, `partition`, `offset`, `timestamp`, `timestampType` AS timestamp_type"
+    kafka = f"struct({place}, `key`, `headers`, {quote(SCHEMA_ID)}) AS {SYSTEM_COLUMN}"
     counted = [each for each in (REJECT, SIZE, OTHER, TOMBSTONE, IDLE) if each in decoded.columns]
     further = [
         f"struct(`key`, `value`, `headers`) AS {quote(RECEIVED)}" if each == RECEIVED else quote(each)
         for each in beside
     ]
-    return decoded.selectExpr(*named, f"struct({parts}) AS {SYSTEM_COLUMN}", *map(quote, counted), *further)
+    return decoded.selectExpr(*named, kafka, *map(quote, counted), *further)
 
 
 def with_keys(flat: DataFrame, key: Sequence[str]) -> DataFrame:

@@ -16,7 +16,8 @@ from typing import Any
 from calve.errors import CalveError
 from calve.outputs.job_status import JobStatus, ReportedTable
 from calve.outputs.job_status import Run as Process
-from lambdas.job_control.hand_over import POLL_S, Wanted, read_if_there
+from lambdas.aws import read_if_there
+from lambdas.job_control.hand_over import POLL_S, Wanted
 from lambdas.job_control.jobs import Jobs, Run
 
 NOT_AWAITED = "not awaited in a rollback"

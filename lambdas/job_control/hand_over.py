@@ -12,16 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from calve.errors import CalveError, ConfigError
-from lambdas.aws import tolerating
+from lambdas.aws import read_if_there, tolerating
 from lambdas.job_control.jobs import Definition, Jobs, Run
-
-
-def read_if_there(s3: Any, bucket: str, key: str) -> bytes | None:
-    """An object's content. S3 denies an absent one to a role that may list only a part of its bucket, as in a shared one."""
-    found = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
-    if all(each["Key"] != key for each in found.get("Contents", ())):
-        return None
-    return bytes(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
 
 
 @dataclass(frozen=True, slots=True)
