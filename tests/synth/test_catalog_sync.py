@@ -17,7 +17,7 @@ def functions(synthesized, stack):
 
 
 def published(synthesized, stack):
-    """What the file says that all functions, and the custom resource, are told of."""
+    """What the published file says. All functions and the custom resource must name the same file."""
     resource = synthesized.one(stack, "Custom::CalveCatalogSync")
     files = {text(resource["PublishedFile"])}
     files |= {

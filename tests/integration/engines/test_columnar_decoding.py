@@ -234,7 +234,7 @@ def test_much_random_json(spark: SparkSession) -> None:
 def random_json_values(spark: SparkSession, random: Random, count: int) -> int:
     """Payloads of one schema: how many are good. Of some, a second one follows in the same object.
 
-    Not with decimals: Spark does not see of which kind an earlier value of a name was.
+    Not with decimals: Spark does not see the kind of an earlier value of a name.
     """
     while True:
         schema, make = random_json.Schemas(random).top()
