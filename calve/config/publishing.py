@@ -122,6 +122,7 @@ Window = Literal["previous_day", "previous_week", "previous_month"]
 Function = Literal["sum", "count", "min", "max"]
 Channel = Literal["sns", "ses"]
 Formulas = Literal["guard", "keep"]
+LinkKind = Literal["public", "console"]
 EXPORTS = "exports/"
 """The folder of all exports in the lake."""
 
@@ -129,6 +130,11 @@ EXPORTS = "exports/"
 def topic_parameter(deployment: str, export: str) -> str:
     """The parameter of Systems Manager that holds the SNS topic of an export; `*`: of any."""
     return f"/calve/{deployment}/exports/{export}/topic"
+
+
+def export_readers(deployment: str) -> str:
+    """The policy for people who open exported files in the console; the region follows in its name."""
+    return f"{deployment}-export-readers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +168,7 @@ class Export(_Sorted):
     `database` empty: that of the deployment's Kafka cluster, which each run finds in Glue.
     `time_column`: a path such as `created_at` or `_kafka.timestamp`. A week begins on Monday; windows are in `time_zone`.
     `schedule`: an EventBridge expression, in `time_zone`. `sender`: only for `ses`.
+    `link_kind`: `public`: whoever has the link gets the file; `console`: the reader signs in to AWS.
     """
 
     name: str
@@ -183,6 +190,7 @@ class Export(_Sorted):
     wait_s: float = 7200.0
     recheck_windows: int = 2
     keep_days: int = 90
+    link_kind: LinkKind = "public"
     link_days: int = 7
     max_downloads: int = 50
 

@@ -67,6 +67,7 @@ FIELDS = {
     "flush_size": "flush_bytes",
     "partition_flush_size": "partition_flush_bytes",
     "file_size": "file_bytes",
+    "kind": "link_kind",
     "days": "link_days",
 }
 

@@ -128,7 +128,10 @@ _DAYS = re.compile(r"(\d{4}-\d\d-\d\d)\.\.(\d{4}-\d\d-\d\d)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Exports:
-    """The exports of one deployment; `prefix`: where their files begin in the lake's bucket."""
+    """The exports of one deployment; `prefix`: where their files begin in the lake's bucket.
+
+    links_table: empty if no export has a public link.
+    """
 
     name: str
     account: Account
@@ -148,7 +151,7 @@ class Exports:
         warehouse = outputs(account, f"{deployment.name}-lake", fix=fix)["Warehouse"]
         bucket, _, prefix = warehouse.removeprefix("s3://").partition("/")
         prefix = f"{prefix}/exports/" if prefix else "exports/"
-        function, links = exports["ExportFunction"], exports["LinksTable"]
+        function, links = exports["ExportFunction"], exports.get("LinksTable", "")
         return cls(deployment.name, account, function, links, bucket, prefix)
 
     @property
@@ -156,6 +159,8 @@ class Exports:
         return Links(self.links_table, self.account.client("dynamodb"))
 
     def all_links(self) -> list[Link]:
+        if not self.links_table:
+            return []
         with aws_errors(f"the table {self.links_table}"):
             return list(self.links.all())
 
@@ -292,14 +297,11 @@ def revoke(
             fix="calve link revoke ID, or calve link revoke --export NAME; see calve link list",
         )
     exports = Exports.find(given)
+    links = exports.all_links()
+    found = [each.id for each in links if each.export == export or id in (each.id, reference(each.id))]
+    if not found:
+        raise CalveError(f"there is no link of {export or id}", fix="calve link list")
     with aws_errors(f"the table {exports.links_table}"):
-        found = [
-            each.id
-            for each in exports.links.all()
-            if each.export == export or id in (each.id, reference(each.id))
-        ]
-        if not found:
-            raise CalveError(f"there is no link of {export or id}", fix="calve link list")
         revoked = [each for each in found if exports.links.revoke(each)]
     console = given.console
     console.table("revoked", [{"link": each} for each in revoked])

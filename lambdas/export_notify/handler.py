@@ -27,13 +27,13 @@ from aws_lambda_powertools.utilities.idempotency import (
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from calve.config.publishing import Export, topic_parameter
+from calve.config.publishing import Export, export_readers, topic_parameter
 from calve.errors import Fatal
 from calve.outputs.announcement import Announcement, export_created
 from calve.outputs.metrics import MAILS_FAILED, MAILS_SENT, NOTICES
 from lambdas import formatting
 from lambdas.export_notify import mail
-from lambdas.export_notify.mail import Failure, Mail, Manifest
+from lambdas.export_notify.mail import DAY_S, Access, Failure, Mail, Manifest
 from lambdas.function import NAMESPACE, add, announce, from_variables
 from lambdas.links import Link, Links, recipient_hash
 from lambdas.tokens import Keyring, new_link_id, reference, sign
@@ -42,19 +42,19 @@ logger = Logger(service="export_notify")
 tracer = Tracer(service="export_notify")
 metrics = Metrics(namespace=NAMESPACE, service="export_notify")
 
-DAY_S = 86_400
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The function's variables."""
 
-    links_table: str
     idempotency_table: str
-    link_keys_secret: str
-    download_url: str
     exports_prefix: str
     calve_name: str
+    aws_region: str
+    # Empty where no export has a public link.
+    links_table: str = ""
+    link_keys_secret: str = ""
+    download_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +69,25 @@ class Notifier:
     ses: Any
     clock: Callable[[], float]
 
-    def new_file(self, manifest: Manifest, recipient: str | None) -> str:
-        """Make a link and mail it; returns how logs name the link.
+    def new_file(self, manifest: Manifest, bucket: str, recipient: str | None) -> dict[str, str]:
+        """Mail the addresses of a file; returns what logs say of them."""
+        if manifest.export.link_kind == "public":
+            access, facts = self._public(manifest, recipient)
+        else:
+            region = self.settings.aws_region
+            policy = f"{export_readers(self.settings.calve_name)}-{region}"
+            access, facts = mail.by_console(manifest, bucket, region, policy), {}
+        self.send(manifest.export, recipient, mail.new_file(manifest, access))
+        return facts
 
-        The row is written first, because a link must work when it is read. It stays if sending fails: the mail may have left.
-        """
+    def _public(self, manifest: Manifest, recipient: str | None) -> tuple[Access, dict[str, str]]:
+        """Make a link. Its row is written before the mail leaves, and stays if sending fails: the mail may have left."""
+        if not self.settings.links_table:
+            raise Fatal("no export has a public link now", fix=f"calve export run {manifest.export.name}")
         link, token = self._link(manifest, recipient)
         self.links.add(link)
         url = f"{self.settings.download_url.rstrip('/')}/{token}"
-        self.send(manifest.export, recipient, mail.new_file(manifest, link, url))
-        return reference(link.id)
+        return mail.by_link(link, url), {"link": reference(link.id)}
 
     def created(self, manifest: Manifest, bucket: str) -> Announcement:
         """The event of a new file: names and counts, no link and no address."""
@@ -208,7 +217,7 @@ def _new_file(event: S3EventBridgeNotificationEvent) -> None:
     manifest = Manifest.parse(key, text)
     cause = {"bucket": bucket, "key": key, "etag": etag}
     try:
-        _deliver(manifest.export, cause, lambda recipient: {"link": notifier.new_file(manifest, recipient)})
+        _deliver(manifest.export, cause, lambda recipient: notifier.new_file(manifest, bucket, recipient))
     finally:  # also if a mail failed
         created = notifier.created(manifest, bucket)
         _once(_put_event, "cause", "export_notify.announce", cause=cause, created=created)

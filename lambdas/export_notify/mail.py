@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from typing import Any, Self
+from urllib.parse import quote
 
 from calve.config.publishing import Export
 from calve.errors import Fatal
@@ -18,6 +19,7 @@ from lambdas import formatting
 from lambdas.links import Link, Part
 
 FORMAT = 1
+DAY_S = 86_400
 _OWN_FILE = r"([A-Za-z0-9]+)/[A-Za-z0-9_-][A-Za-z0-9._-]*"
 """Run and name of a part, below its manifest's folder."""
 
@@ -110,6 +112,12 @@ NOT_FINAL = (
     "There is no file yet: the export failed. If it was started by its schedule, it is tried twice more within minutes; "
     "a file that comes of it has a mail of its own."
 )
+CONSOLE, CONSOLES = (
+    "console.aws.amazon.com",
+    {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"},
+)
+SUM, PATH = "SHA-256 of", "Path"
+"""How facts begin that are long, without blanks, and to be copied."""
 KAFKA_TIME = "_kafka.timestamp"
 BY_KAFKA_TIME = "A record belongs to the window in which it reached Kafka (_kafka.timestamp): its table names no time of its own."
 
@@ -142,36 +150,74 @@ class MailText:
         return Mail(subject, "\n\n".join([*blocks, *self.closing]) + "\n", render(self))
 
 
-def new_file(manifest: Manifest, link: Link, url: str) -> Mail:
-    """The mail of a new file. `url`: the link's address, with its token."""
-    export, zone, marks = manifest.export, manifest.export.time_zone, _marks(manifest)
-    buttons = [("Download CSV", url)]
-    if len(link.parts) > 1:
-        buttons = [
-            (f"Download part {number} of {len(link.parts)} ({formatting.rows(part.rows)})", f"{url}/{number}")
-            for number, part in enumerate(link.parts, 1)
-        ]
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a reader gets the files. action: the verb of a button. addresses: of each part."""
+
+    action: str
+    addresses: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+    condition: str
+
+
+def by_link(link: Link, url: str) -> Access:
+    """The public function answers. `url`: the link's address, with its token."""
+    count = len(link.parts)
     whose = "you alone" if link.recipient else "the recipients of this export"
+    return Access(
+        "Download",
+        (url,) if count == 1 else tuple(f"{url}/{number}" for number in range(1, count + 1)),
+        (("Link expires", formatting.moment(link.expires_at, link.time_zone)),),
+        f"The link is meant for {whose}: please do not pass it on.",
+    )
+
+
+def by_console(manifest: Manifest, bucket: str, region: str, policy: str) -> Access:
+    """The console of S3 answers, to a reader who signs in to AWS and has the policy."""
+    cloud = next((name for start, name in CONSOLES.items() if region.startswith(start)), CONSOLE)
+    page = f"https://{region}.{cloud}/s3/object/{bucket}?region={region}&prefix="
+    kept = manifest.created_at.timestamp() + manifest.export.keep_days * DAY_S
+    return Access(
+        "Open",
+        tuple(page + quote(part.key, safe="/") for part in manifest.parts),
+        (
+            ("File kept until", formatting.moment(kept, manifest.export.time_zone)),
+            *((PATH, f"s3://{bucket}/{part.key}") for part in manifest.parts),
+        ),
+        f"Sign in to AWS with a role that has the policy {policy}, then choose Download.",
+    )
+
+
+def new_file(manifest: Manifest, access: Access) -> Mail:
+    """The mail of a new file."""
+    export, zone, marks = manifest.export, manifest.export.time_zone, _marks(manifest)
+    title, window, count = formatting.title(export.name), str(manifest.window), len(manifest.parts)
+    labels = [f"{access.action} CSV"]
+    if count > 1:
+        labels = [
+            f"{access.action} part {number} of {count} ({formatting.rows(part.rows)})"
+            for number, part in enumerate(manifest.parts, 1)
+        ]
     text = MailText(
-        title=link.title,
-        lead=link.window,
+        title=title,
+        lead=window,
         notes=tuple(note for _, note in marks),
-        buttons=tuple(buttons),
+        buttons=tuple(zip(labels, access.addresses, strict=True)),
         facts=(
-            ("Window", f"{link.window} ({zone})"),
+            ("Window", f"{window} ({zone})"),
             ("Rows", f"{manifest.rows:,}"),
-            ("Size", formatting.size(link.size_bytes)),
-            ("Link expires", formatting.moment(link.expires_at, zone)),
-            *((f"SHA-256 of {part.file}", part.sha256) for part in manifest.parts),
+            ("Size", formatting.size(sum(part.size_bytes for part in manifest.parts))),
+            *access.facts,
+            *((f"{SUM} {part.file}", part.sha256) for part in manifest.parts),
         ),
         closing=(
             *([BY_KAFKA_TIME] if export.time_column == KAFKA_TIME else []),
-            f"The link is meant for {whose}: please do not pass it on.",
+            access.condition,
             _whom_to_ask(export),
         ),
     )
     state = marks[0][0] if marks else ""
-    return text.mail(subject(link.title, link.window, formatting.rows(manifest.rows), state=state))
+    return text.mail(subject(title, window, formatting.rows(manifest.rows), state=state))
 
 
 def no_file(failure: Failure) -> Mail:
@@ -275,7 +321,7 @@ def render(text: MailText) -> str:
 
 def _fact(name: str, value: str) -> str:
     cell = "padding:8px 0;border-bottom:1px solid #dbe4ec;vertical-align:top"
-    if name.startswith("SHA-256"):
+    if name.startswith((SUM, PATH)):
         mono = "font-family:Menlo,Consolas,monospace;font-size:12px;color:#14212d;word-break:break-all"
         return (
             f'<tr><td colspan="2" style="{cell};color:#526373;font-size:14px">{escape(name)}<br>'

@@ -202,7 +202,8 @@ def of_exports(board: Board, exports: ExportsStack) -> None:
         )
     if any(export.channel == "ses" for export in deployment.exports):
         board.alarm("export-mail-bounced", measured(listed.BOUNCES), "A mail by SES came back.")
-    board.alarm("export-link-faults", measured(listed.LINK_FAULTS, deployment=deployment.name), refused)
+    if exports.links:
+        board.alarm("export-link-faults", measured(listed.LINK_FAULTS, deployment=deployment.name), refused)
     board.mail_on(
         "ExportFailed",
         failures(deployment.name),

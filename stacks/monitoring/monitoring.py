@@ -57,7 +57,7 @@ class MonitoringStack(Stack):
         if publish and publish.snowflake:
             alarms.of_snowflake(board, publish.snowflake)
         rotations = dict(keys.rotations) if keys else {}
-        if exports:
+        if exports and exports.links:
             rotations["link"] = exports.links.rotation
         if publish and publish.snowflake:
             rotations["snowflake"] = publish.snowflake.rotation

@@ -1,4 +1,4 @@
-"""Scheduled exports: one function writes files, one mails links to them, one answers the links. Only the links have state."""
+"""Scheduled exports: one function writes files, one mails addresses, one answers public links. Only links have state."""
 
 from __future__ import annotations
 
@@ -115,14 +115,15 @@ class ExportLinks(Construct):
     """The links' table, their keys, and the only public endpoint of the deployment.
 
     It reserves no concurrency, as a new account has a quota of 10. Without a valid signature it reads no table and no bucket.
-    Table and keys are deleted with the stack: another deploy has another URL, so old links cannot work.
+    Made where an export has a public link. Table and keys are deleted with it. The next one has another URL, so old links
+    cannot work.
     """
 
     def __init__(self, scope: Construct, id: str, site: Site) -> None:
         super().__init__(scope, id)
         self.table = expiring_table(self, "Table", expires="expires_at")
         self.keys = generated_secret(self, "Keys", f"Signs the download links of {site.deployment.name}")
-        self.read_keys = allow(["secretsmanager:GetSecretValue"], [self.keys.ref])
+        reading = allow(["secretsmanager:GetSecretValue"], [self.keys.ref])
         make_first = Function(
             self,
             "FirstKey",
@@ -158,18 +159,24 @@ class ExportLinks(Construct):
             statements=[
                 allow(["s3:GetObject"], [site.lake.objects(EXPORTS)], because=FILES),
                 allow(["dynamodb:GetItem", "dynamodb:UpdateItem"], [self.table.table_arn]),
-                self.read_keys,
+                reading,
                 *site.lake.key("kms:Decrypt", through_s3=True),
             ],
         )
         self.url = download.function.add_function_url(auth_type=aws_lambda.FunctionUrlAuthType.NONE).url
+        self.variables = {
+            "LINKS_TABLE": self.table.table_name,
+            SECRET: self.keys.ref,
+            "DOWNLOAD_URL": self.url,
+        }
+        self.making = (allow(["dynamodb:PutItem"], [self.table.table_arn]), reading)
 
 
 class ExportMails(Construct):
     """A topic per export that mails by SNS, and a function that mails once per file and per failure; `done` remembers them."""
 
     def __init__(
-        self, scope: Construct, id: str, site: Site, links: ExportLinks, done: aws_dynamodb.Table
+        self, scope: Construct, id: str, site: Site, links: ExportLinks | None, done: aws_dynamodb.Table
     ) -> None:
         super().__init__(scope, id)
         lake, exports = site.lake, site.deployment.exports
@@ -191,17 +198,14 @@ class ExportMails(Construct):
             code="export_notify",
             timeout=Duration.minutes(1),
             environment={
-                "LINKS_TABLE": links.table.table_name,
                 "IDEMPOTENCY_TABLE": done.table_name,
-                SECRET: links.keys.ref,
-                "DOWNLOAD_URL": links.url,
                 "EXPORTS_PREFIX": f"{lake.prefix}{EXPORTS}",
+                **(links.variables if links else {}),
             },
             statements=[
                 allow(["s3:GetObject"], [lake.objects(EXPORTS)], because=FILES),
-                allow(["dynamodb:PutItem"], [links.table.table_arn]),
                 allow(ONCE, [done.table_arn]),
-                links.read_keys,
+                *(links.making if links else ()),
                 announcing([EXPORT_CREATED]),
                 *_sending(exports, deployment),
                 *lake.key("kms:Decrypt"),
@@ -249,8 +253,10 @@ class ExportsStack(Stack):
         role = scheduler_role(schedules, "Role", name)
         self.writer = export_writer(Construct(self, "Writer"), site, role, done)
         export_schedules(schedules, site, self.group, role, self.writer)
-        self.links = ExportLinks(self, "Links", site)
+        public = any(each.link_kind == "public" for each in site.deployment.exports)
+        self.links = ExportLinks(self, "Links", site) if public else None
         self.mails = ExportMails(self, "Mails", site, self.links, done)
-        CfnOutput(self, "DownloadUrl", value=self.links.url)
         CfnOutput(self, "ExportFunction", value=self.writer.function.function_name)
-        CfnOutput(self, "LinksTable", value=self.links.table.table_name)
+        if self.links:
+            CfnOutput(self, "DownloadUrl", value=self.links.url)
+            CfnOutput(self, "LinksTable", value=self.links.table.table_name)

@@ -9,6 +9,7 @@ from aws_cdk import Aws, CfnOutput, Duration, Fn, Stack, aws_athena, aws_iam
 from constructs import Construct
 
 from calve.config.deployment import Deployment
+from calve.config.publishing import EXPORTS, export_readers
 from stacks.base.function import Function, Site, custom_resource
 from stacks.base.roles import Lake, allow, arn, policy_for_people
 from stacks.stateful.lake_storage import LakeStorage, lake_removal, own_key_alias
@@ -44,8 +45,10 @@ class LakeStack(Stack):
         readers, operators = Construct(self, "Readers"), Construct(self, "Operators")
         reading = lake_readers(readers, lake, lake.prefix + STAGING + "athena/")
         read, act = operators_policies(operators, site.deployment, lake)
-        attachments(Construct(self, "Attachments"), site, [reading, read, act])
-        behind: list[Construct] = [readers, operators]
+        exported = Construct(self, "ExportReaders")
+        files = export_readers_policy(exported, replace(site, lake=lake))
+        attachments(Construct(self, "Attachments"), site, [reading, read, act, files])
+        behind: list[Construct] = [readers, operators, exported]
         if site.delete_data:
             behind.append(lake_removal(Construct(self, "Removal"), site))
         for each in behind:
@@ -55,6 +58,7 @@ class LakeStack(Stack):
         CfnOutput(self, "Database", value=lake.database)
         CfnOutput(self, "Warehouse", value=lake.warehouse)
         CfnOutput(self, "ReadersPolicy", value=reading.managed_policy_arn)
+        CfnOutput(self, "ExportReadersPolicy", value=files.managed_policy_arn)
         CfnOutput(self, "OperatorsReadPolicy", value=read.managed_policy_arn)
         CfnOutput(self, "OperatorsPolicy", value=act.managed_policy_arn)
         CfnOutput(self, "Workgroup", value=lake.deployment)
@@ -100,6 +104,26 @@ def lake_readers(scope: Construct, lake: Lake, results: str) -> aws_iam.ManagedP
     ]
     says = f"Reads the tables of {name}, and queries them with Athena"
     return policy_for_people(scope, "Policy", f"{name}-lake-readers", says, statements)
+
+
+def export_readers_policy(scope: Construct, site: Site) -> aws_iam.ManagedPolicy:
+    """A policy to open exported files in the console of S3. `scope`: its own."""
+    lake = site.lake
+    here = {"StringLike": {"s3:prefix": f"{lake.prefix}{EXPORTS}*"}}
+    statements = [
+        allow(
+            ["s3:GetObject"],
+            [lake.objects(EXPORTS)],
+            because="the files of exports have their windows in their names",
+        ),
+        allow(["s3:ListBucket"], [lake.bucket_arn], here),
+        allow(["s3:GetBucketLocation"], [lake.bucket_arn]),
+        *lake.key("kms:Decrypt", through_s3=True),
+    ]
+    name = export_readers(lake.deployment)
+    return policy_for_people(
+        scope, "Policy", name, f"Reads the exported files of {lake.deployment}", statements
+    )
 
 
 def attachments(scope: Construct, site: Site, policies: Sequence[aws_iam.ManagedPolicy]) -> None:

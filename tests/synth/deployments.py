@@ -102,7 +102,7 @@ MSK = Deployment(
     ),
     lake=LakeDeployment("orders", namespace="cluster_id"),
     msk=Msk(),
-    exports=(replace(WEEKLY, name="weekly_orders", database="", table="orders"),),
+    exports=(replace(WEEKLY, name="weekly_orders", database="", table="orders", link_kind="console"),),
     publish=Publish(
         tables=(TableName("orders", "orders"),),
         patterns=("shop_[a-z0-9_]*",),

@@ -115,5 +115,19 @@ def test_mail_by_ses_has_one_sender_and_no_topic(synthesized):
     assert sending[0]["Condition"] == {"StringEquals": {"ses:FromAddress": ["reports@example.com"]}}
 
 
+def test_exports_with_private_links_have_no_public_address_no_links_and_no_keys(synthesized):
+    for type in ("Lambda::Url", "SecretsManager::Secret", "SecretsManager::RotationSchedule"):
+        assert synthesized.find("trading-exports", f"AWS::{type}")
+        assert not synthesized.find("streams-exports", f"AWS::{type}")
+    assert len(synthesized.find("streams-exports", "AWS::DynamoDB::Table")) == 1
+    functions = synthesized.find("streams-exports", "AWS::Lambda::Function").values()
+    assert sorted(each["Handler"] for each in functions) == [
+        "lambdas.csv_export.handler.handle",
+        "lambdas.export_notify.handler.handle",
+    ]
+    alarms = synthesized.find("streams-monitoring", "AWS::CloudWatch::Alarm").values()
+    assert not [each for each in alarms if "link" in text(each["AlarmName"])]
+
+
 def test_a_deployment_without_exports_has_no_exports_stack(synthesized):
     assert "shop-exports" not in synthesized.templates

@@ -93,11 +93,30 @@ def test_readers_may_read_and_nothing_else(synthesized):
             assert action.partition(":")[2].startswith(reading), action
 
 
+def test_export_readers_read_exported_files_and_nothing_else(synthesized):
+    policy = managed(synthesized, "trading-lake", "trading-export-readers-")
+    bucket = "arn:<Partition>:s3:::trading-lake-<AccountId>-<Region>"
+    allowed = {
+        action: [text(each) for each in listed(statement["Resource"])]
+        for statement in policy["Statement"]
+        for action in listed(statement["Action"])
+        if action.startswith("s3:")
+    }
+    assert allowed == {
+        "s3:GetObject": [f"{bucket}/exports/*"],
+        "s3:ListBucket": [bucket],
+        "s3:GetBucketLocation": [bucket],
+    }
+    (listing,) = [each for each in policy["Statement"] if "s3:ListBucket" in listed(each["Action"])]
+    assert listing["Condition"] == {"StringLike": {"s3:prefix": "exports/*"}}
+
+
 def test_descriptions_of_policies_stay_as_they_are_forever(synthesized):
     """CloudFormation cannot change a description, and a policy with a name cannot be replaced: the upgrade would fail."""
     found = synthesized.find("trading-lake", "AWS::IAM::ManagedPolicy").values()
     assert {text(each["ManagedPolicyName"]): each["Description"] for each in found} == {
         "trading-lake-readers-<Region>": "Reads the tables of trading, and queries them with Athena",
+        "trading-export-readers-<Region>": "Reads the exported files of trading",
         "trading-operators-read-<Region>": "Sees how trading fares, but no row",
         "trading-operators-<Region>": "Asks the jobs of trading, and runs them",
     }

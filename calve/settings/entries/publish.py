@@ -15,6 +15,7 @@ from calve.config.publishing import (
     Channel,
     Formulas,
     IcebergRest,
+    LinkKind,
     Snowflake,
     SnowflakeCatalog,
     SnowflakeTables,
@@ -191,8 +192,13 @@ class CsvSection(Section):
 class LinkSection(Section):
     """The link in the mail."""
 
+    kind: LinkKind = "public"
     days: int = Field(default=7, ge=1, le=30)
     max_downloads: int = Field(default=50, ge=1, le=10_000)
+
+    def problems(self) -> Iterator[Problem]:
+        for key in sorted(self.model_fields_set - {"kind"}) if self.kind == "console" else ():
+            yield Problem((key,), "has no use with `kind: console`: S3 answers this link", "remove it")
 
 
 class ExportSection(Section):
@@ -218,7 +224,7 @@ class ExportSection(Section):
     link: LinkSection = LinkSection()
 
     def problems(self) -> Iterator[Problem]:
-        if self.keep is not None and self.keep < self.link.days:
+        if self.link.kind == "public" and self.keep is not None and self.keep < self.link.days:
             reason = f"ends before the link does, which works for {self.link.days} days"
             yield Problem(("keep",), reason, f"use `keep: {self.link.days}d` or a shorter link")
         if self.channel == "ses" and self.sender is None:

@@ -22,7 +22,7 @@ CONTENT = ("table", "time_column", "window", "time_zone", "filter", "group_by", 
 """Keys of an export that determine its files."""
 NOTHING = "-"
 KEYS = {field: key for key, field in FIELDS.items()}
-KEYS |= {"link_days": "link.days", "max_downloads": "link.max_downloads"}
+KEYS |= {"link_kind": "link.kind", "link_days": "link.days", "max_downloads": "link.max_downloads"}
 """Fields whose keys in calve.yaml have other names."""
 
 
@@ -100,6 +100,10 @@ def export_consequences(before: Export, after: Export, keys: Collection[str]) ->
         yield Consequence("the next files have more columns, after the present ones")
     if "schedule" in keys:
         yield Consequence("it arrives at other times")
+    if "link.kind" in keys and after.link_kind == "console":
+        yield Consequence("readers of the next mails must sign in to AWS", breaking=True)
+    elif "link.kind" in keys:
+        yield Consequence("whoever has a link of the next mails gets the file", breaking=True)
 
 
 def _of_losses(before: Table, after: Table) -> Iterator[Consequence]:

@@ -27,7 +27,7 @@ from calve.requests.redrive import Request, Result
 from calve.schema.columns import REASONS
 from calve.table.summary import REDRIVE
 from cli.spark import JAVA_OPTIONS, spark_environment
-from lambdas.export_notify.mail import Manifest, new_file
+from lambdas.export_notify.mail import Manifest, by_link, new_file
 from lambdas.links import Link
 from tests.integration.support.engine import Engine
 from tests.integration.support.records.planted import Planted, Search
@@ -254,7 +254,7 @@ class Scene:
             *("link", "key", manifest.export.name, manifest.key, manifest.parts, None, 0, 10**10, 5),
             *(manifest.export.name, str(manifest.window), "UTC", manifest.rows, manifest.complete),
         )
-        mail = new_file(manifest, link, "https://example.com/token")
+        mail = new_file(manifest, by_link(link, "https://example.com/token"))
         self.said += [mail.subject.encode(), mail.text.encode(), mail.html.encode()]
 
     def objects(self) -> Iterator[tuple[str, bytes]]:

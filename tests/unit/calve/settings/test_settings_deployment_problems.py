@@ -190,6 +190,9 @@ def test_a_section_that_cannot_be_deployed_is_refused(section: str, problem: str
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
+        ("link: {kind: console, days: 3}", "exports.e.link.days  has no use with `kind: console`"),
+        ("link: {kind: console, max_downloads: 3}", "exports.e.link.max_downloads  has no use with"),
+        ("link: {kind: private}", 'exports.e.link.kind  "private" cannot be used'),
         ("window: last_week", 'exports.e.window  "last_week" cannot be used'),
         ("filter: side is BUY", 'exports.e.filter  "side is BUY" cannot be read'),
         ("filter: side like '%Y'", "exports.e.filter  \"side like '%Y'\" cannot be read"),

@@ -109,6 +109,7 @@ def test_the_defaults_on_the_page_are_those_of_a_deployment(tmp_path: Path) -> N
     assert found.pop("recheck_windows") == str(export.recheck_windows)
     assert found == {"time_zone": "UTC", "window": export.window, "channel": export.channel}
     assert written("exports.<name>.link") == {
+        "kind": export.link_kind,
         "days": str(export.link_days),
         "max_downloads": str(export.max_downloads),
     }

@@ -491,6 +491,7 @@ def test_another_database_is_another_set_of_tables() -> None:
         ({"recipients": ("a@b.c", "d@e.f")}, False, "d@e.f gets a mail from the next run on"),
         ({"recipients": ("d@e.f",)}, True, "a@b.c gets no more mails"),
         ({"schedule": "rate(1 day)"}, False, "it arrives at other times"),
+        ({"link_kind": "console"}, True, "readers of the next mails must sign in to AWS"),
         (
             {"columns": ("id", "price", "at")},
             False,

@@ -204,6 +204,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> World:
         "LAKE_BUCKET": BUCKET,
         "EXPORTS_PREFIX": PREFIX,
         "CALVE_NAME": "trading",
+        "AWS_REGION": REGION,
         "DOWNLOAD_URL": f"{URL}/",
     }.items():
         monkeypatch.setenv(name, value)

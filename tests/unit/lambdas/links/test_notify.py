@@ -1,5 +1,7 @@
+import json
 import re
 from dataclasses import asdict, replace
+from urllib.parse import parse_qs, urlsplit
 
 import boto3
 import pytest
@@ -10,10 +12,10 @@ from botocore.exceptions import ClientError
 
 from calve.config.publishing import topic_parameter
 from calve.errors import Fatal
-from lambdas.export_notify.mail import subject
+from lambdas.export_notify.mail import Manifest, by_console, subject
 from tests.alarms import failed
 from tests.announcements import assert_as_documented
-from tests.unit.lambdas.links.conftest import EXPORT, FOLDER, RUN, URL, manifest
+from tests.unit.lambdas.links.conftest import BUCKET, EXPORT, FOLDER, REGION, RUN, URL, manifest
 
 
 def links_in(text: str) -> list[str]:
@@ -118,6 +120,49 @@ def test_each_part_has_its_link(world):
     assert [path.rpartition("/")[2] for path in paths] == ["1", "2", "3"]
     assert [world.request(path, "POST")["statusCode"] for path in paths] == [302, 302, 302]
     assert len(world.rows()) == 1
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_private_link_is_an_address_of_the_console_and_needs_no_table_of_links(
+    world, monkeypatch, logged, count
+):
+    for name in ("LINKS_TABLE", "LINK_KEYS_SECRET", "DOWNLOAD_URL"):
+        monkeypatch.delenv(name)
+    written = manifest(replace(EXPORT, link_kind="console"), count=count)
+    world.notify(world.write(written))
+    text = world.published()[0]["Message"]
+    page = f"https://{REGION}.console.aws.amazon.com/s3/object/{BUCKET}?region={REGION}&prefix="
+    keys = [part["key"] for part in written["parts"]]
+    assert re.findall(r"https://\S+", text) == [page + key for key in keys]
+    assert all(f"s3://{BUCKET}/{key}\n" in text for key in keys)
+    assert f"has the policy trading-export-readers-{REGION}, then choose Download." in text
+    assert "File kept until: Sunday, 7 February 2027, 06:00 (Europe/Vilnius)" in text
+    assert world.rows() == []
+    assert not [operation for service, operation in world.calls if service == "secretsmanager"]
+    assert "mail.sent" in logged()
+
+
+def test_a_public_link_of_a_function_that_has_none_is_refused_with_its_fix(world, monkeypatch):
+    monkeypatch.delenv("LINKS_TABLE")
+    with pytest.raises(Fatal, match="calve export run weekly_trades"):
+        world.notify(world.write(manifest()))
+    assert world.published() == []
+
+
+@pytest.mark.parametrize(
+    ("region", "host"),
+    [
+        ("cn-north-1", "cn-north-1.console.amazonaws.cn"),
+        ("us-gov-west-1", "us-gov-west-1.console.amazonaws-us-gov.com"),
+        ("us-east-1", "us-east-1.console.aws.amazon.com"),
+    ],
+)
+def test_each_cloud_has_its_console_and_a_key_is_quoted(region, host):
+    key = f"a b&c/{RUN}/x.csv"
+    found = Manifest.parse(f"a b&c/{FOLDER}/manifest.json", json.dumps(manifest() | {"parts": parts(key)}))
+    [address] = by_console(found, BUCKET, region, "policy").addresses
+    assert urlsplit(address).hostname == host
+    assert parse_qs(urlsplit(address).query)["prefix"] == [key]
 
 
 def test_a_second_delivery_sends_no_second_mail(world, ses_export):
