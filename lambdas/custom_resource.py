@@ -25,7 +25,8 @@ NEVER_MADE = "never-made"
 ANSWER_MARGIN_S = 30.0
 """The rest of the function's time that sending the answer needs."""
 
-REASON_LENGTH = 1000  # CloudFormation refuses an answer above 4096 bytes
+ROOM = 1000
+"""Bytes for a text about the work. CloudFormation refuses an answer above 4096 bytes."""
 ATTEMPTS = 4
 TIMEOUT_S = 5.0
 
@@ -35,6 +36,14 @@ Handler = Callable[[Mapping[str, Any], LambdaContext], None]
 
 Act = Callable[[CloudFormationCustomResourceEvent, float], Mapping[str, str] | None]
 """Does the work of a request in so many seconds; returns the resource's attributes. Its error becomes the failure's reason."""
+
+
+def fitting(text: str) -> str:
+    """The beginning of the text that an answer has room for. JSON writes a letter beyond ASCII as six bytes or more."""
+    text = text[:ROOM]
+    while len(json.dumps(text)) > ROOM:
+        text = text[:-1]
+    return text
 
 
 def serve(
@@ -63,8 +72,8 @@ def serve(
             attributes = act(request, time_left_s) or {}
     except Exception as error:  # noqa: BLE001 an unanswered request holds the stack up for an hour
         kind = "" if isinstance(error, CalveError) else f"{type(error).__name__}: "
-        said = f"{kind}{' '.join(str(error).split())}"[:REASON_LENGTH]
-        reason = f"{said} (log stream {context.log_stream_name})"
+        said = f"{kind}{' '.join(str(error).split())}"
+        reason = f"{fitting(said)} (log stream {context.log_stream_name})"
     _deliver(
         request.response_url,
         {

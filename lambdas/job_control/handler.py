@@ -20,7 +20,7 @@ from botocore.config import Config
 
 from calve.outputs.metrics import WATCHDOG_EXHAUSTED
 from lambdas.aws import Schedules
-from lambdas.custom_resource import handler_of, stack_status
+from lambdas.custom_resource import fitting, handler_of, stack_status
 from lambdas.function import add_alone, from_properties, from_variables
 from lambdas.job_control.acknowledgement import NOT_AWAITED, Acknowledgement
 from lambdas.job_control.hand_over import HandOver, Wanted
@@ -29,7 +29,6 @@ from lambdas.job_control.jobs import start as start_job
 from lambdas.job_control.watchdog import Act, Ended, Environment, Watchdog
 
 SERVICE = "job_control"
-LONGEST_ATTRIBUTE = 1000  # CloudFormation refuses an answer above 4096 bytes
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
 # Short timeouts, so that CloudFormation is answered in time.
@@ -81,7 +80,7 @@ def _acknowledge(request: CloudFormationCustomResourceEvent, time_left_s: float)
     if "ROLLBACK" in stack_status(request.stack_id, _client("cloudformation")):
         return {"Tables": NOT_AWAITED}
     work = Acknowledgement(Jobs(_client("glue")), _client("s3"), time_left_s)
-    return {"Tables": work.wait(wanted)[:LONGEST_ATTRIBUTE]}
+    return {"Tables": fitting(work.wait(wanted))}
 
 
 _of_job = partial(

@@ -41,6 +41,7 @@ def cloudformation() -> Iterator[CloudFormation]:
                 side.refuse -= 1
                 self.send_response(503)
             else:
+                assert len(body) <= 4096, "CloudFormation refuses such an answer"
                 side.answers.append(json.loads(body))
                 side.content_types.append(self.headers["Content-Type"])
                 self.send_response(200)

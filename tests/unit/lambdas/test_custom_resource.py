@@ -1,5 +1,6 @@
 """CloudFormation gets one answer to every request, whatever the work came to."""
 
+import json
 import time
 from collections.abc import Iterator
 
@@ -7,7 +8,7 @@ import pytest
 
 from calve.errors import CalveError, ConfigError, Retryable
 from lambdas import custom_resource
-from lambdas.custom_resource import ANSWER_MARGIN_S, NEVER_MADE, serve
+from lambdas.custom_resource import ANSWER_MARGIN_S, NEVER_MADE, fitting, serve
 from tests.unit.lambdas.cloudformation import CloudFormation, cloudformation
 from tests.unit.lambdas.context import Context
 
@@ -65,6 +66,14 @@ def test_a_fault_of_any_kind_is_answered_and_stays_below_cloudformations_limit(c
     [answer] = cfn.answers
     assert answer["Reason"].startswith("KeyError: ")
     assert len(str(answer)) < 4096
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "\N{SNOWFLAKE}", "\N{ICE CUBE}"])
+def test_a_text_is_cut_to_the_bytes_that_it_takes_in_an_answer(letter: str) -> None:
+    cut = fitting(letter * 5000)
+    assert letter * 5000 != cut
+    assert 980 < len(json.dumps(cut)) <= 1000
+    assert fitting(letter * 50) == letter * 50
 
 
 def test_what_was_never_made_is_deleted_without_work(cfn) -> None:
