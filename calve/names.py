@@ -44,6 +44,11 @@ class TableName:
         return f"{self.database}.{self.table}"
 
 
+def log_prefix(deployment: str, job: str, beside: str = "") -> str:
+    """What the log groups of a job begin with. Glue adds `/output`, which has the events, and `/error`."""
+    return f"/calve/{deployment}/{job}{beside}"
+
+
 LONGEST_SCHEDULE = 64
 
 

@@ -12,6 +12,7 @@ from constructs import Construct
 from calve.config.deployment import UNKNOWN_SERVERS, JobDeployment
 from calve.config.spark_conf import LEAST_EXECUTORS, spark_conf
 from calve.config.topics import literal_prefix
+from calve.names import log_prefix
 from calve.outputs.announcement import OF_TABLES
 from stacks.base.function import Site
 from stacks.base.roles import Lake, Statement, acknowledge, announcing, arn, grant, service_role
@@ -20,47 +21,37 @@ from stacks.jobs.job_code import JobCode, JobSettings, generation
 
 
 class JobSecurity(Construct):
-    """A security configuration with the lake's key.
+    """A security configuration: the lake's key encrypts files that Glue itself writes.
 
-    The key's policy must name CloudWatch Logs. We cannot change the policy of an imported key: then AWS's own key encrypts logs.
+    It encrypts no logs: with it Glue changes the names of the log groups. The groups have the key themselves, if its policy is
+    ours to change and so names CloudWatch Logs. Every change replaces it, so a hash of its content is in its name.
     """
 
     def __init__(self, scope: Construct, id: str, *, name: str, lake: Lake) -> None:
         super().__init__(scope, id)
         types = aws_glue.CfnSecurityConfiguration
-        own, key = lake.key_made, lake.key_arn
-        self._key = key
-        self.log_key = key if own else None
-        self.name = name
-        # Not the L2: it keeps a resource with a fixed name when the stack is destroyed, and the next deploy fails.
+        key = lake.key_arn
+        self.log_key = key if lake.key_made else None
         files = types.S3EncryptionProperty(s3_encryption_mode="SSE-KMS" if key else "SSE-S3", kms_key_arn=key)
-        self.configuration = types(
-            self,
-            "Configuration",
-            name=name,
-            encryption_configuration=types.EncryptionConfigurationProperty(
-                s3_encryptions=[files],
-                cloud_watch_encryption=types.CloudWatchEncryptionProperty(
-                    cloud_watch_encryption_mode="SSE-KMS" if own else "DISABLED", kms_key_arn=self.log_key
-                ),
-                job_bookmarks_encryption=types.JobBookmarksEncryptionProperty(
-                    job_bookmarks_encryption_mode="CSE-KMS" if key else "DISABLED", kms_key_arn=key
-                ),
+        content = types.EncryptionConfigurationProperty(
+            s3_encryptions=[files],
+            cloud_watch_encryption=types.CloudWatchEncryptionProperty(cloud_watch_encryption_mode="DISABLED"),
+            job_bookmarks_encryption=types.JobBookmarksEncryptionProperty(
+                job_bookmarks_encryption_mode="DISABLED"
             ),
         )
+        self.name = f"{name}-{generation(Stack.of(self).resolve(content))}"
+        # Not the L2: it keeps a resource with a fixed name when the stack is destroyed, and the next deploy fails.
+        self.configuration = types(self, "Configuration", name=self.name, encryption_configuration=content)
 
     def secure(self, job: aws_glue.CfnJob) -> None:
         job.security_configuration = self.name
         job.add_resource_dependency(self.configuration)
-        if not self.log_key:
-            imported = "an imported key's policy is not ours to change; AWS's own key encrypts the logs"
-            acknowledge(job, {"GL1": imported})
-        if not self._key:
-            acknowledge(job, {"GL3": "the job uses no bookmarks: its position is in the tables"})
-
-    def name_of_logs(self, prefix: str, role: str, stream: str) -> str:
-        """The log group that Glue writes. A security configuration with a key for logs changes its name."""
-        return f"{prefix}/{self.name}-role/{role}/{stream}" if self.log_key else f"{prefix}/{stream}"
+        reasons = {
+            "GL1": "the log groups have the key themselves, or AWS's own if an imported key's policy is not ours to change",
+            "GL3": "the job uses no bookmarks: its position is in the tables",
+        }
+        acknowledge(job, reasons)
 
 
 GLUE_VERSION = "6.0"
@@ -93,13 +84,13 @@ class GlueJob(Construct):
         self.role = service_role(self, "Role", service="glue.amazonaws.com", source_arn=arn("glue", "*"))
         # Monitoring of release 0.1.0 imports this name; CloudFormation refuses to remove it before monitoring is updated.
         Stack.of(self).export_value(self.role.role_name)
-        self._logs = f"/calve/{site.deployment.name}/{job.settings.job}{beside}"
+        self._logs = log_prefix(site.deployment.name, job.settings.job, beside)
         self.groups = []
         for stream in ("output", "error"):
             group = aws_logs.CfnLogGroup(
                 self,
                 stream.title(),
-                log_group_name=security.name_of_logs(self._logs, self.role.role_name, stream),
+                log_group_name=f"{self._logs}/{stream}",
                 retention_in_days=90,
                 kms_key_id=security.log_key,
             )
@@ -117,11 +108,8 @@ class GlueJob(Construct):
         of_lake: Iterable[Statement],
         statements: Iterable[Statement] = (),
     ) -> None:
-        """Let the job read its code and write its logs, and give it these rights.
-
-        Not inline: the names of the log groups contain the role's name.
-        """
-        logs = rights.log_statements([str(group.log_group_name) for group in self.groups])
+        """Let the job read its code and write its logs, and give it these rights."""
+        logs = rights.log_statements(self._logs)
         reading = rights.code_statements([*code, *self.settings.assets], self._site.lake)
         grant(self.role, [*of_lake, *reading, *statements, *logs])
 
@@ -212,8 +200,9 @@ class IngestJob(GlueJob):
                 name="gluestreaming", python_version="3", script_location=code.script.s3_object_url
             ),
         }
-        # Role, connection and security configuration keep their names when their content changes.
-        behind = [job.schedule is None, brokers.zone, *brokers.subnets, *brokers.security_groups]
+        # Role and connection keep their names when their content changes.
+        behind = [job.schedule is None, security.name, brokers.zone, *brokers.subnets]
+        behind += brokers.security_groups
         self.generation = generation(Stack.of(self).resolve([definition, arguments, behind]))
         self.job = self.define(
             f"Keeps the topics of {job.settings.job} as Iceberg tables",

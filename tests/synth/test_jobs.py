@@ -1,6 +1,7 @@
 import json
 import os
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from glue_jobs import ingest, maintain
 from lambdas.function import from_variables
 from lambdas.job_control.watchdog import Environment
 from stacks.base.bundling import ROOT, Runtime
+from stacks.base.roles import Lake
+from stacks.jobs.ingest_job import JobSecurity
 from stacks.jobs.ingest_role import CODE, secret_statements
 from stacks.jobs.job_code import COLUMNAR, JobCode, JobSettings
 from tests.synth.conftest import text
@@ -147,20 +150,56 @@ def test_a_job_is_started_again_by_the_watchdog_alone(jobs):
         assert (job["MaxRetries"], job["ExecutionProperty"]) == (0, {"MaxConcurrentRuns": 1})
 
 
-def test_jobs_encrypt_their_logs_and_the_log_groups_are_the_ones_that_glue_then_writes(synthesized):
-    security = synthesized.one("trading-ingest", "AWS::Glue::SecurityConfiguration")[
-        "EncryptionConfiguration"
+def encryption(synthesized, deployment):
+    made = synthesized.one(f"{deployment}-ingest", "AWS::Glue::SecurityConfiguration")
+    return made["EncryptionConfiguration"]
+
+
+@pytest.mark.parametrize("deployment", ["trading", "guest"])
+def test_a_security_configuration_leaves_the_names_of_log_groups_as_glue_documents_them(
+    synthesized, deployment
+):
+    found = encryption(synthesized, deployment)
+    assert found["CloudWatchEncryption"] == {"CloudWatchEncryptionMode": "DISABLED"}
+    assert found["JobBookmarksEncryption"] == {"JobBookmarksEncryptionMode": "DISABLED"}
+    groups = synthesized.find(f"{deployment}-ingest", "AWS::Logs::LogGroup").values()
+    keys = {each["LogGroupName"]: "KmsKeyId" in each for each in groups if "LogGroupName" in each}
+    for job in synthesized.find(f"{deployment}-ingest", "AWS::Glue::Job").values():
+        prefix = job["DefaultArguments"]["--custom-logGroup-prefix"]
+        for stream in ("output", "error"):
+            assert keys[f"{prefix}/{stream}"] is (deployment == "trading")  # guest's key is imported
+
+
+def test_files_of_glue_are_encrypted_by_the_lakes_key(synthesized):
+    assert encryption(synthesized, "trading")["S3Encryptions"][0]["S3EncryptionMode"] == "SSE-KMS"
+
+
+def test_a_security_configuration_of_other_content_has_another_name(synthesized):
+    lake = Lake("d", "b", "", "d", per_cluster=False, key_arn="arn:1", key_made=True)
+    names = [
+        JobSecurity(Stack(App(), f"s{n}"), "Security", name="d", lake=each).name
+        for n, each in enumerate((lake, replace(lake, key_made=False), replace(lake, key_arn="arn:2")))
     ]
-    assert security["S3Encryptions"][0]["S3EncryptionMode"] == "SSE-KMS"
-    assert security["CloudWatchEncryption"]["CloudWatchEncryptionMode"] == "SSE-KMS"
-    names = {
-        text(each.get("LogGroupName", ""))
-        for each in synthesized.find("trading-ingest", "AWS::Logs::LogGroup").values()
-    }
-    role = next(
-        id for id in synthesized.find("trading-ingest", "AWS::IAM::Role") if id.startswith("mainRole")
+    assert names[0] == names[1] != names[2]
+    for stack in ("trading-ingest", "trading-maintenance"):
+        for job in synthesized.find(stack, "AWS::Glue::Job").values():
+            made = synthesized.one("trading-ingest", "AWS::Glue::SecurityConfiguration")
+            assert job["SecurityConfiguration"] == made["Name"]
+
+
+def test_a_run_of_the_release_before_still_writes_its_log_while_the_stack_is_updated(synthesized):
+    resources = [
+        text(resource)
+        for each in statements(synthesized.templates["trading-ingest"])
+        if "logs:PutLogEvents" in each["Action"]
+        for resource in each["Resource"]
+    ]
+    old = "/calve/trading/main/trading-role/trading-ingest-mainRole/output:log-stream:jr_1"
+    allowed = f"arn:aws:logs:{{}}:{{}}:log-group:{old}"
+    assert any(
+        fnmatchcase(allowed.format("<Region>", "<AccountId>"), each.replace("<Partition>", "aws"))
+        for each in resources
     )
-    assert f"/calve/trading/main/trading-role/<{role}>/output" in names
 
 
 def test_the_security_configuration_goes_with_its_stack(synthesized):

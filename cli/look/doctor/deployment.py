@@ -20,6 +20,7 @@ from botocore.exceptions import ClientError
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment
 from calve.config.job import Kafka, Registry
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
+from calve.names import log_prefix
 from calve.settings import load_deployment
 from calve.settings.resolving import StackDefaults
 from cli.account import Account, outputs
@@ -44,6 +45,9 @@ COMMITS_PER_FRESHNESS = 2
 INSTEAD = {"glue": "lower `workers.max`", "events": "promise less `freshness`"}
 PATIENT = Config(connect_timeout=5, read_timeout=130, retries={"total_max_attempts": 1})
 """The deployed doctor waits for what does not answer."""
+UNHEARD = (
+    "the run in the Glue console links to the log group that it writes; report the name, with Glue's version"
+)
 UNKNOWN = ("InternalFailure", "InvalidAction", "UnknownOperationException", "NotImplemented")
 
 
@@ -94,6 +98,8 @@ def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) 
         shared |= lake_probes(settings, account.client, stacks["Warehouse"], database)
         own["release"] = partial(of_release, stacks.get("Release"))
         own["jobs"] = partial(jobs, deployment, account)
+        if embedded is None:  # which runs no jobs
+            own["logs"] = partial(logs, deployment, account)
         own["roles"] = partial(roles, deployment, account, stacks["Warehouse"])
         if remote:
             function = stacks.get("DoctorFunction")
@@ -146,10 +152,33 @@ def jobs(deployment: Deployment, account: Account) -> Iterator[Finding]:
         state = runs[0]["JobRunState"] if runs else ""
         detail = f"{shape}; {f'newest run {state}' if runs else 'has not run'}"
         if state in ("FAILED", "ERROR", "TIMEOUT"):
-            log = f"its log says why: /calve/{deployment.name}/{job.settings.job} in CloudWatch Logs"
+            log = f"its log says why: {log_prefix(deployment.name, job.settings.job)} in CloudWatch Logs"
             yield Finding(f"job {name}", "fail", detail, log)
         else:
             yield Finding(f"job {name}", "ok", detail)
+
+
+def logs(deployment: Deployment, account: Account) -> Iterator[Finding]:
+    """Whether the newest run of each job writes the log group that metrics and alarms read."""
+    glue, client = account.client("glue"), account.client("logs")
+    for job in deployment.jobs:
+        name, check = f"{deployment.name}-{job.settings.job}", f"log of {job.settings.job}"
+        group = f"{log_prefix(deployment.name, job.settings.job)}/output"
+        try:
+            runs = glue.get_job_runs(JobName=name, MaxResults=1)["JobRuns"]
+            if not runs or runs[0]["JobRunState"] in ("WAITING", "STARTING"):
+                continue
+            run = runs[0]["Id"]
+            found = client.describe_log_streams(logGroupName=group, logStreamNamePrefix=run, limit=1)
+        except ClientError as error:
+            if error.operation_name != "GetJobRuns":  # the check of jobs says so
+                yield lake.refused(check, error, f"log group {group}", "logs:DescribeLogStreams on it")
+            continue
+        if found["logStreams"]:
+            yield Finding(check, "ok", f"run {run} writes {group}")
+        else:
+            detail = f"run {run} has written nothing into {group}: metrics and alarms hear nothing of the job"
+            yield Finding(check, "fail", detail, UNHEARD)
 
 
 def roles(deployment: Deployment, account: Account, warehouse: str) -> Iterator[Finding]:

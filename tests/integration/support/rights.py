@@ -248,7 +248,6 @@ CASES = [
     _one("logs", "get_log_events", "GetLogEvents", LOG, **GROUP, logStreamName="s"),
     _one("logs", "filter_log_events", "FilterLogEvents", LOG, **GROUP),
     _one("logs", "describe_log_streams", "DescribeLogStreams", LOG, **GROUP),
-    _one("logs", "associate_kms_key", "AssociateKmsKey", LOG, **GROUP, kmsKeyId=KEY),
     Case(
         "events",
         "put_events",

@@ -24,6 +24,7 @@ from cli.console import PROFILE_VARIABLE
 from cli.look.doctor.command import probes
 from cli.look.doctor.deployment import (
     jobs,
+    logs,
     of_account,
     of_deployment,
     of_release,
@@ -99,6 +100,46 @@ def test_a_job_that_is_not_deployed(stubs: Stubs) -> None:
     stubs.refuse("glue", "get_job", "EntityNotFoundException")
     (found,) = jobs(DEPLOYMENT, stubs.account)
     assert (found.state, found.detail, found.cure) == ("warn", "it is not deployed", "npx cdk deploy --all")
+
+
+GROUP = "/calve/t/main/output"
+
+
+def newest(state: str = "RUNNING") -> dict[str, Any]:
+    return {"JobRuns": [{"Id": "jr_1", "JobRunState": state}]}
+
+
+@pytest.mark.parametrize(("streams", "state"), [([], "fail"), ([{"logStreamName": "jr_1-driver"}], "ok")])
+def test_a_run_that_writes_another_log_group_than_the_one_that_is_read_is_a_fault(
+    stubs: Stubs, streams: list[dict[str, str]], state: str
+) -> None:
+    stubs.answer("glue", "get_job_runs", newest())
+    asked = {"logGroupName": GROUP, "logStreamNamePrefix": "jr_1", "limit": 1}
+    stubs.of("logs")
+    stubs.stubbers["logs"].add_response("describe_log_streams", {"logStreams": streams}, asked)
+    (found,) = logs(DEPLOYMENT, stubs.account)
+    assert (found.check, found.state) == ("log of main", state)
+    assert GROUP in found.detail
+
+
+@pytest.mark.parametrize("answer", [{"JobRuns": []}, newest("STARTING"), newest("WAITING")])
+def test_of_a_run_that_has_not_begun_no_log_is_expected(stubs: Stubs, answer: dict[str, Any]) -> None:
+    stubs.answer("glue", "get_job_runs", answer)
+    assert not list(logs(DEPLOYMENT, stubs.account))
+
+
+@pytest.mark.parametrize(
+    ("code", "detail"),
+    [
+        ("ResourceNotFoundException", f"there is no log group {GROUP} in this account and region"),
+        ("AccessDeniedException", f"log group {GROUP} may not be read: AccessDeniedException"),
+    ],
+)
+def test_a_log_group_that_is_not_there_or_not_to_be_read(stubs: Stubs, code: str, detail: str) -> None:
+    stubs.answer("glue", "get_job_runs", newest())
+    stubs.refuse("logs", "describe_log_streams", code)
+    (found,) = logs(DEPLOYMENT, stubs.account)
+    assert (found.state, found.detail) == ("fail", detail)
 
 
 def simulated(*decisions: str) -> dict[str, Any]:
