@@ -53,6 +53,9 @@ def build(
     monitoring = MonitoringStack(
         app, f"{name}-monitoring", deployment, ingest, maintenance, exports, publish, keys
     )
+    for each in (ingest, maintenance, exports, publish):
+        if each:
+            each.add_dependency(lake)  # its function grants, and no reference says so
     stacks = (lake, kafka, ingest, maintenance, keys, exports, publish, monitoring)
     _leave_out(app, name, [each for each in stacks if each])
     Tags.of(app).add("calve:deployment", name)

@@ -16,7 +16,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from ministack import app
 from ministack.app import main
+from ministack.core import iam_actions
 from ministack.services import eventbridge, glue, lambda_svc, s3, scheduler, secretsmanager
 from ministack.services.cloudformation import provisioners
 
@@ -200,6 +202,16 @@ def get_job_runs(request: Json) -> tuple[int, Any, bytes]:
     return status, headers, json.dumps(answer | {"JobRuns": runs}).encode()
 
 
+async def lake_formation(*_request: Any) -> tuple[int, Json, bytes]:
+    """Any request to Lake Formation, as in an account where it leaves everything to IAM."""
+    everybody = {"DataLakePrincipalIdentifier": "IAM_ALLOWED_PRINCIPALS"}
+    open_ = [{"Principal": everybody, "Permissions": ["ALL"]}]
+    names = ("CreateDatabaseDefaultPermissions", "CreateTableDefaultPermissions")
+    none: Json = {"PrincipalResourcePermissions": [], "ResourceInfoList": []}
+    answer = none | {"DataLakeSettings": dict.fromkeys(names, open_)}
+    return 200, {"Content-Type": "application/json"}, json.dumps(answer).encode()
+
+
 provisioners._RESOURCE_HANDLERS |= {
     "AWS::Glue::SecurityConfiguration": {
         "create": create_security_configuration,
@@ -223,6 +235,9 @@ provisioners._RESOURCE_HANDLERS |= {
         "update": functools.partial(schedule, _of_schedules["update"]),
     },
 }
+app.SERVICE_HANDLERS["lakeformation"] = lake_formation
+iam_actions.SERVICE_TO_IAM_NAMESPACE["lakeformation"] = "lakeformation"
+iam_actions._BOTOCORE_SERVICE_MAP["lakeformation"] = ["lakeformation"]
 provisioners._cw_metric_alarm_record = alarm_record
 eventbridge._invoke_target = invoke_target
 glue._get_job_runs = get_job_runs

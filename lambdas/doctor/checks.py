@@ -61,6 +61,7 @@ def lake_probes(
     """The checks of the deployed lake. database: None: it is named after the cluster, and not checked."""
     found: dict[str, Probe] = {"bucket": partial(lake.bucket, client, warehouse, jobs[0].lake.region)}
     if database:
+        found["lake formation"] = partial(lake.formation, client, jobs[0].name, database)
         names = [table.name for job in jobs for table in job.tables]
         found["tables"] = partial(lake.tables, client, database, names)
     return found

@@ -8,10 +8,11 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.aws import code_of
 from lambdas.doctor.finding import Finding
+from lambdas.lake_formation import PAGE, REFUSAL, governs, grants_on, principal_of
 
 Client = Callable[[str], Any]
 DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
@@ -19,6 +20,7 @@ ABSENT = ("EntityNotFoundException", "ResourceNotFoundException", "NoSuchBucket"
 SKEW_WARN_S, SKEW_FAIL_S = 30.0, 300.0
 """AWS refuses signatures more than five minutes off; tokens for Snowflake and links last a minute or more."""
 DEPLOY = "deploy: npx cdk deploy --all"
+GRANT = f"as a data lake administrator, let calve grant, or grant by hand: {PAGE}"
 
 
 def bucket(client: Client, warehouse: str, region: str) -> Finding:
@@ -91,6 +93,22 @@ def tables(client: Client, database: str, names: Iterable[str]) -> Iterator[Find
         yield Finding("tables not made", "absent", ", ".join(unmade), "their job makes them")
 
 
+def formation(client: Client, deployment: str, database: str) -> Finding:
+    """Whether Lake Formation governs the database, and then whether the deployment's roles have grants."""
+    check, asked = "lake formation", client("lakeformation")
+    try:
+        if not governs(asked, client("glue"), database):
+            return Finding(check, "ok", f"leaves {database} to IAM")
+        holders = {principal_of(each) for each in grants_on(asked, database)}
+    except (ClientError, BotoCoreError) as error:  # a network without a way to it is no fault
+        why = code_of(error) if isinstance(error, ClientError) else type(error).__name__
+        return Finding(check, "absent", f"it does not say whether it governs {database}: {why}")
+    if jobs := sum(f":role/{deployment}-ingest-" in each for each in holders):
+        return Finding(check, "ok", f"governs {database}; roles of {deployment}-ingest with grants: {jobs}")
+    none = f"governs {database}, and shows no grant to a role of {deployment}-ingest"
+    return Finding(check, "warn", none, GRANT)
+
+
 def secrets(client: Client, uses: Iterable[tuple[str, str]]) -> Iterator[Finding]:
     """Whether each secret in AWS exists and can be read. Its value is not used."""
     read = 0
@@ -113,6 +131,8 @@ def refused(check: str, error: ClientError, what: str, needed: str) -> Finding:
     if code in ABSENT:
         fix = f"make it, or correct its name in calve.yaml; what the stacks make: {DEPLOY}"
         return Finding(check, "fail", f"there is no {what} in this account and region", fix)
+    if REFUSAL in str(error):
+        return Finding(check, "fail", f"Lake Formation refuses {what} to this role", GRANT)
     if code in DENIED:
         return Finding(check, "fail", f"{what} may not be read: {code}", f"allow {needed}")
     return Finding(check, "fail", f"{what} cannot be read: {code}")

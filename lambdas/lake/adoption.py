@@ -21,6 +21,7 @@ from lambdas.aws import code_of, tolerating
 from lambdas.custom_resource import handler_of
 from lambdas.function import from_properties
 from lambdas.lake.key import keep_key
+from lambdas.lake_formation import PAGE, REFUSAL
 
 SERVICE = "lake_adoption"
 logger = Logger(service=SERVICE)
@@ -67,10 +68,18 @@ def adopt(lake: Lake, clients: Clients) -> dict[str, str]:
     """Create or adopt the lake; returns the attribute `KeyArn`, empty if the lake has no key of its own.
 
     Raises:
-        ConfigError: a bucket or a database of that name exists and is not this deployment's.
+        ConfigError: a bucket or a database of that name exists and is not this deployment's; Lake Formation refuses the database.
     """
     if lake.database:
-        _database(lake, clients.glue)
+        try:
+            _database(lake, clients.glue)
+        except ClientError as error:
+            if REFUSAL not in str(error):
+                raise
+            raise ConfigError(
+                f"Lake Formation does not let calve make the Glue database {lake.database}: {error}",
+                fix=f"let a data lake administrator make it, set lake.import_database: true, deploy again: {PAGE}",
+            ) from None
     key_arn = lake.key_arn
     if lake.key_alias:
         key_arn = keep_key(clients.kms, lake.key_alias, lake.deployment, lake.key_policy)

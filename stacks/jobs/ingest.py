@@ -8,6 +8,7 @@ from aws_cdk import CfnOutput, Stack, aws_scheduler
 from constructs import Construct
 
 from stacks.base.function import Site
+from stacks.base.lake_formation import grants
 from stacks.jobs.ingest_job import IngestJob, JobSecurity
 from stacks.jobs.job_code import JobCode
 from stacks.jobs.job_control import JobControl, doctor, job_schedule
@@ -28,6 +29,13 @@ class IngestStack(Stack):
         self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{name}-jobs")
         self.control = JobControl(self, "Control", site, self.jobs, self.group)
         examine = doctor(Construct(self, "Doctor"), site, self.jobs)
+        grants(
+            Construct(self, "Grants"),
+            site,
+            writers=[each.role.role_arn for each in self.jobs],
+            lookers=[examine.role.role_arn],
+            before=[each.job for each in self.jobs],
+        )
         CfnOutput(self, "Release", value=version("calve"))
         CfnOutput(self, "DoctorFunction", value=examine.function.function_name)
         for job in self.jobs:

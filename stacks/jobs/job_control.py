@@ -9,6 +9,7 @@ from constructs import Construct
 
 from calve.config.deployment import UNKNOWN_SERVERS
 from stacks.base.function import Function, Site, custom_resource, invoke
+from stacks.base.lake_formation import ASKING, NO_RESOURCE
 from stacks.base.resources import schedule, scheduler_role, scheduling
 from stacks.base.roles import Lake, Statement, allow, arn, grant, start_arn, start_name
 from stacks.jobs.ingest_job import IngestJob
@@ -212,6 +213,7 @@ def doctor(scope: Construct, site: Site, jobs: Sequence[IngestJob]) -> Function:
             lake.listing(),
             allow(["s3:GetObject"], lake.metadata(), because="the metadata files of all tables"),
             allow(tables, lake.catalog_arns, because="all tables of the lake"),
+            allow(ASKING, ["*"], because=NO_RESOURCE),
             *lake.key("kms:Decrypt", through_s3=True),
             *secret_statements(first),
             *registry_statements(first),

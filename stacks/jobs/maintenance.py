@@ -8,6 +8,7 @@ from constructs import Construct
 from calve.config.deployment import JobDeployment
 from stacks.base.bundling import ROOT
 from stacks.base.function import Site
+from stacks.base.lake_formation import grants
 from stacks.base.roles import Lake, Statement, allow
 from stacks.jobs.ingest import IngestStack
 from stacks.jobs.ingest_job import GLUE_VERSION, GlueJob
@@ -69,6 +70,8 @@ class MaintenanceStack(Stack):
         self.jobs = [
             MaintenanceJob(self, each.settings.job, site, each, ingest) for each in site.deployment.jobs
         ]
+        writers = [each.role.role_arn for each in self.jobs]
+        grants(Construct(self, "Grants"), site, writers=writers, before=[each.job for each in self.jobs])
         for job in self.jobs:
             job_schedule(
                 Construct(self, f"{job.of}Schedule"),

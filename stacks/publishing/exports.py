@@ -12,6 +12,7 @@ from constructs import Construct
 from calve.config.publishing import EXPORTS, Export, topic_parameter
 from calve.outputs.announcement import EXPORT_CREATED, EXPORT_FAILED, pattern
 from stacks.base.function import Function, Site, custom_resource, invoke
+from stacks.base.lake_formation import grants
 from stacks.base.resources import (
     expiring_table,
     generated_secret,
@@ -252,6 +253,7 @@ class ExportsStack(Stack):
         self.group = aws_scheduler.CfnScheduleGroup(schedules, "Group", name=name)
         role = scheduler_role(schedules, "Role", name)
         self.writer = export_writer(Construct(self, "Writer"), site, role, done)
+        grants(Construct(self, "Grants"), site, lookers=[self.writer.role.role_arn])
         export_schedules(schedules, site, self.group, role, self.writer)
         public = any(each.link_kind == "public" for each in site.deployment.exports)
         self.links = ExportLinks(self, "Links", site) if public else None

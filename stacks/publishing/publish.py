@@ -11,6 +11,7 @@ from constructs import Construct
 from calve.config.deployment import Deployment
 from calve.config.publishing import CatalogBootstrap, IcebergRest, Publish
 from stacks.base.function import Function, Site, custom_resource, invoke
+from stacks.base.lake_formation import grants
 from stacks.base.resources import (
     WRITING_STATES,
     CommitFeed,
@@ -70,6 +71,8 @@ class CatalogSync(Construct):
         self.feed = CommitFeed(self, "Feed", site, follow, FEED)
         self.feed.node.add_dependency(resource)
         self.reconcile = self._function("Reconcile", "reconcile", RECONCILE)
+        lookers = [each.role.role_arn for each in (deploy, follow, self.reconcile)]
+        grants(Construct(self, "Grants"), site, lookers=lookers, before=[resource])
         says = "Every difference is found and repaired"
         rule = invoke(self, "Every", self.reconcile, description=says, schedule="rate(5 minutes)")
         rule.node.add_dependency(resource)

@@ -12,6 +12,7 @@ from calve.config.publishing import Snowflake
 from calve.errors import ConfigError
 from calve.names import TableName
 from stacks.base.function import Function, Site, custom_resource, invoke
+from stacks.base.lake_formation import grants
 from stacks.base.resources import WRITING_STATES, CommitFeed, generated_secret, reading, text_file
 from stacks.base.roles import Lake, Statement, allow, explain, secret_arn
 from stacks.base.rotation import Rotation
@@ -51,6 +52,7 @@ class SnowflakePublisher(Construct):
         about = f"Key pair of {config.service_user} in Snowflake, for {name}"
         self.key = generated_secret(self, "Key", about)
         self._environment = {"SNOWFLAKE": config.to_json(), "KEY_SECRET": self.key.ref}
+        self._roles = SnowflakeRoles(self, "Roles", config=config, lake=site.lake)
         objects = self._objects(tables)
         feed = self._refreshing("Feed", "feed", FEED, objects)
         self.feed = CommitFeed(self, "Commits", site, feed, FEED)
@@ -68,10 +70,13 @@ class SnowflakePublisher(Construct):
             timeout=FEED,
         )
         self.rotation.node.add_dependency(objects)
+        lookers = [feed.role.role_arn, self.reconcile.role.role_arn]
+        if self._roles.catalog:
+            lookers.append(self._roles.catalog.attr_arn)
+        grants(Construct(self, "Grants"), site, lookers=lookers)
 
     def _objects(self, tables: Sequence[TableName]) -> CustomResource:
-        config, lake = self._config, self._site.lake
-        roles = SnowflakeRoles(self, "Roles", config=config, lake=lake)
+        config, lake, roles = self._config, self._site.lake, self._roles
         read = [_secret(each.secret) for each in (config, config.open_catalog) if each]
         changed = [each.attr_arn for each in roles.changed]
         listed = text_file(self, "Tables", json.dumps(list(map(str, tables))))

@@ -11,6 +11,7 @@ from constructs import Construct
 from calve.config.deployment import Deployment
 from calve.config.publishing import EXPORTS, export_readers
 from stacks.base.function import Function, Site, custom_resource
+from stacks.base.lake_formation import lake_formation
 from stacks.base.roles import Lake, allow, arn, policy_for_people
 from stacks.stateful.lake_storage import LakeStorage, lake_removal, own_key_alias
 from stacks.stateful.operators import operators_policies
@@ -49,8 +50,11 @@ class LakeStack(Stack):
         files = export_readers_policy(exported, replace(site, lake=lake))
         attachments(Construct(self, "Attachments"), site, [reading, read, act, files])
         behind: list[Construct] = [readers, operators, exported]
+        granting = lake_formation(Construct(self, "Formation"), site)
         if site.delete_data:
-            behind.append(lake_removal(Construct(self, "Removal"), site))
+            removal = lake_removal(Construct(self, "Removal"), site)
+            removal.node.add_dependency(granting)
+            behind.append(removal)
         for each in behind:
             each.node.add_dependency(storage)
 
@@ -93,6 +97,11 @@ def lake_readers(scope: Construct, lake: Lake, results: str) -> aws_iam.ManagedP
     )
     statements = [
         allow(READING, lake.catalog_arns, because="all tables of the lake"),
+        allow(
+            ["lakeformation:GetDataAccess"],
+            ["*"],
+            because="Lake Formation's actions know no resources; it gives what it granted to the reader, and nothing else",
+        ),
         *lake.files("s3:GetObject", because="all tables of the lake"),
         allow(QUERYING, [arn("athena", f"workgroup/{name}")]),
         allow(

@@ -16,6 +16,7 @@ from calve.config.publishing import EXPORTS
 from calve.errors import ConfigError
 from calve.names import OWNER_TAG
 from stacks.base.function import Function, Site, custom_resource
+from stacks.base.lake_formation import grants
 from stacks.base.roles import Statement, allow, arn, bucket_arn, catalog_arns
 
 ADOPTION = Duration.minutes(10)
@@ -223,5 +224,6 @@ def lake_removal(scope: Construct, site: Site) -> Construct:
         "Warehouse": site.lake.warehouse,
         "ClusterDatabases": "true" if per_cluster else "false",
     }
-    custom_resource(scope, "Resource", "LakeRemoval", function, properties, Duration.minutes(30))
+    resource = custom_resource(scope, "Resource", "LakeRemoval", function, properties, Duration.minutes(30))
+    grants(Construct(scope, "Grants"), site, removers=[function.role.role_arn], before=[resource])
     return scope

@@ -10,6 +10,7 @@ LOOKS = {
     *("s3:GetObject", "s3:ListBucket", "kms:Decrypt", "glue:GetDatabase", "glue:GetTable"),
     *("glue:GetSchema", "glue:ListSchemas", "glue:GetSchemaVersion", "secretsmanager:GetSecretValue"),
     *("kafka-cluster:Connect", "kafka-cluster:DescribeCluster", "kafka-cluster:DescribeTopic"),
+    *("lakeformation:GetDataLakeSettings", "lakeformation:ListPermissions"),
 }
 OF_EVERY_FUNCTION = {
     *("logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"),

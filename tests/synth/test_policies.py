@@ -18,6 +18,8 @@ SOURCED = {"glue.amazonaws.com", "scheduler.amazonaws.com"}
 WILD = {
     *("xray:PutTraceSegments", "xray:PutTelemetryRecords", "cloudwatch:PutMetricData", "kms:CreateKey"),
     *("glue:GetSchemaVersion", "cloudwatch:GetMetricData", "cloudwatch:ListMetrics", "kms:ListAliases"),
+    *("lakeformation:GetDataLakeSettings", "lakeformation:ListPermissions", "lakeformation:ListResources"),
+    *("lakeformation:GrantPermissions", "lakeformation:RevokePermissions", "lakeformation:GetDataAccess"),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,8 @@ NO_SERVICE_HERE = {
     "ec2",  # Lambda and Glue make their network interfaces
 }
 """Whose actions no request of a test reaches the emulator for."""
+NO_REQUEST = {"lakeformation:GetDataAccess"}
+"""Rights that AWS asks for inside another service; no client has such a request."""
 REFUSALS = ("AccessDenied", "AccessDeniedException", "AuthorizationError", "403")
 
 Statement = Mapping[str, Any]
@@ -106,6 +108,23 @@ def _detach(kind: str, holder: str) -> Case:
     parameters = {f"{kind}Name": holder.rpartition("/")[2], "PolicyArn": P}
     needs = _all(f"iam:Detach{kind}Policy", holder, condition={"ArnEquals": {"iam:PolicyARN": [P]}})
     return Case("iam", f"detach_{kind.lower()}_policy", parameters, needs)
+
+
+def _formations() -> Iterator[Case]:
+    """Lake Formation's requests know no resource."""
+    to: dict[str, Any] = {
+        "Principal": {"DataLakePrincipalIdentifier": R},
+        "Resource": {"Database": {"Name": "d"}},
+    }
+    for operation, parameters in {
+        "get_data_lake_settings": {},
+        "list_permissions": {},
+        "list_resources": {},
+        "grant_permissions": to | {"Permissions": ["DESCRIBE"]},
+        "revoke_permissions": to | {"Permissions": ["DESCRIBE"]},
+    }.items():
+        action = operation.title().replace("_", "")
+        yield _one("lakeformation", operation, action, "*", **parameters)
 
 
 GROUP = {"logGroupName": "/calve/d/main"}
@@ -305,5 +324,6 @@ CASES = [
     _detach("Role", R),
     _detach("User", f"arn:aws:iam::{A}:user/u"),
     _detach("Group", f"arn:aws:iam::{A}:group/g"),
+    *_formations(),
     _one("iam", "update_assume_role_policy", "UpdateAssumeRolePolicy", R, RoleName="r", PolicyDocument=document()),
 ]  # fmt: skip

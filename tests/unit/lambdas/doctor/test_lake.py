@@ -14,7 +14,7 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from lambdas.doctor.finding import Finding
-from lambdas.doctor.lake import bucket, clock, secrets, skewed, tables
+from lambdas.doctor.lake import bucket, clock, formation, refused, secrets, skewed, tables
 
 REGION = "us-east-1"
 METADATA = {"metadata_location": "s3://lake/t/trades/metadata/1.json", "table_type": "ICEBERG"}
@@ -39,6 +39,57 @@ def refusing(service: str, operation: str, code: str) -> Any:
     stubber.add_client_error(operation, code)
     stubber.activate()
     return lambda name: stubbed if name == service else client(name)
+
+
+def governed(*roles: str) -> None:
+    """An account in which Lake Formation governs the database, and these roles have grants on it."""
+    asked = client("lakeformation")
+    asked.put_data_lake_settings(
+        DataLakeSettings={"CreateDatabaseDefaultPermissions": [], "CreateTableDefaultPermissions": []}
+    )
+    client("glue").create_database(DatabaseInput={"Name": "trading"})
+    for role in roles:
+        who = {"DataLakePrincipalIdentifier": f"arn:aws:iam::123456789012:role/{role}"}
+        on: Any = {"Database": {"Name": "trading"}}
+        asked.grant_permissions(Principal=who, Resource=on, Permissions=["DESCRIBE"])
+
+
+def test_lake_formation_that_leaves_all_to_iam() -> None:
+    client("glue").create_database(DatabaseInput={"Name": "trading"})
+    seen = formation(client, "trading", "trading")
+    assert seen == Finding("lake formation", "ok", "leaves trading to IAM")
+
+
+@pytest.mark.parametrize(
+    ("roles", "state", "detail"),
+    [
+        ((), "warn", "shows no grant to a role of trading-ingest"),
+        (("trading-exports-a", "trading2-ingest-main"), "warn", "shows no grant to a role of trading-ingest"),
+        (("trading-ingest-mainRole", "analyst"), "ok", "roles of trading-ingest with grants: 1"),
+    ],
+)
+def test_lake_formation_that_governs(roles: tuple[str, ...], state: str, detail: str) -> None:
+    governed(*roles)
+    seen = formation(client, "trading", "trading")
+    assert (seen.state, detail in seen.detail) == (state, True)
+    assert ("docs/lake-formation.md" in seen.cure) is (state == "warn")
+
+
+def test_lake_formation_that_may_not_be_asked_is_no_fault() -> None:
+    clients = refusing("lakeformation", "get_data_lake_settings", "AccessDeniedException")
+    assert formation(clients, "trading", "trading").state == "absent"
+
+
+def test_a_refusal_of_lake_formation_has_its_own_cure() -> None:
+    said = {
+        "Code": "AccessDeniedException",
+        "Message": "Insufficient Lake Formation permission(s): Required X",
+    }
+    seen = refused(
+        "database", ClientError({"Error": said}, "GetDatabase"), "database trading", "glue:GetDatabase"
+    )
+    assert seen.detail == "Lake Formation refuses database trading to this role"
+    assert "docs/lake-formation.md" in seen.cure
 
 
 def test_a_bucket_that_is_there() -> None:
