@@ -97,6 +97,7 @@ def resolved(kind: type[_T], *sections: Section | None, **more: Any) -> _T:
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _SECRET = re.compile(r"(env|file|aws):\S.*")
+_IN_AWS = re.compile(r"(arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]+:secret:)?[A-Za-z0-9/_+=.@-]{1,512}")
 _URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[^\s/?#:\[\]]+)(:[0-9]{1,5})?(/[^\s?#]*)?")
 _EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _SPARK_KEY = re.compile(r"spark(\.[A-Za-z0-9_-]+)+")
@@ -152,7 +153,18 @@ def _secret(reference: str, info: ValidationInfo) -> str:
         fix = "use env:NAME, file:PATH or aws:SECRET_ID; the secret itself stays out of this file"
         raise Invalid("is not a reference to a secret", fix)
     kind, _, name = reference.partition(":")
+    if kind == "aws" and not _IN_AWS.fullmatch(name):  # in a policy "*" would match every secret
+        raise Invalid(
+            "is not a secret of AWS Secrets Manager",
+            "write aws:NAME or aws:ARN of one secret, without wildcards",
+        )
     return f"file:{_file(name, info)}" if kind == "file" else reference
+
+
+def _one(text: str) -> str:
+    if "*" in text or "?" in text:
+        raise Invalid(f'"{text}" has a wildcard', "name exactly one: policies take the name over as it is")
+    return text
 
 
 def _url(url: str) -> str:
@@ -226,6 +238,7 @@ Deployment = Annotated[
 JobName = Annotated[str, _name("job name")]
 Servers = Annotated[str, AfterValidator(_servers)]
 Url = Annotated[str, AfterValidator(_url)]
+One = Annotated[Text, AfterValidator(_one)]
 Secret = Annotated[str, AfterValidator(_secret)]
 File = Annotated[str, Field(min_length=1), AfterValidator(_file)]
 

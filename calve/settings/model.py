@@ -85,7 +85,7 @@ class LakeSection(Section):
     bucket: fields.Bucket | None = None
     prefix: fields.Prefix | None = None
     region: fields.Region | None = None
-    kms_key: fields.Text | None = None
+    kms_key: fields.One | None = None
     import_database: bool = False
 
 

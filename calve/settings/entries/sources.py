@@ -35,7 +35,7 @@ class RegistrySection(Section):
     client_certificate: fields.Secret | None = None
     oauth: OAuthSection | None = None
     rotate: RotateSection | None = None
-    name: fields.Text | None = None
+    name: fields.One | None = None
     region: fields.Region | None = None
 
     def problems(self) -> Iterator[Problem]:

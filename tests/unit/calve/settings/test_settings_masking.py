@@ -10,7 +10,9 @@ from pydantic import ValidationError
 
 from calve.config.job import Job, Kafka, Lake, Table
 from calve.config.steps import Mask, Rule
+from calve.settings.entries.sources import RegistrySection
 from calve.settings.entries.steps import MaskingSection, mask_step
+from calve.settings.model import LakeSection
 from calve.settings.problems import Invalid, Problem
 from calve.stored import from_plain
 
@@ -123,6 +125,37 @@ def test_the_keys_are_named_by_a_reference_that_an_error_does_not_repeat() -> No
     with pytest.raises(ValidationError) as caught:
         MaskingSection(secret="hunter2")
     assert "is not a reference to a secret" in str(caught.value)
+
+
+def test_a_secret_of_aws_is_one_secret() -> None:
+    arn = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:"
+    for name in (
+        "a",
+        "team/kafka_1+=.@-x",
+        f"{arn}team/kafka-AbCdEf",
+        f"{arn.replace('aws:', 'aws-cn:', 1)}k",
+    ):
+        assert MaskingSection(secret=f"aws:{name}").secret == f"aws:{name}"
+    for name in (
+        "*",
+        "kafka*",
+        "kafk?",
+        "a b",
+        f"{arn}*",
+        f"{arn}kafka-??????",
+        "arn:aws:s3:::lake",
+        "${aws:username}",
+    ):
+        with pytest.raises(ValidationError, match="is not a secret of AWS Secrets Manager"):
+            MaskingSection(secret=f"aws:{name}")
+
+
+@pytest.mark.parametrize("name", ["*", "arn:aws:kms:*:111122223333:key/a", "compan?"])
+def test_a_name_that_policies_take_over_names_exactly_one(name: str) -> None:
+    with pytest.raises(ValidationError, match="has a wildcard"):
+        LakeSection(kms_key=name)
+    with pytest.raises(ValidationError, match="has a wildcard"):
+        RegistrySection(type="glue", name=name)
 
 
 def test_the_order_of_tags_reaches_the_job() -> None:
