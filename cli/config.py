@@ -177,21 +177,20 @@ def profile_is_named() -> bool:
 def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:
     """The jobs with the tables of patterns that have these names, found in the lake, else in Kafka."""
     wanted = set(names) - {table.name for job in jobs for table in job.tables}
-    whole = []
-    for job in jobs:
-        if wanted and job.patterns:
-            keeper = _keeper(open_catalog(job.lake), job.database(cluster_database(job)))
-            found = of_lake(job, {name: topic for name in wanted if (topic := keeper(name))})
-            if {each.name for each in found.tables} != wanted:
-                listed = Cluster(job.kafka, job.lake.region).topic_names()
-                found = joined(expand(job, listed, keeper), found)
-            job = with_tables(job, found)
-        whole.append(job)
-    return tuple(whole)
+    job = _with_patterns_of(jobs)
+    if not wanted or not job.patterns:
+        return tuple(jobs)
+    keeper = _keeper(open_catalog(job.lake), job.database(cluster_database(job)))
+    found = of_lake(job, {name: topic for name in wanted if (topic := keeper(name))})
+    if {each.name for each in found.tables} != wanted:
+        listed = Cluster(job.kafka, job.lake.region).topic_names()
+        found = joined(expand(job, listed, keeper), found)
+    return tuple(with_tables(each, found) for each in jobs)
 
 
-def surveyed(job: Job, catalog: Catalog, database: str, listed: Iterable[str]) -> Expansion:
-    """The tables of the job's patterns: for the topics that Kafka lists, and for other topics that the lake has tables of."""
+def surveyed(jobs: Sequence[Job], catalog: Catalog, database: str, listed: Iterable[str]) -> Expansion:
+    """The tables of the jobs' patterns: for the topics that Kafka lists, and for other topics that the lake has tables of."""
+    job = _with_patterns_of(jobs)
     if not job.patterns:
         return Expansion()
     keeper = _keeper(catalog, database)
@@ -223,9 +222,18 @@ def joined(first: Expansion, second: Expansion) -> Expansion:
 
 
 def with_tables(job: Job, found: Expansion) -> Job:
-    """The job with the tables of its patterns, each once, after those that calve.yaml names."""
-    tables = {each.name: each for each in (*job.tables, *found.tables)}
+    """The job with those tables that are of its patterns, each once, after those that calve.yaml names. found: of all jobs."""
+    patterns = {each.name for each in job.patterns}
+    own = (each for each in found.tables if each.pattern in patterns and job.has(each.topic))
+    tables = {each.name: each for each in (*job.tables, *own)}
     return replace(job, tables=tuple(tables.values()))
+
+
+def _with_patterns_of(jobs: Sequence[Job]) -> Job:
+    """A job with the patterns of all: lake and Kafka are looked at once."""
+    patterns = {each.name: each for job in jobs for each in job.patterns}
+    entries = next((job.entries for job in jobs if job.entries), ())
+    return replace(jobs[0], patterns=tuple(patterns.values()), entries=entries, share=None)
 
 
 def _keeper(catalog: Catalog, database: str) -> Keeper:

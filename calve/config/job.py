@@ -10,6 +10,7 @@ from typing import Literal
 
 from calve.config.maintenance import Maintenance
 from calve.config.publishing import Announce, Emit
+from calve.config.share import Share
 from calve.config.steps import Mask, Step
 from calve.modes.aggregate import Aggregate
 from calve.modes.deduplicate import Deduplicate
@@ -221,6 +222,7 @@ class Job(Stored):
 
     patterns: the common configuration of tables of matching topics: `topic` is the expression, `name` names the tables
     (`calve.config.topics`). entries: of the whole deployment, in the order of calve.yaml; none if the job has no patterns.
+    share: which topics the job has of its entry in `jobs`; None: all.
     """
 
     name: str
@@ -232,6 +234,16 @@ class Job(Stored):
     masking: str | None = None
     patterns: tuple[Table, ...] = ()
     entries: tuple[Entry, ...] = ()
+    share: Share | None = None
+
+    @property
+    def of(self) -> str:
+        """The name of its entry in `jobs`."""
+        return self.share.of if self.share else self.job
+
+    def has(self, topic: str) -> bool:
+        """Whether the job has a topic that one of its entries names or matches."""
+        return self.share is None or self.share.has(topic)
 
     def database(self, cluster_database: str | None = None) -> str:
         """The database of the tables; `cluster_database` is required under `namespace: cluster_id`."""

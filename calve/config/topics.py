@@ -42,7 +42,7 @@ def expand(job: Job, topics: Iterable[str], keeper: Keeper) -> Expansion:
     """The tables of the job's patterns, by topic.
 
     A topic that an entry names belongs to that entry, never to a pattern. Of several matching patterns, the first in calve.yaml
-    has it. Internal topics of Kafka and the registry, and output topics, have no table.
+    has it. Internal topics of Kafka and the registry, and output topics, have no table. Of a job's parts each has its own topics.
     """
     patterns = {each.name: each for each in job.patterns}
     named = {each.name: each.topic for each in job.entries if not each.pattern}
@@ -52,7 +52,7 @@ def expand(job: Job, topics: Iterable[str], keeper: Keeper) -> Expansion:
         alike.setdefault(table, []).append(topic)
     tables, problems = [], []
     for topic, entry, table in matches:
-        if entry not in patterns:
+        if entry not in patterns or not job.has(topic):
             continue
         others = [each for each in alike[table] if each != topic]
         reason = table_problem(table)

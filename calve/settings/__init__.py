@@ -17,7 +17,7 @@ from calve.settings import document
 from calve.settings.model import Configuration, configuration
 from calve.settings.problems import Problem, config_error
 from calve.settings.relations import job_names, needed_by_a_command, needed_by_a_deploy, relations
-from calve.settings.resolving import StackDefaults, deployment, resolved_job
+from calve.settings.resolving import StackDefaults, deployment, resolved_jobs
 
 __all__ = ["StackDefaults", "load", "load_deployment", "load_spark_settings", "read_source"]
 
@@ -32,7 +32,9 @@ def load(path: Path, *, env: str | None = None, stack: StackDefaults | None = No
     stack = stack or StackDefaults()
     source = read_source(path, env)
     checked = _checked(path, source, needed_by_a_command(source.values, stack))
-    return tuple(resolved_job(checked, name, stack, path.parent) for name in job_names(source.values))
+    return tuple(
+        job for name in job_names(source.values) for job in resolved_jobs(checked, name, stack, path.parent)
+    )
 
 
 def load_deployment(path: Path, env: str | None = None, stack: StackDefaults | None = None) -> Deployment:
@@ -44,12 +46,14 @@ def load_deployment(path: Path, env: str | None = None, stack: StackDefaults | N
     source = read_source(path, env)
     checked = _checked(path, source, needed_by_a_deploy(source.values, stack))
     known = replace(stack, warehouse=stack.warehouse or UNKNOWN_WAREHOUSE)
-    jobs = [resolved_job(checked, name, known, path.parent) for name in job_names(source.values)]
+    jobs = [
+        job for name in job_names(source.values) for job in resolved_jobs(checked, name, known, path.parent)
+    ]
     return deployment(checked, jobs)
 
 
 def load_spark_settings(path: Path, env: str | None = None) -> dict[str, dict[str, str]]:
-    """`jobs.<name>.conf` of a valid file, by job."""
+    """`jobs.<name>.conf` of a valid file, by entry of `jobs`."""
     checked, _ = configuration(read_source(path, env).values, path.parent)
     return {name: section.conf for name, section in ((checked and checked.jobs) or {}).items()}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.config.engine_choice import MODES, reasons
+from calve.config.share import part_name
 from calve.config.topics import expression_problem, naming_problem
 from calve.decoding.formats import FORMATS, Top, columns
 from calve.names import FIELD_NAME
@@ -16,6 +17,7 @@ from calve.registry.registry import NO_ID
 from calve.schema.evolution import SchemaProblem
 from calve.schema.wire import Schema
 from calve.settings.document import at, mapping, schema_text
+from calve.settings.entries.deploy import MOST_PARTS
 from calve.settings.entries.steps import mask_step
 from calve.settings.entries.tables import route_problems
 from calve.settings.problems import Invalid, KeyPath, Problem, choice, near_miss, one_of
@@ -47,6 +49,7 @@ def relations(values: Mapping[str, Any], folder: Path) -> Iterator[Problem]:
     if not isinstance(tables, dict):
         return
     yield from _jobs(tables, job_names(values))
+    yield from _parts(mapping(values, "jobs"))
     yield from route_problems(tables)
     first: dict[str, str] = {}
     for name, table in tables.items():
@@ -173,6 +176,17 @@ def _jobs(tables: Mapping[str, Any], jobs: list[str]) -> Iterator[Problem]:
     for job in jobs if len(jobs) > 1 else ():
         if job not in named.values():
             yield Problem(("jobs", job), "has no table", f"add `job: {job}` to a table, or remove the job")
+
+
+def _parts(jobs: Mapping[str, Any]) -> Iterator[Problem]:
+    """Jobs that are named like a part of another one."""
+    for name, job in jobs.items():
+        count = at(job, "count")
+        parts = range(1, count + 1) if isinstance(count, int) and 1 < count <= MOST_PARTS else ()
+        for each in parts:
+            if part_name(name, each) in jobs:
+                reason = f"is also the name of a part of {name}, which has `count: {count}`"
+                yield Problem(("jobs", part_name(name, each)), reason, "rename one of the two")
 
 
 def _cluster(kafka: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from calve.config.engine_choice import MODES
 from calve.config.job import AnyRegistry, Entry, GlueRegistry, Job, Kafka, Lake, Registry, Source, Table
 from calve.config.publishing import Emit, Export, Publish
 from calve.config.publishing import Measure as ExportMeasure
+from calve.config.share import Share, part_name, part_of
 from calve.config.steps import Route
 from calve.config.topics import name_pattern
 from calve.modes.aggregate import WINDOW_START, Aggregate, Measure, Window, column_of
@@ -57,7 +58,21 @@ class StackDefaults:
     endpoint: str | None = None
 
 
-def resolved_job(checked: Configuration, name: str, stack: StackDefaults, folder: Path) -> Job:
+def resolved_jobs(checked: Configuration, name: str, stack: StackDefaults, folder: Path) -> Iterator[Job]:
+    """The job of an entry of `jobs`, or with `count` its parts. A part without tables is no job."""
+    whole, section = _whole_job(checked, name, stack, folder), (checked.jobs or {}).get(name)
+    if section is None or section.count == 1:
+        yield whole
+        return
+    parts = [part_of(each.topic, section.count) for each in whole.tables]
+    for part in range(1, section.count + 1):
+        tables = tuple(table for table, its in zip(whole.tables, parts, strict=True) if its == part)
+        if tables or whole.patterns:
+            share = Share(name, part, section.count)
+            yield replace(whole, job=part_name(name, part), tables=tables, share=share)
+
+
+def _whole_job(checked: Configuration, name: str, stack: StackDefaults, folder: Path) -> Job:
     only = len(checked.jobs or {}) <= 1
     own = {key: table for key, table in checked.tables.items() if only or table.job == name}
     tables = [_table(key, table, checked, folder) for key, table in own.items()]
@@ -223,7 +238,7 @@ def deployment(checked: Configuration, jobs: Sequence[Job]) -> Deployment:
     msk = kafka.msk if kafka else None
     return Deployment(
         name=checked.name,
-        jobs=tuple(_job(job, sections.get(job.job) or JobSection()) for job in jobs),
+        jobs=tuple(_job(job, sections.get(job.of) or JobSection()) for job in jobs),
         lake=resolved(LakeDeployment, checked.lake, database=lake.database),
         msk=Msk(msk.cluster) if msk else None,
         network=resolved(Network, checked.network) if checked.network or (msk and msk.create) else None,

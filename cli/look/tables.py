@@ -12,6 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
+from calve.config.topics import Expansion
 from calve.modes.switch import described
 from calve.names import TableName
 from cli.config import Common, load_jobs, surveyed, with_tables
@@ -42,10 +43,11 @@ def tables(
     console = given.console
     jobs = load_jobs(given.config, given.env, tables=[name] if name else ())
     found: list[tuple[Condition, dict[str, Any]]] = []
-    for job in jobs:
-        catalog, database = open_catalog(job.lake), cluster_database(job)
-        if name is None:
-            job = with_tables(job, surveyed(job, catalog, database or job.lake.database, ()))
+    catalog, database = open_catalog(jobs[0].lake), cluster_database(jobs[0])
+    of_patterns = Expansion()
+    if name is None:
+        of_patterns = surveyed(jobs, catalog, database or jobs[0].lake.database, ())
+    for job in (with_tables(each, of_patterns) for each in jobs):
         conditions = Conditions.of(job)
         for table in job.tables:
             if name is None:

@@ -90,7 +90,7 @@ def run(
 ) -> int:
     """Run a script of `glue_jobs` here, as `follow`; return its exit code.
 
-    conf: Spark settings of each job, as Glue passes them.
+    conf: Spark settings of each entry of `jobs`, as Glue passes them.
     """
     root, ingests = project_root(), script == "ingest"
     with tempfile.NamedTemporaryFile("w", suffix=".json") as settings:
@@ -98,7 +98,7 @@ def run(
         settings.flush()
         program = Program(
             [sys.executable, "-m", f"glue_jobs.{script}", "--settings-file", settings.name, *arguments],
-            spark_environment(root, current(root), memory=memory, more=conf.get(job.job)),
+            spark_environment(root, current(root), memory=memory, more=conf.get(job.of)),
             Path.cwd(),
             Layout(root).logs / f"{script}.log",
             drains=not ingests or "--drain" in arguments,

@@ -52,6 +52,8 @@ def rotation_problems(
 
 
 UNSCALED = "G.025X"
+MOST_PARTS = 20
+"""Of one job: their stacks still fit a template (tests/synth/test_limits.py)."""
 
 
 class MskSection(Section):
@@ -99,6 +101,7 @@ class WorkersSection(Section):
 class JobSection(Section):
     """One ingest job; its key is its name. Absent: one job, `main`, writes all tables."""
 
+    count: int = Field(default=1, ge=1, le=MOST_PARTS)
     worker: fields.Worker = "G.1X"
     workers: WorkersSection = WorkersSection()
     run: fields.Run = CONTINUOUS

@@ -168,11 +168,11 @@ class Measured(CommitCosts):
         return asdict(self) | rounded
 
 
-def measured_costs(jobs: Iterable[Job], rates: Rates) -> Iterator[Measured]:
+def measured_costs(jobs: Sequence[Job], rates: Rates) -> Iterator[Measured]:
     now = datetime.now(UTC)
-    for job in jobs:
-        catalog, database = open_catalog(job.lake), cluster_database(job)
-        job = with_tables(job, surveyed(job, catalog, database or job.lake.database, ()))
+    catalog, database = open_catalog(jobs[0].lake), cluster_database(jobs[0])
+    of_patterns = surveyed(jobs, catalog, database or jobs[0].lake.database, ())
+    for job in (with_tables(each, of_patterns) for each in jobs):
         costs = []
         for name in (job.table_name(table, database) for table in job.tables):
             found = load(catalog, name)

@@ -197,17 +197,17 @@ def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
     problems: list[CalveError] = []
     with ThreadPoolExecutor() as pool:
         elsewhere = pool.submit(published, config, env, only)
-        surveys = list(pool.map(Survey.begin, jobs))
+        surveys = Survey.begin(jobs)
         found = [
             each for statuses in pool.map(lambda each: each.statuses(only), surveys) for each in statuses
         ]
-        problems += {str(each.unreached): each.unreached for each in surveys if each.unreached}.values()
+        problems += [surveys[0].unreached] if surveys[0].unreached else []
         states: list[PublishState] = []
         try:
             states = elsewhere.result()
         except CalveError as error:
             problems.append(error)
-    not_kept = [] if only else [topic for each in surveys for topic in each.not_kept]
+    not_kept = [] if only else list(surveys[0].not_kept)
     history = None
     if len(only) == 1:
         [status] = found

@@ -69,24 +69,30 @@ class Survey:
     unreached: CalveError | None = None
 
     @classmethod
-    def begin(cls, job: Job) -> Survey:
-        """Ask the cluster about all topics at once; go on without it if it does not answer, or refuses."""
+    def begin(cls, jobs: Sequence[Job]) -> list[Survey]:
+        """One of each job. Ask the cluster about all topics at once; go on without it if it does not answer, or refuses."""
+        job = jobs[0]
         catalog, database = lake.open_catalog(job.lake), cluster_database(job, PATIENCE_S)
         cluster, listed, unreached = None, list[str](), None
         topics: dict[str, TopicState] = {}
         try:
             cluster = Cluster(job.kafka, job.lake.region, PATIENCE_S)
-            listed = cluster.topic_names() if job.patterns else []
+            listed = cluster.topic_names() if any(each.patterns for each in jobs) else []
         except CalveError as error:
             cluster, unreached = None, error
-        found = surveyed(job, catalog, database or job.lake.database, listed)
-        whole = with_tables(job, found)
+        found = surveyed(jobs, catalog, database or job.lake.database, listed)
+        whole = [with_tables(each, found) for each in jobs]
         try:
-            topics = cluster.topics({table.topic for table in whole.tables}) if cluster else {}
+            wanted = {table.topic for each in whole for table in each.tables}
+            topics = cluster.topics(wanted) if cluster else {}
         except CalveError as error:
             cluster, unreached = None, error
-        conditions = Conditions.of(job)
-        return cls(whole, catalog, cluster, topics, database, conditions, found.not_kept, unreached)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            conditions = list(pool.map(Conditions.of, whole))
+        return [
+            cls(each, catalog, cluster, topics, database, its, found.not_kept, unreached)
+            for each, its in zip(whole, conditions, strict=True)
+        ]
 
     def statuses(self, only: Sequence[str] = ()) -> list[TableStatus]:
         """The tables in the order of calve.yaml."""

@@ -20,6 +20,7 @@ from calve.config.deployment import (
 )
 from calve.config.job import Kafka, Lake, Registry, Table
 from calve.config.publishing import Csv, Export, Measure
+from calve.config.share import Share, part_of
 from calve.settings import load, load_deployment
 from calve.settings.resolving import StackDefaults
 
@@ -283,3 +284,33 @@ def test_an_overlay_changes_jobs_and_exports_and_takes_back(tmp_path: Path) -> N
     assert (export.recipients, export.window, export.filter) == (("d@e.f",), "previous_day", None)
     (tmp_path / "calve.dev.yaml").write_text("exports: null")
     assert load_deployment(path, "dev").exports == ()
+
+
+def test_a_job_of_several_parts_becomes_as_many_jobs_of_the_same_settings(tmp_path: Path) -> None:
+    def loaded(jobs: str) -> Deployment:
+        path = tmp_path / "calve.yaml"
+        tables = "".join(f"  t{n}: {{topic: t.{n}, job: main}}\n" for n in range(12))
+        path.write_text(f"name: t\n{NAMED}{jobs}\ntables:\n{tables}  b: {{topic: b, job: big}}\n")
+        return load_deployment(path)
+
+    whole = loaded("jobs: {main: {workers: {max: 3}}, big: }")
+    assert loaded("jobs: {main: {workers: {max: 3}, count: 1}, big: }") == whole
+    parts = loaded("jobs: {main: {workers: {max: 3}, count: 3}, big: }")
+    assert [each.settings.job for each in parts.jobs] == ["main-1", "main-2", "main-3", "big"]
+    assert parts.jobs[-1] == whole.jobs[-1]
+    for n, job in enumerate(parts.jobs[:3], 1):
+        expected = [each for each in whole.jobs[0].settings.tables if part_of(each.topic, 3) == n]
+        assert list(job.settings.tables) == expected
+        assert (job.settings.share, job.settings.of) == (Share("main", n, 3), "main")
+        assert job.workers == whole.jobs[0].workers
+
+
+def test_a_part_without_tables_is_no_job_unless_a_pattern_may_find_some(tmp_path: Path) -> None:
+    path = tmp_path / "calve.yaml"
+    path.write_text(f"name: t\n{NAMED}jobs: {{main: {{count: 20}}}}\n{TABLES}")
+    assert only_job(load_deployment(path)).settings.job == f"main-{part_of('t', 20)}"
+    both = "tables:\n  a: {topic: t}\n  'p_{1}': {topics: 'p\\.(.*)'}\n"
+    path.write_text(path.read_text().replace(TABLES, both))
+    jobs = [each.settings for each in load_deployment(path).jobs]
+    assert [each.job for each in jobs] == [f"main-{n}" for n in range(1, 21)]
+    assert [len(each.tables) for each in jobs].count(1) == 1

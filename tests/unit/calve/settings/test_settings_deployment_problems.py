@@ -302,3 +302,16 @@ def test_whatever_stands_in_the_file_is_deployed_or_refused_with_a_reason(
     except ConfigError as error:
         reasons.append(str(error))
     assert all(reasons)
+
+
+def test_a_job_may_not_have_the_name_of_a_part_of_another() -> None:
+    two = (
+        "jobs: {main: {count: 3}, main-3: }\ntables: {a: {topic: a, job: main}, b: {topic: b, job: main-3}}\n"
+    )
+    Path("calve.yaml").write_text(f"name: t\n{NAMED}registry: {{url: https://r}}\n{two}")
+    with pytest.raises(ConfigError) as caught:
+        load_deployment(Path("calve.yaml"))
+    assert "jobs.main-3  is also the name of a part of main, which has `count: 3`" in narrow(caught.value)
+    Path("calve.yaml").write_text(Path("calve.yaml").read_text().replace("count: 3", "count: 2"))
+    assert [job.settings.job for job in load_deployment(Path("calve.yaml")).jobs][-1] == "main-3"
+    assert "jobs.main.count  21 is too large" in refused("jobs: {main: {count: 21}}")

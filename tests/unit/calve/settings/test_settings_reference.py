@@ -97,6 +97,7 @@ def test_the_defaults_on_the_page_are_those_of_a_deployment(tmp_path: Path) -> N
     assert alerts == Alerts()
     assert export == Export("e", "t", "a", "_kafka.timestamp", "rate(1 day)", ("a@b.c",))
     assert written("jobs.<name>") | {"time_zone": "UTC"} == {
+        "count": "1",
         "worker": job.worker,
         "run": "continuous",
         "time_zone": job.time_zone,

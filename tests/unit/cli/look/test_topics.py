@@ -11,10 +11,11 @@ from pyiceberg.types import LongType, NestedField
 
 from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
 from calve.config.job import Entry, Job, Kafka, Lake, Table
+from calve.config.share import Share
 from calve.errors import ConfigError, Retryable
 from calve.schema.columns import struct, with_ids
 from calve.table.summary import TOPIC
-from cli.config import load_jobs, surveyed, table_named, with_named
+from cli.config import load_jobs, surveyed, table_named, with_named, with_tables
 from cli.look.status.survey import Survey
 from cli.project.plan.changes import changes
 from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable
@@ -94,7 +95,7 @@ def test_tables_are_those_of_the_topics_that_are_there_and_those_that_the_lake_h
     lake.keep("shop_other", "elsewhere")
     lake.keep("shop_renamed", "shop.gone_too")
     lake.keep("unlike", "shop.unlike")
-    found = surveyed(JOB, lake, "t", ["shop.orders", "shop.new", "shop.people", "shop.a-b", "shop.a_b"])
+    found = surveyed([JOB], lake, "t", ["shop.orders", "shop.new", "shop.people", "shop.a-b", "shop.a_b"])
     assert [(each.name, each.topic, each.freshness_s) for each in found.tables] == [
         ("shop_gone", "shop.gone", 5.0),
         ("shop_new", "shop.new", 5.0),
@@ -107,7 +108,7 @@ def test_tables_are_those_of_the_topics_that_are_there_and_those_that_the_lake_h
 
 def test_a_job_without_patterns_asks_nobody(lake: Lakes) -> None:
     plain = replace(JOB, patterns=(), entries=())
-    assert surveyed(plain, lake, "t", ()).tables == ()
+    assert surveyed([plain], lake, "t", ()).tables == ()
     assert with_named([plain], ["absent"]) == (plain,)
     assert lake.loaded == []
 
@@ -122,6 +123,21 @@ def test_a_table_is_found_by_its_name_without_kafka(lake: Lakes, kafka: Brokers)
     kafka.topics = ["shop.new", "shop.other"]
     (job,) = with_named([JOB], ["shop_new"])
     assert table_named([job], "shop_new")[1].topic == "shop.new"
+
+
+def test_parts_of_a_job_have_each_table_once_and_ask_for_it_once(lake: Lakes, kafka: Brokers) -> None:
+    parts = [replace(JOB, job=f"main-{n}", tables=(), share=Share("main", n, 3)) for n in (1, 2, 3)]
+    for n in range(12):
+        lake.keep(f"shop_{n}", f"shop.{n}")
+    kafka.topics = ["shop.new"]
+    found = surveyed(parts, lake, "t", kafka.topics)
+    kept = [names(with_tables(part, found)) for part in parts]
+    assert sorted(each for part in kept for each in part) == sorted(
+        ["shop_new", *(f"shop_{n}" for n in range(12))]
+    )
+    assert all(kept)
+    assert sorted(lake.loaded) == sorted(f"shop_{n}" for n in range(12))
+    assert [names(part) for part in with_named(parts, ["shop_5"])].count(["shop_5"]) == 1
 
 
 def test_a_table_of_another_topic_is_not_taken_for_the_patterns(lake: Lakes, kafka: Brokers) -> None:
@@ -157,7 +173,7 @@ def test_a_name_that_is_no_table_is_refused_with_the_nearest_one(
 
 def test_a_survey_shows_the_tables_of_patterns_also_without_kafka(lake: Lakes, kafka: Brokers) -> None:
     lake.keep("shop_orders", "shop.orders")
-    survey = Survey.begin(JOB)
+    (survey,) = Survey.begin([JOB])
     assert survey.cluster is None
     assert [each.table for each in survey.statuses()] == ["t.people", "t.shop_orders"]
     assert str(survey.unreached) == "Kafka does not answer"
