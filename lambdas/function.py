@@ -46,7 +46,11 @@ def from_properties(kind: type[T], properties: Mapping[str, Any]) -> T:
 def _read(kind: type[T], values: Mapping[str, str], written: Callable[[str], str]) -> T:
     types = get_type_hints(kind)
     names = {each.name: written(each.name) for each in fields(kind)}
-    required = [names[each.name] for each in fields(kind) if each.default is MISSING]
+    required = [
+        names[each.name]
+        for each in fields(kind)
+        if each.default is MISSING and each.default_factory is MISSING
+    ]
     if missing := [name for name in required if name not in values]:
         raise ConfigError(f"the function has no {', '.join(missing)}", fix="deploy all stacks")
     given = {field: name for field, name in names.items() if name in values}

@@ -1,5 +1,7 @@
 """Hands a job over from one generation to the next. CloudFormation changes a job's definition, but starts and stops no run.
 
+The parts of a job are handed over together: a table moves between them only while no old run of any part writes.
+
 The control object asks a run to finish its rounds and to end. A run that does not end is stopped, which loses nothing: an
 unpublished round is repeated. Every step can be repeated and checks the current state first.
 """
@@ -8,7 +10,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calve.errors import CalveError, ConfigError
@@ -63,7 +66,8 @@ GRACE_SHARE = 0.6
 class Wanted:
     """The properties of both custom resources: what should run.
 
-    status_key: of the job's report, in the same bucket; only to wait for it.
+    status_key: of the job's report, in the same bucket; only to wait for it. parts: the names of the jobs that share the tables,
+    each with its control key and its generation; none: it is one job.
     """
 
     job_name: str
@@ -72,6 +76,16 @@ class Wanted:
     control_key: str
     generation: str
     status_key: str = ""
+    parts: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def jobs(self) -> list[Wanted]:
+        """The job, or its parts as jobs."""
+        found = [
+            replace(self, job_name=name, control_key=key, generation=generation, parts={})
+            for name, (key, generation) in self.parts.items()
+        ]
+        return found or [self]
 
     @property
     def control(self) -> Control:
@@ -97,12 +111,42 @@ class HandOver:
         self._stop_at = now + min(GRACE_S, GRACE_SHARE * time_left_s)
         self._end_at = now + time_left_s
 
-    def begin(self, wanted: Wanted) -> None:
-        """End every run of another generation, then start a continuous job; the schedule starts a scheduled one.
+    def begin(self, wanted: Wanted, former: Wanted | None = None) -> None:
+        """End every run of another generation, then start continuous jobs; the schedule starts a scheduled one.
+
+        former: what ran before. Those of its jobs that are no longer wanted end, too.
 
         Raises:
-            CalveError: the job is not deployed at this generation, or an old run did not end in time.
+            CalveError: a job is not deployed at its generation, or an old run did not end in time.
         """
+        definitions = {each.job_name: self._deployed(each) for each in wanted.jobs}
+        gone = [each for each in former.jobs if each.job_name not in definitions] if former else []
+        for each in gone:
+            each.control.clear(self._s3)
+        for each in wanted.jobs:
+            each.control.write(self._s3, each.generation)
+        while True:
+            old, idle = self._active(gone), list[Wanted]()
+            for each in wanted.jobs:
+                runs = self._active([each]).get(each.job_name, [])
+                if left := [run for run in runs if not each.is_met_by(run, definitions[each.job_name])]:
+                    old[each.job_name] = left
+                elif not runs and each.continuous:
+                    idle.append(each)
+            if not old:
+                idle = [each for each in idle if not self._jobs.start(each.job_name, each.generation)]
+                if not idle:
+                    return
+            self._wait(old or {each.job_name: [] for each in idle})
+
+    def end(self, wanted: Wanted) -> None:
+        """End every run, and start no other. Raises CalveError: a run did not end in time."""
+        for each in wanted.jobs:
+            each.control.clear(self._s3)
+        while active := self._active(wanted.jobs):
+            self._wait(active)
+
+    def _deployed(self, wanted: Wanted) -> Definition:
         definition = self._jobs.definition(wanted.job_name)
         deployed = definition.generation if definition else None
         if definition is None or deployed != wanted.generation:
@@ -110,31 +154,26 @@ class HandOver:
                 f"job {wanted.job_name} is deployed at generation {deployed}, not {wanted.generation}",
                 fix="let the hand-over depend on the job, and give both the same generation",
             )
-        wanted.control.write(self._s3, wanted.generation)
-        while True:
-            active = [run for run in self._jobs.runs(wanted.job_name) if run.active]
-            if active and all(wanted.is_met_by(run, definition) for run in active):
-                return
-            if not active and (not wanted.continuous or self._jobs.start(wanted.job_name, wanted.generation)):
-                return
-            self._wait(wanted.job_name, [run for run in active if not wanted.is_met_by(run, definition)])
+        return definition
 
-    def end(self, wanted: Wanted) -> None:
-        """End every run, and start no other. Raises CalveError: a run did not end in time."""
-        wanted.control.clear(self._s3)
-        while active := [run for run in self._jobs.runs(wanted.job_name) if run.active]:
-            self._wait(wanted.job_name, active)
+    def _active(self, jobs: Sequence[Wanted]) -> dict[str, list[Run]]:
+        """The active runs of those jobs that have any, by job."""
+        found = {each.job_name: self._jobs.runs(each.job_name) for each in jobs}
+        active = {name: [run for run in runs if run.active] for name, runs in found.items()}
+        return {name: runs for name, runs in active.items() if runs}
 
-    def _wait(self, job: str, old: list[Run]) -> None:
-        """Wait, after stopping runs that should have ended by themselves."""
+    def _wait(self, old: Mapping[str, list[Run]]) -> None:
+        """Wait, after stopping runs that should have ended by themselves. old: by job; none: Glue started no other."""
         now = self._clock.monotonic()
         if now + POLL_S > self._end_at:
-            states = ", ".join(f"{run.id} is {run.state}" for run in old) or "Glue refuses to start another"
-            raise CalveError(
-                f"job {job} was not handed over in time: {states}",
-                fix="stop its runs in the Glue console, then try again",
+            states = "; ".join(
+                f"job {name}: {', '.join(f'{run.id} is {run.state}' for run in runs) or 'Glue refuses to start it'}"
+                for name, runs in old.items()
             )
-        stubborn = [run for run in old if run.state != "STOPPING"]
-        if now >= self._stop_at and stubborn:
-            self._jobs.stop(job, stubborn)
+            raise CalveError(
+                f"not handed over in time: {states}", fix="stop its runs in the Glue console, then try again"
+            )
+        for name, runs in old.items() if now >= self._stop_at else ():
+            if stubborn := [run for run in runs if run.state != "STOPPING"]:
+                self._jobs.stop(name, stubborn)
         self._clock.sleep(POLL_S)

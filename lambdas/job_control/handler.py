@@ -69,7 +69,8 @@ def _hand_over(request: CloudFormationCustomResourceEvent, time_left_s: float) -
     if request.request_type == "Delete":
         work.end(wanted)
     else:
-        work.begin(wanted)
+        before = request.old_resource_properties
+        work.begin(wanted, from_properties(Wanted, before) if before else None)
 
 
 def _acknowledge(request: CloudFormationCustomResourceEvent, time_left_s: float) -> dict[str, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from aws_cdk import Aws, CfnOutput, Duration, aws_scheduler
+from aws_cdk import Aws, CfnOutput, CustomResource, Duration, aws_scheduler
 from constructs import Construct
 
 from calve.config.deployment import UNKNOWN_SERVERS
@@ -14,10 +15,12 @@ from stacks.base.resources import schedule, scheduler_role, scheduling
 from stacks.base.roles import Lake, Statement, allow, arn, grant, start_arn, start_name
 from stacks.jobs.ingest_job import IngestJob
 from stacks.jobs.ingest_role import registry_statements, secret_statements
+from stacks.jobs.job_code import generation
 
 HAND_OVER = Duration.minutes(15)
 ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
 """All final states but STOPPED: a run that an operator stops stays stopped."""
+GONE = "a job that calve.yaml no longer has ends, too, and a rollback ends the new ones"
 
 
 class JobControl(Construct):
@@ -38,6 +41,7 @@ class JobControl(Construct):
     ) -> None:
         super().__init__(scope, id)
         self._site = site
+        deployed = arn("glue", f"job/{site.deployment.name}-*")
         hand_over = Function(
             self,
             "HandOver",
@@ -45,32 +49,38 @@ class JobControl(Construct):
             code="job_control",
             timeout=HAND_OVER,
             statements=[
-                _running(jobs),
-                allow(["glue:BatchStopJobRun"], [job.arn for job in jobs]),
-                *_control_statements(site.lake, jobs, ["s3:GetObject", "s3:PutObject"]),
+                allow(["glue:StartJobRun"], [job.arn for job in jobs]),
+                allow(["glue:GetJob", "glue:GetJobRuns", "glue:BatchStopJobRun"], [deployed], because=GONE),
+                allow(
+                    ["s3:GetObject", "s3:PutObject"],
+                    [f"{site.lake.bucket_arn}/{site.lake.control('*')}"],
+                    because=GONE,
+                ),
+                site.lake.listing(),
+                *site.lake.key("kms:Decrypt", "kms:GenerateDataKey"),
             ],
         )
         continuous = [job for job in jobs if not job.definition.schedule]
         # Not the hand-over's function: in a rollback its older code would take the end of a wait for the end of a job.
         acknowledgement = self._acknowledgement(continuous) if continuous else None
+        wholes: dict[str, list[IngestJob]] = {}
         for job in jobs:
-            properties = {
-                "JobName": job.name,
-                "Continuous": "false" if job.definition.schedule else "true",
-                "ControlBucket": site.lake.bucket,
-                "ControlKey": job.control_key,
-                "Generation": job.generation,
-            }
-            # The function's own timeout: later no answer can come.
-            resource = custom_resource(job, "HandOver", "HandOver", hand_over, properties, HAND_OVER)
-            resource.node.add_dependency(job.job)
-            if acknowledgement and not job.definition.schedule:
-                properties["StatusKey"] = site.lake.status_key(job.definition.settings.job)
-                waits = custom_resource(
-                    job, "Acknowledged", "Acknowledgement", acknowledgement, properties, HAND_OVER
-                )
-                waits.node.add_dependency(resource)
-                CfnOutput(job, "Tables", value=waits.get_att_string("Tables"))
+            wholes.setdefault(job.definition.settings.of, []).append(job)
+        for name, parts in wholes.items():
+            resource = self._handed_over(scope, name, parts, hand_over)
+            for job in parts:
+                if acknowledgement and not job.definition.schedule:
+                    status = {"StatusKey": site.lake.status_key(job.definition.settings.job)}
+                    waits = custom_resource(
+                        job,
+                        "Acknowledged",
+                        "Acknowledgement",
+                        acknowledgement,
+                        self._wanted(job) | status,
+                        HAND_OVER,
+                    )
+                    waits.node.add_dependency(resource)
+                    CfnOutput(job, "Tables", value=waits.get_att_string("Tables"))
         self.watchdog = self._watchdog(continuous, group) if continuous else None
         names = [f"{job.name}{beside}" for job in jobs for beside in ("", "-maintenance")]
         starting = allow(["glue:GetJob", "glue:StartJobRun"], [arn("glue", f"job/{each}") for each in names])
@@ -84,6 +94,36 @@ class JobControl(Construct):
             environment={"JOBS": ",".join(names)},
             statements=[starting],
         )
+
+    def _wanted(self, job: IngestJob) -> dict[str, str]:
+        return {
+            "JobName": job.name,
+            "Continuous": "false" if job.definition.schedule else "true",
+            "ControlBucket": self._site.lake.bucket,
+            "ControlKey": job.control_key,
+            "Generation": job.generation,
+        }
+
+    def _handed_over(
+        self, stack: Construct, whole: str, jobs: Sequence[IngestJob], function: Function
+    ) -> CustomResource:
+        """The hand-over of a job, or of its parts together.
+
+        It has the same logical id for one job and for parts: a change of their number is an update, which knows the former jobs.
+        """
+        scope: Construct = jobs[0]
+        properties = self._wanted(jobs[0])
+        if jobs[0].definition.settings.share:
+            scope = Construct(stack, whole)
+            properties |= {
+                "JobName": f"{self._site.deployment.name}-{whole}",
+                "Generation": generation([job.generation for job in jobs]),
+                "Parts": json.dumps({job.name: [job.control_key, job.generation] for job in jobs}),
+            }
+        # The function's own timeout: later no answer can come.
+        resource = custom_resource(scope, "HandOver", "HandOver", function, properties, HAND_OVER)
+        resource.node.add_dependency(*(job.job for job in jobs))
+        return resource
 
     def _acknowledgement(self, jobs: Sequence[IngestJob]) -> Function:
         lake = self._site.lake

@@ -9,7 +9,9 @@ from aws_cdk import App
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment, LakeDeployment, Msk
 from calve.config.job import Entry, Table
 from calve.config.publishing import Announce
+from calve.config.share import Share, part_name
 from calve.names import TableName
+from calve.settings.entries.deploy import MOST_PARTS
 from stacks.assembly import build
 from stacks.base.bundling import Runtime
 from stacks.jobs.ingest_role import named as named_topics
@@ -25,28 +27,33 @@ def named(number: int, length: int) -> str:
     return f"n{number:0{length - 1}}"
 
 
-def deployment(tables: int, *, jobs: int = 1, exports: int = 1, long: bool = False) -> Deployment:
-    """Everything that a deployment can have, for this many tables."""
+def deployment(
+    tables: int, *, jobs: int = 1, exports: int = 1, long: bool = False, parts: bool = False
+) -> Deployment:
+    """Everything that a deployment can have, for this many tables. parts: the jobs are those of one entry."""
     of_table, of_topic = (TABLE, TOPIC) if long else (12, 12)
     kept = [
         Table(named(n, of_table), named(n, of_topic), announce=Announce("status", ("LOST",)))
         for n in range(tables)
     ]
     base = job("main", servers=UNKNOWN_SERVERS, auth="msk_iam")
-    parts = [kept[n::jobs] for n in range(jobs)]
+    shares = [Share(named(0, JOB), n + 1, jobs) if parts else None for n in range(jobs)]
     pattern = Table("p_{1}", r"p\.(.*)")
     of_jobs = tuple(
         JobDeployment(
             replace(
                 base,
-                job=named(n, JOB if long else 8),
-                tables=tuple(part),
+                job=part_name(share.of, share.part) if share else named(n, JOB if long else 8),
+                tables=tuple(each for each in kept if share.has(each.topic))
+                if share
+                else tuple(kept[n::jobs]),
+                share=share,
                 patterns=(pattern,),
                 entries=(Entry("p_{1}", r"p\.(.*)", pattern=True),),
             ),
-            schedule="rate(6 hours)" if n % 2 else None,
+            schedule="rate(6 hours)" if n % 2 and not parts else None,
         )
-        for n, part in enumerate(parts)
+        for n, share in enumerate(shares)
     )
     recipients = tuple(map(MAIL.format, range(3)))
     of_exports = tuple(
@@ -101,8 +108,12 @@ def test_topics_that_are_too_many_for_a_policy_are_named_by_their_beginnings():
         deployment(16),
         deployment(3_000, jobs=12, exports=40, long=True),
         *(pytest.param(deployment(n), marks=pytest.mark.long) for n in (1, 100, 1_000, 3_000)),
+        *(
+            pytest.param(deployment(3_000, jobs=n, long=True, parts=True), marks=pytest.mark.long)
+            for n in (8, MOST_PARTS)
+        ),
     ],
-    ids=["16", "the largest", "1", "100", "1000", "3000"],
+    ids=["16", "the largest", "1", "100", "1000", "3000", "8 parts", "the most parts"],
 )
 def test_a_deployment_fits_the_limits_of_aws(tmp_path, of):
     found = templates(tmp_path, of)

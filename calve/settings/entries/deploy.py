@@ -52,7 +52,7 @@ def rotation_problems(
 
 
 UNSCALED = "G.025X"
-MOST_PARTS = 20
+MOST_PARTS = 16
 """Of one job: their stacks still fit a template (tests/synth/test_limits.py)."""
 
 

@@ -307,10 +307,10 @@ def test_a_job_of_several_parts_becomes_as_many_jobs_of_the_same_settings(tmp_pa
 
 def test_a_part_without_tables_is_no_job_unless_a_pattern_may_find_some(tmp_path: Path) -> None:
     path = tmp_path / "calve.yaml"
-    path.write_text(f"name: t\n{NAMED}jobs: {{main: {{count: 20}}}}\n{TABLES}")
-    assert only_job(load_deployment(path)).settings.job == f"main-{part_of('t', 20)}"
+    path.write_text(f"name: t\n{NAMED}jobs: {{main: {{count: 16}}}}\n{TABLES}")
+    assert only_job(load_deployment(path)).settings.job == f"main-{part_of('t', 16)}"
     both = "tables:\n  a: {topic: t}\n  'p_{1}': {topics: 'p\\.(.*)'}\n"
     path.write_text(path.read_text().replace(TABLES, both))
     jobs = [each.settings for each in load_deployment(path).jobs]
-    assert [each.job for each in jobs] == [f"main-{n}" for n in range(1, 21)]
+    assert [each.job for each in jobs] == [f"main-{n}" for n in range(1, 17)]
     assert [len(each.tables) for each in jobs].count(1) == 1

@@ -314,4 +314,4 @@ def test_a_job_may_not_have_the_name_of_a_part_of_another() -> None:
     assert "jobs.main-3  is also the name of a part of main, which has `count: 3`" in narrow(caught.value)
     Path("calve.yaml").write_text(Path("calve.yaml").read_text().replace("count: 3", "count: 2"))
     assert [job.settings.job for job in load_deployment(Path("calve.yaml")).jobs][-1] == "main-3"
-    assert "jobs.main.count  21 is too large" in refused("jobs: {main: {count: 21}}")
+    assert "jobs.main.count  17 is too large" in refused("jobs: {main: {count: 17}}")

@@ -1,5 +1,8 @@
 """A deploy ends with the deployed generation running, a destroy with nothing running, and both within the time there is."""
 
+import json
+from dataclasses import replace
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -167,6 +170,91 @@ def test_a_rollback_restores_the_old_generation(world, work, clock) -> None:
     assert list(world.states().values()) == ["SUCCEEDED", "SUCCEEDED", "STARTING"]
 
 
+PARTS = [f"{JOB}-1", f"{JOB}-2"]
+
+
+def of_parts(generation: str = "g1", *names: str) -> Wanted:
+    parts = {name: [f"_calve/jobs/{name}.json", generation] for name in names or PARTS}
+    return replace(wanted("whole"), parts=parts)
+
+
+@pytest.fixture
+def parts(world) -> None:
+    for name in PARTS:
+        world.add(name)
+
+
+def states(world) -> list[list[str]]:
+    """Of the runs of the job, then of each part."""
+    return [list(world.states(name).values()) for name in (JOB, *PARTS)]
+
+
+def controls(world) -> list[str | None]:
+    """Of the job, then of each part."""
+    return [world.control(), *(world.control(f"_calve/jobs/{name}.json") for name in PARTS)]
+
+
+@pytest.mark.usefixtures("parts")
+def test_parts_start_once_the_job_that_they_replace_has_ended(world, work, clock) -> None:
+    old = world.run(generation="g1")
+    seen = []
+    clock.at(30, lambda: seen.append((states(world), controls(world))))
+    clock.at(40, lambda: world.turn(old, "SUCCEEDED"))
+    work.begin(of_parts(), former=wanted())
+    assert seen == [([["RUNNING"], [], []], [None, "g1", "g1"])]
+    assert states(world) == [["SUCCEEDED"], ["STARTING"], ["STARTING"]]
+    assert world.stopped == []
+
+
+@pytest.mark.usefixtures("parts")
+def test_a_rollback_ends_the_parts_before_the_former_job_starts(world, work, clock) -> None:
+    work.begin(of_parts())
+    runs = [next(iter(world.states(name))) for name in PARTS]
+    for second, run in zip((10, 60), runs, strict=True):
+        clock.at(second, lambda run=run: world.turn(run, "SUCCEEDED"))
+    seen = []
+    clock.at(30, lambda: seen.append(states(world)))
+    work.begin(wanted(), former=of_parts())
+    assert seen == [[[], ["SUCCEEDED"], ["STARTING"]]]
+    assert states(world) == [["STARTING"], ["SUCCEEDED"], ["SUCCEEDED"]]
+    assert controls(world) == ["g1", None, None]
+
+
+@pytest.mark.usefixtures("parts")
+def test_no_part_starts_while_another_still_has_the_former_tables(world, work, clock) -> None:
+    for name in PARTS:
+        world.jobs.start(name, "g0")
+    first, second = (next(iter(world.states(name))) for name in PARTS)
+    world.turn(first, "SUCCEEDED")
+    seen = []
+    clock.at(30, lambda: seen.append(states(world)))
+    clock.at(40, lambda: world.turn(second, "SUCCEEDED"))
+    work.begin(of_parts(), former=of_parts("g0"))
+    assert seen == [[[], ["SUCCEEDED"], ["STARTING"]]]
+    assert states(world) == [[], ["SUCCEEDED", "STARTING"], ["SUCCEEDED", "STARTING"]]
+
+
+@pytest.mark.usefixtures("parts")
+def test_a_part_that_is_no_longer_wanted_ends_and_an_unchanged_one_runs_on(world, work, clock) -> None:
+    work.begin(of_parts())
+    first, second = (next(iter(world.states(name))) for name in PARTS)
+    clock.at(20, lambda: world.turn(second, "SUCCEEDED"))
+    work.begin(of_parts("g1", PARTS[0]), former=of_parts())
+    assert states(world) == [[], ["STARTING"], ["SUCCEEDED"]]
+    clock.at(40, lambda: world.turn(first, "SUCCEEDED"))
+    work.end(of_parts("g1", PARTS[0]))
+    assert [world.control(f"_calve/jobs/{name}.json") for name in PARTS] == [None, None]
+
+
+@pytest.mark.usefixtures("parts")
+def test_a_part_that_does_not_end_is_named(world, work) -> None:
+    world.jobs.start(PARTS[1], "g0")
+    world.stopping_state = "STOPPING"
+    with pytest.raises(CalveError, match=f"not handed over in time: job {PARTS[1]}: .* is STOPPING"):
+        work.begin(of_parts(), former=of_parts("g0"))
+    assert states(world)[1] == []
+
+
 def test_a_start_that_glue_refuses_is_tried_again(world, work, clock, monkeypatch) -> None:
     """The watchdog may have been faster, or Glue may count the old run for a moment longer."""
     rival = []
@@ -254,6 +342,24 @@ def test_the_handler_creates_updates_and_deletes_under_one_physical_id(world, cf
     assert world.control() is None
     assert caplog.messages == ["job.handed_over"] * 3
     assert "SECRET" not in str([vars(record) for record in caplog.records])
+
+
+@pytest.mark.usefixtures("parts")
+def test_the_handler_hands_a_job_over_to_its_parts_and_back(world, cfn) -> None:
+    former = {key: value for key, value in PROPERTIES.items() if key != "StatusKey"}
+    spread = former | {"Parts": json.dumps(of_parts().parts), "Generation": "whole"}
+    handler.handle(cfn.request("Create", former), Context())
+    world.turn(world.newest().job_run_id, "SUCCEEDED")
+    there = cfn.request("Update", spread, PhysicalResourceId=JOB, OldResourceProperties=former)
+    handler.handle(there, Context())
+    assert states(world) == [["SUCCEEDED"], ["STARTING"], ["STARTING"]]
+    for name in PARTS:
+        world.turn(next(iter(world.states(name))), "SUCCEEDED")
+    back = cfn.request("Update", former, PhysicalResourceId=JOB, OldResourceProperties=spread)
+    handler.handle(back, Context())
+    assert states(world)[0] == ["SUCCEEDED", "STARTING"]
+    assert controls(world) == ["g1", None, None]
+    assert [(a["Status"], a["PhysicalResourceId"]) for a in cfn.answers] == [("SUCCESS", JOB)] * 3
 
 
 def test_the_handler_answers_with_the_reason_of_a_failure(world, cfn, caplog) -> None:

@@ -19,7 +19,10 @@ CONTROL = Control("lake", "_calve/jobs/main.json")
 
 
 class World:
-    """One job at generation `g1`. `stopping_state` is what BatchStopJobRun does to a run, which moto does not know."""
+    """A job at generation `g1`, and others that a test adds.
+
+    `stopping_state` is what BatchStopJobRun does to a run, which moto does not know.
+    """
 
     def __init__(self, session: boto3.Session) -> None:
         self.stopping_state = "STOPPED"
@@ -33,20 +36,29 @@ class World:
         self.jobs = Jobs(self.glue)
         self.s3.create_bucket(Bucket=CONTROL.bucket)
         self.scheduler.create_schedule_group(Name="trading")
+        self.add(JOB)
+
+    def add(self, name: str, generation: str = "g1") -> None:
         self.glue.create_job(
-            Name=JOB,
+            Name=name,
             Role="role",
             Command={"Name": "gluestreaming", "ScriptLocation": "s3://assets/ingest.py"},
-            DefaultArguments={"--generation": "g1", "--control": f"s3://{CONTROL.bucket}/{CONTROL.key}"},
+            DefaultArguments={
+                "--generation": generation,
+                "--control": f"s3://{CONTROL.bucket}/{CONTROL.key}",
+            },
         )
-        self._job.last_modified_on = datetime(2026, 11, 1)  # noqa: DTZ001 moto's times have no zone
+        self._named(name).last_modified_on = datetime(2026, 11, 1)  # noqa: DTZ001 moto's times have no zone
 
     def close(self) -> None:
         self.session.events.unregister(STOPPING, self._stop)
 
     @property
     def _job(self) -> Any:
-        return glue_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].jobs[JOB]
+        return self._named(JOB)
+
+    def _named(self, name: str) -> Any:
+        return glue_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].jobs[name]
 
     def define(self, **arguments: str) -> None:
         """Arguments of the definition."""
@@ -82,14 +94,14 @@ class World:
     def turn(self, run_id: str, state: str) -> None:
         self._of(run_id).status = state
 
-    def states(self) -> dict[str, str]:
-        return {run.job_run_id: run.status for run in self._job.job_runs}
+    def states(self, job: str = JOB) -> dict[str, str]:
+        return {run.job_run_id: run.status for run in self._named(job).job_runs}
 
     def newest(self) -> Any:
         return self._job.job_runs[-1]
 
-    def control(self) -> str | None:
-        body = self.s3.get_object(Bucket=CONTROL.bucket, Key=CONTROL.key)["Body"].read()
+    def control(self, key: str = CONTROL.key) -> str | None:
+        body = self.s3.get_object(Bucket=CONTROL.bucket, Key=key)["Body"].read()
         generation: str | None = json.loads(body)["generation"]
         return generation
 
@@ -98,7 +110,8 @@ class World:
         return [self.scheduler.get_schedule(Name=each["Name"], GroupName="trading") for each in listed]
 
     def _of(self, run_id: str) -> Any:
-        return next(run for run in self._job.job_runs if run.job_run_id == run_id)
+        jobs = glue_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].jobs.values()
+        return next(run for job in jobs for run in job.job_runs if run.job_run_id == run_id)
 
     def _stop(self, params, **_: Any) -> tuple[Any, dict[str, Any]]:
         ids = json.loads(params["body"])["JobRunIds"]
