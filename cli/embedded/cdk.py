@@ -1,4 +1,4 @@
-"""The real CDK CLI, deploying the stacks of app.py into the AWS emulator."""
+"""The real CDK CLI, deploying the stacks of app.py: into the AWS emulator, or into the account of the environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from calve.errors import Fatal
 from cli.embedded import aws, runtimes
-from cli.embedded.layout import CHECKOUT, Layout
+from cli.embedded.layout import CHECKOUT, Layout, project_root
 from cli.embedded.processes import child
 from cli.embedded.stack import Stack, environment
 from cli.progress import Progress, Task
@@ -30,22 +30,27 @@ SHOWN_LINES = 30
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """The stacks of one configuration on one running embedded stack."""
+    """The stacks of one configuration on a running embedded stack.
 
-    stack: Stack
+    Without one: in the AWS account of the environment, which somebody has bootstrapped, in `region`.
+    """
+
+    stack: Stack | None
     config: Path
     env: str | None = None
     context: dict[str, str] = field(default_factory=dict)
+    region: str | None = None
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.stack.root)
+        return Layout(self.stack.root if self.stack else project_root())
 
     def deploy(self, progress: Progress) -> Outputs:
-        made = aws.client("cloudformation", self.stack.aws_endpoint).describe_stacks()["Stacks"]
-        if all(each["StackName"] != "CDKToolkit" for each in made):
-            where = f"aws://{aws.ACCOUNT}/{self.stack.region}"
-            self.run("bootstrapping", progress, ["bootstrap", where, "--app", ""])
+        if self.stack:
+            made = aws.client("cloudformation", self.stack.aws_endpoint).describe_stacks()["Stacks"]
+            if all(each["StackName"] != "CDKToolkit" for each in made):
+                where = f"aws://{aws.ACCOUNT}/{self.stack.region}"
+                self.run("bootstrapping", progress, ["bootstrap", where, "--app", ""])
         file = self.layout.deploy / "outputs.json"
         file.unlink(missing_ok=True)
         arguments = ["deploy", "--all", *self.arguments(), "--require-approval", "never"]
@@ -53,11 +58,16 @@ class App:
         self.run("deploying", progress, [*arguments, "--outputs-file", str(file)])
         return json.loads(file.read_text()) if file.exists() else {}
 
+    def destroy(self, progress: Progress) -> None:
+        """Delete the stacks; data stays, by their policies."""
+        self.run("destroying", progress, ["destroy", "--all", *self.arguments(), "--force"])
+
     def arguments(self) -> list[str]:
         # The app is ours and works in the user's home; only the CLI, which would read a profile there, does not.
         home = shlex.quote(os.environ.get("HOME", ""))
         app = f"HOME={home} {shlex.quote(sys.executable)} {shlex.quote(str(CHECKOUT / 'app.py'))}"
-        context = {"config": str(self.config), "lambda_architecture": "host"} | self.context
+        host = {"lambda_architecture": "host"} if self.stack else {}
+        context = {"config": str(self.config)} | host | self.context
         if self.env:
             context["env"] = self.env
         pairs = [word for key, value in context.items() for word in ("-c", f"{key}={value}")]
@@ -89,13 +99,17 @@ class App:
         return heard.lines
 
     def environment(self) -> dict[str, str]:
-        """Only the stack's environment: no profile and no CLI setting that the user has for real accounts."""
-        home = self.layout.deploy / "home"
-        home.mkdir(parents=True, exist_ok=True)
-        kept = {key: value for key, value in environment(self.stack).items() if not key.startswith("CDK_")}
-        return kept | {
+        """The embedded stack's alone, if there is one: no profile and no CLI setting that the user has for real accounts."""
+        if self.stack:
+            home = self.layout.deploy / "home"
+            home.mkdir(parents=True, exist_ok=True)
+            of_stack = {k: v for k, v in environment(self.stack).items() if not k.startswith("CDK_")}
+            given = of_stack | {"HOME": str(home)}
+        else:
+            regions = ("AWS_REGION", "AWS_DEFAULT_REGION") if self.region else ()
+            given = {**os.environ, **dict.fromkeys(regions, str(self.region))}
+        return given | {
             "PATH": runtimes.search_path(),
-            "HOME": str(home),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_DISABLE_VERSION_CHECK": "true",
             "NO_COLOR": "1",

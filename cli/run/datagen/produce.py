@@ -169,7 +169,7 @@ def produce(plan: Plan, target: Target, progress: Progress = lambda _: None) -> 
     `progress` is called with the number of records handed to the producer so far. Records with the same key keep their
     order.
     """
-    registry = _registry(target.registry, plan.topic)
+    registry = registry_client(target.registry, plan.topic)
     properties = client_properties(target.kafka, target.region)
     created = create_topic(plan.topic, plan.partitions, properties)
     records = iter(Source(plan, registry))
@@ -186,7 +186,7 @@ def produce(plan: Plan, target: Target, progress: Progress = lambda _: None) -> 
     return Produced(plan.topic, plan.count, sender.bytes, seconds, plan.fates(), plan.special(), created)
 
 
-def _registry(settings: job.AnyRegistry | None, topic: str) -> SchemaRegistryClient:
+def registry_client(settings: job.AnyRegistry | None, topic: str) -> SchemaRegistryClient:
     """Confluent's client, for a registry that answers: its own errors are those of its HTTP library."""
     if settings is None:
         raise ConfigError("no schema registry is named", fix="add `registry: {url: https://host}`")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import runpy
 import time
 import uuid
@@ -17,7 +16,6 @@ from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import urllib3
 from pyiceberg.table import Table
 
 from calve.errors import CalveError
@@ -30,11 +28,11 @@ from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.stack import Stack
 from cli.kafka import Cluster
 from cli.run.demo.checks import Count, ingested, opened, unproved, verified
+from cli.run.demo.link import LINK, lines_behind
 from cli.run.stack import app
 from lambdas.csv_export.window import previous
 
 PATIENCE_S = 60
-LINK = re.compile(r"https://\S+\.lambda-url\.\S+")
 EXAMPLE = CHECKOUT / "examples" / "sales_channel"
 TOPIC, CLEAN, SALES = "sales_channel", "sales_clean", "sales"
 NAME, EXPORT, ZONE = "sales", "weekly_sales", "Europe/Vilnius"
@@ -49,13 +47,6 @@ def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
     """The window of an export whose schedule fires now."""
     week = previous("previous_week", now, ZoneInfo(zone))
     return week.start, week.end
-
-
-def _request(method: str, url: str, expected: int) -> urllib3.BaseHTTPResponse:
-    answer = urllib3.request(method, url, redirect=False)
-    if answer.status != expected:
-        raise CalveError(f"{method} of the mail's link is answered with {answer.status}")
-    return answer
 
 
 def run(stack: Stack, console: Console) -> list[str]:
@@ -160,10 +151,7 @@ class _Sales:
             "The emulator answers for the address in the mail. The page, as long as the stack is up:"
         )
         self._console.say(page)
-        # As a browser gets it: the page, its button, the address that expires after a minute.
-        _request("GET", page, 200)
-        address = _request("POST", page, 302).headers["location"]
-        lines = _request("GET", address, 200).data.decode().splitlines()
+        lines = lines_behind(page)
         first, rest = lines[: LINES + 1], len(lines) - LINES - 1
         self._console.quote(f"{EXPORT}.csv", "\n".join([*first, f"... and {rest} more"]))
         return self._wrong_in(lines, "\n".join([subject, text, *lines]))

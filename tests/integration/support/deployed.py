@@ -105,5 +105,4 @@ def diff(app: App, progress: Progress) -> str:
 
 
 def destroy(app: App, progress: Progress) -> None:
-    """Delete the stacks; data stays, by their policies."""
-    app.run("destroying", progress, ["destroy", "--all", *app.arguments(), "--force"])
+    app.destroy(progress)
