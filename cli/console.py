@@ -51,7 +51,7 @@ SystemOption = Annotated[
 STYLES = {
     **dict.fromkeys(("ok", "running", "ended", "synced", "proved", "exact", "+"), "green"),
     **dict.fromkeys(("warn", "pending", "suspended", "overdue", "unfinished", "retrying"), "yellow"),
-    **dict.fromkeys(("syncing", "not verifiable", "~", "?"), "yellow"),
+    **dict.fromkeys(("syncing", "not verifiable", "not checked", "~", "?"), "yellow"),
     **dict.fromkeys(("starting", "paused"), "cyan"),
     **dict.fromkeys(("refused", "fail", "failed", "differs", "!"), "bold red"),
     **dict.fromkeys(("absent", "="), "dim"),

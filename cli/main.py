@@ -81,6 +81,7 @@ CONTENTS = {
     "Look": {
         "status": "cli.look.status.command",
         "doctor": "cli.look.doctor.command",
+        "prove": "cli.prove.command",
         "tables": "cli.look.tables",
         "query": "cli.look.query.command",
         "verify": "cli.verify.command",
