@@ -51,7 +51,9 @@ class Acknowledgement:
             if tables and all(each.state.state == "suspended" for each in tables.values()):
                 raise _failure("all tables are suspended", _why(process, tables))
             if self.clock.monotonic() + POLL_S > end_at:
-                state = f"run {run.id} is {run.state}" if run else "no run was started"
+                state = (
+                    f"run {run.id} is {run.state}" if run else f"no run was started{self._in_the_way(wanted)}"
+                )
                 raise _failure(f"{state}, and the time is over", _why(process, tables))
             self.clock.sleep(POLL_S)
 
@@ -60,6 +62,10 @@ class Acknowledgement:
         runs = self.jobs.runs(wanted.job_name) if definition else []
         of = (each for each in runs if definition and definition.generation_of(each) == wanted.generation)
         return next(of, None)
+
+    def _in_the_way(self, wanted: Wanted) -> str:
+        active = [each for each in self.jobs.runs(wanted.job_name) if each.active]
+        return "".join(f", {each.id} is still {each.state}" for each in active)
 
     def _said(self, wanted: Wanted, run: Run) -> tuple[Process | None, Tables]:
         """What this run says of itself and its tables. The process of an earlier run began before."""

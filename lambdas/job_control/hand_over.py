@@ -33,9 +33,9 @@ class Control:
             raise ConfigError(f"{uri} is no place of a control object", fix="use s3://BUCKET/KEY")
         return cls(bucket, key)
 
-    def write(self, s3: Any, generation: str | None) -> None:
-        """Set the generation that may run; None: none may."""
-        body = json.dumps({"generation": generation}).encode()
+    def write(self, s3: Any, generation: str | None, left: Sequence[str] = ()) -> None:
+        """Set the generation that may run; None: none may. left: runs that Glue is still stopping."""
+        body = json.dumps({"generation": generation, "left": list(left)}).encode()
         s3.put_object(Bucket=self.bucket, Key=self.key, Body=body, ContentType="application/json")
 
     def clear(self, s3: Any) -> None:
@@ -45,13 +45,21 @@ class Control:
 
     def read(self, s3: Any, default: str | None) -> str | None:
         """The generation that may run; `default` if none was ever set."""
+        said = self._content(s3)
+        if said is None:
+            return default
+        generation = said["generation"]
+        return None if generation is None else str(generation)
+
+    def left(self, s3: Any) -> Sequence[str]:
+        """The runs after whose end another one must be started."""
+        return [str(run) for run in (self._content(s3) or {}).get("left", ())]
+
+    def _content(self, s3: Any) -> dict[str, Any] | None:
         with tolerating("NoSuchBucket"):
             body = read_if_there(s3, self.bucket, self.key)
-            if body is None:
-                return default
-            generation = json.loads(body)["generation"]
-            return None if generation is None else str(generation)
-        return default
+            return None if body is None else dict(json.loads(body))
+        return None
 
 
 POLL_S = 5.0
@@ -116,6 +124,9 @@ class HandOver:
 
         former: what ran before. Those of its jobs that are no longer wanted end, too.
 
+        Glue may take longer to stop a run than this function may wait: then the watchdog starts the job. To fail would end a
+        rollback, too, for which CloudFormation has no way out.
+
         Raises:
             CalveError: a job is not deployed at its generation, or an old run did not end in time.
         """
@@ -125,19 +136,34 @@ class HandOver:
             each.control.clear(self._s3)
         for each in wanted.jobs:
             each.control.write(self._s3, each.generation)
+        written = False
         while True:
             old, idle = self._active(gone), list[Wanted]()
             for each in wanted.jobs:
-                runs = self._active([each]).get(each.job_name, [])
-                if left := [run for run in runs if not each.is_met_by(run, definitions[each.job_name])]:
-                    old[each.job_name] = left
-                elif not runs and each.continuous:
+                active = self._active([each]).get(each.job_name, [])
+                if former_runs := [
+                    run for run in active if not each.is_met_by(run, definitions[each.job_name])
+                ]:
+                    old[each.job_name] = former_runs
+                elif not active and each.continuous:
                     idle.append(each)
-            if not old:
-                idle = [each for each in idle if not self._jobs.start(each.job_name, each.generation)]
-                if not idle:
-                    return
-            self._wait(old or {each.job_name: [] for each in idle})
+            hanging = self._is_over() and _stopping(old)
+            if hanging and not written:
+                self._leave(wanted, old)
+                written = True
+            elif (hanging or not old) and self._all_start(idle):
+                return
+            else:
+                self._wait(old or {each.job_name: [] for each in idle})
+
+    def _leave(self, wanted: Wanted, old: Mapping[str, list[Run]]) -> None:
+        """Let the watchdog start a job when its old run has ended. Look again then: a run that has ended wakes no watchdog."""
+        for each in wanted.jobs:
+            if runs := old.get(each.job_name):
+                each.control.write(self._s3, each.generation, [run.id for run in runs])
+
+    def _all_start(self, idle: Sequence[Wanted]) -> bool:
+        return all(self._jobs.start(each.job_name, each.generation) for each in idle)
 
     def end(self, wanted: Wanted) -> None:
         """End every run, and start no other. Raises CalveError: a run did not end in time."""
@@ -162,10 +188,12 @@ class HandOver:
         active = {name: [run for run in runs if run.active] for name, runs in found.items()}
         return {name: runs for name, runs in active.items() if runs}
 
+    def _is_over(self) -> bool:
+        return bool(self._clock.monotonic() + POLL_S > self._end_at)
+
     def _wait(self, old: Mapping[str, list[Run]]) -> None:
         """Wait, after stopping runs that should have ended by themselves. old: by job; none: Glue started no other."""
-        now = self._clock.monotonic()
-        if now + POLL_S > self._end_at:
+        if self._is_over():
             states = "; ".join(
                 f"job {name}: {', '.join(f'{run.id} is {run.state}' for run in runs) or 'Glue refuses to start it'}"
                 for name, runs in old.items()
@@ -173,7 +201,11 @@ class HandOver:
             raise CalveError(
                 f"not handed over in time: {states}", fix="stop its runs in the Glue console, then try again"
             )
-        for name, runs in old.items() if now >= self._stop_at else ():
+        for name, runs in old.items() if self._clock.monotonic() >= self._stop_at else ():
             if stubborn := [run for run in runs if run.state != "STOPPING"]:
                 self._jobs.stop(name, stubborn)
         self._clock.sleep(POLL_S)
+
+
+def _stopping(runs: Mapping[str, list[Run]]) -> bool:
+    return bool(runs) and all(run.state == "STOPPING" for of_job in runs.values() for run in of_job)

@@ -27,7 +27,9 @@ EXPIRED_DELAY_S = 900
 
 BUSY_DELAY_S = 60
 DEPLOY_DELAY_S = 300
-ENDED = frozenset({"SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED"})
+ENDED = frozenset({"SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED", "STOPPED"})
+PLANNED = frozenset({"SUCCEEDED", "TIMEOUT", "EXPIRED"})
+"""After a long run no failure: a run ends once a week by itself, or by Glue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +92,15 @@ class Watchdog:
         if definition is None or definition.generation is None:
             return Verdict(Act.NOTHING, "the job was deleted")
         allowed: str | None = definition.generation
+        left: Sequence[str] = ()
         if place := definition.arguments.get(CONTROL):
-            allowed = Control.parse(place).read(self.s3, default=definition.generation)
+            control = Control.parse(place)
+            allowed = control.read(self.s3, default=definition.generation)
+            left = control.left(self.s3) if ended.state == "STOPPED" else ()
         if allowed is None:
             return Verdict(Act.NOTHING, "the job is being deleted")
+        if ended.state == "STOPPED" and ended.run not in left:
+            return Verdict(Act.NOTHING, "the run was stopped by a person, or by a deploy that starts another")
         verdict = judge(ended, self.jobs.runs(ended.job), restarts=self.restarts, now=now)
         if verdict.act == Act.RESTART:
             if allowed != definition.generation:
@@ -122,6 +129,8 @@ def judge(ended: Ended, runs: Sequence[Run], *, restarts: int, now: datetime) ->
         return Verdict(Act.NOTHING, "another run is in progress")
     if ended.state == "EXPIRED" and not ended.checks:
         return Verdict(Act.LATER, "Glue restarts the run after maintenance", delay_s=EXPIRED_DELAY_S)
+    if ended.state in PLANNED and runs[0].lasted_s(now) > LONG_S:
+        return Verdict(Act.RESTART, f"a long run ended as {ended.state}")
     failures = 0
     for run in runs:
         # A deploy, a manual stop or a long run resets the count.

@@ -18,8 +18,7 @@ from stacks.jobs.ingest_role import registry_statements, secret_statements
 from stacks.jobs.job_code import generation
 
 HAND_OVER = Duration.minutes(15)
-ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED")
-"""All final states but STOPPED: a run that an operator stops stays stopped."""
+ENDED = ("SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED", "STOPPED")
 GONE = "a job that calve.yaml no longer has ends, too, and a rollback ends the new ones"
 
 

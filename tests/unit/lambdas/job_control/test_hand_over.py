@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from calve.errors import CalveError, ConfigError
 from lambdas.function import from_properties
 from lambdas.job_control import handler
-from lambdas.job_control.hand_over import GRACE_S, HandOver, Wanted
+from lambdas.job_control.hand_over import GRACE_S, POLL_S, Control, HandOver, Wanted
 from tests.unit.lambdas.cloudformation import cloudformation
 from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.job_control.world import CONTROL, JOB, Clock
@@ -92,16 +92,47 @@ def test_a_short_time_limit_shortens_the_grace(world, clock) -> None:
     assert clock.now < 100
 
 
-def test_a_run_that_cannot_be_stopped_is_a_failure_with_its_name_before_the_time_is_over(
+def test_a_run_that_cannot_be_stopped_is_left_to_the_watchdog_before_the_time_is_over(
     world, work, clock
 ) -> None:
     old = world.run(generation="g1")
     world.deploy("g2")
     world.stopping_state = "STOPPING"
+    work.begin(wanted("g2"))
+    assert LEFT_S - 2 * POLL_S < clock.now <= LEFT_S
+    assert world.states() == {old: "STOPPING"}
+    assert (world.control(), CONTROL.left(world.s3)) == ("g2", [old])
+
+
+def test_so_is_one_that_a_rollback_must_replace_and_the_next_hand_over_forgets_it(world, work, clock) -> None:
+    old = world.run("STOPPING", generation="g1")
+    work.begin(wanted())  # the old generation again
+    assert CONTROL.left(world.s3) == [old]
+    world.turn(old, "STOPPED")
+    HandOver(world.jobs, world.s3, time_left_s=LEFT_S, clock=clock).begin(wanted())
+    assert CONTROL.left(world.s3) == []
+    assert list(world.states().values()) == ["STOPPED", "STARTING"]
+
+
+def test_a_run_that_ends_while_it_is_left_is_replaced_at_once(world, work, monkeypatch) -> None:
+    old = world.run("STOPPING", generation="g1")
+    write = type(CONTROL).write
+
+    def ending(self, s3, generation, left=()) -> None:
+        write(self, s3, generation, left)
+        if left:
+            world.turn(old, "STOPPED")
+
+    monkeypatch.setattr(type(CONTROL), "write", ending)
+    work.begin(wanted())
+    assert list(world.states().values()) == ["STOPPED", "STARTING"]
+
+
+def test_a_destroy_does_not_leave_a_run_that_cannot_be_stopped(world, work, clock) -> None:
+    old = world.run("STOPPING", generation="g1")
     with pytest.raises(CalveError, match=f"{old} is STOPPING"):
-        work.begin(wanted("g2"))
+        work.end(wanted())
     assert clock.now <= LEFT_S
-    assert len(world.states()) == 1
 
 
 @pytest.mark.parametrize("state", ["WAITING", "STARTING", "RUNNING"])
@@ -247,10 +278,22 @@ def test_a_part_that_is_no_longer_wanted_ends_and_an_unchanged_one_runs_on(world
 
 
 @pytest.mark.usefixtures("parts")
-def test_a_part_that_does_not_end_is_named(world, work) -> None:
+def test_a_part_that_glue_takes_long_to_stop_is_left_to_the_watchdog_and_the_others_start(
+    world, work
+) -> None:
     world.jobs.start(PARTS[1], "g0")
     world.stopping_state = "STOPPING"
-    with pytest.raises(CalveError, match=f"not handed over in time: job {PARTS[1]}: .* is STOPPING"):
+    work.begin(of_parts(), former=of_parts("g0"))
+    assert states(world) == [[], ["STARTING"], ["STOPPING"]]
+    control = Control("lake", f"_calve/jobs/{PARTS[1]}.json")
+    assert control.left(world.s3) == list(world.states(PARTS[1]))
+
+
+@pytest.mark.usefixtures("parts")
+def test_a_part_that_runs_on_is_named(world, work) -> None:
+    world.jobs.start(PARTS[1], "g0")
+    world.stopping_state = "RUNNING"
+    with pytest.raises(CalveError, match=f"not handed over in time: job {PARTS[1]}: .* is RUNNING"):
         work.begin(of_parts(), former=of_parts("g0"))
     assert states(world)[1] == []
 

@@ -68,6 +68,22 @@ def test_a_run_that_was_stopped_stays_stopped_and_other_states_call_for_nothing(
     assert list(world.states()) == [run]
 
 
+def test_a_run_that_a_hand_over_left_is_replaced_once_it_has_stopped(world, dog) -> None:
+    run = world.run("STOPPED", generation="g0")
+    CONTROL.write(world.s3, "g1", [run])
+    assert see(dog, run, "STOPPED").act == Act.RESTART
+    assert world.newest().arguments["--generation"] == "g1"
+    world.turn(world.newest().job_run_id, "STOPPED")
+    assert see(dog, world.newest().job_run_id, "STOPPED").act == Act.NOTHING
+
+
+@pytest.mark.parametrize("state", ["SUCCEEDED", "TIMEOUT", "EXPIRED"])
+def test_the_end_of_a_long_run_is_no_failure(world, dog, state) -> None:
+    run = world.run(state, age_s=9000, generation="g1")
+    verdict = see(replace(dog, restarts=0), run, state, checks=1)
+    assert (verdict.act, verdict.failures) == (Act.RESTART, 0)
+
+
 def test_a_run_that_maintenance_ended_is_left_to_glue_for_a_while(world, dog) -> None:
     run = world.run("EXPIRED", age_s=90_000, generation="g1")
     assert (see(dog, run, "EXPIRED").act, list(world.states())) == (Act.LATER, [run])
