@@ -4,8 +4,9 @@ Arguments: `--settings JSON` or `--settings-file PATH` (a resolved `calve.config
 With `--drain` the job stops at the end offsets that the topics had at its start.
 Values known only at deployment are separate arguments and override the settings: `--warehouse URI`, `--region NAME`,
 `--kms-key ARN`, `--bootstrap-servers LIST`.
-`glue_jobs.rounds.reporting` uses `--control URI` and `--generation NAME`. `--packages FILE` is an archive for
-`glue_jobs.process.packages`. With `--announce true` the job sends an event to EventBridge for every commit.
+`glue_jobs.rounds.reporting` uses `--control URI` and `--generation NAME`. `--packages-file FILE` is an archive for
+`glue_jobs.process.packages`. With `--restart-at Sun:3` the run ends at that hour of the week, in GMT, for another to begin.
+With `--announce true` the job sends an event to EventBridge for every commit.
 The job ignores Glue's own arguments and refuses all others. SIGTERM, Ctrl-C and a hand-over end it after the running rounds.
 """
 
@@ -16,6 +17,7 @@ import sys
 import threading
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from glue_jobs.rounds.loop import State
     from glue_jobs.table.opening import Opener
 
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 FLUSH_S = 5.0
 """How long an ending job still sends announcements. The next job sends the rest."""
 
@@ -50,8 +53,12 @@ def main(arguments: list[str]) -> int:
 def _work(
     job: Job, options: argparse.Namespace, spark: SparkSession, stop: threading.Event
 ) -> tuple[dict[str, str], bool]:
-    if options.packages:
-        ship(spark.sparkContext, options.packages)
+    if options.packages_file:
+        ship(spark.sparkContext, options.packages_file)
+    if options.restart_at:
+        timer = threading.Timer(until(options.restart_at, datetime.now(UTC)).total_seconds(), stop.set)
+        timer.daemon = True
+        timer.start()
     asked = threading.Event()
     if options.control and options.generation:
         asked = watch(spark, job.job, options.control, options.generation, stop)
@@ -111,6 +118,20 @@ def run(
         return loops.wait()
 
 
+LEAST = timedelta(hours=1)
+"""How long a run lasts at least, so that it does not end twice within an hour of the week."""
+
+
+def until(window: str, now: datetime) -> timedelta:
+    """How long a run that begins now lasts until the hour of the week."""
+    day, hour = window.split(":")
+    start = now.replace(hour=int(hour), minute=0, second=0, microsecond=0)
+    start += timedelta(days=DAYS.index(day) - now.weekday())
+    while start - now < LEAST:
+        start += timedelta(days=7)
+    return start - now
+
+
 def require_packages() -> None:
     """Import the record source. This compiles its kernels, unless a process on this machine has compiled them before.
 
@@ -133,7 +154,8 @@ def _read(arguments: list[str]) -> tuple[Job, argparse.Namespace]:
     flag(parser, "--drain", "stop at the topics' ends as they are at start")
     flag(parser, "--announce", "send events to EventBridge")
     parser.add_argument("--bootstrap-servers", help="the brokers")
-    parser.add_argument("--packages", type=Path, help="an archive of Python packages")
+    parser.add_argument("--packages-file", type=Path, help="an archive of Python packages")
+    parser.add_argument("--restart-at", help="the day and hour at which the run ends, such as Sun:3")
     parser.add_argument("--control", help="S3 URI of the object that names the generation to run")
     parser.add_argument("--generation", help="which generation this run is of")
     job, options = read(parser, arguments)

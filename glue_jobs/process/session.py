@@ -77,7 +77,7 @@ def spark_session(job: Job) -> SparkSession:
 
 GLUES_OWN = re.compile(
     r"--(JOB_\w+|SECURITY_CONFIGURATION|(Redshift)?TempDir|true|debug|mode|endpoint|conf|scriptLocation|job-language"
-    r"|job-bookmark-\w+|continuation-option|encryption-type|executor-cores|auto-scale-within-microbatch|datalake-formats"
+    r"|job-bookmark-\w+|continuation-option|encryption-type|executor-cores|auto-scale-within-microbatch"
     r"|extra-(files|jars|py-files)|user-jars-first"
     r"|(enable|continuous-log|custom-log|disable-proxy|spark-event-logs|write-shuffle)[\w-]*)"
 )

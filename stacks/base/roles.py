@@ -43,6 +43,11 @@ def start_arn(deployment: str) -> str:
     return arn("lambda", f"function:{start_name(deployment)}")
 
 
+def dashboard_name(deployment: str) -> str:
+    """With the region: dashboards have none."""
+    return f"{deployment}-{Aws.REGION}"
+
+
 def secret_id(reference: str) -> str:
     """The name or ARN in an `aws:` reference."""
     return reference.removeprefix("aws:")
@@ -193,23 +198,25 @@ def service_role(
     id: str,
     *,
     service: str,
+    on_behalf: bool = False,
     source_arn: str | None = None,
     statements: Sequence[Statement] = (),
 ) -> aws_iam.Role:
     """A role for one AWS service.
 
-    `source_arn` is for services that name the resource they act for: no other job or schedule can then use the role.
+    `on_behalf`: the service names the account that it acts for. `source_arn`: it names the resource, too; then no other schedule
+    can use the role. Nobody has seen which resource Glue names.
     """
-    on_behalf = {
-        "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
-        "ArnLike": {"aws:SourceArn": source_arn},
-    }
-    conditions = on_behalf if source_arn else None
+    conditions: dict[str, dict[str, str]] = {}
+    if on_behalf or source_arn:
+        conditions["StringEquals"] = {"aws:SourceAccount": Aws.ACCOUNT_ID}
+    if source_arn:
+        conditions["ArnLike"] = {"aws:SourceArn": source_arn}
     document = aws_iam.PolicyDocument(statements=[each.policy() for each in statements])
     role = aws_iam.Role(
         scope,
         id,
-        assumed_by=aws_iam.ServicePrincipal(service, conditions=conditions),
+        assumed_by=aws_iam.ServicePrincipal(service, conditions=conditions or None),
         inline_policies={"Work": document} if statements else None,
     )
     explain(role, statements)
@@ -258,6 +265,8 @@ def _as_nag_writes(value: Any) -> str:
             return f"<{name}>"
         case {"Fn::GetAtt": [name, attribute]}:
             return f"<{name}.{attribute}>"
+        case {"Fn::Sub": template}:
+            return str(template).replace("${", "<").replace("}", ">")
         case {"Fn::Join": ["", parts]}:
             return "".join(map(_as_nag_writes, parts))
         case _:

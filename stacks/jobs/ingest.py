@@ -10,7 +10,7 @@ from constructs import Construct
 from stacks.base.function import Site
 from stacks.base.lake_formation import grants
 from stacks.jobs.ingest_job import IngestJob, JobSecurity
-from stacks.jobs.job_code import JobCode
+from stacks.jobs.job_code import JobCode, in_folder
 from stacks.jobs.job_control import JobControl, doctor, job_schedule
 
 
@@ -18,8 +18,10 @@ class IngestStack(Stack):
     """One Glue job per entry of `jobs:`."""
 
     def __init__(self, scope: Construct, id: str, site: Site) -> None:
-        super().__init__(scope, id, description="calve: jobs from topics to tables")
         name = site.deployment.name
+        super().__init__(
+            scope, id, description="calve: jobs from topics to tables", synthesizer=in_folder(name)
+        )
         self.code = JobCode(self, "Code", runtime=site.runtime)
         self.security = JobSecurity(self, "Security", name=name, lake=site.lake)
         self.jobs = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +56,8 @@ class JobSecurity(Construct):
 
 GLUE_VERSION = "6.0"
 SMALLEST_WORKER = "G.025X"
+LONGEST_RUN_MINUTES = 7 * 24 * 60 - 1
+"""Glue refuses seven days and more."""
 
 
 class GlueJob(Construct):
@@ -81,7 +83,7 @@ class GlueJob(Construct):
         # Without values that only a deploy knows: the file and its hash are the same in every account.
         portable = replace(job.settings, lake=replace(job.settings.lake, endpoint=None))
         self.settings = JobSettings(self, "Settings", job=portable)
-        self.role = service_role(self, "Role", service="glue.amazonaws.com", source_arn=arn("glue", "*"))
+        self.role = service_role(self, "Role", service="glue.amazonaws.com", on_behalf=True)
         # Monitoring of release 0.1.0 imports this name; CloudFormation refuses to remove it before monitoring is updated.
         Stack.of(self).export_value(self.role.role_name)
         self._logs = log_prefix(site.deployment.name, job.settings.job, beside)
@@ -102,20 +104,13 @@ class GlueJob(Construct):
     def arn(self) -> str:
         return arn("glue", f"job/{self.name}")
 
-    def grant(
-        self,
-        code: Sequence[aws_s3_assets.Asset],
-        of_lake: Iterable[Statement],
-        statements: Iterable[Statement] = (),
-    ) -> None:
+    def grant(self, of_lake: Iterable[Statement], statements: Iterable[Statement] = ()) -> None:
         """Let the job read its code and write its logs, and give it these rights."""
         logs = rights.log_statements(self._logs)
-        reading = rights.code_statements([*code, *self.settings.assets], self._site.lake)
+        reading = rights.code_statements(self.settings.assets[0], self._site.lake)
         grant(self.role, [*of_lake, *reading, *statements, *logs])
 
-    def arguments(
-        self, packages: aws_s3_assets.Asset, *files: aws_s3_assets.Asset, **conf: str
-    ) -> dict[str, str]:
+    def arguments(self, code: JobCode, *files: aws_s3_assets.Asset, **conf: str) -> dict[str, str]:
         """The arguments of every job. `files`: beside its settings. `conf`: for Spark, beside those of calve.yaml."""
         lake, job = self._site.lake, self.definition
         here = replace(
@@ -127,9 +122,10 @@ class GlueJob(Construct):
         )
         conf = spark_conf(replace(job.settings, lake=here)) | job.conf | conf
         arguments = {
-            "--datalake-formats": "iceberg",
             "--conf": " --conf ".join(f"{key}={value}" for key, value in conf.items()),
-            "--extra-py-files": packages.s3_object_url,
+            "--extra-py-files": code.packages.s3_object_url,
+            "--extra-jars": ",".join(jar.s3_object_url for jar in code.jars),
+            "--user-jars-first": "true",
             "--extra-files": ",".join(each.s3_object_url for each in (*self.settings.assets, *files)),
             "--settings-file": self.settings.file_name,
             "--warehouse": lake.warehouse,
@@ -160,7 +156,10 @@ class GlueJob(Construct):
 
 
 class IngestJob(GlueJob):
-    """A Glue streaming job: it may run without end, and its runtime has Spark's Kafka sink. A scheduled one drains and ends.
+    """A Glue streaming job: its runtime has Spark's Kafka sink. A scheduled one drains and ends.
+
+    A continuous one ends in its weekly window, finishing its rounds, and the watchdog starts the next run. It does not rely on
+    Glue: a run without a timeout is documented to end after 8 hours, or never; one with a timeout is not restarted by Glue.
 
     generation: a hash of its code, settings and definition.
     """
@@ -176,7 +175,6 @@ class IngestJob(GlueJob):
         topics = {f"{literal_prefix(each.topic)}*" for each in job.settings.patterns}
         topics |= {table.topic for table in job.settings.tables}
         self.grant(
-            code.assets,
             rights.lake_statements(site.lake, job.settings.job),
             [
                 *rights.secret_statements(job.settings),
@@ -194,6 +192,7 @@ class IngestJob(GlueJob):
             "glue_version": GLUE_VERSION,
             "worker_type": job.worker,
             "number_of_workers": job.workers.max,
+            "timeout": LONGEST_RUN_MINUTES,
             "maintenance_window": None if job.schedule else job.maintenance_window,
             "connections": types.ConnectionsListProperty(connections=connection) if connection else None,
             "command": types.JobCommandProperty(
@@ -215,18 +214,18 @@ class IngestJob(GlueJob):
         scales = job.workers.max > job.workers.min and job.worker != SMALLEST_WORKER
         # One worker is the driver.
         least = {LEAST_EXECUTORS: str(job.workers.min - 1)} if scales else {}
-        arguments = self.arguments(code.packages, *([code.columnar] if code.columnar else []), **least) | {
-            "--extra-jars": ",".join(jar.s3_object_url for jar in code.jars),
-            "--user-jars-first": "true",
+        arguments = self.arguments(code, *([code.columnar] if code.columnar else []), **least) | {
             "--announce": "true",
             "--control": f"s3://{lake.bucket}/{self.control_key}",
         }
         if code.columnar:
-            arguments["--packages"] = f"{code.columnar.asset_hash}.zip"
+            arguments["--packages-file"] = f"{code.columnar.asset_hash}.zip"
         if scales:
             arguments["--enable-auto-scaling"] = "true"
         if job.schedule:
             arguments["--drain"] = "true"
+        else:
+            arguments["--restart-at"] = job.maintenance_window
         if servers or job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS:
             arguments["--bootstrap-servers"] = servers or UNKNOWN_SERVERS
         return arguments

@@ -11,6 +11,7 @@ from calve.config.publishing import EXPORTS
 from calve.names import of_msk
 from stacks.base.function import Brokers
 from stacks.base.roles import Lake, Statement, allow, arn, deny, msk_key, secret_arn
+from stacks.jobs.job_code import FOLDER
 
 CODE = (".py", ".zip", ".egg", ".whl", ".jar", ".so")
 WRITING_FILES = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
@@ -45,10 +46,12 @@ def lake_statements(lake: Lake, job: str) -> list[Statement]:
     ]
 
 
-def code_statements(assets: Sequence[aws_s3_assets.Asset], lake: Lake) -> list[Statement]:
-    """Read the job's own files. Deny reading code from the lake, which others can write."""
+def code_statements(file: aws_s3_assets.Asset, lake: Lake) -> list[Statement]:
+    """Read the files of the deployment's jobs, where this one lies. Deny reading code from the lake, which others can write."""
+    files = file.bucket.arn_for_objects(f"{FOLDER.format(lake.deployment)}*")
+    older = "a run of the release before still reads its files, until the hand-over"
     return [
-        allow(["s3:GetObject"], [asset.bucket.arn_for_objects(asset.s3_object_key) for asset in assets]),
+        allow(["s3:GetObject"], [files], because=older),
         deny(["s3:GetObject"], [f"{lake.bucket_arn}/*{end}" for end in CODE]),
     ]
 

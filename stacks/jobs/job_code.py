@@ -6,10 +6,11 @@ import hashlib
 import json
 import tempfile
 import zipfile
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from aws_cdk import aws_s3_assets
+from aws_cdk import DefaultStackSynthesizer, IStackSynthesizer, aws_s3_assets
 from constructs import Construct
 
 from calve.config.job import Job, Registry
@@ -30,6 +31,7 @@ class JobCode(Construct):
     """The files that all jobs of a deployment share.
 
     columnar: packages that ingest jobs need and Glue lacks; None if the host has them.
+    jars: those that Glue lacks, and Iceberg, unless the host has it.
     """
 
     def __init__(self, scope: Construct, id: str, *, runtime: Runtime) -> None:
@@ -39,20 +41,22 @@ class JobCode(Construct):
             archive = Path(folder) / "calve.zip"
             _zip(archive)
             self.packages = aws_s3_assets.Asset(self, "Packages", path=str(archive))
-        self.jars = [
-            aws_s3_assets.Asset(self, jar.name.split("-")[0].title() + "Jar", path=str(jar))
-            for jar in job_jars()
-        ]
+        jars = job_jars([LOGIN] if runtime.native else [LOGIN, *ICEBERG])
+        self.jars = [aws_s3_assets.Asset(self, jar.name, path=str(jar)) for jar in jars]
 
         self.columnar = None
         if not runtime.native:
             folder = str(COLUMNAR.requirements.parent)
             self.columnar = aws_s3_assets.Asset(self, "Columnar", path=folder, **COLUMNAR.options(self))
 
-    @property
-    def assets(self) -> list[aws_s3_assets.Asset]:
-        further = [self.columnar] if self.columnar else []
-        return [self.script, self.packages, *self.jars, *further]
+
+FOLDER = "calve/{}/"
+"""Of a deployment's jobs, in the bootstrap bucket."""
+
+
+def in_folder(deployment: str) -> IStackSynthesizer:
+    """A stack whose files go into the folder, so that a role can name all of them, also those of the release before."""
+    return DefaultStackSynthesizer(bucket_prefix=FOLDER.format(deployment))
 
 
 class JobSettings(Construct):
@@ -103,12 +107,14 @@ def _zip(target: Path) -> None:
 
 
 JARS = ROOT / ".calve" / "jars"
-BROUGHT = {"aws-msk-iam-auth"}
+LOGIN = "aws-msk-iam-auth"
+ICEBERG = ("iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle")
+"""Not Glue's own: that is Amazon's build, and the jobs use classes that are no interface."""
 
 
-def job_jars(folder: Path = JARS) -> list[Path]:
+def job_jars(artifacts: Collection[str], folder: Path = JARS) -> list[Path]:
     """The jars from the embedded stack's folder; missing ones are downloaded. Raises Fatal: a jar could not be downloaded."""
-    brought = [jar for jar in pinned() if jar.class_path == "spark" and jar.artifact in BROUGHT]
+    brought = [jar for jar in pinned() if jar.class_path == "spark" and jar.artifact in artifacts]
     if missing := [jar for jar in brought if not present(jar, folder)]:
         retrieve(missing, folder)
     return [folder / jar.file for jar in brought]

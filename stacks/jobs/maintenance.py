@@ -13,6 +13,7 @@ from stacks.base.roles import Lake, Statement, allow
 from stacks.jobs.ingest import IngestStack
 from stacks.jobs.ingest_job import GLUE_VERSION, GlueJob
 from stacks.jobs.ingest_role import WRITING_FILES
+from stacks.jobs.job_code import in_folder
 from stacks.jobs.job_control import job_schedule
 
 SCRIPT = ROOT / "glue_jobs" / "maintain.py"
@@ -29,10 +30,10 @@ class MaintenanceJob(GlueJob):
         super().__init__(scope, id, site, job, ingest.security, beside="-maintenance")
         self.of = job.settings.job
         script = aws_s3_assets.Asset(self, "Script", path=str(SCRIPT))
-        self.grant([script, ingest.code.packages], lake_statements(site.lake))
+        self.grant(lake_statements(site.lake))
         self.job = self.define(
             f"Keeps the tables of {job.settings.job} fast and small",
-            self.arguments(ingest.code.packages),
+            self.arguments(ingest.code),
             glue_version=GLUE_VERSION,
             worker_type=WORKER,
             number_of_workers=WORKERS,
@@ -65,8 +66,9 @@ class MaintenanceStack(Stack):
     """One Glue job per entry of `jobs:`, which maintains the tables of that job. `group`: of their schedules."""
 
     def __init__(self, scope: Construct, id: str, site: Site, ingest: IngestStack) -> None:
-        super().__init__(scope, id, description="calve: maintenance of tables")
-        self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{site.deployment.name}-maintenance")
+        name = site.deployment.name
+        super().__init__(scope, id, description="calve: maintenance of tables", synthesizer=in_folder(name))
+        self.group = aws_scheduler.CfnScheduleGroup(self, "Group", name=f"{name}-maintenance")
         self.jobs = [
             MaintenanceJob(self, each.settings.job, site, each, ingest) for each in site.deployment.jobs
         ]

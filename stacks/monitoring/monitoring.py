@@ -12,6 +12,7 @@ from constructs import Construct
 
 from calve.config.deployment import Deployment
 from calve.outputs.metrics import FRESHNESS, LAG, REJECT_ROUNDS, ROWS, Metric
+from stacks.base.roles import dashboard_name
 from stacks.base.rotation import KeysStack
 from stacks.jobs.ingest import IngestStack
 from stacks.jobs.maintenance import MaintenanceStack
@@ -65,7 +66,7 @@ class MonitoringStack(Stack):
             alarms.of_rotation(board, name, rotation)
         dashboard(Construct(self, "Dashboard"), deployment, metrics, board.all)
         CfnOutput(self, "AlertTopic", value=board.topic.topic_arn)
-        CfnOutput(self, "DashboardName", value=deployment.name)
+        CfnOutput(self, "DashboardName", value=dashboard_name(deployment.name))
 
 
 WIDTH = 24
@@ -99,7 +100,7 @@ def dashboard(
     aws_cloudwatch.Dashboard(
         scope,
         "Page",
-        dashboard_name=deployment.name,
+        dashboard_name=dashboard_name(deployment.name),
         widgets=[
             *([each] for each in states),
             [

@@ -10,7 +10,7 @@ from aws_cdk import aws_iam
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from stacks.base.roles import Lake, allow, arn, deny, policy_for_people, start_arn
+from stacks.base.roles import Lake, allow, arn, dashboard_name, deny, policy_for_people, start_arn
 
 TABLES = "all tables of the lake"
 PARTS = ("lake", "kafka", "ingest", "keys", "exports", "publish", "maintenance", "monitoring")
@@ -66,7 +66,9 @@ def operators_policies(
             because="the log groups of the jobs, and those of the functions, which CloudFormation names",
         ),
         allow(["cloudwatch:GetMetricData", "cloudwatch:ListMetrics"], ["*"], because="a metric has no ARN"),
-        allow(["cloudwatch:GetDashboard"], [arn("cloudwatch", f"dashboard/{name}", region="")]),
+        allow(
+            ["cloudwatch:GetDashboard"], [arn("cloudwatch", f"dashboard/{dashboard_name(name)}", region="")]
+        ),
         allow(
             ["cloudwatch:DescribeAlarms"],
             [arn("cloudwatch", f"alarm:{name}-*")],

@@ -54,6 +54,21 @@ def synthesize(folder: Path) -> Synthesized:
     return Synthesized(folder, {name: each for name, each in templates.items() if each})
 
 
+@pytest.fixture(scope="session", autouse=True)
+def small_jars(tmp_path_factory):
+    """Iceberg's jars have 112 MB, which each of many synths would copy."""
+    folder = tmp_path_factory.mktemp("jars")
+
+    def jars(artifacts):
+        for each in artifacts:
+            (folder / each).write_text(each)
+        return [folder / each for each in artifacts]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stacks.jobs.job_code.job_jars", jars)
+        yield
+
+
 @pytest.fixture(scope="session")
 def synthesized(tmp_path_factory):
     return synthesize(tmp_path_factory.mktemp("cdk"))

@@ -1,9 +1,13 @@
+import hashlib
 import json
 import os
+import re
+import zipfile
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import pyspark
 import pytest
 from aws_cdk import App, Stack
 
@@ -12,12 +16,13 @@ from calve.errors import ConfigError
 from calve.outputs.announcement import OF_TABLES
 from glue_jobs import ingest, maintain
 from lambdas.function import from_variables
-from lambdas.job_control.watchdog import Environment
+from lambdas.job_control.watchdog import ENDED, Environment
 from stacks.base.bundling import ROOT, Runtime
 from stacks.base.roles import Lake
 from stacks.jobs.ingest_job import JobSecurity
 from stacks.jobs.ingest_role import CODE, secret_statements
-from stacks.jobs.job_code import COLUMNAR, JobCode, JobSettings
+from stacks.jobs.jars import pinned
+from stacks.jobs.job_code import COLUMNAR, ICEBERG, LOGIN, JobCode, JobSettings, job_jars
 from tests.synth.conftest import text
 from tests.synth.deployments import job as a_job
 from tests.synth.test_lake import listed, statements
@@ -33,7 +38,9 @@ def test_a_continuous_job_runs_for_ever_in_its_shape(jobs):
     assert (job["GlueVersion"], job["WorkerType"], job["NumberOfWorkers"]) == ("6.0", "G.1X", 10)
     assert job["Command"]["Name"] == "gluestreaming"
     assert job["MaintenanceWindow"] == "Sun:3"
-    assert "Timeout" not in job  # with one, Glue does not restart the job after maintenance
+    assert (job["Timeout"], jobs["trading-nightly"]["Timeout"]) == (10_079, 10_079)
+    assert job["DefaultArguments"]["--restart-at"] == "Sun:3"  # with a timeout Glue itself restarts nothing
+    assert "--restart-at" not in jobs["trading-nightly"]["DefaultArguments"]
     assert job["ExecutionProperty"] == {"MaxConcurrentRuns": 1}
     assert job["DefaultArguments"]["--enable-auto-scaling"] == "true"
     assert "--enable-auto-scaling" not in jobs["trading-nightly"]["DefaultArguments"]
@@ -50,7 +57,7 @@ def test_a_job_is_told_what_only_the_deploy_knows(jobs):
     assert not any("extraJavaOptions" in each for each in conf)
     assert "--bootstrap-servers" not in arguments
     names = [each.rpartition("/")[2] for each in text(arguments["--extra-files"]).split(",")]
-    assert names == [arguments["--settings-file"], arguments["--packages"]]
+    assert names == [arguments["--settings-file"], arguments["--packages-file"]]
 
 
 def test_a_deployed_job_announces_and_may_send_nothing_else(synthesized, jobs):
@@ -77,6 +84,91 @@ def test_a_script_takes_every_argument_of_its_definition(synthesized):
                     ConfigError, match="the settings cannot be used"
                 ):  # and not: does not take
                     parser._read(words)
+
+
+GLUE_WORDS = {
+    *("additional-python-modules", "auto-scale-within-microbatch", "class", "conf", "continuous-log-conversionPattern"),
+    *("continuous-log-logGroup", "continuous-log-logStreamPrefix", "custom-logGroup-prefix", "custom-logStream-prefix"),
+    *("customer-driver-env-vars", "customer-executor-env-vars", "datalake-formats", "debug", "disable-proxy"),
+    *("disable-proxy-v2", "enable-auto-scaling", "enable-continuous-cloudwatch-log", "enable-continuous-log-filter"),
+    *("enable-glue-datacatalog", "enable-job-insights", "enable-lakeformation-fine-grained-access", "enable-metrics"),
+    *("enable-observability-metrics", "enable-rename-algorithm-v2", "enable-s3-parquet-optimized-committer"),
+    *("enable-spark-ui", "encryption-type", "endpoint", "executor-cores", "extra-files", "extra-jars", "extra-py-files"),
+    *("job-bookmark-from", "job-bookmark-option", "job-bookmark-to", "job-language", "mode", "python-modules-installer-option"),
+    *("scriptLocation", "spark-event-logs-path", "use-postgres-driver", "user-jars-first", "write-shuffle-files-to-s3"),
+    *("write-shuffle-spills-to-s3", "TempDir", "RedshiftTempDir", "JOB_NAME", "JOB_ID", "JOB_RUN_ID", "SECURITY_CONFIGURATION"),
+}  # fmt: skip
+"""Job parameters of Glue (docs.aws.amazon.com/glue/latest/dg/aws-glue-programming-etl-glue-arguments.html), and those it adds."""
+MEANT = {
+    *("--conf", "--custom-logGroup-prefix", "--enable-auto-scaling", "--enable-metrics", "--extra-files", "--extra-jars"),
+    *("--extra-py-files", "--job-bookmark-option", "--user-jars-first"),
+}  # fmt: skip
+"""Arguments that are for Glue."""
+
+
+def words_of_spark_submit() -> set[str]:
+    """The options that Spark's launcher takes, from the strings of its own parser."""
+    (launcher,) = (Path(pyspark.__file__).parent / "jars").glob("spark-launcher_*.jar")
+    with zipfile.ZipFile(launcher) as jar:
+        parser = jar.read("org/apache/spark/launcher/SparkSubmitOptionParser.class")
+    return {each.decode() for each in re.findall(rb"--[a-z][a-z-]+", parser)}
+
+
+def test_no_argument_of_a_script_is_a_word_of_the_launcher_or_of_glue(synthesized):
+    taken = words_of_spark_submit()
+    assert {"--packages", "--conf", "--jars", "--name"} < taken
+    taken |= {f"--{each}" for each in GLUE_WORDS}
+    for stack in ("trading-ingest", "trading-maintenance", "streams-ingest", "guest-ingest"):
+        for job in synthesized.find(stack, "AWS::Glue::Job").values():
+            assert {*job["DefaultArguments"]} & taken <= MEANT
+            assert not {*job["DefaultArguments"]} - taken & MEANT
+
+
+def test_jobs_run_the_iceberg_that_is_pinned_and_not_amazons(synthesized):
+    files = json.loads((synthesized.folder / "trading-ingest.assets.json").read_text())["files"]
+    for stack in ("trading-ingest", "trading-maintenance"):
+        for job in synthesized.find(stack, "AWS::Glue::Job").values():
+            arguments = job["DefaultArguments"]
+            assert "--datalake-formats" not in arguments
+            assert arguments["--user-jars-first"] == "true"
+            ids = [Path(each).stem for each in text(arguments["--extra-jars"]).split(",")]
+            shipped = [synthesized.folder / files[id]["source"]["path"] for id in ids]
+            assert [each.read_text() for each in shipped] == [LOGIN, *ICEBERG]
+
+
+def test_the_iceberg_that_jobs_get_is_the_one_of_the_lock():
+    locked = {Path(jar.file).name: jar.sha256 for jar in pinned() if jar.artifact in ICEBERG}
+    found = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in job_jars(ICEBERG)}
+    assert found == locked
+    assert len(found) == 2
+
+
+def test_an_emulator_brings_its_own_iceberg():
+    stack = Stack(App(context={"aws:cdk:bundling-stacks": []}), "s")
+    assert len(JobCode(stack, "Code", runtime=Runtime.read(None, "host")).jars) == 1
+
+
+def test_a_run_of_the_release_before_still_reads_its_code_while_the_stack_is_updated(synthesized):
+    old = "arn:<Partition>:s3:::cdk-hnb659fds-assets-<AccountId>-<Region>/calve/trading/0123.zip"
+    for stack in ("trading-ingest", "trading-maintenance"):
+        for job in synthesized.find(stack, "AWS::Glue::Job").values():
+            role = job["Role"]["Fn::GetAtt"][0]
+            policies = [
+                each
+                for each in synthesized.find(stack, "AWS::IAM::Policy").values()
+                if {"Ref": role} in each["Roles"]
+            ]
+            read = [
+                text(resource)
+                for policy in policies
+                for each in policy["PolicyDocument"]["Statement"]
+                if "s3:GetObject" in listed(each["Action"]) and each["Effect"] == "Allow"
+                for resource in listed(each["Resource"])
+            ]
+            assert any(fnmatchcase(old, each) for each in read)
+            assert not any(fnmatchcase(old.replace("calve/trading/", "calve/other/"), each) for each in read)
+            files = text(job["DefaultArguments"]["--extra-py-files"])
+            assert "/calve/trading/" in files
 
 
 def test_no_package_index_and_no_secret_is_in_the_arguments(jobs):
@@ -135,7 +227,8 @@ def test_of_the_lake_a_job_reads_nothing_that_glue_would_run(synthesized):
 
 def test_the_watchdog_looks_after_continuous_jobs_alone(synthesized):
     rule = synthesized.one("trading-ingest", "AWS::Events::Rule")
-    ends = ["SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED"]
+    ends = ["SUCCEEDED", "FAILED", "TIMEOUT", "ERROR", "EXPIRED", "STOPPED"]
+    assert {*ends} == ENDED
     assert rule["EventPattern"]["detail"] == {"jobName": ["trading-main"], "state": ends}
     functions = synthesized.find("trading-ingest", "AWS::Lambda::Function").values()
     by_handler = {each["Handler"].removeprefix("lambdas.job_control.handler."): each for each in functions}

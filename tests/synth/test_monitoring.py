@@ -7,6 +7,7 @@ from stacks.monitoring.job_metrics import OF_JOB, OF_MAINTENANCE, OF_TABLES
 from tests.integration.support.events import documented
 from tests.synth.conftest import text
 from tests.synth.log_filters import metrics
+from tests.synth.test_lake import listed, statements
 
 NUMBERS = dict.fromkeys(
     (
@@ -240,6 +241,20 @@ def test_a_table_is_late_by_its_own_promise_or_by_the_age_that_alerts_name(synth
         if alarm["AlarmName"] == f"{name}-main-tables-freshness"
     }
     assert late == {"trading": ("Lateness.main", 2), "shop": ("Freshness.main", 300)}
+
+
+def test_the_dashboard_has_the_region_in_its_name_since_an_account_has_one_list_of_them(synthesized):
+    template = synthesized.templates["trading-monitoring"]
+    made = synthesized.one("trading-monitoring", "AWS::CloudWatch::Dashboard")
+    name = text(made["DashboardName"])
+    assert name == text(template["Outputs"]["DashboardName"]["Value"]) == "trading-<Region>"
+    looking = [
+        each
+        for each in statements(synthesized.templates["trading-lake"])
+        if "cloudwatch:GetDashboard" in each["Action"]
+    ]
+    (resource,) = {text(one) for each in looking for one in listed(each["Resource"])}
+    assert resource == f"arn:<Partition>:cloudwatch::<AccountId>:dashboard/{name}"
 
 
 def test_the_dashboard_asks_for_the_worst_tables(synthesized):

@@ -42,7 +42,9 @@ def test_services_that_say_on_whose_behalf_they_act_are_asked(synthesized):
                 assert trust["Condition"]["StringEquals"] == {
                     "aws:SourceAccount": {"Ref": "AWS::AccountId"}
                 }, name
-                assert "aws:SourceArn" in trust["Condition"]["ArnLike"]
+                # Nobody has seen the ARN that Glue sends, and a wrong one would end every run at its start.
+                glue = trust["Principal"]["Service"] == "glue.amazonaws.com"
+                assert ("aws:SourceArn" in trust["Condition"].get("ArnLike", {})) is not glue
 
 
 def test_rules_of_cdk_nag_and_of_the_cdk_are_kept(synthesized):

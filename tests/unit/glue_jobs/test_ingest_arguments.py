@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from calve.config.job import Job, Kafka, Lake, Registry
 from calve.errors import ConfigError
 from glue_jobs import maintain
-from glue_jobs.ingest import _read
+from glue_jobs.ingest import _read, until
 
 SETTINGS = Job(
     "trading", "main", Kafka("made:1"), Registry("http://r"), Lake("trading", "s3://made"), ()
@@ -70,6 +72,7 @@ def test_what_only_a_deploy_knows_wins_over_the_settings() -> None:
         ["--customer-driver-env-vars=PYTHONPATH=/tmp"],
         ["--python-modules-installer-option", "-r"],
         ["--class", "Other"],
+        ["--datalake-formats", "iceberg"],
         ["--bootstrap-server", "another:9092"],
         ["--warehous=s3://another"],
     ],
@@ -84,8 +87,6 @@ def test_an_argument_that_no_definition_has_is_refused_by_name(read, given: list
 def test_a_definitions_arguments_are_taken_whether_glue_shows_them_to_the_script_or_not(read) -> None:
     shown = [
         *(
-            "--datalake-formats",
-            "iceberg",
             "--extra-py-files",
             "s3://a/b.zip",
             "--extra-jars",
@@ -103,6 +104,21 @@ def test_a_definitions_arguments_are_taken_whether_glue_shows_them_to_the_script
     ]
     job, _ = read(["--settings", SETTINGS, *GLUES_OWN, *shown])
     assert job == Job.from_json(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("now", "hours"),
+    [
+        ("2026-11-27T02:00", 49),  # a Friday
+        ("2026-11-29T01:59", 1 + 1 / 60),
+        ("2026-11-29T02:30", 168.5),  # an hour at least
+        ("2026-11-29T03:00", 168),
+        ("2026-11-29T23:00", 148),
+    ],
+)
+def test_a_run_lasts_until_its_hour_of_the_week_and_an_hour_at_least(now: str, hours: float) -> None:
+    begun = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    assert until("Sun:3", begun) == timedelta(hours=hours)
 
 
 def test_settings_stand_where_a_deploy_says_nothing() -> None:
