@@ -177,7 +177,7 @@ def profile_is_named() -> bool:
 def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:
     """The jobs with the tables of patterns that have these names, found in the lake, else in Kafka."""
     wanted = set(names) - {table.name for job in jobs for table in job.tables}
-    job = _with_patterns_of(jobs)
+    job = with_patterns_of(jobs)
     if not wanted or not job.patterns:
         return tuple(jobs)
     keeper = _keeper(open_catalog(job.lake), job.database(cluster_database(job)))
@@ -190,7 +190,7 @@ def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:
 
 def surveyed(jobs: Sequence[Job], catalog: Catalog, database: str, listed: Iterable[str]) -> Expansion:
     """The tables of the jobs' patterns: for the topics that Kafka lists, and for other topics that the lake has tables of."""
-    job = _with_patterns_of(jobs)
+    job = with_patterns_of(jobs)
     if not job.patterns:
         return Expansion()
     keeper = _keeper(catalog, database)
@@ -229,7 +229,7 @@ def with_tables(job: Job, found: Expansion) -> Job:
     return replace(job, tables=tuple(tables.values()))
 
 
-def _with_patterns_of(jobs: Sequence[Job]) -> Job:
+def with_patterns_of(jobs: Sequence[Job]) -> Job:
     """A job with the patterns of all: lake and Kafka are looked at once."""
     patterns = {each.name: each for job in jobs for each in job.patterns}
     entries = next((job.entries for job in jobs if job.entries), ())

@@ -59,7 +59,9 @@ def of_entry(job: str, table: Table, deployed: Deployed) -> Change:
     if held is None and entry is None:
         return Change("tables", table.name, "+", note=f"from {table.topic}")
     before = None if table.pattern else entry
-    found = [*_settings(job, table, before, held), *(_held(table, held) if held else ())]
+    was = deployed.job_of(table) if table.pattern else None
+    moved = [Difference("job", was, job)] if was and was != job else []
+    found = [*moved, *_settings(job, table, before, held), *(_held(table, held) if held else ())]
     if found:
         keys = {each.key for each in found}
         following = rules.table_consequences(before[1] if before else None, table, held, keys)

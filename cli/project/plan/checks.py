@@ -40,12 +40,12 @@ def topic_problems(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
 
 
 def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Problem]:
-    for job in jobs:
-        for entry in job.patterns:
-            if not any(table.pattern == entry.name and table.topic in listed for table in job.tables):
-                reason = f"no topic matches {entry.topic}, except topics of other entries"
-                fix = "correct the expression, or create the topic: the job finds it while it runs"
-                yield Problem(("tables", entry.name, "topics"), reason, fix)
+    found = {table.pattern for job in jobs for table in job.tables if table.topic in listed}
+    for entry in {each.name: each for job in jobs for each in job.patterns}.values():
+        if entry.name not in found:
+            reason = f"no topic matches {entry.topic}, except topics of other entries"
+            fix = "correct the expression, or create the topic: the job finds it while it runs"
+            yield Problem(("tables", entry.name, "topics"), reason, fix)
 
 
 INDEX_BYTES, ORDER_BYTES = 48, 8

@@ -204,10 +204,11 @@ def counted(found: Sequence[Change], problems: int = 0) -> str:
 
 
 def folded(found: Sequence[Change]) -> list[Change]:
-    """The changes; tables of one entry with equal changes become one line."""
+    """The changes; tables of one entry with equal changes become one line, and those that only move from one job to another."""
     alike: dict[Change, list[Change]] = {}
     for each in found:
-        alike.setdefault(replace(each, name="", note="") if each.entry else each, []).append(each)
+        moves = each.section == "tables" and [one.key for one in each.differences] == ["job"]
+        alike.setdefault(replace(each, name="", note="") if each.entry or moves else each, []).append(each)
     lines = []
     for same in alike.values():
         if len(same) > ALIKE:

@@ -100,13 +100,24 @@ class Deployed:
 
     @property
     def settings(self) -> dict[str, tuple[str, Table]]:
-        """The deployed entries of `tables`, with the names of their jobs."""
-        return {
-            table.name: (name, table)
-            for name, job in self.jobs.items()
-            if job.settings
-            for table in (*job.settings.tables, *job.settings.patterns)
+        """The deployed entries of `tables`, each with the name of its job; a pattern with that of its entry in `jobs`."""
+        known = {name: job.settings for name, job in self.jobs.items() if job.settings}
+        of_patterns = {table.name: (job.of, table) for job in known.values() for table in job.patterns}
+        return of_patterns | {
+            table.name: (name, table) for name, job in known.items() for table in job.tables
         }
+
+    def job_of(self, table: Table) -> str | None:
+        """The deployed job that keeps a table of a pattern."""
+        known = {name: job.settings for name, job in self.jobs.items() if job.settings}
+        return next(
+            (
+                name
+                for name, job in known.items()
+                if job.has(table.topic) and any(each.name == table.pattern for each in job.patterns)
+            ),
+            None,
+        )
 
 
 def read_deployed(deployment: Deployment, account: Account) -> Deployed:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment
+from calve.config.deployment import UNKNOWN_SERVERS, Deployment
 from calve.config.engine_choice import Chosen, choose, of_settings
 from calve.config.job import Job, Table
 from calve.config.topics import expand
@@ -20,7 +20,7 @@ from calve.registry.registry import Registry, open_registry
 from calve.schema.columns import Json
 from calve.schema.evolution import apply, data_columns
 from calve.settings.problems import Problem
-from cli.config import joined, of_lake, with_tables
+from cli.config import joined, of_lake, with_patterns_of, with_tables
 from cli.kafka import Cluster
 from cli.project.plan.change import Change
 from cli.project.plan.changes import of_entry
@@ -129,23 +129,23 @@ def expanded(
 ) -> tuple[Deployment, list[Change]]:
     """The deployment with the tables of its patterns, by the topics of Kafka and the lake's tables; a line for each pattern."""
     topics = {name: each.topic for name, each in deployed.tables.items() if each.topic}
-    jobs: list[JobDeployment] = []
+    all_jobs = [job.settings for job in deployment.jobs]
+    whole = with_patterns_of(all_jobs)
+    found = joined(expand(whole, listed, topics.get), of_lake(whole, topics))
+    jobs = tuple(replace(job, settings=with_tables(job.settings, found)) for job in deployment.jobs)
+    owners = {each.name: job.of for job in all_jobs for each in job.patterns}
     entries: list[Change] = []
-    for job in deployment.jobs:
-        settings = job.settings
-        found = joined(expand(settings, listed, topics.get), of_lake(settings, topics))
-        jobs.append(replace(job, settings=with_tables(settings, found)))
-        for each in settings.patterns:
-            count = sum(table.pattern == each.name for table in found.tables)
-            note = f"from topics {each.topic}: {count} {'table' if count == 1 else 'tables'}"
-            undecided = tuple(
-                f"topic {one.topic} is not kept: {one.reason}; {one.fix}"
-                for one in found.not_kept
-                if one.entry == each.name
-            )
-            change = of_entry(settings.job, each, deployed)
-            entries.append(replace(change, note=note, undecided=undecided))
-    return replace(deployment, jobs=tuple(jobs)), entries
+    for each in whole.patterns:
+        count = sum(table.pattern == each.name for table in found.tables)
+        note = f"from topics {each.topic}: {count} {'table' if count == 1 else 'tables'}"
+        undecided = tuple(
+            f"topic {one.topic} is not kept: {one.reason}; {one.fix}"
+            for one in found.not_kept
+            if one.entry == each.name
+        )
+        change = of_entry(owners[each.name], each, deployed)
+        entries.append(replace(change, note=note, undecided=undecided))
+    return replace(deployment, jobs=jobs), entries
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pyiceberg.types import LongType, NestedField
 
 from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
 from calve.config.job import Entry, Job, Kafka, Lake, Table
-from calve.config.share import Share
+from calve.config.share import Share, part_of
 from calve.errors import ConfigError, Retryable
 from calve.schema.columns import struct, with_ids
 from calve.table.summary import TOPIC
@@ -223,6 +223,41 @@ def test_a_job_that_is_deployed_with_its_patterns_is_the_same() -> None:
     wanted = replace(DEPLOYMENT, jobs=(replace(DEPLOYMENT.jobs[0], settings=slower),))
     _, (entry,) = expanded(wanted, Deployed("t", jobs={"main": job}), ["shop.orders"])
     assert (entry.kind, [each.key for each in entry.differences]) == ("~", ["freshness"])
+
+
+def test_a_plan_shows_which_tables_move_to_which_part_and_one_line_for_their_pattern() -> None:
+    shares = [Share("main", n, 2) for n in (1, 2)]
+    parts = [
+        replace(
+            JOB,
+            job=f"main-{share.part}",
+            tables=tuple(each for each in JOB.tables if share.has(each.topic)),
+            share=share,
+        )
+        for share in shares
+    ]
+    there = Deployed(
+        "t",
+        database_exists=True,
+        jobs={"main": DeployedJob("G.1X", 4, None, "UTC", "Sun:3", {}, JOB, least=2)},
+        tables={"shop_gone": HELD, "people": replace(HELD, topic="shop.people")},
+    )
+    wanted = replace(DEPLOYMENT, jobs=tuple(map(JobDeployment, parts)))
+    listed = ["shop.people", "shop.orders"]
+    whole, entries = expanded(wanted, there, listed)
+    moved = {
+        each.name: [(one.key, one.deployed, one.configured) for one in each.differences]
+        for each in changes(whole, there)
+        if each.section == "tables" and each.kind == "~"
+    }
+    topics = {"shop_gone": "shop.gone", "shop_orders": "shop.orders", "people": "shop.people"}
+    of = {name: f"main-{part_of(topic, 2)}" for name, topic in topics.items()}
+    assert moved == {name: [("job", "main", of[name])] for name in topics}
+    assert [(each.kind, each.note) for each in entries] == [("=", r"from topics shop\.(.*): 2 tables")]
+    spread = {part.job: DeployedJob("G.1X", 4, None, "UTC", "Sun:3", {}, part, least=2) for part in parts}
+    again = changes(whole, replace(there, jobs=spread))
+    assert {each.kind for each in again if each.section == "jobs"} == {"="}
+    assert not [each for each in again if each.kind == "~"]
 
 
 def test_a_job_whose_topics_are_not_counted_yet_is_told_by_its_name() -> None:

@@ -20,7 +20,7 @@ from calve.modes.deduplicate import Deduplicate
 from calve.modes.upsert import Upsert
 from calve.schema.columns import KAFKA, Transform, field, struct, with_ids
 from calve.settings.problems import Problem
-from cli.project.plan.change import Change
+from cli.project.plan.change import Change, Difference
 from cli.project.plan.changes import Bills, changes
 from cli.project.plan.checks import consequences, index_warnings, problems, topic_problems, topic_warnings
 from cli.project.plan.command import counted, folded, tree
@@ -293,6 +293,19 @@ def test_on_a_terminal_tables_of_an_entry_of_which_the_same_is_said_are_one_line
         entry,
     ]
     assert folded(tables[:3]) == tables[:3]
+
+
+def test_on_a_terminal_named_tables_that_move_from_one_job_to_another_are_one_line() -> None:
+    def moved(name: str, key: str, to: str) -> Change:
+        return Change("tables", name, "~", (Difference(key, "main", to),))
+
+    tables = [moved(f"t{n}", "job", "main-1") for n in range(5)]
+    other, slower = moved("u", "job", "main-2"), [moved(f"s{n}", "freshness", "1m") for n in range(5)]
+    assert folded([*tables, other, *slower]) == [
+        replace(tables[0], name="t0, t1, t2, 2 more"),
+        other,
+        *slower,
+    ]
 
 
 def test_in_a_pipe_a_reason_is_told_though_something_stands_below_it() -> None:
