@@ -163,7 +163,7 @@ def _ask(scene: Scene, *, yes: bool) -> None:
     parts = price(scene.deployment, HOURS)
     total = sum(each.usd for each in parts)
     where = f"{scene.account.region} of account {scene.number}"
-    console.table("cost", [asdict(each) for each in parts], title=f"US dollars in {HOURS:g} hours")
+    console.table("cost", [asdict(each) for each in parts], title=f"US dollars, {HOURS:g} h")
     console.say(
         f"{scene.name} will be deployed into {where}: about {total:.2f} USD, and {total / HOURS:.2f} per hour more."
     )
@@ -183,7 +183,7 @@ def _run(scene: Scene) -> tuple[list[Evidence], list[Price]]:
         with termination_as_exit():
             for each in _evidence(scene):
                 evidence.append(each)
-                scene.console.event(each.state, check=each.check, evidence=masked(each.said, scene.number))
+                scene.console.event(each.state, check=each.check, evidence=masked(each.said, scene))
             if not scene.stack and scene.outputs:
                 with suppress(BotoCoreError, ClientError):  # the report is worth more than its price
                     cost = spent(scene)
@@ -210,11 +210,12 @@ def _evidence(scene: Scene) -> Iterator[Evidence]:
 
     deployed = judge(DEPLOYED, deploy, scene)
     yield deployed
-    if deployed.state != "proved":
-        return
     console.heading("Checking")
     for name, check in CHECKS.items():
-        yield judge(name, check, scene)
+        if deployed.state == "proved":
+            yield judge(name, check, scene)
+        else:
+            yield Evidence(name, "not checked", "the deploy failed")
 
 
 def _destroyed(scene: Scene) -> Evidence:
@@ -227,7 +228,7 @@ def _destroyed(scene: Scene) -> Evidence:
     found = judge(DESTROYED, destroy, scene)
     if found.state == "proved":
         forget(scene.name)
-    scene.console.event(found.state, check=found.check, evidence=masked(found.said, scene.number))
+    scene.console.event(found.state, check=found.check, evidence=masked(found.said, scene))
     return found
 
 
@@ -260,9 +261,10 @@ def _clean(name: str, note: Note, console: Console, *, all_of_them: bool) -> Non
 def _show(scene: Scene, evidence: list[Evidence], place: Path) -> None:
     console = scene.console
     console.heading(counted(evidence))
-    rows = [{"check": e.check, "state": e.state, "evidence": masked(e.said, scene.number)} for e in evidence]
-    console.table("evidence", rows, title="")
+    rows = [
+        {"check": each.check, "state": each.state, "evidence": masked(each.said, scene)} for each in evidence
+    ]
+    if console.is_terminal:  # elsewhere each has been said
+        console.table("evidence", rows, title="")
     console.say(f"The report: {place}")
-    console.document(
-        {"deployment": scene.name, "report": str(place), "evidence": [asdict(e) for e in evidence]}
-    )
+    console.document({"deployment": scene.name, "report": str(place), "evidence": rows})

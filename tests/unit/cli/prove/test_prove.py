@@ -28,7 +28,7 @@ from cli.prove.scene import TRADES, USERS, Scene, configuration
 NAME, NUMBER = "calve-prove-0a1b2c", "111122223333"
 GIVEN = {
     "kafka": {
-        "bootstrap_servers": "b:9096",
+        "bootstrap_servers": "b-1.shop:9096",
         "auth": {"type": "sasl_scram", "secret": "aws:k", "ca_file": "ca.pem", "rotate": {"after_days": 7}},
     },
     "registry": {"url": "https://r", "ca_file": "ca.pem"},
@@ -272,11 +272,12 @@ def test_the_watchdog_must_start_another_run_after_one_that_ends(
 def test_the_report_hides_the_account_and_says_what_was_not_checked(scene: Scene) -> None:
     evidence = [
         Evidence("doctor", "proved", f"arn:aws:iam::{NUMBER}:role/a | ok"),
-        Evidence("mail", "not checked", "nobody"),
+        Evidence("mail", "not checked", "b-1.shop:9096 does not answer"),
     ]
     text = page(scene, evidence, [Price("Glue, 2 DPU-hours", 0.5)])
     assert "# calve prove: 1 proved, 0 failed, 1 not checked" in text
     assert "arn:aws:iam::<account>:role/a \\| ok" in text
+    assert "| <broker> does not answer |" in text
     assert NUMBER not in text
     assert "About 0.50 USD" in text
 
