@@ -123,3 +123,8 @@ class Deployment:
     publish: Publish | None = None
     region: str | None = None
     rotations: tuple[KeyRotation, ...] = ()
+
+    @property
+    def public_links(self) -> bool:
+        """Whether an export has a public link, so that links, their keys and the public function are needed."""
+        return any(each.link_kind == "public" for each in self.exports)

@@ -92,7 +92,7 @@ def named(deployment: Deployment) -> Iterator[tuple[str, str]]:
 def _made(deployment: Deployment, account: Account) -> Iterator[tuple[str, str]]:
     """Use and reference of the secrets that the stacks made, recognised by how their logical ids begin."""
     stacks: dict[str, dict[str, str]] = {}
-    if any(each.link_kind == "public" for each in deployment.exports):
+    if deployment.public_links:
         stacks["exports"] = {"": "links"}
     if deployment.publish:
         stacks["publish"] = {"Snowflake": "snowflake", "IcebergRest": "iceberg_rest"}

@@ -255,8 +255,7 @@ class ExportsStack(Stack):
         self.writer = export_writer(Construct(self, "Writer"), site, role, done)
         grants(Construct(self, "Grants"), site, lookers=[self.writer.role.role_arn])
         export_schedules(schedules, site, self.group, role, self.writer)
-        public = any(each.link_kind == "public" for each in site.deployment.exports)
-        self.links = ExportLinks(self, "Links", site) if public else None
+        self.links = ExportLinks(self, "Links", site) if site.deployment.public_links else None
         self.mails = ExportMails(self, "Mails", site, self.links, done)
         CfnOutput(self, "ExportFunction", value=self.writer.function.function_name)
         if self.links:

@@ -57,7 +57,7 @@ KAFKA_DAYS, KAFKA_PARTITION_GIB = 7, 250
 ENDPOINTS = 5
 ZONES = 2
 DEPLOYMENT_ALARMS = 3  # starts of jobs and of maintenance that were dropped, and those that failed
-JOB_ALARMS, CONTINUOUS_ALARMS, EXPORTS_ALARMS = 8, 3, 5
+JOB_ALARMS, CONTINUOUS_ALARMS, EXPORTS_ALARMS, LINK_ALARMS = 8, 3, 3, 2
 JOB_METRICS, TABLE_METRICS = 6, 3  # without those that only trouble writes
 CATALOG_ALARMS, SNOWFLAKE_ALARMS = 3, 6
 EXPORT_GB_S = 2 * 60
@@ -232,9 +232,10 @@ def _around(deployment: Deployment, rates: Rates) -> Iterator[Line]:
     yield _both("Monitoring", usd, basis, "alarm_month", "metric_month", "dashboard_month")
     if deployment.exports:
         runs = sum(firings_per_day(export.schedule) for export in deployment.exports) * DAYS
-        usd = rates["secret_month"] + runs * EXPORT_GB_S * rates["lambda_gb_second"]
-        basis = f"1 secret, {runs:,.0f} runs of {EXPORT_GB_S} GB-s"
-        yield _both("Exports", usd, basis, "secret_month", "lambda_gb_second")
+        secrets = int(deployment.public_links)
+        usd = secrets * rates["secret_month"] + runs * EXPORT_GB_S * rates["lambda_gb_second"]
+        basis = f"{'1 secret, ' * secrets}{runs:,.0f} runs of {EXPORT_GB_S} GB-s"
+        yield _both("Exports", usd, basis, *["secret_month"] * secrets, "lambda_gb_second")
     publish = deployment.publish
     if publish and publish.iceberg_rest and publish.iceberg_rest.bootstrap:
         yield _both("Catalog", rates["secret_month"], "1 secret", "secret_month")
@@ -251,7 +252,8 @@ def _alarms(deployment: Deployment) -> int:
     if deployment.exports:
         by_ses = any(each.channel == "ses" for each in deployment.exports)
         by_sns = sum(each.channel == "sns" for each in deployment.exports)
-        count += EXPORTS_ALARMS + len(deployment.exports) + by_ses + by_sns
+        count += EXPORTS_ALARMS + LINK_ALARMS * deployment.public_links
+        count += len(deployment.exports) + by_ses + by_sns
     if publish := deployment.publish:
         count += CATALOG_ALARMS if publish.iceberg_rest else 0
         count += SNOWFLAKE_ALARMS if publish.snowflake else 0
