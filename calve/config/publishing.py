@@ -168,7 +168,7 @@ class Export(_Sorted):
     `database` empty: that of the deployment's Kafka cluster, which each run finds in Glue.
     `time_column`: a path such as `created_at` or `_kafka.timestamp`. A week begins on Monday; windows are in `time_zone`.
     `schedule`: an EventBridge expression, in `time_zone`. `sender`: only for `ses`.
-    `link_kind`: `public`: whoever has the link gets the file; `console`: the reader signs in to AWS.
+    `link_kind`: `public`: anyone with the link gets the file; `console`: the reader signs in to AWS.
     """
 
     name: str

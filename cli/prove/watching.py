@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from calve.errors import CalveError
+from calve.names import log_prefix
 from calve.outputs import metrics
 from calve.outputs.metrics import METRICS, Log
 from cli.account import Resource, resources
@@ -52,9 +53,7 @@ def log_groups(scene: Scene) -> str:
 
 
 def job_log(scene: Scene) -> str:
-    groups = (each.id for each in made_of(scene, "AWS::Logs::LogGroup", "ingest"))
-    begins = f"/calve/{scene.name}/{JOB}/"
-    return next(each for each in groups if each.startswith(begins) and each.endswith("/output"))
+    return f"{log_prefix(scene.name, JOB)}/output"
 
 
 def log_lines(scene: Scene) -> str:

@@ -109,7 +109,6 @@ class Notifier:
 
     def _link(self, manifest: Manifest, recipient: str | None) -> tuple[Link, str]:
         export, now = manifest.export, int(self.clock())
-        kept_until = int(manifest.created_at.timestamp()) + export.keep_days * DAY_S
         keys = self.keyring.keys()
         link = Link(
             id=new_link_id(),
@@ -119,7 +118,7 @@ class Notifier:
             parts=manifest.parts,
             recipient=recipient and recipient_hash(recipient),
             created_at=now,
-            expires_at=min(now + export.link_days * DAY_S, kept_until),
+            expires_at=min(now + export.link_days * DAY_S, int(manifest.kept_until)),
             max_downloads=export.max_downloads * len(manifest.parts),
             title=formatting.title(export.name),
             window=str(manifest.window),

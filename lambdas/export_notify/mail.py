@@ -59,6 +59,11 @@ class Manifest:
     created_at: datetime
     snapshot_id: str | None
 
+    @property
+    def kept_until(self) -> float:
+        """When the bucket may delete the files, in seconds."""
+        return self.created_at.timestamp() + self.export.keep_days * DAY_S
+
     @classmethod
     def parse(cls, key: str, text: str) -> Self:
         """Parse a manifest. Raises Fatal: another format, or files outside the folder of one run."""
@@ -176,12 +181,11 @@ def by_console(manifest: Manifest, bucket: str, region: str, policy: str) -> Acc
     """The console of S3 answers, to a reader who signs in to AWS and has the policy."""
     cloud = next((name for start, name in CONSOLES.items() if region.startswith(start)), CONSOLE)
     page = f"https://{region}.{cloud}/s3/object/{bucket}?region={region}&prefix="
-    kept = manifest.created_at.timestamp() + manifest.export.keep_days * DAY_S
     return Access(
         "Open",
-        tuple(page + quote(part.key, safe="/") for part in manifest.parts),
+        tuple(page + quote(part.key) for part in manifest.parts),
         (
-            ("File kept until", formatting.moment(kept, manifest.export.time_zone)),
+            ("File kept until", formatting.moment(manifest.kept_until, manifest.export.time_zone)),
             *((PATH, f"s3://{bucket}/{part.key}") for part in manifest.parts),
         ),
         f"Sign in to AWS with a role that has the policy {policy}, then choose Download.",

@@ -138,15 +138,12 @@ class HandOver:
             each.control.write(self._s3, each.generation)
         written = False
         while True:
-            old, idle = self._active(gone), list[Wanted]()
+            active, old = self._active(wanted.jobs), self._active(gone)
             for each in wanted.jobs:
-                active = self._active([each]).get(each.job_name, [])
-                if former_runs := [
-                    run for run in active if not each.is_met_by(run, definitions[each.job_name])
-                ]:
-                    old[each.job_name] = former_runs
-                elif not active and each.continuous:
-                    idle.append(each)
+                runs, definition = active.get(each.job_name, []), definitions[each.job_name]
+                if replaced := [run for run in runs if not each.is_met_by(run, definition)]:
+                    old[each.job_name] = replaced
+            idle = [each for each in wanted.jobs if each.continuous and each.job_name not in active]
             hanging = self._is_over() and _stopping(old)
             if hanging and not written:
                 self._leave(wanted, old)

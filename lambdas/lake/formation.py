@@ -69,6 +69,9 @@ class Grants:
     def id(self) -> str:
         return f"grants-of-{self.stack}"
 
+    def databases(self, glue: Any) -> list[str]:
+        return [self.database] if self.database else databases_of(glue, self.deployment)
+
 
 def keep(grants: Grants, before: Grants | None, clients: Clients, clock: Any = time) -> int:
     """Grant what the roles need, and take what others had; returns how many grants there are.
@@ -77,7 +80,7 @@ def keep(grants: Grants, before: Grants | None, clients: Clients, clock: Any = t
         ConfigError: Lake Formation governs the lake, and this function may not grant.
     """
     wanted: list[Request] = []
-    names = [grants.database] if grants.database else databases_of(clients.glue, grants.deployment)
+    names = grants.databases(clients.glue)
     asked: Sequence[str | None] = names or [None]
     if any(governs(clients.formation, clients.glue, each) for each in asked):
         wanted = _requests(grants, names, clients)
@@ -89,8 +92,7 @@ def keep(grants: Grants, before: Grants | None, clients: Clients, clock: Any = t
 
 
 def revoke(grants: Grants, clients: Clients, but: Sequence[Request] = ()) -> None:
-    names = [grants.database] if grants.database else databases_of(clients.glue, grants.deployment)
-    for each in _requests(grants, names, clients):
+    for each in _requests(grants, grants.databases(clients.glue), clients):
         if each not in but:
             with tolerating(*GONE):
                 clients.formation.revoke_permissions(**each)

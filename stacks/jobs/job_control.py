@@ -50,13 +50,9 @@ class JobControl(Construct):
             statements=[
                 allow(["glue:StartJobRun"], [job.arn for job in jobs]),
                 allow(["glue:GetJob", "glue:GetJobRuns", "glue:BatchStopJobRun"], [deployed], because=GONE),
-                allow(
-                    ["s3:GetObject", "s3:PutObject"],
-                    [f"{site.lake.bucket_arn}/{site.lake.control('*')}"],
-                    because=GONE,
+                *_control_statements(
+                    site.lake, [site.lake.control("*")], ["s3:GetObject", "s3:PutObject"], because=GONE
                 ),
-                site.lake.listing(),
-                *site.lake.key("kms:Decrypt", "kms:GenerateDataKey"),
             ],
         )
         continuous = [job for job in jobs if not job.definition.schedule]
@@ -159,7 +155,7 @@ class JobControl(Construct):
             },
             statements=[
                 _running(jobs),
-                *_control_statements(self._site.lake, jobs, ["s3:GetObject"]),
+                *_control_statements(self._site.lake, [job.control_key for job in jobs], ["s3:GetObject"]),
                 *scheduling(f"{group.name}/watchdog-*", later),
             ],
         )
@@ -175,10 +171,12 @@ def _running(jobs: Sequence[IngestJob]) -> Statement:
     return allow(actions, [job.arn for job in jobs])
 
 
-def _control_statements(lake: Lake, jobs: Sequence[IngestJob], actions: Sequence[str]) -> list[Statement]:
-    """The jobs' control objects. Listing distinguishes a missing object from a forbidden one."""
-    statements = [allow(actions, [f"{lake.bucket_arn}/{job.control_key}" for job in jobs]), lake.listing()]
-    return statements + lake.key("kms:Decrypt", "kms:GenerateDataKey")
+def _control_statements(
+    lake: Lake, keys: Sequence[str], actions: Sequence[str], *, because: str | None = None
+) -> list[Statement]:
+    """Jobs' control objects. Listing distinguishes a missing object from a forbidden one."""
+    objects = allow(actions, [f"{lake.bucket_arn}/{key}" for key in keys], because=because)
+    return [objects, lake.listing(), *lake.key("kms:Decrypt", "kms:GenerateDataKey")]
 
 
 def job_schedule(

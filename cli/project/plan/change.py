@@ -103,7 +103,7 @@ def export_consequences(before: Export, after: Export, keys: Collection[str]) ->
     if "link.kind" in keys and after.link_kind == "console":
         yield Consequence("readers of the next mails must sign in to AWS", breaking=True)
     elif "link.kind" in keys:
-        yield Consequence("whoever has a link of the next mails gets the file", breaking=True)
+        yield Consequence("anyone with a link of the next mails gets the file", breaking=True)
 
 
 def _of_losses(before: Table, after: Table) -> Iterator[Consequence]:

@@ -99,9 +99,14 @@ class Deployed:
     endpoints: bool = False
 
     @property
+    def _readable(self) -> dict[str, Job]:
+        """The settings of the jobs, by name."""
+        return {name: job.settings for name, job in self.jobs.items() if job.settings}
+
+    @property
     def settings(self) -> dict[str, tuple[str, Table]]:
         """The deployed entries of `tables`, each with the name of its job; a pattern with that of its entry in `jobs`."""
-        known = {name: job.settings for name, job in self.jobs.items() if job.settings}
+        known = self._readable
         of_patterns = {table.name: (job.of, table) for job in known.values() for table in job.patterns}
         return of_patterns | {
             table.name: (name, table) for name, job in known.items() for table in job.tables
@@ -109,11 +114,10 @@ class Deployed:
 
     def job_of(self, table: Table) -> str | None:
         """The deployed job that keeps a table of a pattern."""
-        known = {name: job.settings for name, job in self.jobs.items() if job.settings}
         return next(
             (
                 name
-                for name, job in known.items()
+                for name, job in self._readable.items()
                 if job.has(table.topic) and any(each.name == table.pattern for each in job.patterns)
             ),
             None,

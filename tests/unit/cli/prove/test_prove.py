@@ -59,7 +59,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """By service, what stands in for its client."""
+    """The stub of each service's client, by the service's name."""
     found: dict[str, Any] = {}
     monkeypatch.setattr(Scene, "client", lambda _, service: found[service])
     return found
