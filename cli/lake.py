@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -13,6 +15,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io import load_file_io
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table import snapshots as iceberg
 
@@ -24,8 +28,12 @@ from calve.table.position import Ledger, Position
 from calve.table.protocol import Commit, nearest_position
 from calve.table.summary import POSITION_TAG, STATE, has_ledger, ledger_of, metrics_of
 from cli.embedded import aws as emulator
+from lambdas.aws import tolerating
 
 ALWAYS_TRUE = AlwaysTrue()
+AT_ONCE = 16
+LISTED = 100
+"""From so many tables on, a listing finds them, and their metadata is read over shared connections."""
 _DENIED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")
 
 
@@ -81,6 +89,37 @@ def load(catalog: Catalog, name: TableName) -> Table | None:
     with aws_errors(f"table {name}"), suppress(NoSuchTableError, NoSuchNamespaceError):
         return catalog.load_table((name.database, name.table))
     return None
+
+
+def load_all(catalog: Catalog, names: Sequence[TableName]) -> dict[TableName, Table]:
+    """Those of the tables that exist."""
+    read: Callable[[TableName], Table | None] = partial(load, catalog)
+    if len(names) >= LISTED:
+        places = _listed(cast("GlueCatalog", catalog), {each.database for each in names})
+        io = load_file_io(catalog.properties, next(iter(places.values()), None))
+
+        def read(name: TableName) -> Table | None:
+            if (place := places.get(name)) is None:
+                return None
+            with aws_errors(f"table {name}"):
+                metadata = FromInputFile.table_metadata(io.new_input(place))
+                return Table((name.database, name.table), metadata, place, io, catalog)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = dict(zip(names, pool.map(read, names), strict=True))
+    return {name: table for name, table in found.items() if table}
+
+
+def _listed(catalog: GlueCatalog, databases: Collection[str]) -> dict[TableName, str]:
+    """Where the metadata of each Iceberg table is. Glue lists a hundred tables at once."""
+    found = {}
+    for database in databases:
+        with aws_errors(f"database {database}"), tolerating("EntityNotFoundException"):
+            for page in catalog.glue.get_paginator("get_tables").paginate(DatabaseName=database):
+                for each in page["TableList"]:
+                    if place := each.get("Parameters", {}).get("metadata_location"):
+                        found[TableName(database, each["Name"])] = place
+    return found
 
 
 def ancestors(table: Table) -> list[Snapshot]:

@@ -21,7 +21,9 @@ from calve.names import TableName
 from cli import config as configuration
 from cli.lake import open_catalog
 from cli.look.health import Conditions, Urgency
+from cli.look.status.metadata import MANY
 from cli.look.status.overview import Overview, look
+from cli.look.status.survey import Survey
 from cli.look.tables import facts
 from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop
@@ -77,6 +79,31 @@ def silent_kafka() -> Iterator[str]:
     """A server that takes connections and never answers, as one does that a network keeps from us."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_many_tables_are_listed_at_once_and_read_by_processes_as_one_by_one(
+    engine: Engine, shop: Shop
+) -> None:
+    tables = tuple(Table(f"{shop.name}_{n}", shop.name) for n in range(MANY))
+    job = engine.job(*tables)
+    catalog = open_catalog(job.lake)
+    place = catalog.load_table((DATABASE, shop.name)).metadata_location
+    for each in tables[1:]:
+        catalog.register_table((DATABASE, each.name), place)
+    letters = TableName(DATABASE, shop.name).dead_letters.table
+    catalog.register_table(
+        (DATABASE, job.table_name(tables[7]).dead_letters.table),
+        catalog.load_table((DATABASE, letters)).metadata_location,
+    )
+    survey = Survey(job, catalog)
+    many = survey.statuses()
+    assert [each.name for each in many] == [each.name for each in tables]
+    assert (many[0].state, many[0].rows) == ("pending", 0)
+    for n in (1, 7):
+        (one,) = survey.statuses([tables[n].name])
+        assert one.rows == 5
+        assert sum(one.dead_letters.values()) == (n == 7)
+        assert replace(many[n], commit_age_s=None) == replace(one, commit_age_s=None)
 
 
 def test_the_topic_is_asked_where_it_can_be(shop: Shop) -> None:

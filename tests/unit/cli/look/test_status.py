@@ -40,8 +40,9 @@ from calve.table.summary import POSITION_TAG, STATE, carried_position, encode
 from cli.console import duration
 from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
 from cli.look.health import Conditions, Waiting
+from cli.look.status.metadata import upkeep, waiting
 from cli.look.status.overview import History, kind
-from cli.look.status.survey import Survey, figures, unread_offsets, waiting
+from cli.look.status.survey import Survey, unread_offsets
 from cli.look.tables import columns, facts, partitioning, sorting
 from tests.unit.cli.folder_catalog import FolderCatalog
 
@@ -314,31 +315,31 @@ def test_rows_and_dead_letters_that_are_old_are_due_by_what_is_known_of_their_fi
         moments = [datetime.now(UTC) - timedelta(seconds=each) for each in ages_s]
         table.append(pa.table({"at": moments, "day": [each.date() for each in moments]}))
         letters.append(pa.table({REJECTED_AT: moments}))
-        found = due(figures(table, letters, keeping), keeping)
+        found = due(upkeep(table, letters, keeping), keeping)
         assert [each.kind for each in found] == expected
-    assert not due(figures(table, letters, Maintenance()), Maintenance())
-    assert not due(figures(table, None, replace(keeping, rows=None)), keeping)
+    assert not due(upkeep(table, letters, Maintenance()), Maintenance())
+    assert not due(upkeep(table, None, replace(keeping, rows=None)), keeping)
     later = replace(keeping, rows=RowRetention("no_column_yet", 1.0))
-    assert figures(table, letters, later).oldest_row_s is None
+    assert upkeep(table, letters, later).oldest_row_s is None
 
 
 def test_rows_of_which_nothing_is_known_are_not_due(catalog: FolderCatalog) -> None:
     table = catalog.make(NAME, AGED, properties={"write.metadata.metrics.default": "none"})
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
     table.append(pa.table({"at": [long_ago], "day": [long_ago.date()]}))
-    assert figures(table, None, Maintenance(rows=RowRetention("at", 1.0))).oldest_row_s is None
+    assert upkeep(table, None, Maintenance(rows=RowRetention("at", 1.0))).oldest_row_s is None
 
 
 def test_orphans_are_due_a_week_after_somebody_has_looked(catalog: FolderCatalog) -> None:
     table = catalog.make(NAME, SCHEMA)
     append(table, 1)
-    began = figures(table, None, Maintenance()).orphans_s
+    began = upkeep(table, None, Maintenance()).orphans_s
     assert began is not None
     assert began < DAY_S
     note = Path(table.location()) / "metadata" / ORPHANS_NOTE
     for age_s, expected in ((8 * DAY_S, ["orphans"]), (6 * DAY_S, [])):
         note.write_text(json.dumps({"at": int(time.time() - age_s), "files": []}))
-        assert [each.kind for each in due(figures(table, None, Maintenance()), Maintenance())] == expected
+        assert [each.kind for each in due(upkeep(table, None, Maintenance()), Maintenance())] == expected
 
 
 def test_an_operator_who_is_denied_a_note_that_is_not_there_sees_the_table(
@@ -354,7 +355,7 @@ def test_an_operator_who_is_denied_a_note_that_is_not_there_sees_the_table(
         return new_input(io, location)
 
     monkeypatch.setattr(type(table.io), "new_input", denied)
-    assert figures(table, None, Maintenance()).orphans_s is not None
+    assert upkeep(table, None, Maintenance()).orphans_s is not None
 
 
 def test_tables_are_looked_at_side_by_side(tmp_path: Path) -> None:
