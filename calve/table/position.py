@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 NO_DEAD_LETTERS = ""
@@ -12,6 +15,9 @@ NO_DEAD_LETTERS = ""
 
 Offsets = dict[int, int]
 """Partition -> next offset to read."""
+WIDE = 2_000
+"""With so many partitions, the offsets of a topic are stored compressed: a table's metadata repeats them for each snapshot.
+With fewer, gzip makes their text as small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +154,12 @@ class Position:
 
 
 def encode_offsets(offsets: Mapping[TopicKey, Offsets]) -> str:
+    """JSON: topic -> partition -> offset. If a topic has `WIDE` partitions or more, it has a text instead (`_packed`)."""
     return json.dumps(
         {
-            str(topic): {str(p): o for p, o in sorted(parts.items())}
+            str(topic): _packed(parts)
+            if len(parts) >= WIDE
+            else {str(p): o for p, o in sorted(parts.items())}
             for topic, parts in sorted(offsets.items(), key=str)
         }
     )
@@ -158,6 +167,21 @@ def encode_offsets(offsets: Mapping[TopicKey, Offsets]) -> str:
 
 def decode_offsets(text: str) -> dict[TopicKey, Offsets]:
     return {
-        TopicKey.parse(key): {int(p): int(o) for p, o in parts.items()}
+        TopicKey.parse(key): _unpacked(parts)
+        if isinstance(parts, str)
+        else {int(p): int(o) for p, o in parts.items()}
         for key, parts in json.loads(text).items()
     }
+
+
+def _packed(parts: Offsets) -> str:
+    """Base64 of zlib of JSON `[partitions, offsets]`: both in the order of partitions, each number less the one before it."""
+    partitions = sorted(parts)
+    columns = (partitions, [parts[each] for each in partitions])
+    steps = [[number - before for before, number in pairwise((0, *column))] for column in columns]
+    return base64.b64encode(zlib.compress(json.dumps(steps).encode(), 9)).decode()
+
+
+def _unpacked(text: str) -> Offsets:
+    partitions, offsets = map(accumulate, json.loads(zlib.decompress(base64.b64decode(text))))
+    return dict(zip(partitions, offsets, strict=True))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from calve.errors import Suspended
 from calve.table.position import (
+    WIDE,
     DeadLetterRound,
     Ledger,
     Offsets,
@@ -22,7 +23,9 @@ from calve.table.position import (
     encode_offsets,
 )
 
-FORMAT = 5
+FORMAT = 6
+WITHOUT_WIDE = 5
+"""A release that does not know compressed offsets cannot read the position of a topic with very many partitions."""
 WITHOUT_OVERTAKEN = 4
 """A release that refuses redrives of newest rows and totals cannot read their ledgers."""
 FIRST_MODES = 3
@@ -83,19 +86,14 @@ def is_round(summary: Summary) -> bool:
     return FROM in summary
 
 
-def starts_of(summary: Summary) -> dict[TopicKey, Offsets]:
+def starts_of(summary: Summary) -> Mapping[TopicKey, Offsets]:
     """The start offsets of the round; empty for a commit that is not a round."""
-    return decode_offsets(summary.get(FROM, "{}"))
+    return _below(decode_offsets(summary.get(FROM, "{}")), ends_of(summary))
 
 
 def ends_of(summary: Summary) -> dict[TopicKey, Offsets]:
     """The committed offsets; empty without a position."""
     return decode_offsets(summary.get(TO, "{}"))
-
-
-def as_stored(summary: Summary, name: str) -> Any:
-    """The parsed JSON of an entry, for programs; None if it is missing."""
-    return json.loads(summary.get(name, "null"))
 
 
 def is_first(summary: Summary) -> bool:
@@ -177,7 +175,11 @@ def root(*, writer: str, topic: str, round_id: str) -> dict[str, str]:
 
 def published_dead_letters(main: Position, round_id: str) -> dict[str, str]:
     """The summary of a commit on the dead-letter table's main: its round, and the table's position."""
-    return root(writer=main.writer, topic=main.topic, round_id=round_id) | {TO: encode_offsets(main.offsets)}
+    said = root(writer=main.writer, topic=main.topic, round_id=round_id)
+    return said | {
+        FORMAT_OF: str(_format(replace(main, mode=None, redrives=0))),
+        TO: encode_offsets(main.offsets),
+    }
 
 
 def encode(
@@ -196,7 +198,7 @@ def encode(
         CLUSTER_ID: topic.cluster_id,
         TOPIC: position.topic,
         TOPIC_ID: topic.topic_id,
-        FROM: encode_offsets(start),
+        FROM: encode_offsets(_below(start, position.offsets)),
         TO: encode_offsets(position.offsets),
         LEDGER: ledger.to_json(),
         METRICS: json.dumps(metrics, sort_keys=True),
@@ -213,11 +215,25 @@ def encode(
     return summary
 
 
+def _below(
+    starts: Mapping[TopicKey, Offsets], ends: Mapping[TopicKey, Offsets]
+) -> Mapping[TopicKey, Offsets]:
+    """Of topics with `WIDE` partitions or more, how far each start is below its end: small numbers. Its own inverse."""
+    return {
+        topic: {p: ends.get(topic, {}).get(p, 0) - offset for p, offset in parts.items()}
+        if len(parts) >= WIDE
+        else parts
+        for topic, parts in starts.items()
+    }
+
+
 def _format(position: Position) -> int:
     """The lowest format that can express the position."""
+    if any(len(parts) >= WIDE for parts in position.offsets.values()):
+        return FORMAT
     if position.mode:
         kind = json.loads(position.mode)["mode"]
         if position.redrives and kind not in ("append", "deduplicate"):
-            return FORMAT
+            return WITHOUT_WIDE
         return FIRST_MODES if kind in ("append", "upsert", "deduplicate") else WITHOUT_OVERTAKEN
     return WITHOUT_MODE if position.redrives else WITHOUT_REDRIVES

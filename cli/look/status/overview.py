@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -16,17 +16,18 @@ from calve.errors import CalveError
 from calve.names import TableName
 from calve.outputs.job_status import FormerState
 from calve.requests.requests import Entry
+from calve.table.position import Offsets, TopicKey
 from calve.table.summary import (
     BACKFILL,
     FORGET,
-    FROM,
     MAINTENANCE,
     REDRIVE,
-    TO,
     TOPIC,
-    as_stored,
+    ends_of,
     has_position,
+    is_round,
     round_of,
+    starts_of,
 )
 from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
@@ -96,11 +97,15 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
         "operation": snapshot.operation,
         "topic": snapshot.summary.get(TOPIC),
         "round": round_of(snapshot.summary),
-        "from": as_stored(snapshot.summary, FROM),
-        "to": as_stored(snapshot.summary, TO),
+        "from": _by_topic(starts_of(snapshot.summary)) if is_round(snapshot.summary) else None,
+        "to": _by_topic(ends_of(snapshot.summary)) if has_position(snapshot.summary) else None,
         "ledger": asdict(ledger) if ledger else None,
         "metrics": snapshot.metrics,
     }
+
+
+def _by_topic(offsets: Mapping[TopicKey, Offsets]) -> dict[str, Offsets]:
+    return {str(topic): parts for topic, parts in offsets.items()}
 
 
 def lines(history: History, limit: int) -> Iterator[dict[str, object]]:

@@ -10,12 +10,12 @@ from cli.lake import open_catalog
 from tests.integration.support.engine import DATABASE, Engine
 from tests.integration.support.proofs import assert_proved, proof
 
-PARTITIONS = 1_000
+PARTITIONS = 2_000
 COLUMNS = 1_000
 
 
 @pytest.mark.full
-def test_a_topic_of_a_thousand_partitions_is_a_table(engine: Engine) -> None:
+def test_a_topic_of_two_thousand_partitions_is_a_table(engine: Engine) -> None:
     topic = engine.topic(partitions=PARTITIONS)
     for first in (0, PARTITIONS):
         row = engine.encode(topic, {"id": first, "side": "BUY", "price": 1})
@@ -25,7 +25,7 @@ def test_a_topic_of_a_thousand_partitions_is_a_table(engine: Engine) -> None:
         engine.drain(engine.target(topic))
     assert len(engine.offsets(topic)) == 2 * PARTITIONS
     summary = next(engine.table(topic).ancestors()).summary
-    assert 20_000 < len(json.dumps(dict(summary))) < 60_000
+    assert len(json.dumps(dict(summary))) < 20_000
     assert_proved(proof(engine, topic))
 
 

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.errors import Suspended
-from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey, decode_offsets, encode_offsets
-from calve.table.summary import carried_position, decode, encode, has_position
+from calve.table.position import (
+    WIDE,
+    DeadLetterRound,
+    Ledger,
+    Position,
+    TopicKey,
+    decode_offsets,
+    encode_offsets,
+)
+from calve.table.summary import (
+    FROM,
+    TO,
+    carried_position,
+    decode,
+    encode,
+    has_position,
+    published_dead_letters,
+    starts_of,
+)
 
 ids = st.text(alphabet="ABCXYZabcxyz019-_", min_size=1, max_size=22)
 topics = st.builds(TopicKey, ids, ids)
@@ -21,6 +39,7 @@ counts = st.integers(0, 2**40)
 letters = st.none() | st.builds(
     DeadLetterRound, ids, st.integers(1, 2**63 - 1), counts, ids, redriven=st.booleans()
 )
+TOPIC = TopicKey("cluster", "topic")
 UPSERT = '{"mode": "upsert", "key": [1], "order_by": null}'
 TOTALS = '{"mode": "aggregate", "by": ["id"], "measures": {"n": "count(*)"}, "window": null}'
 CHANGES = '{"mode": "change_data", "key": [1], "order_by": null, "source": [], "deleted": "remove"}'
@@ -80,6 +99,36 @@ def test_offsets_are_read_as_they_were_written(offsets: dict[TopicKey, dict[int,
     assert decode_offsets(encode_offsets(offsets)) == offsets
 
 
+wide = st.dictionaries(st.integers(0, 99_999), st.integers(0, 2**62), min_size=1, max_size=5).map(
+    lambda some: {n: n * 7 for n in range(WIDE)} | some
+)
+
+
+@given(wide, wide, maps)
+def test_offsets_of_very_many_partitions_are_compressed_and_read_as_they_were_written(
+    starts: dict[int, int], ends: dict[int, int], others: dict[TopicKey, dict[int, int]]
+) -> None:
+    position = Position(others | {TOPIC: ends}, round="r", writer="w", topic="t")
+    written = encode(
+        position=position, topic=TOPIC, start=others | {TOPIC: starts}, ledger=Ledger(), metrics={}
+    )
+    assert decode(written) == position
+    assert starts_of(written) == others | {TOPIC: starts}
+    assert [isinstance(json.loads(written[name])[str(TOPIC)], str) for name in (FROM, TO)] == [True, True]
+
+
+def test_offsets_of_ten_thousand_partitions_take_a_fraction_of_their_text() -> None:
+    offsets = {p: 5_000_000 + crc32(str(p).encode()) % 100_000 for p in range(10_000)}
+    assert 3 * len(encode_offsets({TOPIC: offsets})) < len(json.dumps(offsets))
+
+
+def test_only_a_position_of_very_many_partitions_is_of_a_newer_format() -> None:
+    few, many = ({TOPIC: dict.fromkeys(range(n), 5)} for n in (WIDE - 1, WIDE))
+    positions = [Position(each, round="r", writer="w", topic="t") for each in (few, many)]
+    assert [summary(each)["calve.format"] for each in positions] == ["1", "6"]
+    assert [published_dead_letters(each, "r")["calve.format"] for each in positions] == ["1", "6"]
+
+
 @given(maps)
 def test_equal_positions_are_written_equally(offsets: dict[TopicKey, dict[int, int]]) -> None:
     turned = {topic: dict(reversed(parts.items())) for topic, parts in reversed(offsets.items())}
@@ -113,7 +162,7 @@ def test_a_summary_of_format_1_is_read_by_every_release() -> None:
     assert ledger.rejected == {"bad_magic": 2, "malformed": 1}
 
 
-@pytest.mark.parametrize("written", ["6", "10"])
+@pytest.mark.parametrize("written", ["7", "10"])
 def test_a_position_of_a_newer_release_suspends_the_table(written: str) -> None:
     with pytest.raises(Suspended, match=f"format {written}") as caught:
         decode(FORMAT_1 | {"calve.format": written})

@@ -168,7 +168,7 @@ def test_an_unproved_position_suspends(
 
 
 def test_a_newer_format_suspends() -> None:
-    newer = data("r1") | {"calve.format": "6"}
+    newer = data("r1") | {"calve.format": "7"}
     assert suspension(nearest_position, history(newer)) == "format_too_new"
 
 
