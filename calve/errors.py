@@ -31,6 +31,10 @@ class Retryable(CalveError):
     """A system did not answer; the same round may be tried again from the start."""
 
 
+class TopicMissing(Retryable):
+    """The topic does not exist. Somebody may make it while the job runs."""
+
+
 class Suspended(CalveError):
     """This table must not be written before something outside of it has changed, mostly by an operator; other tables go on.
 
@@ -48,8 +52,8 @@ class LostRace(CalveError):
     """Another writer has published offsets of this table since this round read its position."""
 
 
-def topic_missing(topic: str | None, servers: str) -> Retryable:
-    return Retryable(
+def topic_missing(topic: str | None, servers: str) -> TopicMissing:
+    return TopicMissing(
         f"topic {topic} does not exist on {servers}",
         fix=f"create it, or correct the topic of its table: {topic}",
     )

@@ -80,7 +80,7 @@ def run(
 ) -> dict[str, State]:
     """Run the loops of all tables until they end; returns the state of each table.
 
-    Raises Fatal: the limits on Avro are not active, a package is missing, or Kafka or the registry refused the credentials.
+    Raises Fatal: a package is missing; Kafka or the registry refused the credentials; or, of a deployed job, the lake did.
     """
     spark = spark_session(job)
     said = LakeObject(spark, place(job.lake.warehouse, job.name, job.job))
@@ -88,10 +88,13 @@ def run(
         require_packages()
         # Spark provides packages that the host lacks (`glue_jobs.process.packages`): import their users after its
         # start.
+        from glue_jobs.iceberg.storage import require_access
         from glue_jobs.kafka.cluster import Cluster
         from glue_jobs.rounds.loop import TableLoop
         from glue_jobs.rounds.loops import Discovery, Loops, Openers
 
+        if generation:
+            require_access(spark, job.lake.warehouse)
         loops = Loops(stop)
         cluster = output = opened.enter_context(closing(Cluster(job.kafka)))
         if job.kafka.emit_secret:

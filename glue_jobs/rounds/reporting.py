@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from calve.config.job import Job
-from calve.errors import CalveError
+from calve.errors import CalveError, TopicMissing
 from calve.log import event
 from calve.outputs.job_status import EVERY_S, JobStatus, ReportedTable, Run
 from glue_jobs.process.java import catalog_settings, read_json, write_text
@@ -136,12 +136,13 @@ class Reporter:
     def _acknowledges(self) -> bool:
         """True if every table is open, or has failed a round while others are open. One bad table never stops another.
 
+        A table whose topic does not exist counts as an open one: a first deploy may make the cluster of its topics.
         A job of patterns alone waits only for the tables that it has found: if there are none yet, it acknowledges at once.
         """
         if self.loops is None:
             return False
         loops = list(self.loops.tables)
-        opened = [each.opener.is_open for each in loops]
+        opened = [each.opener.is_open or isinstance(each.troubled, TopicMissing) for each in loops]
         judged = [each.opener.is_open or each.state != "pending" or each.failures > 0 for each in loops]
         return all(judged) and (any(opened) or not loops)
 

@@ -14,7 +14,7 @@ from calve.config import job
 from calve.config.steps import Lookup, masked_columns, noted
 from calve.decoding.field_quarantine import admitted, fields_in, leaves, only, written
 from calve.decoding.record_schemas import RecordSchemas, Versions, record_schemas_of
-from calve.errors import Suspended
+from calve.errors import Retryable, Suspended
 from calve.log import event
 from calve.modes.aggregate import columns_of, kafka_column, require_same_kind
 from calve.names import TableName
@@ -92,7 +92,13 @@ class Opener:
         an aggregate table and the mode is another, or the reverse.
         """
         self.lookups.renew()
-        versions = self.schemas.versions()
+        try:
+            versions = self.schemas.versions()
+        except Retryable:
+            self.services.cluster.state(
+                self.config.topic
+            )  # a topic that does not exist explains a missing schema
+            raise
         found = self.services.lake.load(self.name)
         if found is None:
             found = self._create(versions)

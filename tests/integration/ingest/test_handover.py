@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,10 +14,12 @@ from calve import log
 from calve.config.job import Job, Table
 from cli.embedded import aws
 from cli.look.health import reported_by
+from glue_jobs.iceberg import storage
 from glue_jobs.ingest import main
 from glue_jobs.rounds import loop, reporting
 from glue_jobs.rounds.reporting import LakeObject
 from tests.integration.ingest.test_ingest_job import signals  # noqa: F401 a fixture
+from tests.integration.support import rights
 from tests.integration.support.engine import DATABASE, Engine, at, everything, until
 from tests.integration.support.events import Event, assert_as_documented
 from tests.integration.support.servers import outages
@@ -183,3 +186,50 @@ def test_a_store_that_does_not_answer_is_asked_again(
         outages.resume(engine.stack, "aws")
     assert stop.wait(30)
     assert seen == ["job.handed_over"]
+
+
+def test_a_run_that_may_not_write_data_files_ends_with_that_reason_before_its_tables(
+    engine: Engine,
+    control: tuple[str, Say],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    uri, say = control
+    say('{"generation": "g1"}')
+    topic = engine.topic(partitions=1)
+    reader = rights.role(engine.stack, rights.allow("s3:GetObject", "*"))
+    for name, value in aws.acting_as(reader, "lambda.amazonaws.com", engine.stack.aws_endpoint).items():
+        monkeypatch.setenv(name, value)
+    storage._credentials.cache_clear()
+    try:
+        code, events = run(engine.job(Table(name=topic, topic=topic)), uri, capsys)
+    finally:
+        storage._credentials.cache_clear()
+    assert code == 1
+    why = f"the driver of the job cannot write data files below {engine.job().lake.warehouse}: ACCESS_DENIED"
+    assert events[-1]["reason"] == why
+    assert "job.started" not in [each["event"] for each in events]
+    assert why in [each.reason for each in reported_by(engine.job()).runs.values()]
+
+
+def test_a_run_whose_topic_does_not_exist_says_that_it_is_ready(
+    engine: Engine, control: tuple[str, Say], capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri, say = control
+    say('{"generation": "g1"}')
+    name = f"later{uuid.uuid4().hex[:8]}"
+
+    def deploy_when_ready() -> None:
+        try:
+            until(lambda: name in reported_by(engine.job()).tables and said(engine, name)[1], seconds=60)
+        finally:
+            say('{"generation": "g2"}')
+
+    table = Table(name=name, topic=name)
+    watcher = threading.Thread(target=deploy_when_ready)
+    watcher.start()
+    code, events = run(engine.job(table), uri, capsys)
+    watcher.join()
+    assert handed_over(events) == ["g2"]
+    assert code == 0
+    assert said(engine, name) == ("g1", True)

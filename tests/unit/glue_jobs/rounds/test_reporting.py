@@ -1,19 +1,23 @@
 """When a run acknowledges its generation: as soon as every table is open, or is known to be in trouble beside open ones."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from calve.config.job import Job, Kafka, Lake
+from calve.errors import topic_missing
 from glue_jobs.rounds.reporting import Reporter
 
 JOB = Job("trading", "main", Kafka("b:9092"), None, Lake("trading", "s3://lake"), ())
 OPEN, OPENING = (True, "pending", 0), (False, "pending", 0)
 TRYING, SUSPENDED = (False, "pending", 2), (False, "suspended", 0)
+WITHOUT_TOPIC = (False, "pending", 1, topic_missing("orders", "b:9092"))
 
 
-def loop(is_open: bool, state: str, failures: int) -> SimpleNamespace:
-    return SimpleNamespace(opener=SimpleNamespace(is_open=is_open), state=state, failures=failures)
+def loop(is_open: bool, state: str, failures: int, troubled: Exception | None = None) -> SimpleNamespace:
+    opener = SimpleNamespace(is_open=is_open)
+    return SimpleNamespace(opener=opener, state=state, failures=failures, troubled=troubled)
 
 
 @pytest.mark.parametrize(
@@ -24,10 +28,13 @@ def loop(is_open: bool, state: str, failures: int) -> SimpleNamespace:
         ([OPEN, TRYING, SUSPENDED], True),
         ([TRYING], False),
         ([SUSPENDED, TRYING], False),
+        ([WITHOUT_TOPIC], True),
+        ([WITHOUT_TOPIC, TRYING], True),
+        ([WITHOUT_TOPIC, OPENING], False),
         ([], True),
     ],
 )
-def test_tables_of_a_run(tables: list[tuple[bool, str, int]], acknowledges: bool) -> None:
+def test_tables_of_a_run(tables: list[Any], acknowledges: bool) -> None:
     loops = SimpleNamespace(tables=[loop(*each) for each in tables])
     assert Reporter(JOB, object=None, loops=loops)._acknowledges() is acknowledges  # type: ignore[arg-type]
 
