@@ -1,13 +1,10 @@
 import hashlib
 import json
 import os
-import re
-import zipfile
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import pyspark
 import pytest
 from aws_cdk import App, Stack
 
@@ -23,6 +20,7 @@ from stacks.jobs.ingest_job import JobSecurity
 from stacks.jobs.ingest_role import CODE, secret_statements
 from stacks.jobs.jars import pinned
 from stacks.jobs.job_code import COLUMNAR, ICEBERG, LOGIN, JobCode, JobSettings, job_jars
+from tests.standins.hostile_glue.words import words_of_spark_submit
 from tests.synth.conftest import text
 from tests.synth.deployments import job as a_job
 from tests.synth.test_lake import listed, statements
@@ -104,14 +102,6 @@ MEANT = {
     *("--extra-py-files", "--job-bookmark-option", "--user-jars-first"),
 }  # fmt: skip
 """Arguments that are for Glue."""
-
-
-def words_of_spark_submit() -> set[str]:
-    """The options that Spark's launcher takes, from the strings of its own parser."""
-    (launcher,) = (Path(pyspark.__file__).parent / "jars").glob("spark-launcher_*.jar")
-    with zipfile.ZipFile(launcher) as jar:
-        parser = jar.read("org/apache/spark/launcher/SparkSubmitOptionParser.class")
-    return {each.decode() for each in re.findall(rb"--[a-z][a-z-]+", parser)}
 
 
 def test_no_argument_of_a_script_is_a_word_of_the_launcher_or_of_glue(synthesized):

@@ -1,0 +1,1 @@
+"""Glue as its public launch logs show it, and as unkind as its documentation allows."""
