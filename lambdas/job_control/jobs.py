@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+from botocore.exceptions import HTTPClientError
 
 from calve.errors import ConfigError, Retryable
 from lambdas.aws import tolerating
@@ -85,9 +88,12 @@ class Jobs:
         return sorted(map(_run, found), key=lambda run: run.started, reverse=True)
 
     def start(self, name: str, generation: str | None) -> str | None:
-        """Start a run, with its generation as the only argument; None if Glue has no capacity now."""
+        """Start a run, with its generation as the only argument; None if Glue has no capacity now.
+
+        Also None if Glue does not answer: the run may have been started, and the list of runs will say so.
+        """
         arguments = {GENERATION: generation} if generation else {}
-        with tolerating(*BUSY):
+        with tolerating(*BUSY), suppress(HTTPClientError):
             return str(self._glue.start_job_run(JobName=name, Arguments=arguments)["JobRunId"])
         return None
 
@@ -126,7 +132,7 @@ def start(jobs: Jobs, known: frozenset[str], event: Mapping[str, Any]) -> str:
     run = jobs.start(str(name), definition.generation)
     if run is None:
         raise Retryable(
-            f"Glue starts no run of {name} now: one is in progress, or the account's quota of runs is used up",
+            f"Glue starts no run of {name} now: one is in progress, the account's quota of runs is used up, or no answer came",
             fix="wait until a run has ended, or stop it",
         )
     return run

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from calve.errors import CalveError, ConfigError
 from lambdas.function import from_properties
@@ -310,6 +310,18 @@ def test_a_start_that_glue_refuses_is_tried_again(world, work, clock, monkeypatc
     clock.at(5, lambda: monkeypatch.setattr(world.jobs, "start", start))
     work.begin(wanted())
     assert list(world.states()) == rival
+
+
+def test_a_start_whose_answer_is_lost_is_found_among_the_runs(world, work, monkeypatch) -> None:
+    start = world.glue.start_job_run
+
+    def unanswered(**about: object) -> None:
+        start(**about)
+        raise ReadTimeoutError(endpoint_url="https://glue")
+
+    monkeypatch.setattr(world.glue, "start_job_run", unanswered)
+    work.begin(wanted())
+    assert len(world.states()) == 1
 
 
 def test_a_run_says_what_it_runs_whatever_the_definition_says_by_then(world) -> None:
