@@ -7,7 +7,7 @@ import pytest
 
 from calve.errors import ConfigError
 from glue_jobs import ingest, maintain
-from tests.standins.hostile_glue.words import Refused, launched
+from tests.standins.hostile_glue.words import FILES, SWITCH, Refused, launched
 from tests.synth.conftest import text
 
 STACKS = ("trading-ingest", "trading-maintenance", "streams-ingest", "guest-ingest")
@@ -35,6 +35,10 @@ def test_the_script_takes_the_words_that_are_left(synthesized):
     for stack, arguments in jobs(synthesized):
         words = launched(arguments).script_arguments
         assert "true" in words  # what Glue's own switches leave behind
+        named = {each for each in words if each.startswith("--")}
+        assert named == {
+            each for each in arguments if each not in ("--conf", *FILES) and not SWITCH.fullmatch(each)
+        }
         with pytest.raises(ConfigError, match="the settings cannot be used"):  # and not: does not take
             (maintain if stack.endswith("maintenance") else ingest)._read(words)
 
