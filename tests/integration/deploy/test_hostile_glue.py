@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 from calve.config.spark_conf import CATALOG
 from calve.names import TableName
 from calve.outputs.job_status import JobStatus, place
+from cli.embedded.layout import CHECKOUT
 from tests.integration.support.deployed import Deployed, deployment
 from tests.integration.support.engine import Engine, everything, trades
-from tests.standins.hostile_glue.machines import installed_python, isolates
+from tests.standins.hostile_glue.machines import Machines, installed_python, isolates
 from tests.standins.hostile_glue.run import started
 
 pytestmark = [
@@ -57,7 +59,6 @@ def test_a_job_drains_its_topics_on_machines_that_share_nothing(hostile: Both, t
     table = deployed.engine.spark.table(TableName(deployed.database, kept).quoted(CATALOG))
     assert sorted(row.id for row in table.select("id").collect()) == list(range(50))
     assert all(machines.tasks(each) > 0 for each in machines.names[1:])
-    assert not [file for each in machines.names for file in (machines.folder / each / "home").rglob("*")]
 
     where = place(f"s3://{deployed.bucket}", deployed.name, "main").removeprefix(f"s3://{deployed.bucket}/")
     report = deployed.client("s3").get_object(Bucket=deployed.bucket, Key=where)["Body"].read()
@@ -69,3 +70,16 @@ def test_a_job_drains_its_topics_on_machines_that_share_nothing(hostile: Both, t
     logged = deployed.client("logs").get_log_events(logGroupName=group, logStreamName=run.id)["events"]
     assert [json.loads(each["message"]) for each in logged] == events
     assert deployed.client("logs").describe_metric_filters(logGroupName=group)["metricFilters"]
+
+
+def test_a_machine_cannot_write_into_its_home_and_sees_neither_another_nor_the_sources(
+    tmp_path: Path,
+) -> None:
+    machines = Machines(tmp_path / "glue", {"PATH": os.defpath})
+    hidden = tmp_path / "glue" / "driver" / "work" / "settings.json"
+    hidden.touch()
+    tried = (
+        f"! touch $HOME/x && touch ./x && ! test -e {hidden} && ! test -e {CHECKOUT / 'calve' / 'errors.py'}"
+    )
+    with machines.process("worker-1", ["sh", "-c", tried], "said") as process:
+        assert process.wait(10) == 0
