@@ -10,13 +10,16 @@ from constructs import Construct
 
 from calve.config.deployment import Deployment
 from calve.config.publishing import EXPORTS, export_readers
+from calve.names import DEAD_LETTERS_SUFFIX
 from stacks.base.function import Function, Site, custom_resource
 from stacks.base.lake_formation import lake_formation
-from stacks.base.roles import Lake, allow, arn, policy_for_people
+from stacks.base.roles import Lake, Statement, allow, arn, deny, policy_for_people
 from stacks.stateful.lake_storage import LakeStorage, lake_removal, own_key_alias
 from stacks.stateful.operators import operators_policies
 
 STAGING = "_calve/staging/"
+LETTERS_RESULTS = "athena-dead-letters/"
+"""Below `STAGING`: Athena's results of those who may read dead letters."""
 
 
 def names_of_lake(deployment: Deployment) -> Lake:
@@ -44,12 +47,14 @@ class LakeStack(Stack):
         storage = LakeStorage(self, "Storage", site, staging=site.lake.prefix + STAGING)
         self.lake = lake = replace(site.lake, key_arn=storage.key_arn)
         readers, operators = Construct(self, "Readers"), Construct(self, "Operators")
-        reading = lake_readers(readers, lake, lake.prefix + STAGING + "athena/")
+        reading = lake_readers(readers, lake)
+        letters = Construct(self, "DeadLetterReaders")
+        with_letters = dead_letter_readers(letters, lake)
         read, act = operators_policies(operators, site.deployment, lake)
         exported = Construct(self, "ExportReaders")
         files = export_readers_policy(exported, replace(site, lake=lake))
-        attachments(Construct(self, "Attachments"), site, [reading, read, act, files])
-        behind: list[Construct] = [readers, operators, exported]
+        attachments(Construct(self, "Attachments"), site, [reading, with_letters, read, act, files])
+        behind: list[Construct] = [readers, letters, operators, exported]
         granting = lake_formation(Construct(self, "Formation"), site)
         if site.delete_data:
             removal = lake_removal(Construct(self, "Removal"), site)
@@ -62,6 +67,7 @@ class LakeStack(Stack):
         CfnOutput(self, "Database", value=lake.database)
         CfnOutput(self, "Warehouse", value=lake.warehouse)
         CfnOutput(self, "ReadersPolicy", value=reading.managed_policy_arn)
+        CfnOutput(self, "DeadLetterReadersPolicy", value=with_letters.managed_policy_arn)
         CfnOutput(self, "ExportReadersPolicy", value=files.managed_policy_arn)
         CfnOutput(self, "OperatorsReadPolicy", value=read.managed_policy_arn)
         CfnOutput(self, "OperatorsPolicy", value=act.managed_policy_arn)
@@ -75,17 +81,36 @@ QUERYING = (
 )  # fmt: skip
 
 
-def lake_readers(scope: Construct, lake: Lake, results: str) -> aws_iam.ManagedPolicy:
-    """A read-only policy, and a workgroup whose results expire with the staging objects. `scope`: their own."""
-    name = lake.deployment
+def lake_readers(scope: Construct, lake: Lake) -> aws_iam.ManagedPolicy:
+    """A policy to read the tables without their dead letters, and its workgroup. `scope`: their own.
+
+    It denies dead letters, since S3 knows no exception to a prefix. So it closes them to a person with both policies, too.
+    """
+    closed = [f"{lake.objects('')}{DEAD_LETTERS_SUFFIX}/*", lake.objects(f"{STAGING}{LETTERS_RESULTS}")]
+    name, results = lake.deployment, f"{lake.prefix}{STAGING}athena/"
+    statements = [*_reading(scope, lake, name, results), deny(["s3:GetObject"], closed)]
+    says = f"Reads the tables of {name}, and queries them with Athena"
+    return policy_for_people(scope, "Policy", f"{name}-lake-readers", says, statements)
+
+
+def dead_letter_readers(scope: Construct, lake: Lake) -> aws_iam.ManagedPolicy:
+    """A policy to read the tables with their dead letters, and its workgroup. `scope`: their own."""
+    name, results = f"{lake.deployment}-dead-letters", f"{lake.prefix}{STAGING}{LETTERS_RESULTS}"
+    statements = _reading(scope, lake, name, results)
+    says = f"Reads tables and dead letters of {lake.deployment}, and queries them with Athena"
+    return policy_for_people(scope, "Policy", f"{lake.deployment}-dead-letter-readers", says, statements)
+
+
+def _reading(scope: Construct, lake: Lake, workgroup: str, results: str) -> list[Statement]:
+    """Rights to read all tables of the lake, and a workgroup whose results expire with the staging objects."""
     encryption = aws_athena.CfnWorkGroup.EncryptionConfigurationProperty(
         encryption_option="SSE_KMS" if lake.key_arn else "SSE_S3", kms_key=lake.key_arn
     )
     aws_athena.CfnWorkGroup(
         scope,
         "Workgroup",
-        name=name,
-        description=f"Queries on the tables of {name}",
+        name=workgroup,
+        description=f"Queries on the tables of {lake.deployment}",
         recursive_delete_option=True,  # deletes its query history, not data
         work_group_configuration=aws_athena.CfnWorkGroup.WorkGroupConfigurationProperty(
             enforce_work_group_configuration=True,
@@ -95,7 +120,7 @@ def lake_readers(scope: Construct, lake: Lake, results: str) -> aws_iam.ManagedP
             ),
         ),
     )
-    statements = [
+    return [
         allow(READING, lake.catalog_arns, because="all tables of the lake"),
         allow(
             ["lakeformation:GetDataAccess"],
@@ -103,7 +128,7 @@ def lake_readers(scope: Construct, lake: Lake, results: str) -> aws_iam.ManagedP
             because="Lake Formation's actions know no resources; it gives what it granted to the reader, and nothing else",
         ),
         *lake.files("s3:GetObject", because="all tables of the lake"),
-        allow(QUERYING, [arn("athena", f"workgroup/{name}")]),
+        allow(QUERYING, [arn("athena", f"workgroup/{workgroup}")]),
         allow(
             ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
             [f"{lake.bucket_arn}/{results}*"],
@@ -111,8 +136,6 @@ def lake_readers(scope: Construct, lake: Lake, results: str) -> aws_iam.ManagedP
         ),
         *lake.key("kms:Decrypt", "kms:GenerateDataKey", through_s3=True),
     ]
-    says = f"Reads the tables of {name}, and queries them with Athena"
-    return policy_for_people(scope, "Policy", f"{name}-lake-readers", says, statements)
 
 
 def export_readers_policy(scope: Construct, site: Site) -> aws_iam.ManagedPolicy:

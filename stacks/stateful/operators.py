@@ -1,7 +1,7 @@
 """Two policies for the people who run a deployment. Neither shows a row.
 
 `read` answers questions: states, freshness, files, logs. `act` sends requests to a running job, in a property of the table, and
-starts and stops runs. To see rows or dead letters, add the readers' policy of `stacks/stateful/lake.py`.
+starts and stops runs. To see rows, or dead letters, add one of the readers' policies of `stacks/stateful/lake.py`.
 """
 
 from __future__ import annotations

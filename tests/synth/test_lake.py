@@ -116,6 +116,7 @@ def test_descriptions_of_policies_stay_as_they_are_forever(synthesized):
     found = synthesized.find("trading-lake", "AWS::IAM::ManagedPolicy").values()
     assert {text(each["ManagedPolicyName"]): each["Description"] for each in found} == {
         "trading-lake-readers-<Region>": "Reads the tables of trading, and queries them with Athena",
+        "trading-dead-letter-readers-<Region>": "Reads tables and dead letters of trading, and queries them with Athena",
         "trading-export-readers-<Region>": "Reads the exported files of trading",
         "trading-operators-read-<Region>": "Sees how trading fares, but no row",
         "trading-operators-<Region>": "Asks the jobs of trading, and runs them",
@@ -134,11 +135,15 @@ def test_a_destroy_takes_exactly_these_policies_from_those_who_have_them(synthes
 
 
 def test_answers_of_athena_are_encrypted_and_expire_with_staging(synthesized):
-    group = synthesized.one("trading-lake", "AWS::Athena::WorkGroup")["WorkGroupConfiguration"]
-    assert group["EnforceWorkGroupConfiguration"]
-    result = group["ResultConfiguration"]
-    assert text(result["OutputLocation"]).endswith("/_calve/staging/athena/")
-    assert result["EncryptionConfiguration"]["EncryptionOption"] == "SSE_KMS"
+    found = synthesized.find("trading-lake", "AWS::Athena::WorkGroup").values()
+    groups = {each["Name"]: each["WorkGroupConfiguration"] for each in found}
+    places = {"trading": "athena", "trading-dead-letters": "athena-dead-letters"}
+    assert groups.keys() == places.keys()
+    for name, group in groups.items():
+        assert group["EnforceWorkGroupConfiguration"]
+        result = group["ResultConfiguration"]
+        assert text(result["OutputLocation"]).endswith(f"/_calve/staging/{places[name]}/")
+        assert result["EncryptionConfiguration"]["EncryptionOption"] == "SSE_KMS"
 
 
 def managed(synthesized, stack, name):

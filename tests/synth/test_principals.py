@@ -222,6 +222,30 @@ def test_no_other_policy_gives_an_operator_the_start_of_a_job(synthesized):
             assert denied.resources == (arn("glue", f"job/{name}-*"),)
 
 
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_only_readers_of_dead_letters_see_one_or_an_answer_that_may_hold_one(synthesized, name):
+    deployment = DEPLOYMENTS[name]
+    of_stack = {each.name: each for each in principals(synthesized.templates) if each.stack == f"{name}-lake"}
+    reader, with_letters = of_stack["lake/ReadersPolicy"], of_stack["lake/DeadLetterReadersPolicy"]
+    lake, per_cluster = lake_of(deployment), deployment.lake.namespace == "cluster_id"
+    database = f"{lake}{'lkc-1a2b' if per_cluster else deployment.lake.database}"
+    closed = [
+        f"{database}/orders__dead_letters/data/00000-0-a.parquet",
+        f"{database}/orders__dead_letters/metadata/00001-a.metadata.json",
+        f"{lake}_calve/staging/athena-dead-letters/a.csv",
+    ]
+    for each in closed:
+        assert not reader.may("s3:GetObject", each), each
+        assert with_letters.may("s3:GetObject", each), each
+    for who in (reader, with_letters):
+        assert who.may("s3:GetObject", f"{database}/orders/data/00000-0-a.parquet")
+        assert not any(who.may(action, f"{database}/orders/data/a.parquet") for action in WRITES_OBJECT)
+    queries = "athena:StartQueryExecution"
+    groups = [arn("athena", f"workgroup/{name}{end}") for end in ("", "-dead-letters")]
+    assert [reader.may(queries, each) for each in groups] == [True, False]
+    assert [with_letters.may(queries, each) for each in groups] == [False, True]
+
+
 EVERYTHING = {"Resource": "*"}
 LAKE = "arn:aws:s3:::trading-lake-111122223333-eu-central-1"
 IF = {"Condition": {"StringEquals": {"aws:PrincipalTag/team": "a"}}}
