@@ -83,6 +83,7 @@ class LakeDeployment:
     prefix: str | None = None
     kms_key: str | None = None
     namespace: str = "database"
+    cluster_ids: tuple[str, ...] = ()
 
 
 TOLERANCE = 2.0

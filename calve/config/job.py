@@ -12,11 +12,12 @@ from calve.config.maintenance import Maintenance
 from calve.config.publishing import Announce, Emit
 from calve.config.share import Share
 from calve.config.steps import Mask, Step
+from calve.errors import Fatal
 from calve.modes.aggregate import Aggregate
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.mode import APPEND, Mode
 from calve.modes.upsert import ChangeData, Upsert
-from calve.names import TableName
+from calve.names import TableName, database_for_cluster
 from calve.schema.columns import Transform
 from calve.stored import Stored
 
@@ -90,6 +91,7 @@ class Lake:
     """The location of the tables. `warehouse`: an S3 URI without a trailing slash.
 
     names_key: the bucket was imported, so `kms_key` encrypts only objects that are sent with its name.
+    cluster_ids: under `namespace: cluster_id`, the clusters whose databases the job may write; empty: of any cluster.
     """
 
     database: str
@@ -99,6 +101,7 @@ class Lake:
     endpoint: str | None = None
     kms_key: str | None = None
     names_key: bool = False
+    cluster_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +249,20 @@ class Job(Stored):
         return self.share is None or self.share.has(topic)
 
     def database(self, cluster_database: str | None = None) -> str:
-        """The database of the tables; `cluster_database` is required under `namespace: cluster_id`."""
+        """The database of the tables; `cluster_database` is required under `namespace: cluster_id`.
+
+        Raises Fatal: `lake.cluster_ids` does not have this cluster.
+        """
         if self.lake.namespace != "cluster_id":
             return self.lake.database
         if cluster_database is None:
             raise ValueError("namespace: cluster_id needs the cluster's database")
+        known = self.lake.cluster_ids
+        if known and cluster_database not in map(database_for_cluster, known):
+            raise Fatal(
+                f"the Kafka cluster {cluster_database} is none of lake.cluster_ids: {', '.join(known)}",
+                fix="add its id there in calve.yaml, and deploy: the job may write into the databases of these clusters only",
+            )
         return cluster_database
 
     def table_name(self, table: Table, cluster_database: str | None = None) -> TableName:

@@ -243,6 +243,13 @@ Secret = Annotated[str, AfterValidator(_secret)]
 File = Annotated[str, Field(min_length=1), AfterValidator(_file)]
 
 Database = Annotated[str, matching(DATABASE_NAME, "database name", "use a-z, 0-9, _ and -")]
+ClusterIds = Annotated[
+    list[
+        Annotated[str, matching(r"[A-Za-z0-9_-]+", "cluster id", "write what Kafka says, such as lkc-1a2b")]
+    ],
+    Field(min_length=1),
+    _distinct(str.lower, _TWICE),
+]
 Bucket = Annotated[
     str, matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "bucket name", "use 3 to 63 of a-z, 0-9, - and .")
 ]

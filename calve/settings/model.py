@@ -82,11 +82,16 @@ class LakeSection(Section):
 
     database: fields.Database | None = None
     namespace: Literal["database", "cluster_id"] = "database"
+    cluster_ids: fields.ClusterIds | None = None
     bucket: fields.Bucket | None = None
     prefix: fields.Prefix | None = None
     region: fields.Region | None = None
     kms_key: fields.One | None = None
     import_database: bool = False
+
+    def problems(self) -> Iterator[Problem]:
+        if self.cluster_ids and self.namespace != "cluster_id":
+            yield Problem(("cluster_ids",), "has no use", "remove it, or add `namespace: cluster_id`")
 
 
 class DefaultsSection(TableOptions):

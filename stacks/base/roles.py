@@ -120,9 +120,9 @@ class Lake:
     """The names and ARNs of a deployment's lake.
 
     prefix: of all its objects, with a trailing slash; empty if the bucket is the lake's alone. per_cluster: each Kafka cluster
-    has a database of its own; `database` is then not used. key_arn: the key that encrypts the bucket; None if an imported
-    bucket has encryption of its own. key_made: the key belongs to the deployment, and has the policy that CloudWatch Logs
-    needs.
+    has a database of its own; `database` is then not used. clusters: these databases, if they are known. key_arn: the key
+    that encrypts the bucket; None if an imported bucket has encryption of its own. key_made: the key belongs to the
+    deployment, and has the policy that CloudWatch Logs needs.
     """
 
     deployment: str
@@ -132,6 +132,7 @@ class Lake:
     per_cluster: bool
     key_arn: str | None
     key_made: bool
+    clusters: tuple[str, ...] = ()
 
     @property
     def bucket_arn(self) -> str:
@@ -144,13 +145,23 @@ class Lake:
 
     @property
     def data_prefixes(self) -> list[str]:
-        """The folders of the databases. The job finds the names of databases per cluster, so then it is the whole lake."""
-        return [""] if self.per_cluster else [f"{self.database}/"]
+        """The folders of the databases. Where the job finds the names of databases, it is the whole lake."""
+        return [f"{each}/".removeprefix("*/") for each in self.databases]
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """`*`: the job finds their names."""
+        return (self.clusters or ("*",)) if self.per_cluster else (self.database,)
 
     @property
     def catalog_arns(self) -> list[str]:
-        """What Glue checks where tables are read or written."""
+        """What Glue checks where tables are read."""
         return catalog_arns("*" if self.per_cluster else self.database)
+
+    @property
+    def written_arns(self) -> list[str]:
+        """What Glue checks where tables are written."""
+        return list(dict.fromkeys(each for database in self.databases for each in catalog_arns(database)))
 
     def objects(self, prefix: str) -> str:
         """The ARN of all objects below a prefix of the lake."""
@@ -158,9 +169,10 @@ class Lake:
 
     def metadata(self, ends: Sequence[str] = METADATA) -> list[str]:
         """The ARNs of the files below `metadata/` of all tables."""
-        database = "*" if self.per_cluster else self.database
-        below = f"{self.bucket_arn}/{self.prefix}{database}/*/metadata"
-        return [f"{below}{end}" if end.startswith("/") else f"{below}/*{end}" for end in ends]
+        folders = [f"{self.bucket_arn}/{self.prefix}{database}/*/metadata" for database in self.databases]
+        return [
+            f"{below}{end}" if end.startswith("/") else f"{below}/*{end}" for below in folders for end in ends
+        ]
 
     def control(self, job: str) -> str:
         """The key of a job's control object."""

@@ -27,7 +27,7 @@ INTERFACES = "Glue makes a network interface per worker"
 
 def lake_statements(lake: Lake, job: str) -> list[Statement]:
     """The tables and their files, the job's control object, and the job's report."""
-    glue = ["glue:GetDatabase", "glue:GetTable", "glue:GetTables", "glue:CreateTable", "glue:UpdateTable"]
+    writing = ["glue:CreateTable", "glue:UpdateTable", *["glue:CreateDatabase"] * lake.per_cluster]
     return [
         *lake.files(*WRITING_FILES, also=["_calve/staging/"], because="the files of the job's tables"),
         allow(["s3:GetObject"], [f"{lake.bucket_arn}/{lake.control(job)}"]),
@@ -38,8 +38,13 @@ def lake_statements(lake: Lake, job: str) -> list[Statement]:
             because="who is forgotten leaves stored exports, too, also of exports that are configured no more",
         ),
         allow(
-            [*glue, *(["glue:CreateDatabase"] if lake.per_cluster else [])],
+            ["glue:GetDatabase", "glue:GetTable", "glue:GetTables"],
             lake.catalog_arns,
+            because="all tables of the database",
+        ),
+        allow(
+            writing,
+            lake.written_arns,
             because="the job makes tables, their dead letters, and databases where there is one per cluster",
         ),
         *lake.key("kms:Decrypt", "kms:GenerateDataKey"),

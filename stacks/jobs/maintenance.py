@@ -44,16 +44,20 @@ class MaintenanceJob(GlueJob):
         )
 
 
+KNOWN_BY_NAME = "tables of topics by expression, and databases of clusters, are known by their names alone"
+
+
 def lake_statements(lake: Lake) -> list[Statement]:
     """Existing tables and their files. The job creates no table."""
-    glue = ["glue:GetDatabase", "glue:GetTable", "glue:GetTables", "glue:UpdateTable"]
+    glue = ["glue:GetDatabase", "glue:GetTable", "glue:GetTables"]
     return [
         *lake.files(*WRITING_FILES, because="the files of the tables"),
         allow(
             [*glue, *(["glue:GetDatabases"] if lake.per_cluster else [])],
             lake.catalog_arns,
-            because="tables of topics by expression, and databases of clusters, are known by their names alone",
+            because=KNOWN_BY_NAME,
         ),
+        allow(["glue:UpdateTable"], lake.written_arns, because=KNOWN_BY_NAME),
         *lake.key("kms:Decrypt", "kms:GenerateDataKey"),
     ]
 

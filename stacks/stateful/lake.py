@@ -10,7 +10,7 @@ from constructs import Construct
 
 from calve.config.deployment import Deployment
 from calve.config.publishing import EXPORTS, export_readers
-from calve.names import DEAD_LETTERS_SUFFIX
+from calve.names import DEAD_LETTERS_SUFFIX, database_for_cluster
 from stacks.base.function import Function, Site, custom_resource
 from stacks.base.lake_formation import lake_formation
 from stacks.base.roles import Lake, Statement, allow, arn, deny, policy_for_people
@@ -31,6 +31,7 @@ def names_of_lake(deployment: Deployment) -> Lake:
         prefix=f"{settings.prefix.strip('/')}/" if settings.prefix else "",
         database=settings.database,
         per_cluster=settings.namespace == "cluster_id",
+        clusters=tuple(map(database_for_cluster, settings.cluster_ids)),
         key_arn=settings.kms_key,
         key_made=bool(own_key_alias(deployment)),
     )

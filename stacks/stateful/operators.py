@@ -84,7 +84,7 @@ def operators_policies(
         as_deployed,
     ]
     acting = [
-        allow(["glue:UpdateTable"], lake.catalog_arns, because=TABLES),
+        allow(["glue:UpdateTable"], lake.written_arns, because=TABLES),
         allow(["s3:PutObject"], lake.metadata([".metadata.json"]), because=f"the metadata of {TABLES}"),
         allow(["glue:BatchStopJobRun"], jobs),
         allow(["lambda:InvokeFunction"], [start_arn(name)]),

@@ -16,6 +16,7 @@ from lambdas.function import from_variables
 from lambdas.job_control.watchdog import ENDED, Environment
 from stacks.base.bundling import ROOT, Runtime
 from stacks.base.roles import Lake
+from stacks.jobs import ingest_role, maintenance
 from stacks.jobs.ingest_job import JobSecurity
 from stacks.jobs.ingest_role import CODE, secret_statements
 from stacks.jobs.jars import pinned
@@ -268,6 +269,25 @@ def test_a_security_configuration_of_other_content_has_another_name(synthesized)
         for job in synthesized.find(stack, "AWS::Glue::Job").values():
             made = synthesized.one("trading-ingest", "AWS::Glue::SecurityConfiguration")
             assert job["SecurityConfiguration"] == made["Name"]
+
+
+CHANGES = {"glue:CreateDatabase", "glue:CreateTable", "glue:UpdateTable", "s3:PutObject", "s3:DeleteObject"}
+
+
+@pytest.mark.parametrize(
+    ("clusters", "tables", "files"),
+    [
+        (("lkc-1", "lkc-2"), {"table/lkc-1/*", "table/lkc-2/*"}, {"b/lkc-1/*", "b/lkc-2/*"}),
+        ((), {"table/*/*"}, {"b/*"}),
+    ],
+)
+def test_jobs_of_named_clusters_write_into_their_databases_alone(clusters, tables, files):
+    lake = Lake("d", "b", "", "", per_cluster=True, key_arn=None, key_made=False, clusters=clusters)
+    for of in (ingest_role.lake_statements(lake, "main"), maintenance.lake_statements(lake)):
+        written = [each for one in of if CHANGES & {*one.actions} for each in one.resources]
+        assert {each.rpartition(":")[2] for each in written if ":table/" in each} == tables
+        places = {each.rpartition(":")[2] for each in written if ":s3:" in each}
+        assert {each for each in places if "_calve/" not in each and "exports/" not in each} == files
 
 
 def test_a_run_of_the_release_before_still_writes_its_log_while_the_stack_is_updated(synthesized):

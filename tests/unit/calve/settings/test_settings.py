@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from calve.config.job import Budget, GlueRegistry, Job, Kafka, Lake, OAuth, Registry, Source, Start, Table
-from calve.errors import ConfigError
+from calve.errors import ConfigError, Fatal
+from calve.names import database_for_cluster
 from calve.schema.columns import Transform
 from calve.settings import load
 from calve.settings.resolving import StackDefaults
@@ -232,6 +234,15 @@ def test_a_lake_is_described_in_full(write: Write) -> None:
     lake = "lake: {database: raw, namespace: cluster_id, bucket: b-1, prefix: a/b, region: eu-west-1, kms_key: arn:x}"
     (job,) = load(write(f"name: t\n{lake}\ntables: {{a: {{topic: t}}}}"), stack=STACK)
     assert job.lake == Lake("raw", "s3://b-1/a/b", "cluster_id", "eu-west-1", kms_key="arn:x", names_key=True)
+
+
+def test_only_clusters_that_are_named_have_a_database(write: Write) -> None:
+    lake = "lake: {namespace: cluster_id, cluster_ids: [lkc-1, MkU3-A]}"
+    (job,) = load(write(f"name: t\n{lake}\ntables: {{a: {{topic: t}}}}"), stack=STACK)
+    assert job.database(database_for_cluster("MkU3-A")) == "mku3-a"
+    with pytest.raises(Fatal, match="the Kafka cluster lkc-2 is none of"):
+        job.database("lkc-2")
+    assert replace(job, lake=replace(job.lake, cluster_ids=())).database("lkc-2") == "lkc-2"
 
 
 def test_a_prefix_goes_into_the_stacks_bucket_too(write: Write) -> None:
