@@ -136,15 +136,15 @@ class Reporter:
     def _acknowledges(self) -> bool:
         """True if every table is open, or has failed a round while others are open. One bad table never stops another.
 
-        A table whose topic does not exist counts as an open one: a first deploy may make the cluster of its topics.
+        True also if no topic exists yet: a first deploy may make their cluster.
         A job of patterns alone waits only for the tables that it has found: if there are none yet, it acknowledges at once.
         """
         if self.loops is None:
             return False
         loops = list(self.loops.tables)
-        opened = [each.opener.is_open or isinstance(each.troubled, TopicMissing) for each in loops]
         judged = [each.opener.is_open or each.state != "pending" or each.failures > 0 for each in loops]
-        return all(judged) and (any(opened) or not loops)
+        opened = any(each.opener.is_open for each in loops)
+        return all(judged) and (opened or all(isinstance(each.troubled, TopicMissing) for each in loops))
 
     def _write(self, tables: dict[str, ReportedTable]) -> None:
         self._run, self._said = replace(self._run, at=_now()), tables

@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 
@@ -14,6 +15,7 @@ from calve import log
 from calve.config.job import Job, Table
 from cli.embedded import aws
 from cli.look.health import reported_by
+from glue_jobs import ingest
 from glue_jobs.iceberg import storage
 from glue_jobs.ingest import main
 from glue_jobs.rounds import loop, reporting
@@ -233,3 +235,23 @@ def test_a_run_whose_topic_does_not_exist_says_that_it_is_ready(
     assert handed_over(events) == ["g2"]
     assert code == 0
     assert said(engine, name) == ("g1", True)
+
+
+def test_a_run_ends_at_its_hour_of_the_week_for_another_to_begin(
+    engine: Engine,
+    control: tuple[str, Say],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    uri, say = control
+    say('{"generation": "g1"}')
+    topic = engine.topic(partitions=1)
+    engine.produce(topic, 5)
+    monkeypatch.setattr(ingest, "until", lambda *_: timedelta(seconds=8))
+    rescue = threading.Timer(60, say, ['{"generation": "g2"}'])
+    rescue.start()
+    code, events = run(engine.job(Table(name=topic, topic=topic)), uri, capsys, "--restart-at", "Sun:3")
+    rescue.cancel()
+    assert code == 0
+    assert handed_over(events) == []
+    assert engine.offsets(topic) == everything(5)

@@ -82,6 +82,14 @@ def test_a_bad_table_stops_no_deploy_in_which_others_are_open_and_is_named(world
     )
 
 
+def test_an_old_run_that_does_not_stop_is_named(world, work) -> None:
+    old = world.run("STOPPING", age_s=900, generation="g0")
+    with pytest.raises(
+        CalveError, match=f"no run was started, {old} is still STOPPING, and the time is over"
+    ):
+        work.wait(wanted())
+
+
 def test_tables_that_are_all_suspended_end_the_deploy_at_once(world, work, clock) -> None:
     world.run(age_s=2, generation="g1")
     say(world, {"orders": REFUSED}, opened=False)
