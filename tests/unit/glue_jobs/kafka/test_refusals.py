@@ -14,7 +14,7 @@ from kafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from calve.errors import CalveError, Fatal, Retryable, Suspended
+from calve.errors import CalveError, Fatal, Retryable, Suspended, TopicMissing
 from glue_jobs.kafka.connection import told
 
 ALERT = "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2580)"
@@ -30,7 +30,7 @@ ALERT = "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate requi
         (UnsupportedSaslMechanismError("PLAIN"), Fatal, Fatal),
         (TopicAuthorizationFailedError("t"), Suspended, Suspended),
         (ClusterAuthorizationFailedError("t"), Suspended, Suspended),
-        (UnknownTopicOrPartitionError("t"), Retryable, Retryable),
+        (UnknownTopicOrPartitionError("t"), TopicMissing, TopicMissing),
     ],
 )
 def test_what_does_not_pass_is_raised(
