@@ -37,7 +37,7 @@ def isolates() -> bool:
 
 def installed_python() -> str | None:
     """Glue 6.0's version of Python on this machine, if any."""
-    named = (*sorted(map(str, Path.home().glob(".pyenv/versions/3.13.*/bin/python"))), "/usr/bin/python3.13")
+    named = (*map(str, sorted(Path(sys.base_prefix).parent.glob("3.13.*/bin/python"))), "/usr/bin/python3.13")
     return next((each for each in named if Path(each).exists()), None)
 
 
