@@ -117,7 +117,7 @@ def run(
                 return loops.start(TableLoop(openers.of(table), stop, drain))
 
             found = Discovery(job, cluster.names, openers.topic_of, keep, stop, drain)
-            loops.run(found.run, "the topics of patterns", name="discovery")
+            loops.run(found.run, "the search for topics")
         return loops.wait()
 
 

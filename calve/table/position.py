@@ -36,6 +36,10 @@ class TopicKey:
         return cls(cluster_id, topic_id)
 
 
+TopicEnd = tuple[TopicKey, Offsets]
+"""One incarnation of a topic, and the next offset of each partition."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """The outcome of every offset of a round. `span = consumed + gaps + lost`; each consumed record has one outcome.

@@ -6,7 +6,7 @@ Only this module and `glue_jobs.iceberg.staging` know Java classes of the catalo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from calve.schema.columns import Json, Transform, with_ids
 from calve.schema.evolution import Change
 from calve.table.protocol import Commit
 from calve.table.summary import SETTINGS
-from glue_jobs.iceberg.glue_columns import GlueColumns
+from glue_jobs.iceberg.glue import Glue
 from glue_jobs.process.java import Packages, elements, java_cause, java_class, strings
 
 PROPERTIES = {
@@ -121,7 +121,7 @@ class Table:
 
     def committed(self) -> None:
         """Call after every commit: Iceberg has rewritten Glue's column list."""
-        self.lake.glue_columns.level(self.java, self.name)
+        self.lake.glue.level_columns(self.java, self.name)
 
     def _commit(self, update: Any) -> None:
         update.commit()
@@ -209,7 +209,7 @@ class Lake:
         self.spark = spark
         self.owner = owner
         self.jvm = Packages(spark._jvm)
-        self.glue_columns = GlueColumns(spark)
+        self.glue = Glue(spark)
 
     @cached_property
     def _catalog(self) -> Any:
@@ -235,6 +235,11 @@ class Lake:
                 if java_class(error).endswith(("NoSuchTableException", "NoSuchNamespaceException")):
                     return None
                 raise
+
+    def locations(self, names: Collection[TableName]) -> dict[TableName, str]:
+        """The metadata file of each table, as the catalog names it now. Missing tables are left out."""
+        with catalog_errors("the catalog"):
+            return self.glue.locations(names)
 
     def has(self, name: TableName) -> bool:
         """Whether the catalog has the table. For a missing table this takes a quarter of the time of `load`, else as long."""

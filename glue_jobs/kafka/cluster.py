@@ -8,8 +8,10 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from kafka.cluster import collect_hosts
 from kafka.errors import (
@@ -27,7 +29,7 @@ from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSp
 from calve.config.job import Kafka, Start
 from calve.config.publishing import Emit
 from calve.errors import Fatal, Retryable, Suspended
-from calve.table.position import Offsets, TopicKey
+from calve.table.position import Offsets, TopicEnd, TopicKey
 from calve.table.protocol import TopicState
 from glue_jobs.kafka.client import NO_ID, Client, answered, client_of, drop_client, settings_of
 from glue_jobs.kafka.connection import TIMEOUT_MS, Connection, told
@@ -77,6 +79,14 @@ class Cluster:
         """
         found: TopicState = self._of_topic(topic, _state)
         return found
+
+    def ends(self, topics: Sequence[str]) -> dict[str, TopicEnd]:
+        """The ends of topics: the offset after the newest record, also that of an open transaction.
+
+        One request asks for their leaders, and one asks each leader. A topic in trouble is left out: `state` says why.
+        Raises Retryable, Fatal: as `state`.
+        """
+        return dict(self._ask(_ends, topics))
 
     def first_offsets(self, state: TopicState, start: Start) -> Offsets:
         """The start offsets of a topic that was never read.
@@ -176,9 +186,7 @@ class _Topic:
             if each.leader_id < 0:
                 raise LeaderNotAvailableError(name)
             led[each.leader_id].append(each.partition_index)
-        # Kafka writes an id in base 64, without padding.
-        topic_id = base64.urlsafe_b64encode((found.topic_id or NO_ID).bytes).rstrip(b"=").decode()
-        return cls(client, name, TopicKey(cluster_id, topic_id), led, asked)
+        return cls(client, name, _key(cluster_id, found.topic_id), led, asked)
 
     def of_leaders(self, request: Callable[[list[int]], Any]) -> list[Future]:
         """The responses of all leaders. request: makes it for the partitions of one leader."""
@@ -191,10 +199,7 @@ class _Topic:
 
         def request(partitions: list[int]) -> ListOffsetsRequest:
             wanted = [of(partition_index=each, timestamp=timestamp) for each in partitions]
-            topics = [kind(name=self.name, partitions=wanted)]
-            return ListOffsetsRequest(
-                replica_id=-1, isolation_level=isolation, topics=topics, min_version=KNOWS_COMMITTED
-            )
+            return _list_offsets([kind(name=self.name, partitions=wanted)], isolation)
 
         return self.of_leaders(request)
 
@@ -218,6 +223,50 @@ class _Topic:
         [found] = (await config).results
         _require(found.error_code, self.name)
         return str({each.name: each.value for each in found.configs}[name])
+
+
+def _key(cluster_id: object, topic_id: UUID | None) -> TopicKey:
+    # Kafka writes an id in base 64, without padding.
+    text = base64.urlsafe_b64encode((topic_id or NO_ID).bytes).rstrip(b"=").decode()
+    return TopicKey(str(cluster_id), text)
+
+
+def _list_offsets(topics: list[Any], isolation: IsolationLevel) -> ListOffsetsRequest:
+    return ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation, topics=topics, min_version=KNOWS_COMMITTED
+    )
+
+
+async def _ends(client: Client, names: Sequence[str]) -> dict[str, TopicEnd]:
+    described = await client.metadata(names)
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    topics = {each.name: each for each in described.topics if not each.error_code}
+    led: dict[int, list[Any]] = defaultdict(list)
+    for name, topic in topics.items():
+        wanted = defaultdict(list)
+        for each in topic.partitions:
+            asked = kind.ListOffsetsPartition(
+                partition_index=each.partition_index, timestamp=OffsetSpec.LATEST
+            )
+            wanted[each.leader_id].append(asked)
+        for node, partitions in wanted.items():
+            led[node].append(kind(name=name, partitions=partitions))
+    answers = []
+    for node, each in led.items():
+        with suppress(Exception):  # no leader, or no connection to this broker: its topics are left out
+            answers.append(client.send(node, _list_offsets(each, IsolationLevel.READ_UNCOMMITTED)))
+    ends: dict[str, Offsets] = {name: {} for name in topics}
+    for answer in answers:
+        with suppress(Exception):
+            for topic in (await answer).topics:
+                found = (each for each in topic.partitions if not each.error_code)
+                ends[topic.name] |= {each.partition_index: each.offset for each in found}
+    keys = {name: _key(described.cluster_id, each.topic_id) for name, each in topics.items()}
+    return {
+        name: (keys[name], ends[name])
+        for name, each in topics.items()
+        if len(ends[name]) == len(each.partitions)
+    }
 
 
 async def _state(topic: _Topic) -> TopicState:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 import time
@@ -26,9 +25,9 @@ from calve.rounds.scheduling import (
     backoff_s,
     lateness,
 )
-from calve.table.position import Offsets
+from calve.table.position import Offsets, TopicEnd
 from calve.table.protocol import position_commit
-from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL, INITIALISED, STATE, decode
+from calve.table.summary import COMPLETE_ROUND, COMPLETE_UNTIL, INITIALISED, REQUESTS, STATE, decode
 from glue_jobs.maintenance.between_rounds import LoopMaintenance
 from glue_jobs.maintenance.tasks import take
 from glue_jobs.process import faults
@@ -85,13 +84,16 @@ POLL_S = 5.0
 TAG_EVERY_S = 3600.0
 NOTE_EVERY_S = 300.0
 SILENT_S = 900.0
-"""A loop logs something more often, apart from its waits: an idle one logs after a wait that the table is complete."""
-REQUEST_EVERY_S = 30.0
+"""A loop is heard of more often, apart from its waits: it logs something, or a look finds that the table is complete."""
 
 
 @dataclass(slots=True)
 class TableLoop:
-    """Keeps one table fresh until `stop` is set. With `drain`, until the end offsets at start are reached."""
+    """Keeps one table fresh until `stop` is set. With `drain`, until the end offsets at start are reached.
+
+    It has a thread only while it works. While it waits, `glue_jobs.rounds.waiting` looks at its topic and moves `due_at`.
+    All times are monotonic.
+    """
 
     opener: Opener
     stop: threading.Event
@@ -112,21 +114,33 @@ class TableLoop:
     began: float = 0.0
     target: FreshnessTarget = field(default_factory=FreshnessTarget)
     read_to: Offsets = field(default_factory=dict)
-    logged_at: float = field(default_factory=time.monotonic)
-    """When the loop last wrote an event. Infinite once it is over."""
+    heard_at: float = field(default_factory=time.monotonic)
+    """When the loop last wrote an event, or a look found the table complete. Infinite once it is over."""
     quiet_s: float = 0.0
     """The longest wait between rounds since then. The loop writes nothing while it waits."""
-    first_wait: float = field(init=False)
+    due_at: float = 0.0
+    """When the next round is due."""
+    poll_s: float = POLL_S
+    looks_at: float = 0.0
+    listed_at: float = 0.0
+    """When the next look at the topic is due, and when the last one at the catalog was made."""
+    location: str | None = None
+    """The metadata file of the table as of the last round."""
+    idle: TopicEnd | None = None
+    """The end of the topic, if the last round found nothing to do and nobody has requested anything."""
+    worked_at: float = 0.0
+    first_wait: bool = True
+    phase: float = field(init=False)
+    """From 0 to 1. Tables that start together must not run in step: each starts its second round at its own time."""
     maintenance: LoopMaintenance = field(init=False)
 
     def __post_init__(self) -> None:
         self.maintenance = LoopMaintenance(self.opener)
-        # Tables that start together must not run in step: each starts its second round at its own time.
-        self.first_wait = zlib.crc32(str(self.opener.name).encode()) / 2**32
+        self.phase = zlib.crc32(str(self.opener.name).encode()) / 2**32
         self.memory.schedule = Schedule(None if self.drain else self.opener.config.freshness_s)
 
-    def run(self) -> State:
-        """Run rounds; returns the final state of the table."""
+    def work(self) -> bool:
+        """Run rounds until the next one is not due yet; returns False if the loop is over."""
         self.opener.services.lake.enter_thread(self.opener.name.table)
         while not self.stop.is_set():
             wait_s = self._round()
@@ -136,14 +150,16 @@ class TableLoop:
                 break
             if wait_s and self.state == "running":
                 wait_s = max(0.0, wait_s - take(self.opener.opened, wait_s))
-            self._wait(wait_s)
-        self.logged_at = math.inf
-        return self.state
+            if wait_s:
+                self._wait(wait_s)
+                return True
+        self.heard_at = math.inf
+        return False
 
     @property
     def silent(self) -> bool:
         """The loop hangs, or an open transaction in its topic keeps it from being complete."""
-        return time.monotonic() - self.logged_at >= SILENT_S + self.quiet_s
+        return time.monotonic() - self.heard_at >= SILENT_S + self.quiet_s
 
     def _round(self) -> float | None:
         """Run one round; returns the seconds to wait before the next, or None if the loop is over."""
@@ -164,6 +180,7 @@ class TableLoop:
 
     def _work(self) -> float | None:
         self.began, looked_at = time.monotonic(), time.time()
+        self.worked_at, self.idle = self.began, None
         if self.drain and self.drain_to is None:
             topic = self.opener.services.cluster.state(self.opener.config.topic)
             self.drain_to, self.drain_until = dict(topic.end), topic.complete_until
@@ -174,7 +191,10 @@ class TableLoop:
             return None if self.drain else LONGEST_BACKOFF_S
         self._report(outcome)
         self.memory.schedule = self.target.after(self.memory.schedule, outcome, looked_at, self._who())
-        return self.maintenance.between(outcome, self._after(outcome))
+        wait_s = self.maintenance.between(outcome, self._after(outcome))
+        if not self.drain and REQUESTS.isdisjoint(self.opener.opened.main.properties):
+            self.idle = outcome.at_end
+        return wait_s
 
     def _after(self, outcome: Outcome) -> float | None:
         self._enter("running")
@@ -189,35 +209,41 @@ class TableLoop:
             self._mark(outcome, tag_every_s=TAG_EVERY_S, note_every_s=NOTE_EVERY_S)
         shortest = SHORTEST_WAIT_S if outcome.snapshot is None else 0.0
         wait_s = max(shortest, self.memory.schedule.left_s(time.monotonic() - self.began))
-        part, self.first_wait = self.first_wait, 1.0
+        part, self.first_wait = self.phase if self.first_wait else 1.0, False
         return part * wait_s
 
     def _wait(self, wait_s: float) -> None:
-        """Wait for the next round.
-
-        End early for a request, for a backlog of `flush_bytes`, or if the backlog needs more time than the freshness
-        target leaves.
-        """
+        now, main = time.monotonic(), self.opener.main
         self.quiet_s = max(self.quiet_s, wait_s)
-        until = time.monotonic() + wait_s
-        asked = time.monotonic()
-        poll_s = min(POLL_S, max(SHORTEST_WAIT_S, wait_s / 4))
-        while (left := until - time.monotonic()) > 0 and not self.stop.wait(min(left, poll_s)):
-            if time.monotonic() - asked >= REQUEST_EVERY_S:
-                asked = time.monotonic()
-                with contextlib.suppress(CalveError):
-                    if self.opener.requested():
-                        return
-            per_record = self.memory.bytes_per_record
-            if per_record is None or left <= poll_s or self.state != "running":
-                continue
-            with contextlib.suppress(CalveError):
-                end = self.opener.services.cluster.state(self.opener.config.topic).end
-                backlog = sum(offset - self.read_to.get(p, 0) for p, offset in end.items())
-                if backlog * per_record >= self.opener.config.flush_bytes:
-                    return
-                now = time.monotonic()
-                until = min(until, now + self.memory.schedule.left_s(now - self.began, backlog))
+        self._due_in(now, wait_s)
+        self.listed_at = now
+        may_have_much = self.state == "running" and self.memory.bytes_per_record is not None
+        self.looks_at = now + self.poll_s if self.idle or may_have_much else math.inf
+        self.location = main.found["metadata_location"] if main is not None else None
+
+    def _due_in(self, since: float, wait_s: float) -> None:
+        self.due_at, self.poll_s = since + wait_s, min(POLL_S, max(SHORTEST_WAIT_S / 2, wait_s / 4))
+
+    def looked(self, end: TopicEnd, asked: float, rest_s: float) -> None:
+        """Move the next round: the topic had this end when it was asked for.
+
+        An idle table rests as long as nothing new comes, about `rest_s` at most. Else the round begins early for a backlog of
+        `flush_bytes`, or if the backlog needs more time than the freshness target leaves.
+        """
+        now = time.monotonic()
+        if end == self.idle:
+            if asked - self.worked_at < rest_s * (1 + self.phase) / 2 and self.opener.announcer.is_level:
+                self.began, self.heard_at, self.quiet_s = asked, now, 0.0
+                self.memory.schedule = self.memory.schedule.level(time.time() - (now - asked), 0)
+                self._due_in(asked, max(SHORTEST_WAIT_S, self.memory.schedule.left_s(0.0)))
+            return
+        per_record = self.memory.bytes_per_record
+        if per_record is None or self.due_at - now <= self.poll_s:
+            return
+        backlog = sum(offset - self.read_to.get(p, 0) for p, offset in end[1].items())
+        left_s = self.memory.schedule.left_s(now - self.began, backlog)
+        is_full = backlog * per_record >= self.opener.config.flush_bytes
+        self.due_at = now if is_full else min(self.due_at, now + left_s)
 
     def _retry(self, error: Retryable) -> float | None:
         self.failures, self.troubled = self.failures + 1, error
@@ -323,7 +349,7 @@ class TableLoop:
         )
 
     def _log(self, name: str, **facts: object) -> None:
-        self.logged_at, self.quiet_s = time.monotonic(), 0.0
+        self.heard_at, self.quiet_s = time.monotonic(), 0.0
         event(name, **self._who(), **facts)
 
     def _who(self) -> dict[str, str]:

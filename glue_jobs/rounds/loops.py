@@ -1,4 +1,4 @@
-"""The loops of a job, one thread each. Named tables start with the job; tables of a pattern start when their topic appears."""
+"""The loops of a job. Named tables start with the job; tables of a pattern start when their topic appears."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from py4j.protocol import Py4JNetworkError
-from pyspark import InheritableThread
 
 from calve.config.job import Job, Start, Table
 from calve.config.topics import Keeper, NotKept, expand
@@ -25,9 +26,13 @@ from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.outputs.outbox import Outbox
 from glue_jobs.rounds.loop import State, TableLoop, first_line
+from glue_jobs.rounds.waiting import Waiting
 from glue_jobs.table.announcements import Announcer
 from glue_jobs.table.open_table import Services
 from glue_jobs.table.opening import Opener
+
+MOST_THREADS = 256
+"""How many tables work at once: far more than a machine has cores, so that tables that wait for an answer stop no other."""
 
 
 @dataclass(slots=True)
@@ -36,20 +41,23 @@ class Loops:
 
     stop: threading.Event
     tables: list[TableLoop] = field(default_factory=list)
-    _threads: list[threading.Thread] = field(default_factory=list)
+    _waiting: Waiting = field(init=False)
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_THREADS))
     _errors: list[CalveError] = field(default_factory=list)
 
-    def start(self, loop: TableLoop) -> TableName:
-        name = loop.opener.name
-        self.tables.append(loop)
-        self.run(loop.run, f"table {name}", name=name.table)
-        return name
+    def __post_init__(self) -> None:
+        self._waiting = Waiting(self.stop)
 
-    def run(self, work: Callable[[], object], what: str, *, name: str) -> None:
+    def start(self, loop: TableLoop) -> TableName:
+        self.tables.append(loop)
+        self._waiting.begin()
+        self._keep(loop)
+        return loop.opener.name
+
+    def run(self, work: Callable[[], object], what: str) -> None:
         """Run other work beside the loops. Errors name it by `what`."""
-        thread = InheritableThread(target=self._guarded, args=(work, what), name=name)
-        self._threads.append(thread)
-        thread.start()
+        self._waiting.begin()
+        self._threads.submit(self._work, work, what)
 
     def wait(self) -> dict[str, State]:
         """Wait until all loops are over, including loops that start meanwhile; returns the state of each table.
@@ -57,11 +65,33 @@ class Loops:
         Raises Fatal: the job cannot continue, for instance because credentials were refused. All loops are stopped.
         Raises Retryable: other work failed. The tables are as far as they got without it.
         """
-        for thread in self._threads:  # the list may grow during the loop
-            thread.join()
+        over = threading.Event()
+        with self._threads:
+            self._threads.submit(
+                self._guarded, partial(self._waiting.look, over), "the looks at waiting tables"
+            )
+            try:
+                while due := self._waiting.due():
+                    for each in due:
+                        self._keep(each)
+            finally:
+                over.set()
         if self._errors:
             raise self._errors[0]
         return {str(loop.opener.name): loop.state for loop in self.tables}
+
+    def _keep(self, loop: TableLoop) -> None:
+        def work() -> None:
+            if loop.work():
+                self._waiting.add(loop)
+
+        self._threads.submit(self._work, work, f"the loop of table {loop.opener.name}")
+
+    def _work(self, work: Callable[[], object], what: str) -> None:
+        try:
+            self._guarded(work, what)
+        finally:
+            self._waiting.end()
 
     def _guarded(self, work: Callable[[], object], what: str) -> None:
         try:
@@ -73,7 +103,7 @@ class Loops:
         except (Py4JNetworkError, ConnectionError):
             self._end(Fatal("Spark's JVM has ended", fix="read its log: was its memory too small?"))
         except Exception as error:  # noqa: BLE001 a loop must not end in silence
-            self._end(Fatal(f"the loop of {what} ended: {first_line(error)}"))
+            self._end(Fatal(f"{what} ended: {first_line(error)}"))
 
     def _end(self, error: Fatal) -> None:
         self._errors.insert(0, error)

@@ -164,7 +164,8 @@ class Round:
         batch = Batch(table, start.offsets, to, topic.key, known or 0.0, lacks_values=lacks_values)
         planned = Planned(at, topic, start, batch)
         if to == start.offsets and not start.lost and not self._must_persist(planned):
-            return Outcome(at.base, to, complete_until=planned.complete_until)
+            at_end = (topic.key, to) if planned.complete_until else None
+            return Outcome(at.base, to, complete_until=planned.complete_until, at_end=at_end)
         return planned
 
     def stage(self, planned: Planned) -> Written:

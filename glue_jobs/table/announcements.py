@@ -47,6 +47,10 @@ class Announcer:
     """Announcements that the outbox has not taken. No table history contains them."""
     _postponed: bool = False
 
+    @property
+    def is_level(self) -> bool:
+        return not self._waiting and not self._postponed
+
     def look(self, main: Table) -> None:
         """Hand over the snapshots that are new on main; at the first look and after a rollback, the recent ones.
 

@@ -27,7 +27,7 @@ from calve.registry.registry import Registry
 from calve.requests.requests import Pause
 from calve.rounds.scheduling import Schedule
 from calve.schema.columns import Json
-from calve.table.position import Ledger, Offsets, Position, TopicKey
+from calve.table.position import Ledger, Offsets, Position, TopicEnd, TopicKey
 from calve.table.protocol import (
     Commit,
     ancestry_is_cut,
@@ -268,7 +268,7 @@ class Outcome:
     """The outcome of a round. `more`: the topic has records beyond it. `snapshot` None: there was nothing to commit.
 
     `complete_until`: every record that arrived before this time (epoch seconds) has been read; None if unknown.
-    `paused`: why nothing was read.
+    `at_end`: the topic and its end, if the round found no record beyond the table's position. `paused`: why nothing was read.
     """
 
     position: Position
@@ -279,4 +279,5 @@ class Outcome:
     metrics: dict[str, Any] = field(default_factory=dict)
     commit_ms: int = 0
     complete_until: float | None = None
+    at_end: TopicEnd | None = None
     paused: Pause | None = None

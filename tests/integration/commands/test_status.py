@@ -28,6 +28,7 @@ from cli.look.tables import facts
 from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.support.engine import DATABASE, Engine
+from tests.integration.support.running import run
 from tests.integration.support.servers.aws_gate import AwsGate, is_store
 from tests.integration.support.servers.gate import Answer, Request
 from tests.operator_calls import METADATA_ENDS, STATUS
@@ -65,7 +66,7 @@ def shop(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sho
 
 def drained(engine: Engine, topic: str) -> None:
     target = engine.target(topic, dead_letter_budget=Budget(records=10))
-    assert TableLoop(target, threading.Event(), drain=True).run() == "running"
+    assert run(TableLoop(target, threading.Event(), drain=True)) == "running"
 
 
 def supplied(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:

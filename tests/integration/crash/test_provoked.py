@@ -23,6 +23,7 @@ from glue_jobs.rounds.reporting import LakeObject, Reporter
 from tests.alarms import Point, goes_off, lines, mailed
 from tests.integration.outputs.test_announcements import NOWHERE, Heard, hearing
 from tests.integration.support.engine import Engine, at, until
+from tests.integration.support.running import run
 
 __all__ = ["hearing"]
 HOUR_MS = 3_600_000
@@ -155,14 +156,14 @@ def test_a_table_of_which_nothing_is_heard(engine: Engine, capsys: pytest.Captur
         return list(lines(capsys.readouterr().out))
 
     with engine.transaction(held, [engine.encode(held, {"id": 1, "side": "BUY", "price": 1})]):
-        threads = [threading.Thread(target=each.run) for each in loops]
+        threads = [threading.Thread(target=run, args=(each,)) for each in loops]
         for thread in threads:
             thread.start()
         try:
             until(lambda: all(each.state == "running" for each in loops))
             assert not goes_off("table-silent", points())
             for each in loops:  # a quarter of an hour is over, and what a loop may be quiet
-                each.complete_until, each.logged_at = 0.0, each.logged_at - SILENT_S - 60
+                each.complete_until, each.heard_at = 0.0, each.heard_at - SILENT_S - 60
             until(lambda: not loops[0].silent)
             assert goes_off("table-silent", points())
         finally:

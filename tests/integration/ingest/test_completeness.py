@@ -19,6 +19,7 @@ from glue_jobs.rounds.round import Round
 from glue_jobs.table.open_table import TableMemory
 from glue_jobs.table.opening import Opener
 from tests.integration.support.engine import DATABASE, Engine, at, everything, position_of_open, trades
+from tests.integration.support.running import run
 
 
 def claim(target: Opener) -> float | None:
@@ -158,7 +159,7 @@ def test_a_drain_ends_with_a_note(engine: Engine) -> None:
     engine.produce(topic, 10)
     for _ in range(2):
         began = time.time()
-        assert loop_of(engine.target(topic), drain=True).run() == "running"
+        assert run(loop_of(engine.target(topic), drain=True)) == "running"
         assert (known(engine, topic) or 0) >= began - 0.001
 
 
@@ -171,7 +172,7 @@ def test_a_drain_of_a_busy_topic_is_complete_until_its_begin(engine: Engine) -> 
     loop.memory.bytes_per_record = 1.0
     began = time.time()
     with at("plan.begin", lambda _: engine.produce(topic, 10)):
-        assert loop.run() == "running"
+        assert run(loop) == "running"
     ended = time.time()
     assert engine.offsets(topic) == everything(10)
     until = known(engine, topic)
@@ -185,7 +186,7 @@ def test_a_rollback_takes_the_note_back(engine: Engine) -> None:
     first = engine.ingest(topic, 5)
     before = known(engine, topic)
     engine.produce(topic, 5)
-    loop_of(engine.target(topic), drain=True).run()
+    run(loop_of(engine.target(topic), drain=True))
     after = known(engine, topic)
     assert before is not None
     assert after is not None
@@ -199,7 +200,7 @@ def test_a_rollback_takes_the_note_back(engine: Engine) -> None:
 def test_a_compaction_leaves_what_is_known(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.ingest(topic, 5)
-    loop_of(engine.target(topic), drain=True).run()
+    run(loop_of(engine.target(topic), drain=True))
     before = known(engine, topic)
     engine.compact(topic)
     assert known(engine, topic) == before is not None

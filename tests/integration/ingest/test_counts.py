@@ -14,6 +14,7 @@ from calve.modes.deduplicate import Deduplicate
 from calve.modes.upsert import Upsert
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.support.engine import TRADE, Engine
+from tests.integration.support.running import run
 
 COUNTED: dict[str, dict[str, Any]] = {
     "append": {},
@@ -64,5 +65,5 @@ def test_a_column_that_cannot_be_counted_by_suspends(engine: Engine, column: str
     topic = engine.topic(schema=json.dumps(schema))
     stop = threading.Event()
     loop = TableLoop(engine.target(topic, announce=Announce(column)), stop, drain=True)
-    assert (loop.run(), loop.code) == ("suspended", "count_unusable")
+    assert (run(loop), loop.code) == ("suspended", "count_unusable")
     assert why in engine.table(topic).properties["calve.state"]

@@ -16,6 +16,7 @@ from glue_jobs.rounds.round import Round
 from glue_jobs.table.open_table import TableMemory
 from tests.integration.support.engine import Engine, trades
 from tests.integration.support.events import assert_as_documented
+from tests.integration.support.running import run
 
 
 def test_half_of_the_records_and_95_of_100_are_as_old_as_the_round_says(engine: Engine) -> None:
@@ -76,7 +77,7 @@ def test_a_load_step_keeps_the_promise_or_says_why_not(
     engine.produce(topic, 10)
     stop = threading.Event()
     loop = TableLoop(engine.target(topic, freshness_s=target_s), stop, drain=False)
-    thread, load = threading.Thread(target=loop.run), Load(engine, topic)
+    thread, load = threading.Thread(target=run, args=(loop,)), Load(engine, topic)
     thread.start()
     while not loop.read_to:
         assert not stop.wait(0.1)

@@ -24,6 +24,7 @@ from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.support.engine import DATABASE, TRADE, Engine, at, everything, until
 from tests.integration.support.events import Event, assert_as_documented, documented
+from tests.integration.support.running import run
 
 _TRADE = json.loads(TRADE)
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
@@ -140,7 +141,7 @@ def test_a_stop_lets_the_round_under_way_finish(engine: Engine) -> None:
     stop = threading.Event()
     loop = TableLoop(engine.target(topic), stop, drain=False)
     with at("stage.begin", lambda _: stop.set()):
-        assert loop.run() == "running"
+        assert run(loop) == "running"
     assert engine.offsets(topic) == everything(20)
 
 

@@ -17,6 +17,7 @@ from glue_jobs.rounds.loop import TableLoop
 from glue_jobs.rounds.round import PERSIST_AFTER_S
 from glue_jobs.table.open_table import TableMemory
 from tests.integration.support.engine import Engine, at, everything, suspended, trades, until
+from tests.integration.support.running import run
 from tests.integration.support.servers import outages
 
 
@@ -349,7 +350,7 @@ def test_a_drain_without_its_topic_ends_where_its_retries_do(
 ) -> None:
     monkeypatch.setattr("glue_jobs.rounds.loop.FAILED_AFTER", 2)
     loop = TableLoop(engine.target(f"absent{uuid.uuid4().hex[:8]}"), threading.Event(), drain=True)
-    assert loop.run() == "failed"
+    assert run(loop) == "failed"
     said = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
     retried = [each for each in said if each["event"] == "round.retried"]
     assert [(each["failures"], each["wait_s"]) for each in retried] == [(1, 1.0), (2, 0.0)]

@@ -222,7 +222,7 @@ def test_an_error_of_the_search_ends_the_job_and_says_so(shop: Shop, monkeypatch
         raise ZeroDivisionError
 
     monkeypatch.setattr(Discovery, "look", broken)
-    with pytest.raises(Fatal, match="the loop of the topics of patterns ended: ZeroDivisionError"):
+    with pytest.raises(Fatal, match="the search for topics ended: ZeroDivisionError"):
         shop.drain()
 
 

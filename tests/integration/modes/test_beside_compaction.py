@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.support.crashing import TOTALS, UPSERTS, Scene
 from tests.integration.support.engine import Engine, each_time
+from tests.integration.support.running import run
 
 MINUTES = 30
 RETAINED = 10
@@ -98,7 +99,7 @@ def jobs(scenes: list[Scene]) -> Iterator[None]:
     """A job that keeps the tables of these topics."""
     stop = threading.Event()
     loops = [TableLoop(scene.opener(freshness_s=2.0), stop, drain=False) for scene in scenes]
-    threads = [threading.Thread(target=each.run) for each in loops]
+    threads = [threading.Thread(target=run, args=(each,)) for each in loops]
     for thread in threads:
         thread.start()
     try:

@@ -21,6 +21,7 @@ from tests.integration.support.crashing import open_catalog
 from tests.integration.support.engine import DATABASE, Engine, suspended, trades
 from tests.integration.support.proofs import assert_proved, proof
 from tests.integration.support.records.keyed import BY_ID, Users
+from tests.integration.support.running import run
 
 
 @pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.full)])
@@ -342,7 +343,7 @@ def test_rounds_go_on_beside_others_that_compact_and_expire_all_the_time(
     while time.monotonic() < until:
         users.scramble(dice, 20, keys=15)
         loop = TableLoop(target, threading.Event(), drain=True)
-        while loop.run() == "failed":  # as often as one in a job would: another's turn comes, too
+        while run(loop) == "failed":  # as often as one in a job would: another's turn comes, too
             given_up.append(loop.code)
             loop = TableLoop(target, threading.Event(), drain=True)
         assert loop.state == "running"

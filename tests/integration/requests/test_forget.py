@@ -22,7 +22,7 @@ from tests.integration.support.crashing import OF_FORGET, Died, dying
 from tests.integration.support.engine import Engine, at
 from tests.integration.support.proofs import assert_proved
 from tests.integration.support.records.persons import MASK, Scene
-from tests.integration.support.running import running
+from tests.integration.support.running import run, running
 
 UPSERTS = Upsert(("_kafka.key",), deletes=True, bucketed=True)
 KINDS: dict[str, tuple[dict[str, Any], Callable[[Scene], dict[str, str]]]] = {
@@ -207,7 +207,7 @@ def test_a_rival_that_stood_still_meanwhile_has_lost_and_does_no_harm(
             scene.work()
 
     with at(point, other):
-        TableLoop(scene.target(), threading.Event(), drain=True).run()
+        run(TableLoop(scene.target(), threading.Event(), drain=True))
     scene.work()
     assert of_first(scene.found()) == {}
     assert len(scene.rows()) == 3

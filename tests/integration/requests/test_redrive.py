@@ -22,7 +22,7 @@ from tests.integration.support.crashing import Died, dying
 from tests.integration.support.engine import Engine, at, suspended, trades
 from tests.integration.support.proofs import assert_proved, proof
 from tests.integration.support.records.versions import versioned
-from tests.integration.support.running import running
+from tests.integration.support.running import run, running
 
 BAD = b"\x01no magic byte"
 POINTS = (
@@ -211,7 +211,7 @@ def test_a_job_that_was_overtaken_in_a_redrive_brings_nothing_back_twice(engine:
     scene.fix()
     request = scene.ask()
     with at(point, lambda _: scene.work()):
-        TableLoop(scene.target(), threading.Event(), drain=True).run()
+        run(TableLoop(scene.target(), threading.Event(), drain=True))
     scene.work()
     scene.answer(request)
     scene.assert_exact(dead={3})

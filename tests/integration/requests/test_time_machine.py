@@ -30,7 +30,7 @@ from glue_jobs.table.opening import Opener
 from tests.integration.support.crashing import Died, dying
 from tests.integration.support.engine import Engine, trades
 from tests.integration.support.proofs import assert_proved, proof
-from tests.integration.support.running import running
+from tests.integration.support.running import run, running
 
 BAD = b"\x01no magic byte"
 POINTS = ("requests.begin", "rewind.completed", "dead_letters.withdrawn", "requests.end", "publish.committed")
@@ -205,7 +205,7 @@ def test_a_paused_table_is_left_alone_by_a_drain_which_ends_well_and_goes_back_a
     request = scene.ask(scene.snapshots[0])
     engine.table(scene.topic).set_properties({PAUSED: pause.to_json()})
     scene.produce()
-    assert TableLoop(scene.target(), threading.Event(), drain=True).run() == "paused"
+    assert run(TableLoop(scene.target(), threading.Event(), drain=True)) == "paused"
     main = engine.table(scene.topic)
     assert json.loads(main.properties[STATE])["reason"] == "by ann: a wrong schema"
     assert scene.head == scene.snapshots[0]

@@ -45,6 +45,7 @@ from glue_jobs.table.opening import Opener
 from tests.debezium import envelope, event
 from tests.integration.support.engine import CHOICE, DATABASE, TRADE, Engine, trades
 from tests.integration.support.records.producing import Raw, produce
+from tests.integration.support.running import run
 
 ROOT = Path(__file__).parents[3]
 FIRST_ROUND, FLUSH_BYTES = 8, 1_000_000
@@ -141,7 +142,7 @@ class Scene:
     def loop(self) -> State:
         """A new job drains the topic in this process; the state that it leaves the table in."""
         memory = TableMemory(bytes_per_record=FLUSH_BYTES / FIRST_ROUND)
-        return TableLoop(self.opener(), threading.Event(), drain=True, memory=memory).run()
+        return run(TableLoop(self.opener(), threading.Event(), drain=True, memory=memory))
 
     def opener(self, **settings: Any) -> Opener:
         """The table as a new job opens it."""

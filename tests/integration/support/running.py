@@ -8,19 +8,38 @@ from contextlib import contextmanager
 
 import pytest
 
-from glue_jobs.rounds import loop
-from glue_jobs.rounds.loop import TableLoop
+from glue_jobs.rounds import loop, waiting
+from glue_jobs.rounds.loop import State, TableLoop
+from glue_jobs.rounds.waiting import Waiting
 from glue_jobs.table.opening import Opener
+
+
+def run(table: TableLoop) -> State:
+    """Run the loop of one table in this thread until it is over, so that its exceptions arrive here."""
+    alone, over = Waiting(table.stop), threading.Event()
+    looks = threading.Thread(target=alone.look, args=(over,))
+    looks.start()
+    alone.begin()
+    try:
+        while table.work():
+            alone.add(table)
+            alone.end()
+            if not alone.due():
+                break
+    finally:
+        over.set()
+        looks.join()
+    return table.state
 
 
 @contextmanager
 def running(target: Opener, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableLoop]:
     """A loop that has read records, and looks for requests all the time; it is over behind the block."""
-    monkeypatch.setattr(loop, "REQUEST_EVERY_S", 0.5)
+    monkeypatch.setattr(waiting, "CATALOG_EVERY_S", 0.5)
     monkeypatch.setattr(loop, "POLL_S", 0.5)
     stop = threading.Event()
     job = TableLoop(target, stop, drain=False)
-    thread = threading.Thread(target=job.run)
+    thread = threading.Thread(target=run, args=(job,))
     thread.start()
     try:
         while len(job.read_to) == 0:

@@ -17,6 +17,7 @@ from calve.table.protocol import nearest_position
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.support.engine import DATABASE, Engine, at, everything, suspended
 from tests.integration.support.events import assert_as_documented
+from tests.integration.support.running import run
 
 
 def forget_history(engine: Engine, topic: str) -> None:
@@ -95,7 +96,7 @@ def test_a_job_started_after_a_commit_and_before_a_rollback_reads_on(
     engine.mixed(topic, 5)
     loop = TableLoop(engine.target(topic), threading.Event(), drain=True)
     with at("publish.begin", lambda _: engine.rollback(topic, first)):
-        assert loop.run() == "running"
+        assert run(loop) == "running"
     assert engine.offsets(topic) == everything(23)
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     (told,) = [each for each in said if each["event"] == "table.rolled_back"]

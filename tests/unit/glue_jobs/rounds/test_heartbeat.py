@@ -66,12 +66,12 @@ def test_a_table_is_not_silent_while_it_waits_for_its_next_round() -> None:
     config = SimpleNamespace(freshness_s=3600.0)
     stop = threading.Event()
     stop.set()
-    waiting = TableLoop(cast("Any", SimpleNamespace(name="t", config=config)), stop, drain=False)
+    waiting = TableLoop(cast("Any", SimpleNamespace(name="t", config=config, main=None)), stop, drain=False)
     for _ in range(3):
         waiting._wait(3420.0)
-    waiting.logged_at -= 3420.0
+    waiting.heard_at -= 3420.0
     assert not waiting.silent
-    waiting.logged_at -= SILENT_S
+    waiting.heard_at -= SILENT_S
     assert waiting.silent
 
 

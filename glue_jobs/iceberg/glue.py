@@ -1,12 +1,10 @@
-"""Keeps Glue's column list of a table equal to the table's schema.
-
-Iceberg's catalog keeps the names of earlier schemas in the list and restores them at every commit
-(https://github.com/apache/iceberg/issues/16877). Readers that trust the list fail on them.
-"""
+"""Requests to Glue's API beside those of Iceberg's catalog: a table's column list, and where the metadata of many tables is."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from threading import Lock
 from typing import Any
 
@@ -14,13 +12,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from calve.names import TableName
-from glue_jobs.process.java import Packages, catalog_settings, elements
+from glue_jobs.process.java import Packages, catalog_settings, elements, java_class
 
 CURRENT = "iceberg.field.current"
+LISTED_FROM = 20
+"""So many tables are asked for in one listing, even if the database has many more."""
 
 
-class GlueColumns:
-    """Fixes the lists of all tables of a session, with one Glue client. Thread-safe."""
+class Glue:
+    """One client for all tables of a session, with the catalog's settings. Thread-safe."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -29,19 +29,19 @@ class GlueColumns:
         self._lock = Lock()
         self._earlier_names: dict[tuple[str, int, int], bool] = {}
 
-    def level(self, table: Any, name: TableName) -> None:
+    def level_columns(self, table: Any, name: TableName) -> None:
         """Remove from Glue's list every column that the current schema lacks.
 
+        Iceberg's catalog keeps the names of earlier schemas in the list and restores them at every commit
+        (https://github.com/apache/iceberg/issues/16877). Readers that trust the list fail on them.
         It requires the version of the entry that it read, so it undoes no commit.
         If the entry has changed, its writer has written the list again. It is fixed after this table's next commit.
         """
         if not self._has_earlier_names(table):
             return
-        model = self._jvm.software.amazon.awssdk.services.glue.model
+        model, client = self._model, self._client
         try:
-            request = model.GetTableRequest.builder().databaseName(name.database).name(name.table).build()
-            client = self._client()
-            found = client.getTable(request).table()
+            found = client.getTable(self._request(name)).table()
             location = table.operations().current().metadataFileLocation()
             if found.parameters().get("metadata_location") != location:
                 return
@@ -60,6 +60,37 @@ class GlueColumns:
         except Py4JJavaError:
             return
 
+    def locations(self, names: Collection[TableName]) -> dict[TableName, str]:
+        """The metadata file of each table, as Glue names it now. Missing tables are left out. Raises Py4JJavaError.
+
+        If many tables of a database are asked for, all its tables are listed, 100 in a request.
+        """
+        asked: defaultdict[str, set[str]] = defaultdict(set)
+        for each in names:
+            asked[each.database].add(each.table)
+        found = {}
+        for database, tables in asked.items():
+            entries = self._listed(database) if len(tables) >= LISTED_FROM else self._single(database, tables)
+            for each in entries:
+                if (table := str(each.name())) in tables:
+                    location = each.parameters().get("metadata_location")
+                    found[TableName(database, table)] = str(location)
+        return found
+
+    def _listed(self, database: str) -> Iterator[Any]:
+        request = self._model.GetTablesRequest.builder().databaseName(database).build()
+        pages = self._client.getTablesPaginator(request).iterator()
+        while pages.hasNext():
+            yield from elements(pages.next().tableList())
+
+    def _single(self, database: str, tables: Iterable[str]) -> Iterator[Any]:
+        for each in tables:
+            try:
+                yield self._client.getTable(self._request(TableName(database, each))).table()
+            except Py4JJavaError as error:
+                if not java_class(error).endswith("EntityNotFoundException"):
+                    raise
+
     def _has_earlier_names(self, table: Any) -> bool:
         """True if an earlier schema has a column name that no current column has. Cached, because every commit asks."""
         schemas = table.schemas()
@@ -73,8 +104,16 @@ class GlueColumns:
         text = self._jvm.org.apache.iceberg.SchemaParser.toJson(schema)
         return {each["name"] for each in json.loads(text)["fields"]}
 
+    def _request(self, name: TableName) -> Any:
+        return self._model.GetTableRequest.builder().databaseName(name.database).name(name.table).build()
+
+    @property
+    def _model(self) -> Any:
+        return self._jvm.software.amazon.awssdk.services.glue.model
+
+    @property
     def _client(self) -> Any:
-        """A client with the catalog's settings, created on first use."""
+        """Created on first use."""
         with self._lock:
             if self._made is None:
                 factories = self._jvm.org.apache.iceberg.aws.AwsClientFactories
