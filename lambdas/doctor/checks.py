@@ -56,10 +56,11 @@ def probes(jobs: Sequence[Job], client: Client) -> dict[str, Probe]:
 
 
 def lake_probes(
-    jobs: Sequence[Job], client: Client, warehouse: str, database: str | None
+    jobs: Sequence[Job], client: Client, warehouse: str, database: str | None, *, for_operator: bool = False
 ) -> dict[str, Probe]:
     """The checks of the deployed lake. database: None: it is named after the cluster, and not checked."""
-    found: dict[str, Probe] = {"bucket": partial(lake.bucket, client, warehouse, jobs[0].lake.region)}
+    bucket = partial(lake.bucket, client, warehouse, jobs[0].lake.region, for_operator=for_operator)
+    found: dict[str, Probe] = {"bucket": bucket}
     if database:
         found["lake formation"] = partial(lake.formation, client, jobs[0].name, database)
         names = [table.name for job in jobs for table in job.tables]

@@ -23,12 +23,15 @@ DEPLOY = "deploy: npx cdk deploy --all"
 GRANT = f"as a data lake administrator, let calve grant, or grant by hand: {PAGE}"
 
 
-def bucket(client: Client, warehouse: str, region: str) -> Finding:
-    """Whether the bucket exists, is in this region, and can be listed."""
+def bucket(client: Client, warehouse: str, region: str, *, for_operator: bool = False) -> Finding:
+    """Whether the bucket exists, is in this region, and can be listed. An operator need not be allowed to list it."""
     place = urlsplit(warehouse)
     try:
         answer = listed(client, warehouse)
     except ClientError as error:
+        if for_operator and code_of(error) in DENIED:
+            fix = "look with the rights of the deployment: calve doctor --remote"
+            return Finding("bucket", "absent", f"you may not list {place.netloc}: {code_of(error)}", fix)
         return refused("bucket", error, f"bucket {place.netloc}", "s3:ListBucket on it")
     found = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region", region)
     if found != region:

@@ -95,7 +95,7 @@ def of_account(deployment: Deployment, embedded: Stack | None, *, remote: bool) 
     far: list[Finding] = []
     if isinstance(stacks, dict):
         database = deployment.lake.database if deployment.lake.namespace == "database" else None
-        shared |= lake_probes(settings, account.client, stacks["Warehouse"], database)
+        shared |= lake_probes(settings, account.client, stacks["Warehouse"], database, for_operator=True)
         own["release"] = partial(of_release, stacks.get("Release"))
         own["jobs"] = partial(jobs, deployment, account)
         if embedded is None:  # which runs no jobs

@@ -115,6 +115,13 @@ def test_a_bucket_that_is_not_there_or_not_to_be_read(code: str, detail: str, cu
     assert found.cure.startswith(cure)
 
 
+@pytest.mark.parametrize(("code", "state"), [("AccessDenied", "absent"), ("NoSuchBucket", "fail")])
+def test_an_operator_need_not_list_the_bucket(code: str, state: str) -> None:
+    found = bucket(refusing("s3", "list_objects_v2", code), "s3://lake", REGION, for_operator=True)
+    assert found.state == state
+    assert ("calve doctor --remote" in found.cure) == (state == "absent")
+
+
 def test_a_bucket_of_another_region_names_the_line_to_change() -> None:
     stubbed = client("s3")
     answer = {"ResponseMetadata": {"HTTPHeaders": {"x-amz-bucket-region": "eu-west-1"}}}
