@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import gzip
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any, cast
+from functools import cache
+from itertools import islice
+from typing import Any, Self
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -15,10 +18,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.io import load_file_io
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
-from pyiceberg.table import snapshots as iceberg
+from pyiceberg.table.metadata import TableMetadataUtil
 
 from calve.config.job import Lake
 from calve.errors import ConfigError, Fatal, Retryable
@@ -31,9 +33,8 @@ from cli.embedded import aws as emulator
 from lambdas.aws import tolerating
 
 ALWAYS_TRUE = AlwaysTrue()
-AT_ONCE = 16
 LISTED = 100
-"""From so many tables on, a listing finds them, and their metadata is read over shared connections."""
+"""From so many tables on, a listing finds them: Glue lists so many at once."""
 _DENIED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")
 
 
@@ -61,6 +62,61 @@ class Snapshot(Commit):
     def total(self, name: str) -> int:
         """One of Iceberg's totals at this snapshot, such as `records` or `files-size`."""
         return int(self.summary.get(f"total-{name}", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What a table's metadata says of its snapshots. PyIceberg takes five times as long, as it reads the schema, too.
+
+    refs: the snapshot of each branch and tag. whole: opens the table with PyIceberg, for its schema and files.
+    """
+
+    name: TableName
+    uuid: str
+    location: str
+    properties: Mapping[str, str]
+    snapshots: Mapping[int, Snapshot]
+    head: Snapshot | None
+    refs: Mapping[str, int]
+    io: FileIO
+    whole: Callable[[], Table]
+
+    @classmethod
+    def of(cls, table: Table | Metadata) -> Metadata:
+        if isinstance(table, Metadata):
+            return table
+        fields = {"table_uuid", "location", "properties", "snapshots", "current_snapshot_id", "refs"}
+        text = table.metadata.model_dump_json(include=fields)
+        return cls.parse(TableName(*table.name()), text, table.io, lambda: table)
+
+    @classmethod
+    def parse(cls, name: TableName, text: str | bytes, io: FileIO, whole: Callable[[], Table]) -> Self:
+        """Of the text of a metadata file."""
+        found = json.loads(text)
+        snapshots = {each["snapshot-id"]: _snapshot(each) for each in found.get("snapshots", ())}
+        return cls(
+            name=name,
+            uuid=found.get("table-uuid", ""),
+            location=found["location"],
+            properties=found.get("properties", {}),
+            snapshots=snapshots,
+            head=snapshots.get(found.get("current-snapshot-id")),
+            refs={ref: each["snapshot-id"] for ref, each in found.get("refs", {}).items()},
+            io=io,
+            whole=cache(whole),
+        )
+
+
+def _snapshot(found: Mapping[str, Any]) -> Snapshot:
+    summary = dict(found.get("summary") or {})
+    return Snapshot(
+        id=found["snapshot-id"],
+        parent=found.get("parent-snapshot-id"),
+        operation=summary.pop("operation", None),
+        summary=summary,
+        committed_at=found["timestamp-ms"] / 1000,
+        sequence=found.get("sequence-number") or 0,
+    )
 
 
 def open_catalog(lake: Lake) -> Catalog:
@@ -91,65 +147,89 @@ def load(catalog: Catalog, name: TableName) -> Table | None:
     return None
 
 
-def load_all(catalog: Catalog, names: Sequence[TableName]) -> dict[TableName, Table]:
-    """Those of the tables that exist."""
-    read: Callable[[TableName], Table | None] = partial(load, catalog)
-    if len(names) >= LISTED:
-        places = _listed(cast("GlueCatalog", catalog), {each.database for each in names})
-        io = load_file_io(catalog.properties, next(iter(places.values()), None))
+def opener(catalog: Catalog, names: Collection[TableName]) -> Callable[[TableName], Metadata | None]:
+    """A function that reads the metadata of one of these tables; None if the catalog has no such table."""
+    places: Mapping[TableName, str] = {}
+    left = frozenset(names)
+    if len(left) >= LISTED and isinstance(catalog, GlueCatalog):
+        places, left = _listed(catalog, left)
+    io = load_file_io(catalog.properties, next(iter(places.values()), None))
 
-        def read(name: TableName) -> Table | None:
-            if (place := places.get(name)) is None:
-                return None
-            with aws_errors(f"table {name}"):
-                metadata = FromInputFile.table_metadata(io.new_input(place))
-                return Table((name.database, name.table), metadata, place, io, catalog)
+    def read(name: TableName) -> Metadata | None:
+        if place := places.get(name):
+            return _read(catalog, io, name, place)
+        table = load(catalog, name) if name in left else None
+        return Metadata.of(table) if table else None
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = dict(zip(names, pool.map(read, names), strict=True))
-    return {name: table for name, table in found.items() if table}
+    return read
 
 
-def _listed(catalog: GlueCatalog, databases: Collection[str]) -> dict[TableName, str]:
-    """Where the metadata of each Iceberg table is. Glue lists a hundred tables at once."""
-    found = {}
-    for database in databases:
+def _read(catalog: Catalog, io: FileIO, name: TableName, place: str) -> Metadata:
+    """One metadata file, read at once: PyIceberg asks S3 for each piece of it."""
+
+    def text() -> bytes:
+        return gzip.decompress(raw) if place.endswith(".gz.metadata.json") else raw
+
+    def whole() -> Table:
+        metadata = TableMetadataUtil.parse_raw(text().decode())
+        return Table((name.database, name.table), metadata, place, io, catalog)
+
+    with aws_errors(f"table {name}"):
+        with io.new_input(place).open() as stream:
+            raw = stream.read()
+        return Metadata.parse(name, text(), io, whole)
+
+
+def _listed(
+    catalog: GlueCatalog, names: frozenset[TableName]
+) -> tuple[dict[TableName, str], frozenset[TableName]]:
+    """Where the metadata of each Iceberg table is, and the tables that may be beyond what was listed.
+
+    A listing ends once it is twice as long as the names asked for: a database may hold very many other tables.
+    """
+    places: dict[TableName, str] = {}
+    left: frozenset[TableName] = frozenset()
+    for database in {each.database for each in names}:
+        wanted = frozenset(each for each in names if each.database == database)
+        pages = catalog.glue.get_paginator("get_tables").paginate(DatabaseName=database)
         with aws_errors(f"database {database}"), tolerating("EntityNotFoundException"):
-            for page in catalog.glue.get_paginator("get_tables").paginate(DatabaseName=database):
+            for page in islice(pages, 2 * -(-len(wanted) // LISTED)):
                 for each in page["TableList"]:
                     if place := each.get("Parameters", {}).get("metadata_location"):
-                        found[TableName(database, each["Name"])] = place
-    return found
+                        places[TableName(database, each["Name"])] = place
+            if page.get("NextToken"):
+                left |= wanted
+    return places, left
 
 
-def ancestors(table: Table) -> list[Snapshot]:
+def ancestors(table: Table | Metadata) -> list[Snapshot]:
     """Snapshots from main's head towards the root, up to the oldest that has not expired."""
+    metadata = Metadata.of(table)
     found = []
-    current = table.current_snapshot()
+    current = metadata.head
     while current is not None:
-        found.append(_snapshot(current))
-        parent = current.parent_snapshot_id
-        current = None if parent is None else table.snapshot_by_id(parent)
+        found.append(current)
+        current = None if current.parent is None else metadata.snapshots.get(current.parent)
     return found
 
 
-def latest_commit(table: Table) -> tuple[Snapshot, Position] | None:
+def latest_commit(table: Table | Metadata) -> tuple[Snapshot, Position] | None:
     """The snapshot with the table's position, and the position.
 
     It is the nearest ancestor of main with a position, or the tagged one if expiry has cut main's history.
     """
-    history = ancestors(table)
-    tag = table.metadata.refs.get(POSITION_TAG)
-    if tag and history and history[-1].parent is not None:
-        tagged = table.snapshot_by_id(tag.snapshot_id)
-        history += [_snapshot(tagged)] if tagged else []
+    metadata = Metadata.of(table)
+    history = ancestors(metadata)
+    tagged = metadata.snapshots.get(metadata.refs.get(POSITION_TAG, 0))
+    if tagged and history and history[-1].parent is not None:
+        history.append(tagged)
     position = nearest_position(history)
     if position is None:
         return None
     return next(each for each in history if each.id == position.snapshot), position
 
 
-def state_of(table: Table) -> TableState:
+def state_of(table: Table | Metadata) -> TableState:
     """The state that the job wrote into the table; `cli.look.health` also reads the job's report."""
     written = table.properties.get(STATE)
     return TableState() if written is None else TableState.from_json(written)
@@ -162,10 +242,10 @@ def table_names(catalog: Catalog, database: str) -> list[str]:
     return []
 
 
-def rows(table: Table) -> int:
+def rows(table: Table | Metadata) -> int:
     """Rows of main, from the totals of its head."""
-    head = table.current_snapshot()
-    return _snapshot(head).rows if head else 0
+    head = Metadata.of(table).head
+    return head.rows if head else 0
 
 
 def count_by(table: Table, column: str, chosen: BooleanExpression = ALWAYS_TRUE) -> dict[str, int]:
@@ -176,18 +256,6 @@ def count_by(table: Table, column: str, chosen: BooleanExpression = ALWAYS_TRUE)
             for each in batch.column(column).value_counts().to_pylist():
                 counts[str(each["values"])] = counts.get(str(each["values"]), 0) + int(each["counts"])
     return dict(sorted(counts.items()))
-
-
-def _snapshot(snapshot: iceberg.Snapshot) -> Snapshot:
-    summary = snapshot.summary
-    return Snapshot(
-        id=snapshot.snapshot_id,
-        parent=snapshot.parent_snapshot_id,
-        summary=dict(summary.additional_properties) if summary else {},
-        committed_at=snapshot.timestamp_ms / 1000,
-        sequence=snapshot.sequence_number or 0,
-        operation=summary.operation.value if summary else None,
-    )
 
 
 @contextmanager

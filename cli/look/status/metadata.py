@@ -1,27 +1,24 @@
-"""What the metadata of tables says, without their jobs and topics. Many tables are read by several processes."""
+"""What the metadata of tables says, without their jobs and topics."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, partial
-from os import cpu_count
+from functools import partial
 from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
-from pyiceberg.table import Table as Iceberg
 from pyiceberg.types import PrimitiveType
 
-from calve.config.job import Lake, Table
+from calve.config.job import Table
 from calve.config.maintenance import ORPHANS_NOTE, SURPLUS_FILES, Figures, Maintenance, due, surplus
 from calve.errors import Fatal, Retryable
 from calve.names import TableName
@@ -33,12 +30,10 @@ from calve.table.protocol import complete_until
 from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL
 from cli import lake
 from cli.dead_letters import Selection
-from cli.lake import Snapshot, aws_errors
+from cli.lake import Metadata, Snapshot, aws_errors
 from cli.look.health import ANY_REASON, Waiting
 
 AT_ONCE = 16
-MANY = 200
-"""From so many tables on, processes share the work: it is Python's, and threads take turns in that."""
 DEAD_LETTER_FILES = 200
 """With more files, dead letters are not read for a screen."""
 _COUNTED: dict[tuple[str, int], dict[str, int]] = {}
@@ -61,51 +56,26 @@ class Facts:
     reported: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read(home: Lake, catalog: Catalog, tables: Named) -> list[Facts]:
+def read(catalog: Catalog, tables: Named) -> list[Facts]:
     """The facts of each table, in this order."""
-    if len(tables) < MANY:
-        return _read(catalog, tables)
-    cores = cpu_count() or 1
-    shares = _processes().map(partial(_read_apart, home), [tables[n::cores] for n in range(cores)])
-    found: list[Facts] = [Facts()] * len(tables)
-    for n, share in enumerate(shares):
-        found[n::cores] = share
-    return found
-
-
-@cache
-def _processes() -> ProcessPoolExecutor:
-    """They start once: a screen that is drawn again uses them again. They are not forked, as clients have threads."""
-    return ProcessPoolExecutor(cpu_count(), multiprocessing.get_context("spawn"))
-
-
-@cache
-def _catalog(home: Lake) -> Catalog:
-    return lake.open_catalog(home)
-
-
-def _read_apart(home: Lake, tables: Named) -> list[Facts]:
-    return _read(_catalog(home), tables)
-
-
-def _read(catalog: Catalog, tables: Named) -> list[Facts]:
     names = [name for name, _ in tables]
-    opened = lake.load_all(catalog, [*names, *(each.dead_letters for each in names)])
+    opened = lake.opener(catalog, [*names, *(each.dead_letters for each in names)])
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(partial(_facts, opened), tables))
 
 
-def _facts(opened: Mapping[TableName, Iceberg], named: tuple[TableName, Table]) -> Facts:
+def _facts(opened: Callable[[TableName], Metadata | None], named: tuple[TableName, Table]) -> Facts:
     name, table = named
-    main, dead_letters = opened.get(name), opened.get(name.dead_letters)
+    main, dead_letters = opened(name), opened(name.dead_letters)
     if main is None:
         return Facts(figures={"dead_letters": _count_open(dead_letters)} if dead_letters else {})
     written, history = lake.state_of(main), lake.ancestors(main)
     commit, position = lake.latest_commit(main) or (None, None)
     shown = commit if position and position.offsets else None
+    ledgers = [(each, ledger) for each in history if (ledger := each.ledger)]
     # Merges repeat the position, and move nothing.
     reported = next((each for each in history if "freshness_s" in each.metrics), None)
-    moved = next((each for each in history if each.ledger), shown) if shown else None
+    moved = next((each for each, _ in ledgers), shown) if shown else None
     metrics = reported.metrics if reported else {}
     figures = {
         "rows": lake.rows(main),
@@ -117,11 +87,11 @@ def _facts(opened: Mapping[TableName, Iceberg], named: tuple[TableName, Table]) 
         "freshness_p95_s": metrics.get("freshness_p95_s"),
         "freshness_missed": metrics.get("missed"),
         "dead_letters": _count_open(dead_letters) if dead_letters else {},
-        "lost": sum(each.ledger.lost for each in history if each.ledger),
+        "lost": sum(ledger.lost for _, ledger in ledgers),
         "files": history[0].total("data-files") if history else 0,
         "bytes": history[0].total("files-size") if history else 0,
         "delete_files": history[0].total("delete-files") if history else 0,
-        "snapshots": len(main.metadata.snapshots),
+        "snapshots": len(main.snapshots),
         "due": due(upkeep(main, dead_letters, table.maintenance), table.maintenance),
         "waiting": waiting(main.properties, written.state),
     }
@@ -142,7 +112,7 @@ def lag_of(records: int, lag_s: float | None, source: str, as_of: float) -> dict
     return {"lag_records": records, "lag_s": lag_s, "lag_source": source, "lag_as_of": moment}
 
 
-def _report(main: Iceberg, history: Sequence[Snapshot], reported: Snapshot) -> dict[str, Any]:
+def _report(main: Metadata, history: Sequence[Snapshot], reported: Snapshot) -> dict[str, Any]:
     """The lag as the job reported it: with its last round, or as complete until a later moment."""
     as_of, lag = reported.committed_at, reported.metrics
     records, lag_s = lag.get("lag_records"), lag.get("lag_s")
@@ -152,32 +122,32 @@ def _report(main: Iceberg, history: Sequence[Snapshot], reported: Snapshot) -> d
     return {} if records is None else lag_of(records, lag_s, "job", as_of)
 
 
-def _count_open(dead_letters: Iceberg) -> dict[str, int]:
+def _count_open(dead_letters: Metadata) -> dict[str, int]:
     """Open dead letters by reason; all under one if there are too many files to read, or access is refused."""
-    head = next(iter(lake.ancestors(dead_letters)), None)
+    head = dead_letters.head
     if head is None:
         return {}
-    if (place := (str(dead_letters.metadata.table_uuid), head.id)) in _COUNTED:
+    if (place := (dead_letters.uuid, head.id)) in _COUNTED:
         return _COUNTED[place]
     if head.total("data-files") <= DEAD_LETTER_FILES:
         with suppress(Retryable, Fatal):
-            _COUNTED[place] = lake.count_by(dead_letters, "reason", Selection().within(dead_letters))
+            table = dead_letters.whole()
+            _COUNTED[place] = lake.count_by(table, "reason", Selection().within(table))
             return _COUNTED[place]
-    count = lake.rows(dead_letters)
-    return {ANY_REASON: count} if count else {}
+    return {ANY_REASON: head.rows} if head.rows else {}
 
 
 PER_SECOND = {"date": 1 / 86_400, "timestamp_ns": 10**9, "timestamptz_ns": 10**9}
 """Units of Iceberg's types of time; of the others, microseconds."""
 
 
-def upkeep(main: Iceberg, dead_letters: Iceberg | None, maintenance: Maintenance) -> Figures:
+def upkeep(main: Metadata, dead_letters: Metadata | None, maintenance: Maintenance) -> Figures:
     """Figures for maintenance, of main's head and of its dead letters."""
-    head = next(iter(lake.ancestors(main)), None)
+    head = main.head
     if head is None:
         return Figures()
     now = datetime.now(UTC).timestamp()
-    oldest_s = min(each.timestamp_ms for each in main.metadata.snapshots) / 1000
+    oldest_s = min(each.committed_at for each in main.snapshots.values())
     data_files, size_bytes = head.total("data-files"), head.total("files-size")
     # A manifest has at least one file. Fewer files than this make neither too many manifests nor too many small files.
     few = data_files + head.total("delete-files") < SURPLUS_FILES
@@ -200,7 +170,7 @@ def upkeep(main: Iceberg, dead_letters: Iceberg | None, maintenance: Maintenance
         deleted_rows=head.total("position-deletes"),
         manifests=len(manifests),
         manifest_bytes=sum(each.manifest_length for each in manifests),
-        snapshots=len(main.metadata.snapshots),
+        snapshots=len(main.snapshots),
         oldest_snapshot_s=now - oldest_s,
         oldest_row_s=_oldest_s(now, main, files, maintenance.rows.column) if maintenance.rows else None,
         oldest_dead_letter_s=oldest_dead_letter_s,
@@ -208,22 +178,22 @@ def upkeep(main: Iceberg, dead_letters: Iceberg | None, maintenance: Maintenance
     )
 
 
-def _manifests(table: Iceberg) -> list[ManifestFile]:
-    current = table.current_snapshot()
-    with aws_errors(f"table {'.'.join(table.name())}"):
+def _manifests(table: Metadata) -> list[ManifestFile]:
+    with aws_errors(f"table {table.name}"):
+        current = table.whole().current_snapshot()
         return current.manifests(table.io) if current else []
 
 
-def _data_files(table: Iceberg, manifests: Sequence[ManifestFile]) -> list[DataFile]:
-    with aws_errors(f"table {'.'.join(table.name())}"):
+def _data_files(table: Metadata, manifests: Sequence[ManifestFile]) -> list[DataFile]:
+    with aws_errors(f"table {table.name}"):
         entries = (entry for each in manifests for entry in each.fetch_manifest_entry(table.io))
         return [each.data_file for each in entries if each.data_file.content is DataFileContent.DATA]
 
 
-def _oldest_s(now: float, table: Iceberg, files: Sequence[DataFile], column: str) -> float | None:
+def _oldest_s(now: float, table: Metadata, files: Sequence[DataFile], column: str) -> float | None:
     """The age of the oldest row in seconds by the files' bounds; None if a file has none."""
     try:
-        field = table.schema().find_field(column)
+        field = table.whole().schema().find_field(column)
     except ValueError:  # no round has made it yet
         return None
     kind = field.field_type
@@ -232,9 +202,9 @@ def _oldest_s(now: float, table: Iceberg, files: Sequence[DataFile], column: str
     return now - min(found) / PER_SECOND.get(str(kind), 10**6) if found else None
 
 
-def _looked_at(table: Iceberg) -> float | None:
-    note = f"{table.location().rstrip('/')}/metadata/{ORPHANS_NOTE}"
-    with aws_errors(f"table {'.'.join(table.name())}"):
+def _looked_at(table: Metadata) -> float | None:
+    note = f"{table.location.rstrip('/')}/metadata/{ORPHANS_NOTE}"
+    with aws_errors(f"table {table.name}"):
         try:
             with table.io.new_input(note).open() as stream:
                 return float(json.loads(stream.read())["at"])

@@ -77,7 +77,7 @@ class Survey:
         named = [(self.job.table_name(table, self.database), table) for table in wanted]
         found = [
             (self._status(name, table, facts), facts)
-            for (name, table), facts in zip(named, read(self.job.lake, self.catalog, named), strict=True)
+            for (name, table), facts in zip(named, read(self.catalog, named), strict=True)
         ]
         if self.cluster is None:
             return [replace(status, **facts.reported) for status, facts in found]

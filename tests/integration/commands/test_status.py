@@ -16,12 +16,11 @@ from urllib.parse import unquote
 import pytest
 from botocore.client import BaseClient
 
-from calve.config.job import Budget, Kafka, Table
+from calve.config.job import Budget, Job, Kafka, Table
 from calve.names import TableName
 from cli import config as configuration
-from cli.lake import open_catalog
+from cli.lake import LISTED, open_catalog
 from cli.look.health import Conditions, Urgency
-from cli.look.status.metadata import MANY
 from cli.look.status.overview import Overview, look
 from cli.look.status.survey import Survey
 from cli.look.tables import facts
@@ -29,7 +28,7 @@ from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.support.engine import DATABASE, Engine
 from tests.integration.support.running import run
-from tests.integration.support.servers.aws_gate import AwsGate, is_store
+from tests.integration.support.servers.aws_gate import AwsGate, is_glue, is_store
 from tests.integration.support.servers.gate import Answer, Request
 from tests.operator_calls import METADATA_ENDS, STATUS
 
@@ -82,29 +81,72 @@ def silent_kafka() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_many_tables_are_listed_at_once_and_read_by_processes_as_one_by_one(
-    engine: Engine, shop: Shop
-) -> None:
-    tables = tuple(Table(f"{shop.name}_{n}", shop.name) for n in range(MANY))
-    job = engine.job(*tables)
+@pytest.fixture
+def many(engine: Engine, shop: Shop) -> Job:
+    """A job of many tables: the first does not exist, the eighth has a dead letter, and all others are as the shop's."""
+    job = engine.job(*(Table(f"{shop.name}_{n}", shop.name) for n in range(LISTED)))
     catalog = open_catalog(job.lake)
     place = catalog.load_table((DATABASE, shop.name)).metadata_location
-    for each in tables[1:]:
+    for each in job.tables[1:]:
         catalog.register_table((DATABASE, each.name), place)
     letters = TableName(DATABASE, shop.name).dead_letters.table
     catalog.register_table(
-        (DATABASE, job.table_name(tables[7]).dead_letters.table),
+        (DATABASE, job.table_name(job.tables[7]).dead_letters.table),
         catalog.load_table((DATABASE, letters)).metadata_location,
     )
-    survey = Survey(job, catalog)
-    many = survey.statuses()
-    assert [each.name for each in many] == [each.name for each in tables]
-    assert (many[0].state, many[0].rows) == ("pending", 0)
+    return job
+
+
+def test_many_tables_are_listed_at_once_and_each_is_one_file_to_read(
+    engine: Engine, shop: Shop, many: Job
+) -> None:
+    """Of tables without dead letters no manifest is read; otherwise they look as one by one."""
+    read: list[str] = []
+
+    def noted(request: Request) -> bool:
+        if is_store(request) and request.method == "GET":
+            read.append(unquote(request.path.partition("?")[0]))
+        return False
+
+    with AwsGate(engine.stack.aws_endpoint) as gate, gate.meanwhile(noted, gate.pass_on):
+        job = replace(many, lake=replace(many.lake, endpoint=gate.url))
+        found = Survey(job, open_catalog(job.lake)).statuses()
+    of_main = [path for path in read if f"/{shop.name}/" in path]
+    assert len(of_main) == len(many.tables) - 1
+    assert all(path.endswith(".metadata.json") for path in of_main)
+    letters = [path for path in read if path not in of_main]
+    assert len([path for path in letters if path.endswith(".metadata.json")]) == 1
+
+    assert [each.name for each in found] == [each.name for each in many.tables]
+    assert (found[0].state, found[0].rows) == ("pending", 0)
+    survey = Survey(many, open_catalog(many.lake))
     for n in (1, 7):
-        (one,) = survey.statuses([tables[n].name])
+        (one,) = survey.statuses([many.tables[n].name])
         assert one.rows == 5
         assert sum(one.dead_letters.values()) == (n == 7)
-        assert replace(many[n], commit_age_s=None) == replace(one, commit_age_s=None)
+        assert replace(found[n], commit_age_s=None) == replace(one, commit_age_s=None)
+
+
+def test_a_database_with_very_many_tables_of_others_is_not_listed_to_its_end(
+    engine: Engine, many: Job
+) -> None:
+    pages: list[Request] = []
+
+    def others(request: Request) -> Answer:
+        pages.append(request)
+        return Answer(
+            200,
+            {"Content-Type": "application/x-amz-json-1.1"},
+            f'{{"TableList": [], "NextToken": "{len(pages)}"}}'.encode(),
+        )
+
+    with AwsGate(engine.stack.aws_endpoint) as gate:
+        job = replace(many, lake=replace(many.lake, endpoint=gate.url))
+        with gate.meanwhile(lambda request: is_glue(request, "GetTables"), others):
+            found = Survey(job, open_catalog(job.lake)).statuses()
+    assert len(pages) == 4
+    assert [each.rows for each in found] == [0] + [5] * (len(many.tables) - 1)
+    assert sum(found[7].dead_letters.values()) == 1
 
 
 def test_the_topic_is_asked_where_it_can_be(shop: Shop) -> None:

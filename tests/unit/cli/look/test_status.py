@@ -38,7 +38,7 @@ from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
 from calve.table.protocol import TopicState
 from calve.table.summary import POSITION_TAG, STATE, carried_position, encode
 from cli.console import duration
-from cli.lake import ancestors, count_by, latest_commit, load, rows, state_of
+from cli.lake import Metadata, ancestors, count_by, latest_commit, load, rows, state_of
 from cli.look.health import Conditions, Waiting
 from cli.look.status.metadata import upkeep, waiting
 from cli.look.status.overview import History, kind
@@ -315,31 +315,33 @@ def test_rows_and_dead_letters_that_are_old_are_due_by_what_is_known_of_their_fi
         moments = [datetime.now(UTC) - timedelta(seconds=each) for each in ages_s]
         table.append(pa.table({"at": moments, "day": [each.date() for each in moments]}))
         letters.append(pa.table({REJECTED_AT: moments}))
-        found = due(upkeep(table, letters, keeping), keeping)
+        found = due(upkeep(Metadata.of(table), Metadata.of(letters), keeping), keeping)
         assert [each.kind for each in found] == expected
-    assert not due(upkeep(table, letters, Maintenance()), Maintenance())
-    assert not due(upkeep(table, None, replace(keeping, rows=None)), keeping)
+    assert not due(upkeep(Metadata.of(table), Metadata.of(letters), Maintenance()), Maintenance())
+    assert not due(upkeep(Metadata.of(table), None, replace(keeping, rows=None)), keeping)
     later = replace(keeping, rows=RowRetention("no_column_yet", 1.0))
-    assert upkeep(table, letters, later).oldest_row_s is None
+    assert upkeep(Metadata.of(table), Metadata.of(letters), later).oldest_row_s is None
 
 
 def test_rows_of_which_nothing_is_known_are_not_due(catalog: FolderCatalog) -> None:
     table = catalog.make(NAME, AGED, properties={"write.metadata.metrics.default": "none"})
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
     table.append(pa.table({"at": [long_ago], "day": [long_ago.date()]}))
-    assert upkeep(table, None, Maintenance(rows=RowRetention("at", 1.0))).oldest_row_s is None
+    assert upkeep(Metadata.of(table), None, Maintenance(rows=RowRetention("at", 1.0))).oldest_row_s is None
 
 
 def test_orphans_are_due_a_week_after_somebody_has_looked(catalog: FolderCatalog) -> None:
     table = catalog.make(NAME, SCHEMA)
     append(table, 1)
-    began = upkeep(table, None, Maintenance()).orphans_s
+    began = upkeep(Metadata.of(table), None, Maintenance()).orphans_s
     assert began is not None
     assert began < DAY_S
     note = Path(table.location()) / "metadata" / ORPHANS_NOTE
     for age_s, expected in ((8 * DAY_S, ["orphans"]), (6 * DAY_S, [])):
         note.write_text(json.dumps({"at": int(time.time() - age_s), "files": []}))
-        assert [each.kind for each in due(upkeep(table, None, Maintenance()), Maintenance())] == expected
+        assert [
+            each.kind for each in due(upkeep(Metadata.of(table), None, Maintenance()), Maintenance())
+        ] == expected
 
 
 def test_an_operator_who_is_denied_a_note_that_is_not_there_sees_the_table(
@@ -355,7 +357,7 @@ def test_an_operator_who_is_denied_a_note_that_is_not_there_sees_the_table(
         return new_input(io, location)
 
     monkeypatch.setattr(type(table.io), "new_input", denied)
-    assert upkeep(table, None, Maintenance()).orphans_s is not None
+    assert upkeep(Metadata.of(table), None, Maintenance()).orphans_s is not None
 
 
 def test_tables_are_looked_at_side_by_side(tmp_path: Path) -> None:
