@@ -1,8 +1,10 @@
-"""The credentials of data files: those that boto finds, as long as boto takes them for good."""
+"""The credentials of data files, and which answers of S3 end a run: those that another attempt would get, too."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from botocore.credentials import RefreshableCredentials
@@ -47,3 +49,23 @@ def test_without_credentials_of_boto_arrow_looks_for_its_own(monkeypatch: pytest
     files, path = Storage("eu-west-1")._place("s3://lake/b.parquet")
     assert path == "lake/b.parquet"
     assert keys_of(files) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [
+        ("ACCESS_DENIED", True),
+        ("INVALID_ACCESS_KEY_ID", True),
+        ("EXPIRED_TOKEN", True),
+        ("SIGNATURE_DOES_NOT_MATCH", True),
+        ("SLOW_DOWN", False),
+        ("NETWORK_CONNECTION", False),
+        ("INTERNAL_FAILURE", False),
+    ],
+)
+def test_a_run_ends_at_a_refusal_and_not_at_a_disturbance(code: str, ends: bool) -> None:
+    def create(_: str) -> None:
+        raise OSError(f"When putting key 'a' in bucket 'lake': AWS Error {code} during PutObject: no")
+
+    found = storage._refusal(cast("Storage", SimpleNamespace(create=create)), "s3://lake/a")
+    assert found == (code if ends else None)
