@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from pyiceberg.schema import Schema
 
-from calve.config.deployment import JobDeployment
+from calve.config.deployment import JobDeployment, LakeDeployment
 from calve.config.job import Job, Table
 from calve.config.publishing import Export
 from calve.config.steps import masked_columns
@@ -46,6 +46,14 @@ def topic_warnings(jobs: Iterable[Job], listed: Collection[str]) -> Iterator[Pro
             reason = f"no topic matches {entry.topic}, except topics of other entries"
             fix = "correct the expression, or create the topic: the job finds it while it runs"
             yield Problem(("tables", entry.name, "topics"), reason, fix)
+
+
+def rights_warnings(lake: LakeDeployment) -> Iterator[Problem]:
+    """A database that is named after the cluster is not known when the job gets its rights."""
+    if lake.namespace == "cluster_id" and not lake.cluster_ids:
+        reason = "the job may write every Glue table of the account"
+        fix = "add `lake: {cluster_ids: [ID]}` with the id of each cluster of yours"
+        yield Problem(("lake", "namespace"), reason, fix)
 
 
 INDEX_BYTES, ORDER_BYTES = 48, 8

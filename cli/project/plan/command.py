@@ -26,6 +26,7 @@ from cli.project.plan.checks import (
     consequences,
     index_warnings,
     problems,
+    rights_warnings,
     schema_warnings,
     topic_problems,
     topic_warnings,
@@ -172,7 +173,7 @@ def findings(
     entries = {table.name: table.pattern for job in jobs for table in job.tables if table.pattern}
     faults = [*surveyed.faults, *problems(surveyed, deployed.tables)]
     faults += consequences(found, entries)
-    warnings = list(schema_warnings(surveyed.records))
+    warnings = [*schema_warnings(surveyed.records), *rights_warnings(surveyed.deployment.lake)]
     if surveyed.listed is not None:
         faults += topic_problems(jobs, surveyed.listed)
         warnings += topic_warnings(jobs, surveyed.listed)

@@ -22,7 +22,14 @@ from calve.schema.columns import KAFKA, Transform, field, struct, with_ids
 from calve.settings.problems import Problem
 from cli.project.plan.change import Change, Difference
 from cli.project.plan.changes import Bills, changes
-from cli.project.plan.checks import consequences, index_warnings, problems, topic_problems, topic_warnings
+from cli.project.plan.checks import (
+    consequences,
+    index_warnings,
+    problems,
+    rights_warnings,
+    topic_problems,
+    topic_warnings,
+)
 from cli.project.plan.command import counted, folded, tree
 from cli.project.plan.deployed import Deployed, DeployedTable
 from cli.project.plan.survey import Foreseen, Survey, engines, read_records, survey
@@ -223,6 +230,13 @@ def test_topics_that_do_not_exist_are_problems_and_expressions_without_any_warni
     (warning,) = topic_warnings([job], {"shop.sales"})
     assert warning.path == ("tables", "x_{topic}", "topics")
     assert list(topic_warnings([job], {"x.a"})) == []
+
+
+def test_rights_on_every_table_are_a_warning_until_the_clusters_are_named() -> None:
+    wide = replace(deployment(TABLE).lake, namespace="cluster_id")
+    assert [each.path for each in rights_warnings(wide)] == [("lake", "namespace")]
+    assert list(rights_warnings(replace(wide, cluster_ids=("a1",)))) == []
+    assert list(rights_warnings(deployment(TABLE).lake)) == []
 
 
 def test_a_disk_that_may_be_too_small_for_an_index_is_a_warning() -> None:
