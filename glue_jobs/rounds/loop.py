@@ -235,7 +235,9 @@ class TableLoop:
             if asked - self.worked_at < rest_s * (1 + self.phase) / 2 and self.opener.announcer.is_level:
                 self.began, self.heard_at, self.quiet_s = asked, now, 0.0
                 self.memory.schedule = self.memory.schedule.level(time.time() - (now - asked), 0)
-                self._due_in(asked, max(SHORTEST_WAIT_S, self.memory.schedule.left_s(0.0)))
+                left_s = self.memory.schedule.left_s(0.0)
+                # Tables that are looked at together, and get records at the same time, must not run in step.
+                self._due_in(asked, max(SHORTEST_WAIT_S, left_s * (3 + self.phase) / 4))
             return
         per_record = self.memory.bytes_per_record
         if per_record is None or self.due_at - now <= self.poll_s:
