@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, wraps
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -240,6 +241,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _release(asked: bool) -> None:  # noqa: FBT001 as typer calls it
+    if asked:
+        typer.echo(f"calve {version('calve')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", help="Show the release.", is_eager=True, callback=_release)
+    ] = False,
+) -> None:
+    """Options of calve itself."""
+
+
 for _panel, _commands in CONTENTS.items():
     for _name in _commands:
         app.command(_name, rich_help_panel=_panel)(lambda: None)

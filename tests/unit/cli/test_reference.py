@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,8 @@ def _parse(command: TyperGroup | TyperCommand, arguments: list[str]) -> None:
         _, inner, rest = command.resolve_command(context, [*context._protected_args, *context.args])
         assert isinstance(inner, TyperGroup | TyperCommand)
         _parse(inner, rest)
+
+
+def test_calve_says_its_release() -> None:
+    said = CliRunner().invoke(app, ["--version"])
+    assert (said.exit_code, said.output) == (0, f"calve {version('calve')}\n")
