@@ -28,7 +28,7 @@ CATALOG_EVERY_S = 30.0
 """How often the catalog is asked: a request for 100 tables."""
 REST_S, LONGEST_REST_S = 1.5, 1800.0
 """How long an idle table rests between two rounds: the first for each table of the job. So all idle tables together have
-fewer rounds than one a second. Exports may have to wait so long for a table's note of completeness."""
+about one round a second. Exports may have to wait so long for a table's note of completeness."""
 UNANSWERED = (CalveError, Py4JError, ConnectionError)
 """A failed look is repeated. Meanwhile rounds begin when they are due, and name the trouble."""
 
