@@ -147,7 +147,10 @@ def load(catalog: Catalog, name: TableName) -> Table | None:
     return None
 
 
-def opener(catalog: Catalog, names: Collection[TableName]) -> Callable[[TableName], Metadata | None]:
+Opener = Callable[[TableName], "Metadata | None"]
+
+
+def opener(catalog: Catalog, names: Collection[TableName]) -> Opener:
     """A function that reads the metadata of one of these tables; None if the catalog has no such table."""
     places: Mapping[TableName, str] = {}
     left = frozenset(names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
 from pyiceberg.types import PrimitiveType
@@ -30,7 +29,7 @@ from calve.table.protocol import complete_until
 from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL
 from cli import lake
 from cli.dead_letters import Selection
-from cli.lake import Metadata, Snapshot, aws_errors
+from cli.lake import Metadata, Opener, Snapshot, aws_errors
 from cli.look.health import ANY_REASON, Waiting
 
 AT_ONCE = 16
@@ -56,15 +55,13 @@ class Facts:
     reported: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read(catalog: Catalog, tables: Named) -> list[Facts]:
+def read(opened: Opener, tables: Named) -> list[Facts]:
     """The facts of each table, in this order."""
-    names = [name for name, _ in tables]
-    opened = lake.opener(catalog, [*names, *(each.dead_letters for each in names)])
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(partial(_facts, opened), tables))
 
 
-def _facts(opened: Callable[[TableName], Metadata | None], named: tuple[TableName, Table]) -> Facts:
+def _facts(opened: Opener, named: tuple[TableName, Table]) -> Facts:
     name, table = named
     main, dead_letters = opened(name), opened(name.dead_letters)
     if main is None:

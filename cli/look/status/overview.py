@@ -202,7 +202,7 @@ def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
     problems: list[CalveError] = []
     with ThreadPoolExecutor() as pool:
         elsewhere = pool.submit(published, config, env, only)
-        surveys = Survey.begin(jobs)
+        surveys = Survey.begin(jobs, only)
         found = [
             each for statuses in pool.map(lambda each: each.statuses(only), surveys) for each in statuses
         ]

@@ -21,6 +21,7 @@ from calve.table.protocol import TopicState
 from cli import lake
 from cli.config import surveyed, with_tables
 from cli.kafka import Cluster, cluster_database
+from cli.lake import Opener
 from cli.look.health import STOPPED, Conditions, TableStatus
 from cli.look.status.metadata import Facts, lag_of, read
 
@@ -33,7 +34,7 @@ AT_ONCE = 16
 class Survey:
     """One job's tables (also of its patterns) and topics; without a cluster, the job's own reports replace it.
 
-    unreached: why there is no cluster.
+    unreached: why there is no cluster. opened: reads the tables of all jobs; None: this job lists its own.
     """
 
     job: Job
@@ -44,10 +45,14 @@ class Survey:
     conditions: Conditions = field(default_factory=Conditions)
     not_kept: tuple[NotKept, ...] = ()
     unreached: CalveError | None = None
+    opened: Opener | None = None
 
     @classmethod
-    def begin(cls, jobs: Sequence[Job]) -> list[Survey]:
-        """One of each job. Ask the cluster about all topics at once; go on without it if it does not answer, or refuses."""
+    def begin(cls, jobs: Sequence[Job], only: Sequence[str] = ()) -> list[Survey]:
+        """One of each job, for its named tables or all.
+
+        Ask the cluster about all topics at once; go on without it if it does not answer, or refuses.
+        """
         job = jobs[0]
         catalog, database = lake.open_catalog(job.lake), cluster_database(job, PATIENCE_S)
         cluster, listed, unreached = None, list[str](), None
@@ -59,6 +64,13 @@ class Survey:
             cluster, unreached = None, error
         found = surveyed(jobs, catalog, database or job.lake.database, listed)
         whole = [with_tables(each, found) for each in jobs]
+        names = [
+            each.table_name(table, database)
+            for each in whole
+            for table in each.tables
+            if not only or table.name in only
+        ]
+        opened = _opener(catalog, names)
         try:
             wanted = {table.topic for each in whole for table in each.tables}
             topics = cluster.topics(wanted) if cluster else {}
@@ -67,7 +79,7 @@ class Survey:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             conditions = list(pool.map(Conditions.of, whole))
         return [
-            cls(each, catalog, cluster, topics, database, its, found.not_kept, unreached)
+            cls(each, catalog, cluster, topics, database, its, found.not_kept, unreached, opened)
             for each, its in zip(whole, conditions, strict=True)
         ]
 
@@ -75,9 +87,10 @@ class Survey:
         """The tables in the order of calve.yaml."""
         wanted = [table for table in self.job.tables if not only or table.name in only]
         named = [(self.job.table_name(table, self.database), table) for table in wanted]
+        opened = self.opened or _opener(self.catalog, [name for name, _ in named])
         found = [
             (self._status(name, table, facts), facts)
-            for (name, table), facts in zip(named, read(self.catalog, named), strict=True)
+            for (name, table), facts in zip(named, read(opened, named), strict=True)
         ]
         if self.cluster is None:
             return [replace(status, **facts.reported) for status, facts in found]
@@ -121,6 +134,10 @@ class Survey:
             else replace(status, **_lag(unread, self.topics[status.topic], oldest.get(turn, {}), now))
             for status, unread, turn in behind
         ]
+
+
+def _opener(catalog: Catalog, names: Sequence[TableName]) -> Opener:
+    return lake.opener(catalog, [*names, *(each.dead_letters for each in names)])
 
 
 def unread_offsets(known: Offsets, topic: TopicState) -> Offsets:
