@@ -17,7 +17,6 @@ from typing import Annotated
 
 import boto3
 import typer
-from pyiceberg.catalog import Catalog
 
 from calve.config.deployment import UNKNOWN_WAREHOUSE, Deployment
 from calve.config.job import Job, Kafka, Registry, Table
@@ -27,13 +26,11 @@ from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.settings import load, load_deployment, notation
 from calve.settings.problems import Invalid, choice
 from calve.settings.resolving import StackDefaults
-from calve.table.summary import TOPIC
-from cli import lake
 from cli.console import COMMON, PROFILE_VARIABLE, Console, Output, OutputOption
 from cli.embedded.layout import project_root
 from cli.embedded.stack import Stack, current
 from cli.kafka import Cluster, cluster_database
-from cli.lake import open_catalog, table_names
+from cli.lake import Tables, open_catalog
 
 ConfigOption = Annotated[
     Path,
@@ -61,6 +58,8 @@ TablesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="TABLE", help="Names of tables; without a name all of them.")
 ]
 DEFAULT_CONFIG = Path("calve.yaml")
+AT_ONCE = 16
+"""So many metadata files are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,7 @@ def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:
     job = with_patterns_of(jobs)
     if not wanted or not job.patterns:
         return tuple(jobs)
-    keeper = _keeper(open_catalog(job.lake), job.database(cluster_database(job)))
+    keeper = _keeper(Tables(open_catalog(job.lake)), job.database(cluster_database(job)))
     found = of_lake(job, {name: topic for name in wanted if (topic := keeper(name))})
     if {each.name for each in found.tables} != wanted:
         listed = Cluster(job.kafka, job.lake.region).topic_names()
@@ -188,23 +187,23 @@ def with_named(jobs: Sequence[Job], names: Iterable[str]) -> tuple[Job, ...]:
     return tuple(with_tables(each, found) for each in jobs)
 
 
-def surveyed(jobs: Sequence[Job], catalog: Catalog, database: str, listed: Iterable[str]) -> Expansion:
+def surveyed(jobs: Sequence[Job], tables: Tables, database: str, listed: Iterable[str]) -> Expansion:
     """The tables of the jobs' patterns: for the topics that Kafka lists, and for other topics that the lake has tables of."""
     job = with_patterns_of(jobs)
     if not job.patterns:
         return Expansion()
-    keeper = _keeper(catalog, database)
+    keeper = _keeper(tables, database)
     found = expand(job, listed, keeper)
     known = {each.name for each in found.tables} | {each.name for each in job.entries}
     patterns = [re.compile(name_pattern(each.name)) for each in job.patterns]
     names = [
         name
-        for name in table_names(catalog, database)
+        for name in tables.names(database)
         if name not in known
         and not name.endswith(DEAD_LETTERS_SUFFIX)
         and any(each.fullmatch(name) for each in patterns)
     ]
-    with ThreadPoolExecutor(max_workers=8) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         topics = dict(zip(names, pool.map(keeper, names), strict=True))
     return joined(found, of_lake(job, {name: topic for name, topic in topics.items() if topic}))
 
@@ -236,9 +235,5 @@ def with_patterns_of(jobs: Sequence[Job]) -> Job:
     return replace(jobs[0], patterns=tuple(patterns.values()), entries=entries, share=None)
 
 
-def _keeper(catalog: Catalog, database: str) -> Keeper:
-    def topic_of(table: str) -> str | None:
-        found = lake.load(catalog, TableName(database, table))
-        return found.properties.get(TOPIC) if found else None
-
-    return topic_of
+def _keeper(tables: Tables, database: str) -> Keeper:
+    return lambda table: tables.topic(TableName(database, table))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from typing import Any, Self
 
@@ -28,7 +29,7 @@ from calve.names import TableName
 from calve.outputs.job_status import TableState
 from calve.table.position import Ledger, Position
 from calve.table.protocol import Commit, nearest_position
-from calve.table.summary import POSITION_TAG, STATE, has_ledger, ledger_of, metrics_of
+from calve.table.summary import LEDGER, POSITION_TAG, STATE, TOPIC, has_ledger, ledger_of, metrics_of
 from cli.embedded import aws as emulator
 from lambdas.aws import tolerating
 
@@ -50,6 +51,12 @@ class Snapshot(Commit):
     @property
     def ledger(self) -> Ledger | None:
         return ledger_of(self.summary) if has_ledger(self.summary) else None
+
+    @property
+    def lost(self) -> int:
+        """Offsets that its round found expired. Most ledgers name none, and are not parsed."""
+        ledger = self.ledger if '"lost"' in self.summary.get(LEDGER, "") else None
+        return ledger.lost if ledger else 0
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -147,62 +154,99 @@ def load(catalog: Catalog, name: TableName) -> Table | None:
     return None
 
 
-Opener = Callable[[TableName], "Metadata | None"]
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The metadata file of each listed Iceberg table of a database. whole: the database has no others."""
+
+    places: Mapping[str, str]
+    whole: bool
 
 
-def opener(catalog: Catalog, names: Collection[TableName]) -> Opener:
-    """A function that reads the metadata of one of these tables; None if the catalog has no such table."""
-    places: Mapping[TableName, str] = {}
-    left = frozenset(names)
-    if len(left) >= LISTED and isinstance(catalog, GlueCatalog):
-        places, left = _listed(catalog, left)
-    io = load_file_io(catalog.properties, next(iter(places.values()), None))
+class Tables:
+    """The tables of a catalog, for one look at them.
 
-    def read(name: TableName) -> Metadata | None:
-        if place := places.get(name):
-            return _read(catalog, io, name, place)
-        table = load(catalog, name) if name in left else None
+    A listing finds many tables at once, and a metadata file is one plain read: PyIceberg asks Glue for each table, and S3 for
+    each piece of its file.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._listings: dict[str, _Listing] = {}
+        self._files: dict[TableName, bytes] = {}
+
+    def names(self, database: str) -> list[str]:
+        """The tables of a database; none if there is no such database."""
+        with aws_errors(f"database {database}"), suppress(NoSuchNamespaceError):
+            if isinstance(self.catalog, GlueCatalog):
+                return list(self._list(self.catalog, database).places)
+            return [str(identifier[-1]) for identifier in self.catalog.list_tables(database)]
+        return []
+
+    def expect(self, names: Collection[TableName]) -> None:
+        """List the databases of these tables if they are many.
+
+        A listing ends once it is twice as long as the names: a database may hold very many other tables.
+        """
+        if len(names) < LISTED or not isinstance(self.catalog, GlueCatalog):
+            return
+        for database, wanted in Counter(each.database for each in names).items():
+            if database not in self._listings:
+                self._list(self.catalog, database, most_pages=2 * -(-wanted // LISTED))
+
+    def read(self, name: TableName) -> Metadata | None:
+        """The metadata of a table; None if the catalog has no such table."""
+        if place := self._place(name):
+            raw = self._files.pop(name, None) or self._file(name, place)
+            return Metadata.parse(name, _text(place, raw), self._io, lambda: self._whole(name, place, raw))
+        table = None if self._is_absent(name) else load(self.catalog, name)
         return Metadata.of(table) if table else None
 
-    return read
+    def topic(self, name: TableName) -> str | None:
+        """The topic that a table stores as its own; None if there is none. Its file is kept for the next `read`."""
+        if place := self._place(name):
+            raw = self._files[name] = self._file(name, place)
+            found = json.loads(_text(place, raw)).get("properties", {})
+        else:
+            table = None if self._is_absent(name) else load(self.catalog, name)
+            found = table.properties if table else {}
+        topic: str | None = found.get(TOPIC)
+        return topic
 
-
-def _read(catalog: Catalog, io: FileIO, name: TableName, place: str) -> Metadata:
-    """One metadata file, read at once: PyIceberg asks S3 for each piece of it."""
-
-    def text() -> bytes:
-        return gzip.decompress(raw) if place.endswith(".gz.metadata.json") else raw
-
-    def whole() -> Table:
-        metadata = TableMetadataUtil.parse_raw(text().decode())
-        return Table((name.database, name.table), metadata, place, io, catalog)
-
-    with aws_errors(f"table {name}"):
-        with io.new_input(place).open() as stream:
-            raw = stream.read()
-        return Metadata.parse(name, text(), io, whole)
-
-
-def _listed(
-    catalog: GlueCatalog, names: frozenset[TableName]
-) -> tuple[dict[TableName, str], frozenset[TableName]]:
-    """Where the metadata of each Iceberg table is, and the tables that may be beyond what was listed.
-
-    A listing ends once it is twice as long as the names asked for: a database may hold very many other tables.
-    """
-    places: dict[TableName, str] = {}
-    left: frozenset[TableName] = frozenset()
-    for database in {each.database for each in names}:
-        wanted = frozenset(each for each in names if each.database == database)
+    def _list(self, catalog: GlueCatalog, database: str, most_pages: int | None = None) -> _Listing:
+        places: dict[str, str] = {}
+        page: dict[str, Any] = {}
         pages = catalog.glue.get_paginator("get_tables").paginate(DatabaseName=database)
         with aws_errors(f"database {database}"), tolerating("EntityNotFoundException"):
-            for page in islice(pages, 2 * -(-len(wanted) // LISTED)):
+            for page in islice(pages, most_pages):
                 for each in page["TableList"]:
                     if place := each.get("Parameters", {}).get("metadata_location"):
-                        places[TableName(database, each["Name"])] = place
-            if page.get("NextToken"):
-                left |= wanted
-    return places, left
+                        places[each["Name"]] = place
+        found = self._listings[database] = _Listing(places, whole="NextToken" not in page)
+        return found
+
+    def _place(self, name: TableName) -> str | None:
+        found = self._listings.get(name.database)
+        return found.places.get(name.table) if found else None
+
+    def _is_absent(self, name: TableName) -> bool:
+        found = self._listings.get(name.database)
+        return found is not None and found.whole and name.table not in found.places
+
+    @cached_property
+    def _io(self) -> FileIO:
+        return load_file_io(self.catalog.properties, "s3://")
+
+    def _file(self, name: TableName, place: str) -> bytes:
+        with aws_errors(f"table {name}"), self._io.new_input(place).open() as stream:
+            return stream.read()
+
+    def _whole(self, name: TableName, place: str, raw: bytes) -> Table:
+        metadata = TableMetadataUtil.parse_raw(_text(place, raw).decode())
+        return Table((name.database, name.table), metadata, place, self._io, self.catalog)
+
+
+def _text(place: str, raw: bytes) -> bytes:
+    return gzip.decompress(raw) if place.endswith(".gz.metadata.json") else raw
 
 
 def ancestors(table: Table | Metadata) -> list[Snapshot]:
@@ -236,13 +280,6 @@ def state_of(table: Table | Metadata) -> TableState:
     """The state that the job wrote into the table; `cli.look.health` also reads the job's report."""
     written = table.properties.get(STATE)
     return TableState() if written is None else TableState.from_json(written)
-
-
-def table_names(catalog: Catalog, database: str) -> list[str]:
-    """The tables of a database; none if there is no such database."""
-    with aws_errors(f"database {database}"), suppress(NoSuchNamespaceError):
-        return [str(identifier[-1]) for identifier in catalog.list_tables(database)]
-    return []
 
 
 def rows(table: Table | Metadata) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -64,19 +65,30 @@ class Conditions:
     reports: dict[str, tuple[ReportedTable, Run]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, job: Job) -> Conditions:
-        """What the newest runs of a job report, here and deployed; nothing if access is refused, or if earlier releases ran."""
-        warehouses = {job.lake.warehouse} - {UNKNOWN_WAREHOUSE}
+    def of(cls, jobs: Sequence[Job]) -> list[Conditions]:
+        """What the newest runs of each job of a configuration report, here and deployed.
+
+        Nothing if access is refused, or if earlier releases ran.
+        """
+        lake = jobs[0].lake
+        account = Account(lake.region, lake.endpoint)
+        warehouses = {lake.warehouse} - {UNKNOWN_WAREHOUSE}
         with suppress(CalveError):
-            account = Account(job.lake.region, job.lake.endpoint)
-            warehouses.add(outputs(account, f"{job.name}-lake", fix="")["Warehouse"])
-        found: list[JobStatus] = []
-        for warehouse in sorted(warehouses):
-            with suppress(CalveError, ValueError):
-                found.append(reported_by(replace(job, lake=replace(job.lake, warehouse=warehouse))))
-        if job.lake.endpoint:
-            return cls(reports=newest(found))
-        return cls(f"see in AWS Glue why {job.name}-{job.job} does not run", newest(found))
+            warehouses.add(outputs(account, f"{jobs[0].name}-lake", fix="")["Warehouse"])
+        lakes = [replace(lake, warehouse=each) for each in sorted(warehouses)]
+
+        def found(job: Job) -> Conditions:
+            reports: list[JobStatus] = []
+            for each in lakes:
+                with suppress(CalveError, ValueError):
+                    reports.append(reported_by(replace(job, lake=each)))
+            if lake.endpoint:
+                return cls(reports=newest(reports))
+            return cls(f"see in AWS Glue why {job.name}-{job.job} does not run", newest(reports))
+
+        _s3(account)  # threads that begin together would each make a client
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(found, jobs))
 
     def of_table(self, name: str, written: TableState | None, now: datetime | None = None) -> Condition:
         """The condition of one table. written: the state in its properties; None: the table does not exist."""

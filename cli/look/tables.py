@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
@@ -18,7 +17,7 @@ from calve.names import TableName
 from cli.config import Common, load_jobs, surveyed, with_tables
 from cli.console import Console
 from cli.kafka import cluster_database
-from cli.lake import ancestors, latest_commit, load, open_catalog, rows, state_of
+from cli.lake import Tables, ancestors, latest_commit, open_catalog, rows, state_of
 from cli.look.health import Condition, Conditions, of_states
 from cli.look.status.command import say
 from cli.look.status.overview import snapshot_document, snapshot_line
@@ -43,17 +42,17 @@ def tables(
     console = given.console
     jobs = load_jobs(given.config, given.env, tables=[name] if name else ())
     found: list[tuple[Condition, dict[str, Any]]] = []
-    catalog, database = open_catalog(jobs[0].lake), cluster_database(jobs[0])
+    lake, database = Tables(open_catalog(jobs[0].lake)), cluster_database(jobs[0])
     of_patterns = Expansion()
     if name is None:
-        of_patterns = surveyed(jobs, catalog, database or jobs[0].lake.database, ())
-    for job in (with_tables(each, of_patterns) for each in jobs):
-        conditions = Conditions.of(job)
+        of_patterns = surveyed(jobs, lake, database or jobs[0].lake.database, ())
+    whole = [with_tables(each, of_patterns) for each in jobs]
+    for job, conditions in zip(whole, Conditions.of(whole), strict=True):
         for table in job.tables:
             if name is None:
-                found.append(facts(catalog, job.table_name(table, database), conditions))
+                found.append(facts(lake, job.table_name(table, database), conditions))
             elif table.name == name:
-                _show(console, catalog, job.table_name(table, database), conditions, limit)
+                _show(console, lake, job.table_name(table, database), conditions, limit)
     if name is None:
         why = ("code", "reason", "fix")
         console.table("tables", [{key: row[key] for key in row if key not in why} for _, row in found])
@@ -62,16 +61,19 @@ def tables(
         console.document({"tables": [row for _, row in found]})
 
 
-def _show(console: Console, catalog: Catalog, name: TableName, conditions: Conditions, limit: int) -> None:
-    table = load(catalog, name)
-    if table is None:
+def _show(console: Console, tables: Tables, name: TableName, conditions: Conditions, limit: int) -> None:
+    found = tables.read(name)
+    if found is None:
         raise conditions.missing(name)
-    newest, latest = ancestors(table)[:limit], latest_commit(table)
+    table, newest, latest = found.whole(), ancestors(found)[:limit], latest_commit(found)
     schema = json.loads(table.schema().model_dump_json())
     mode = described(schema, latest[1].mode) if latest else ""  # empty if calve did not make the table
-    found = columns(table.schema().fields)
     console.table(
-        str(name), [{"column": path, "type": kind, "required": required} for path, kind, required in found]
+        str(name),
+        [
+            {"column": path, "type": kind, "required": required}
+            for path, kind, required in columns(table.schema().fields)
+        ],
     )
     layout = {"mode": mode, "partitioned_by": partitioning(table), "sorted_by": sorting(table)}
     console.table("layout", [layout])
@@ -82,14 +84,14 @@ def _show(console: Console, catalog: Catalog, name: TableName, conditions: Condi
         "schema": schema,
         "snapshots": [snapshot_document(each) for each in newest],
     }
-    console.document(facts(catalog, name, conditions)[1] | document)
+    console.document(facts(tables, name, conditions)[1] | document)
 
 
-def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> tuple[Condition, dict[str, Any]]:
+def facts(tables: Tables, name: TableName, conditions: Conditions) -> tuple[Condition, dict[str, Any]]:
     """The state of a table as in `calve status`, and its row of the list, by main's head; empty if it does not exist yet."""
-    table, dead_letters = load(catalog, name), load(catalog, name.dead_letters)
-    found = conditions.of_table(name.table, state_of(table) if table else None)
-    head = next(iter(ancestors(table)), None) if table else None
+    main, dead_letters = tables.read(name), tables.read(name.dead_letters)
+    found = conditions.of_table(name.table, state_of(main) if main else None)
+    table, head = main.whole() if main else None, main.head if main else None
     return found, {
         "table": str(name),
         "state": found.state,
@@ -99,10 +101,10 @@ def facts(catalog: Catalog, name: TableName, conditions: Conditions) -> tuple[Co
         "columns": len(table.schema().fields) if table else 0,
         "partitioned_by": partitioning(table) if table else "-",
         "sorted_by": sorting(table) if table else "-",
-        "rows": rows(table) if table else 0,
+        "rows": rows(main) if main else 0,
         "files": head.total("data-files") if head else 0,
         "bytes": head.total("files-size") if head else 0,
-        "dead_letters": rows(dead_letters) if table and dead_letters else 0,
+        "dead_letters": rows(dead_letters) if main and dead_letters else 0,
     }
 
 

@@ -50,7 +50,7 @@ def verify(
     sources = Sources.of(open_catalog(job.lake), job, wanted)
     name = job.table_name(wanted, cluster_database(job))
     if load(sources.catalog, name) is None:
-        raise Conditions.of(job).missing(name)
+        raise Conditions.of([job])[0].missing(name)
     found = verify(name, sources, console.progress())
     show(console, found)
     if found.fault:

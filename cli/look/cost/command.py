@@ -22,7 +22,7 @@ from cli.account import Account
 from cli.config import Common, found, load_jobs, surveyed, with_tables
 from cli.console import Branch
 from cli.kafka import cluster_database
-from cli.lake import Snapshot, ancestors, aws_errors, load, open_catalog
+from cli.lake import Snapshot, Tables, ancestors, aws_errors, open_catalog
 from cli.look.cost.model import Load, Rate, Rates, assumptions, bill, dpus, rates, totals
 from lambdas.aws import tolerating
 
@@ -170,12 +170,12 @@ class Measured(CommitCosts):
 
 def measured_costs(jobs: Sequence[Job], rates: Rates) -> Iterator[Measured]:
     now = datetime.now(UTC)
-    catalog, database = open_catalog(jobs[0].lake), cluster_database(jobs[0])
-    of_patterns = surveyed(jobs, catalog, database or jobs[0].lake.database, ())
+    tables, database = Tables(open_catalog(jobs[0].lake)), cluster_database(jobs[0])
+    of_patterns = surveyed(jobs, tables, database or jobs[0].lake.database, ())
     for job in (with_tables(each, of_patterns) for each in jobs):
         costs = []
         for name in (job.table_name(table, database) for table in job.tables):
-            found = load(catalog, name)
+            found = tables.read(name)
             if found is not None and (each := commit_costs(str(name), ancestors(found))):
                 costs.append(each)
         glue, deployed = Account(job.lake.region, job.lake.endpoint).client("glue"), f"{job.name}-{job.job}"

@@ -26,7 +26,7 @@ from calve.config.job import Lake
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.settings.problems import near_miss
-from cli.lake import credentials, load, table_names
+from cli.lake import Tables, credentials, load
 
 Node = dict[str, Any]
 When = int | datetime
@@ -185,7 +185,7 @@ class Lookup:
             if of != name.table:
                 return CalveError(f"the table {name} does not exist: no record of {of} was ever rejected")
             return CalveError(f"the table {name} does not exist yet", fix="the job makes it: calve ingest")
-        known = table_names(self.catalog, name.database)
+        known = Tables(self.catalog).names(name.database)
         if not known:
             return ConfigError(f'there is no database "{name.database}" with tables', fix="calve tables")
         fix = near_miss(name.table, known) or "calve tables"

@@ -26,13 +26,13 @@ from calve.requests.requests import Pause
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import Position
 from calve.table.protocol import complete_until
-from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL
+from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL, has_ledger
 from cli import lake
+from cli.config import AT_ONCE
 from cli.dead_letters import Selection
-from cli.lake import Metadata, Opener, Snapshot, aws_errors
+from cli.lake import Metadata, Snapshot, Tables, aws_errors
 from cli.look.health import ANY_REASON, Waiting
 
-AT_ONCE = 16
 DEAD_LETTER_FILES = 200
 """With more files, dead letters are not read for a screen."""
 _COUNTED: dict[tuple[str, int], dict[str, int]] = {}
@@ -55,24 +55,23 @@ class Facts:
     reported: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read(opened: Opener, tables: Named) -> list[Facts]:
+def read(tables: Tables, named: Named) -> list[Facts]:
     """The facts of each table, in this order."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(partial(_facts, opened), tables))
+        return list(pool.map(partial(_facts, tables), named))
 
 
-def _facts(opened: Opener, named: tuple[TableName, Table]) -> Facts:
+def _facts(tables: Tables, named: tuple[TableName, Table]) -> Facts:
     name, table = named
-    main, dead_letters = opened(name), opened(name.dead_letters)
+    main, dead_letters = tables.read(name), tables.read(name.dead_letters)
     if main is None:
         return Facts(figures={"dead_letters": _count_open(dead_letters)} if dead_letters else {})
     written, history = lake.state_of(main), lake.ancestors(main)
     commit, position = lake.latest_commit(main) or (None, None)
     shown = commit if position and position.offsets else None
-    ledgers = [(each, ledger) for each in history if (ledger := each.ledger)]
     # Merges repeat the position, and move nothing.
     reported = next((each for each in history if "freshness_s" in each.metrics), None)
-    moved = next((each for each, _ in ledgers), shown) if shown else None
+    moved = next((each for each in history if has_ledger(each.summary)), shown) if shown else None
     metrics = reported.metrics if reported else {}
     figures = {
         "rows": lake.rows(main),
@@ -84,7 +83,7 @@ def _facts(opened: Opener, named: tuple[TableName, Table]) -> Facts:
         "freshness_p95_s": metrics.get("freshness_p95_s"),
         "freshness_missed": metrics.get("missed"),
         "dead_letters": _count_open(dead_letters) if dead_letters else {},
-        "lost": sum(ledger.lost for _, ledger in ledgers),
+        "lost": sum(each.lost for each in history),
         "files": history[0].total("data-files") if history else 0,
         "bytes": history[0].total("files-size") if history else 0,
         "delete_files": history[0].total("delete-files") if history else 0,

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pyiceberg.catalog import Catalog
-
 from calve.config.topics import NotKept
 from calve.errors import CalveError
 from calve.names import TableName
@@ -32,7 +30,7 @@ from calve.table.summary import (
 from cli.account import Account, outputs
 from cli.config import load_jobs, load_target
 from cli.console import ago
-from cli.lake import Snapshot, ancestors, aws_errors, load, state_of
+from cli.lake import Snapshot, Tables, ancestors, aws_errors, open_catalog, state_of
 from cli.look.health import TableStatus, Trouble, troubles
 from cli.look.status.survey import Survey
 from lambdas.publish_states import PublishState, PublishStates
@@ -50,9 +48,9 @@ class History:
     done: tuple[Entry, ...] = ()
 
     @classmethod
-    def of(cls, catalog: Catalog, name: TableName, now: FormerState) -> History:
+    def of(cls, tables: Tables, name: TableName, now: FormerState) -> History:
         """The history of a table in the state `now`; empty if the table does not exist yet."""
-        table = load(catalog, name)
+        table = tables.read(name)
         if table is None:
             return cls()
         state = state_of(table)
@@ -202,21 +200,19 @@ def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
     problems: list[CalveError] = []
     with ThreadPoolExecutor() as pool:
         elsewhere = pool.submit(published, config, env, only)
-        surveys = Survey.begin(jobs, only)
-        found = [
-            each for statuses in pool.map(lambda each: each.statuses(only), surveys) for each in statuses
-        ]
-        problems += [surveys[0].unreached] if surveys[0].unreached else []
+        tables = Tables(open_catalog(jobs[0].lake))
+        survey = Survey.begin(jobs, tables, only)
+        found = survey.statuses()
+        problems += [survey.unreached] if survey.unreached else []
         states: list[PublishState] = []
         try:
             states = elsewhere.result()
         except CalveError as error:
             problems.append(error)
-    not_kept = [] if only else list(surveys[0].not_kept)
+    not_kept = [] if only else list(survey.not_kept)
     history = None
     if len(only) == 1:
         [status] = found
-        catalog = next(each.catalog for each in surveys if each.job.job == status.job)
         now = FormerState(status.state, status.since, status.code)
-        history = History.of(catalog, TableName(*status.table.split(".")), now)
+        history = History.of(tables, TableName(*status.table.split(".")), now)
     return Overview(datetime.now(UTC), found, states, not_kept, problems, history)

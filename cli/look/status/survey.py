@@ -1,16 +1,14 @@
-"""The health of each table of a job, from its commits and from its topic's present end."""
+"""The health of each table of a configuration, from its commits and from its topic's present end."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
-
-from pyiceberg.catalog import Catalog
 
 from calve.config.job import Job, Table
 from calve.config.topics import NotKept
@@ -18,43 +16,64 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.names import TableName
 from calve.table.position import Offsets, Position
 from calve.table.protocol import TopicState
-from cli import lake
-from cli.config import surveyed, with_tables
+from cli.config import AT_ONCE, surveyed, with_tables
 from cli.kafka import Cluster, cluster_database
-from cli.lake import Opener
+from cli.lake import Tables
 from cli.look.health import STOPPED, Conditions, TableStatus
 from cli.look.status.metadata import Facts, lag_of, read
 
 PATIENCE_S = 3.0
 """Time limit of each question to Kafka: from outside a private network it never answers."""
-AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A table of a job, with the facts of its metadata."""
+
+    job: Job
+    table: Table
+    name: TableName
+    facts: Facts
+
+
+def facts_of(
+    jobs: Iterable[Job], tables: Tables, database: str | None, only: Sequence[str] = ()
+) -> list[Found]:
+    """The named tables of the jobs or all, in the order of calve.yaml. database: that of a cluster's id."""
+    named = [
+        (each, table, each.table_name(table, database))
+        for each in jobs
+        for table in each.tables
+        if not only or table.name in only
+    ]
+    names = [name for *_, name in named]
+    tables.expect([*names, *(each.dead_letters for each in names)])
+    facts = read(tables, [(name, table) for _, table, name in named])
+    return [Found(*each, its) for each, its in zip(named, facts, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One job's tables (also of its patterns) and topics; without a cluster, the job's own reports replace it.
+    """The tables of a configuration (also of its patterns) and their topics.
 
-    unreached: why there is no cluster. opened: reads the tables of all jobs; None: this job lists its own.
+    Without a cluster, the jobs' own reports replace it. unreached: why there is none. conditions: by job.
     """
 
-    job: Job
-    catalog: Catalog
+    found: Sequence[Found]
     cluster: Cluster | None = None
-    topics: dict[str, TopicState] = field(default_factory=dict)
-    database: str | None = None
-    conditions: Conditions = field(default_factory=Conditions)
+    topics: Mapping[str, TopicState] = field(default_factory=dict)
+    conditions: Mapping[str, Conditions] = field(default_factory=dict)
     not_kept: tuple[NotKept, ...] = ()
     unreached: CalveError | None = None
-    opened: Opener | None = None
 
     @classmethod
-    def begin(cls, jobs: Sequence[Job], only: Sequence[str] = ()) -> list[Survey]:
-        """One of each job, for its named tables or all.
+    def begin(cls, jobs: Sequence[Job], tables: Tables, only: Sequence[str] = ()) -> Survey:
+        """Of the named tables or all.
 
         Ask the cluster about all topics at once; go on without it if it does not answer, or refuses.
         """
         job = jobs[0]
-        catalog, database = lake.open_catalog(job.lake), cluster_database(job, PATIENCE_S)
+        database = cluster_database(job, PATIENCE_S)
         cluster, listed, unreached = None, list[str](), None
         topics: dict[str, TopicState] = {}
         try:
@@ -62,52 +81,39 @@ class Survey:
             listed = cluster.topic_names() if any(each.patterns for each in jobs) else []
         except CalveError as error:
             cluster, unreached = None, error
-        found = surveyed(jobs, catalog, database or job.lake.database, listed)
-        whole = [with_tables(each, found) for each in jobs]
-        names = [
-            each.table_name(table, database)
-            for each in whole
-            for table in each.tables
-            if not only or table.name in only
-        ]
-        opened = _opener(catalog, names)
-        try:
-            wanted = {table.topic for each in whole for table in each.tables}
-            topics = cluster.topics(wanted) if cluster else {}
-        except CalveError as error:
-            cluster, unreached = None, error
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            conditions = list(pool.map(Conditions.of, whole))
-        return [
-            cls(each, catalog, cluster, topics, database, its, found.not_kept, unreached, opened)
-            for each, its in zip(whole, conditions, strict=True)
-        ]
+        of_patterns = surveyed(jobs, tables, database or job.lake.database, listed)
+        whole = [with_tables(each, of_patterns) for each in jobs]
+        with ThreadPoolExecutor() as pool:
+            facts = pool.submit(facts_of, whole, tables, database, only)
+            conditions = pool.submit(Conditions.of, whole)
+            try:
+                wanted = {table.topic for each in whole for table in each.tables}
+                topics = cluster.topics(wanted) if cluster else {}
+            except CalveError as error:
+                cluster, unreached = None, error
+            by_job = {each.job: its for each, its in zip(whole, conditions.result(), strict=True)}
+            return cls(facts.result(), cluster, topics, by_job, of_patterns.not_kept, unreached)
 
-    def statuses(self, only: Sequence[str] = ()) -> list[TableStatus]:
+    def statuses(self) -> list[TableStatus]:
         """The tables in the order of calve.yaml."""
-        wanted = [table for table in self.job.tables if not only or table.name in only]
-        named = [(self.job.table_name(table, self.database), table) for table in wanted]
-        opened = self.opened or _opener(self.catalog, [name for name, _ in named])
-        found = [
-            (self._status(name, table, facts), facts)
-            for (name, table), facts in zip(named, read(opened, named), strict=True)
-        ]
+        found = [(self._status(each), each.facts) for each in self.found]
         if self.cluster is None:
             return [replace(status, **facts.reported) for status, facts in found]
         return self._with_lag(found, self.cluster)
 
-    def _status(self, name: TableName, table: Table, facts: Facts) -> TableStatus:
-        state = self.conditions.of_table(table.name, facts.written)
+    def _status(self, found: Found) -> TableStatus:
+        job, table = found.job, found.table
+        state = self.conditions.get(job.job, Conditions()).of_table(table.name, found.facts.written)
         if self.cluster and table.topic not in self.topics and state.state not in STOPPED:
             fix = f"make the topic, or correct that of {table.name} in calve.yaml"
             state = replace(state, reason=f"topic {table.topic} does not exist", fix=fix)
         return TableStatus(
-            job=self.job.job,
-            table=str(name),
+            job=job.job,
+            table=str(found.name),
             topic=table.topic,
             freshness_target_s=table.freshness_s,
             **asdict(state),
-            **facts.figures,
+            **found.facts.figures,
         )
 
     def _with_lag(self, found: Sequence[tuple[TableStatus, Facts]], cluster: Cluster) -> list[TableStatus]:
@@ -134,10 +140,6 @@ class Survey:
             else replace(status, **_lag(unread, self.topics[status.topic], oldest.get(turn, {}), now))
             for status, unread, turn in behind
         ]
-
-
-def _opener(catalog: Catalog, names: Sequence[TableName]) -> Opener:
-    return lake.opener(catalog, [*names, *(each.dead_letters for each in names)])
 
 
 def unread_offsets(known: Offsets, topic: TopicState) -> Offsets:

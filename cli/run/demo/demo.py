@@ -185,8 +185,8 @@ def _show(catalog: Catalog, job: Job, kept: Kept, console: Console) -> None:
     """All tables; then rows, snapshots and dead letters of one."""
     console.heading("5  The tables, in the emulator's Glue Data Catalog and S3")
     shown = ("table", "state", "rows", "files", "bytes", "dead_letters")
-    conditions = Conditions.of(job)
-    tables = [facts(catalog, job.table_name(table), conditions)[1] for table in job.tables]
+    [conditions], read = Conditions.of([job]), lake.Tables(catalog)
+    tables = [facts(read, job.table_name(table), conditions)[1] for table in job.tables]
     console.table("tables", [{name: row[name] for name in shown} for row in tables], title="")
     console.heading("6  Some rows: the schema's fields, and from where in Kafka they come")
     rows = []

@@ -19,10 +19,10 @@ from botocore.client import BaseClient
 from calve.config.job import Budget, Job, Kafka, Table
 from calve.names import TableName
 from cli import config as configuration
-from cli.lake import LISTED, open_catalog
-from cli.look.health import Conditions, Urgency
+from cli.lake import LISTED, Tables, open_catalog, rows
+from cli.look.health import Conditions, TableStatus, Urgency
 from cli.look.status.overview import Overview, look
-from cli.look.status.survey import Survey
+from cli.look.status.survey import Survey, facts_of
 from cli.look.tables import facts
 from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop
@@ -97,6 +97,11 @@ def many(engine: Engine, shop: Shop) -> Job:
     return job
 
 
+def statuses(job: Job, *only: str) -> list[TableStatus]:
+    """Without the cluster."""
+    return Survey(facts_of([job], Tables(open_catalog(job.lake)), None, only)).statuses()
+
+
 def test_many_tables_are_listed_at_once_and_each_is_one_file_to_read(
     engine: Engine, shop: Shop, many: Job
 ) -> None:
@@ -110,7 +115,7 @@ def test_many_tables_are_listed_at_once_and_each_is_one_file_to_read(
 
     with AwsGate(engine.stack.aws_endpoint) as gate, gate.meanwhile(noted, gate.pass_on):
         job = replace(many, lake=replace(many.lake, endpoint=gate.url))
-        found = Survey(job, open_catalog(job.lake)).statuses()
+        found = statuses(job)
     of_main = [path for path in read if f"/{shop.name}/" in path]
     assert len(of_main) == len(many.tables) - 1
     assert all(path.endswith(".metadata.json") for path in of_main)
@@ -119,9 +124,8 @@ def test_many_tables_are_listed_at_once_and_each_is_one_file_to_read(
 
     assert [each.name for each in found] == [each.name for each in many.tables]
     assert (found[0].state, found[0].rows) == ("pending", 0)
-    survey = Survey(many, open_catalog(many.lake))
     for n in (1, 7):
-        (one,) = survey.statuses([many.tables[n].name])
+        (one,) = statuses(many, many.tables[n].name)
         assert one.rows == 5
         assert sum(one.dead_letters.values()) == (n == 7)
         assert replace(found[n], commit_age_s=None) == replace(one, commit_age_s=None)
@@ -143,10 +147,37 @@ def test_a_database_with_very_many_tables_of_others_is_not_listed_to_its_end(
     with AwsGate(engine.stack.aws_endpoint) as gate:
         job = replace(many, lake=replace(many.lake, endpoint=gate.url))
         with gate.meanwhile(lambda request: is_glue(request, "GetTables"), others):
-            found = Survey(job, open_catalog(job.lake)).statuses()
+            found = statuses(job)
     assert len(pages) == 4
     assert [each.rows for each in found] == [0] + [5] * (len(many.tables) - 1)
     assert sum(found[7].dead_letters.values()) == 1
+
+
+def test_a_listing_and_a_file_are_read_once_for_the_topic_and_the_state_of_a_table(
+    engine: Engine, shop: Shop, many: Job
+) -> None:
+    asked: list[str] = []
+
+    def noted(request: Request) -> bool:
+        if is_store(request) and request.method == "GET":
+            asked.append("file")
+        if is_glue(request, "GetTable"):  # also GetTables
+            asked.append("catalog")
+        return False
+
+    names = [many.table_name(each) for each in many.tables]
+    with AwsGate(engine.stack.aws_endpoint) as gate, gate.meanwhile(noted, gate.pass_on):
+        tables = Tables(open_catalog(replace(many.lake, endpoint=gate.url)))
+        listed = tables.names(DATABASE)
+        pages = len(asked)
+        tables.expect(names)
+        assert tables.topic(names[1]) == shop.name
+        found = tables.read(names[1])
+        assert (tables.topic(names[0]), tables.read(names[0])) == (None, None)
+    assert {each.table for each in names[1:]} <= set(listed)
+    assert asked == ["catalog"] * pages + ["file"]
+    assert found is not None
+    assert rows(found) == 5
 
 
 def test_the_topic_is_asked_where_it_can_be(shop: Shop) -> None:
@@ -205,7 +236,7 @@ def test_a_refused_table_and_a_drained_one_are_told_apart_and_each_has_its_next_
     assert "schema_unsupported" in stopped.what
     assert (stopped.fix or "").endswith("then start the job: calve ingest")
     catalog = open_catalog(job.lake)
-    listed, _ = facts(catalog, TableName(DATABASE, refused), Conditions.of(job))
+    listed, _ = facts(Tables(catalog), TableName(DATABASE, refused), *Conditions.of([job]))
     assert (listed.state, listed.fix) == ("refused", stopped.fix)
 
 

@@ -49,7 +49,7 @@ def drained(job: Job, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[Eve
 
 def conditions(engine: Engine, *topics: str) -> list[tuple[str, str | None]]:
     """State and code of each table, as the commands read them."""
-    known, found = Conditions.of(engine.job()), []
+    [known], found = Conditions.of([engine.job()]), []
     for topic in topics:
         main = load(open_catalog(engine.job().lake), TableName(DATABASE, topic))
         condition = known.of_table(topic, state_of(main) if main else None)

@@ -38,11 +38,11 @@ from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
 from calve.table.protocol import TopicState
 from calve.table.summary import POSITION_TAG, STATE, carried_position, encode
 from cli.console import duration
-from cli.lake import Metadata, ancestors, count_by, latest_commit, load, rows, state_of
-from cli.look.health import Conditions, Waiting
+from cli.lake import Metadata, Tables, ancestors, count_by, latest_commit, load, rows, state_of
+from cli.look.health import Conditions, TableStatus, Waiting
 from cli.look.status.metadata import upkeep, waiting
 from cli.look.status.overview import History, kind
-from cli.look.status.survey import Survey, unread_offsets
+from cli.look.status.survey import Survey, facts_of, unread_offsets
 from cli.look.tables import columns, facts, partitioning, sorting
 from tests.unit.cli.folder_catalog import FolderCatalog
 
@@ -167,6 +167,11 @@ def test_dead_letters_are_counted_by_reason(catalog: FolderCatalog) -> None:
     assert count_by(table, "reason") == {"bad_magic": 1, "malformed": 3}
 
 
+def statuses(catalog: FolderCatalog, *only: str, job: Job = JOB) -> list[TableStatus]:
+    """Without the cluster."""
+    return Survey(facts_of([job], Tables(catalog), None, only)).statuses()
+
+
 def test_a_survey_shows_every_table_even_without_the_cluster(catalog: FolderCatalog) -> None:
     table = catalog.make(
         NAME, SCHEMA, properties={STATE: '{"state": "running", "since": "2026-01-01T00:00:00Z"}'}
@@ -177,7 +182,7 @@ def test_a_survey_shows_every_table_even_without_the_cluster(catalog: FolderCata
     )
     letters.append(pa.table({"reason": ["malformed"]}))
 
-    trades, users = Survey(JOB, catalog).statuses()
+    trades, users = statuses(catalog)
     assert (trades.table, trades.state, trades.rows, trades.snapshot_id) == (
         "trading.trades",
         "running",
@@ -189,7 +194,7 @@ def test_a_survey_shows_every_table_even_without_the_cluster(catalog: FolderCata
     assert (trades.lag_records, trades.lag_s) == (None, None)
     assert trades.dead_letters == {"malformed": 1}
     assert (users.state, users.rows, users.snapshot_id, users.dead_letters) == ("pending", 0, None, {})
-    assert [each.table for each in Survey(JOB, catalog).statuses(["users"])] == ["trading.users"]
+    assert [each.table for each in statuses(catalog, "users")] == ["trading.users"]
 
 
 def test_a_table_that_was_made_and_never_written_has_no_commit_to_show(catalog: FolderCatalog) -> None:
@@ -202,7 +207,7 @@ def test_a_table_that_was_made_and_never_written_has_no_commit_to_show(catalog: 
         metrics={},
     )
     append(table, 0, born)
-    (status,) = Survey(JOB, catalog).statuses(["trades"])
+    (status,) = statuses(catalog, "trades")
     assert (status.snapshot_id, status.commit_age_s, status.rows) == (None, None, 0)
 
 
@@ -218,10 +223,10 @@ def test_a_list_of_tables_shows_their_layout_and_size(catalog: FolderCatalog) ->
     table = catalog.make(NAME, SCHEMA)
     append(table, 3, summary(3))
     append(table, 4, summary(7))
-    _, shown = facts(catalog, TableName(*NAME), Conditions())
+    _, shown = facts(Tables(catalog), TableName(*NAME), Conditions())
     assert [shown[each] for each in ("rows", "files", "columns", "dead_letters")] == [7, 2, 1, 0]
     assert shown["bytes"] > 0
-    assert facts(catalog, TableName("trading", "users"), Conditions())[0].state == "pending"
+    assert facts(Tables(catalog), TableName("trading", "users"), Conditions())[0].state == "pending"
     assert load(catalog, TableName("trading", "users")) is None
 
 
@@ -287,7 +292,7 @@ def test_a_commit_that_moves_nothing_does_not_hide_what_the_last_round_achieved(
     table = catalog.make(NAME, SCHEMA)
     append(table, 3, summary(3, metrics={"freshness_s": 1.5, "lag_records": 7, "lag_s": 2.0}))
     still = append(table, 1, carried_position(summary(3)))
-    (status,) = Survey(JOB, catalog).statuses(["trades"])
+    (status,) = statuses(catalog, "trades")
     assert status.snapshot_id == still
     assert (status.freshness_s, status.lag_records, status.lag_source) == (1.5, 7, "job")
 
@@ -296,7 +301,7 @@ def test_maintenance_that_is_due_is_told_by_the_metadata(catalog: FolderCatalog)
     table = catalog.make(NAME, SCHEMA)
     for _ in range(SURPLUS_FILES + 1):
         append(table, 1, summary(3))
-    (status,) = Survey(JOB, catalog).statuses(["trades"])
+    (status,) = statuses(catalog, "trades")
     assert [each.kind for each in status.due] == ["compact"]
     assert status.files == SURPLUS_FILES + 1
 
@@ -371,7 +376,7 @@ def test_tables_are_looked_at_side_by_side(tmp_path: Path) -> None:
             return super().load_table(identifier)
 
     job = replace(JOB, tables=tuple(TableSettings(f"t{n}", f"t{n}") for n in range(16)))
-    assert [each.name for each in Survey(job, Slow(tmp_path)).statuses()] == [f"t{n}" for n in range(16)]
+    assert [each.name for each in statuses(Slow(tmp_path), job=job)] == [f"t{n}" for n in range(16)]
 
 
 def test_requests_that_wait_are_told_and_a_pause_until_the_job_heeds_it() -> None:
@@ -389,5 +394,5 @@ def test_a_commit_of_maintenance_is_called_by_its_kind(catalog: FolderCatalog) -
     append(table, 1, summary(1))
     append(table, 1, {"calve.maintenance": "dead_letters"})
     append(table, 1)
-    history = History.of(catalog, TableName(*NAME), FormerState("running"))
+    history = History.of(Tables(catalog), TableName(*NAME), FormerState("running"))
     assert [kind(each) for each in history.snapshots] == ["others", "dead letters", "round"]

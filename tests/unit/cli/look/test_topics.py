@@ -16,6 +16,7 @@ from calve.errors import ConfigError, Retryable
 from calve.schema.columns import struct, with_ids
 from calve.table.summary import TOPIC
 from cli.config import load_jobs, surveyed, table_named, with_named, with_tables
+from cli.lake import Tables
 from cli.look.status.survey import Survey
 from cli.project.plan.changes import changes
 from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable
@@ -95,7 +96,9 @@ def test_tables_are_those_of_the_topics_that_are_there_and_those_that_the_lake_h
     lake.keep("shop_other", "elsewhere")
     lake.keep("shop_renamed", "shop.gone_too")
     lake.keep("unlike", "shop.unlike")
-    found = surveyed([JOB], lake, "t", ["shop.orders", "shop.new", "shop.people", "shop.a-b", "shop.a_b"])
+    found = surveyed(
+        [JOB], Tables(lake), "t", ["shop.orders", "shop.new", "shop.people", "shop.a-b", "shop.a_b"]
+    )
     assert [(each.name, each.topic, each.freshness_s) for each in found.tables] == [
         ("shop_gone", "shop.gone", 5.0),
         ("shop_new", "shop.new", 5.0),
@@ -108,7 +111,7 @@ def test_tables_are_those_of_the_topics_that_are_there_and_those_that_the_lake_h
 
 def test_a_job_without_patterns_asks_nobody(lake: Lakes) -> None:
     plain = replace(JOB, patterns=(), entries=())
-    assert surveyed([plain], lake, "t", ()).tables == ()
+    assert surveyed([plain], Tables(lake), "t", ()).tables == ()
     assert with_named([plain], ["absent"]) == (plain,)
     assert lake.loaded == []
 
@@ -130,7 +133,7 @@ def test_parts_of_a_job_have_each_table_once_and_ask_for_it_once(lake: Lakes, ka
     for n in range(12):
         lake.keep(f"shop_{n}", f"shop.{n}")
     kafka.topics = ["shop.new"]
-    found = surveyed(parts, lake, "t", kafka.topics)
+    found = surveyed(parts, Tables(lake), "t", kafka.topics)
     kept = [names(with_tables(part, found)) for part in parts]
     assert sorted(each for part in kept for each in part) == sorted(
         ["shop_new", *(f"shop_{n}" for n in range(12))]
@@ -173,7 +176,7 @@ def test_a_name_that_is_no_table_is_refused_with_the_nearest_one(
 
 def test_a_survey_shows_the_tables_of_patterns_also_without_kafka(lake: Lakes, kafka: Brokers) -> None:
     lake.keep("shop_orders", "shop.orders")
-    (survey,) = Survey.begin([JOB])
+    survey = Survey.begin([JOB], Tables(lake))
     assert survey.cluster is None
     assert [each.table for each in survey.statuses()] == ["t.people", "t.shop_orders"]
     assert str(survey.unreached) == "Kafka does not answer"
