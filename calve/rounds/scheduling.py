@@ -124,7 +124,10 @@ def lateness(p95_s: float, target_s: float) -> float:
 
 
 def _record_s(rounds: tuple[Timed, ...], known: float) -> float:
-    """The time per record by least squares, if round sizes differ enough; at most the smallest average of a round."""
+    """The time per record by least squares, if round sizes differ enough; at most the smallest average of a round.
+
+    Rounds of like sizes whose times vary may show none at all, so what was known is forgotten gradually.
+    """
     sizes = [each.records for each in rounds]
     most = min((each.seconds / each.records for each in rounds if each.records), default=known)
     if max(sizes) < 2 * max(min(sizes), 1):
@@ -132,7 +135,7 @@ def _record_s(rounds: tuple[Timed, ...], known: float) -> float:
     mean_n, mean_s = sum(sizes) / len(sizes), sum(each.seconds for each in rounds) / len(rounds)
     spread = sum((n - mean_n) ** 2 for n in sizes)
     together = sum((each.records - mean_n) * (each.seconds - mean_s) for each in rounds)
-    return min(max(together / spread, 0.0), most)
+    return min(max(together / spread, FADES * known), most)
 
 
 LONGEST_BACKOFF_S = 60.0
