@@ -83,6 +83,9 @@ SHORTEST_WAIT_S = 0.5
 POLL_S = 5.0
 TAG_EVERY_S = 3600.0
 NOTE_EVERY_S = 300.0
+UNSEEN_S = 120.0
+"""So long an idle table waits for a look at its topic. Then it has a round, which names the trouble of the looks.
+Many times `POLL_S`: if late looks began rounds, a busy job would get a round of each idle table, and never become less busy."""
 SILENT_S = 900.0
 """A loop is heard of more often, apart from its waits: it logs something, or a look finds that the table is complete."""
 
@@ -214,15 +217,17 @@ class TableLoop:
 
     def _wait(self, wait_s: float) -> None:
         now, main = time.monotonic(), self.opener.main
-        self.quiet_s = max(self.quiet_s, wait_s)
         self._due_in(now, wait_s)
+        self.quiet_s = max(self.quiet_s, self.due_at - now)
         self.listed_at = now
         may_have_much = self.state == "running" and self.memory.bytes_per_record is not None
         self.looks_at = now + self.poll_s if self.idle or may_have_much else math.inf
         self.location = main.found["metadata_location"] if main is not None else None
 
     def _due_in(self, since: float, wait_s: float) -> None:
-        self.due_at, self.poll_s = since + wait_s, min(POLL_S, max(SHORTEST_WAIT_S / 2, wait_s / 4))
+        """Wait for so long, and if the table is idle, until a look finds news."""
+        self.poll_s = min(POLL_S, max(SHORTEST_WAIT_S / 2, wait_s / 4))
+        self.due_at = since + (max(wait_s, UNSEEN_S) if self.idle else wait_s)
 
     def looked(self, end: TopicEnd, asked: float, rest_s: float) -> None:
         """Move the next round: the topic had this end when it was asked for.
@@ -231,14 +236,15 @@ class TableLoop:
         `flush_bytes`, or if the backlog needs more time than the freshness target leaves.
         """
         now = time.monotonic()
-        if end == self.idle:
-            if asked - self.worked_at < rest_s * (1 + self.phase) / 2 and self.opener.announcer.is_level:
+        if self.idle:
+            rests = asked - self.worked_at < rest_s * (1 + self.phase) / 2 and self.opener.announcer.is_level
+            if end == self.idle and rests:
                 self.began, self.heard_at, self.quiet_s = asked, now, 0.0
                 self.memory.schedule = self.memory.schedule.level(time.time() - (now - asked), 0)
-                left_s = self.memory.schedule.left_s(0.0)
-                # Tables that are looked at together, and get records at the same time, must not run in step.
-                self._due_in(asked, max(SHORTEST_WAIT_S, left_s * (3 + self.phase) / 4))
-            return
+                self._due_in(asked, self._period_s)
+                return
+            self.idle = None
+            self._due_in(self.began, self._period_s)
         per_record = self.memory.bytes_per_record
         if per_record is None or self.due_at - now <= self.poll_s:
             return
@@ -246,6 +252,11 @@ class TableLoop:
         left_s = self.memory.schedule.left_s(now - self.began, backlog)
         is_full = backlog * per_record >= self.opener.config.flush_bytes
         self.due_at = now if is_full else min(self.due_at, now + left_s)
+
+    @property
+    def _period_s(self) -> float:
+        """The wait from an idle look on. Tables that are looked at together, and get records together, must not run in step."""
+        return max(SHORTEST_WAIT_S, self.memory.schedule.left_s(0.0) * (3 + self.phase) / 4)
 
     def _retry(self, error: Retryable) -> float | None:
         self.failures, self.troubled = self.failures + 1, error
