@@ -7,9 +7,10 @@ import math
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -41,6 +42,10 @@ KNOWS_DEFAULTS = 4
 """The first version of the CreateTopics request in which the cluster chooses the number of replicas."""
 
 
+LEADERS_S = 30.0
+"""How long the partitions of a topic and their leaders are taken for known by `Cluster.ends`."""
+
+
 class Cluster:
     """One cluster, with the current credentials. Thread-safe. `close` it at the end of the job.
 
@@ -51,6 +56,7 @@ class Cluster:
         self.connection = Connection(kafka)
         self.servers = kafka.bootstrap_servers
         self._ensured: set[str] = set()
+        self._led: dict[str, _Led] = {}
         self._settings = settings_of(self.connection)
         if not any(map(_resolves, collect_hosts(self.servers))):
             raise Fatal(
@@ -83,10 +89,11 @@ class Cluster:
     def ends(self, topics: Sequence[str]) -> dict[str, TopicEnd]:
         """The ends of topics: the offset after the newest record, also that of an open transaction.
 
-        One request asks for their leaders, and one asks each leader. A topic in trouble is left out: `state` says why.
+        One request asks each leader. Twice a minute, one more asks who leads: that answer takes the client much longer to read.
+        A topic in trouble is left out: `state` says why.
         Raises Retryable, Fatal: as `state`.
         """
-        return dict(self._ask(_ends, topics))
+        return dict(self._ask(partial(_ends, known=self._led), topics))
 
     def first_offsets(self, state: TopicState, start: Start) -> Offsets:
         """The start offsets of a topic that was never read.
@@ -237,36 +244,57 @@ def _list_offsets(topics: list[Any], isolation: IsolationLevel) -> ListOffsetsRe
     )
 
 
-async def _ends(client: Client, names: Sequence[str]) -> dict[str, TopicEnd]:
-    described = await client.metadata(names)
+@dataclass(frozen=True, slots=True)
+class _Led:
+    """A topic's partitions by their leaders, as of a moment (monotonic)."""
+
+    key: TopicKey
+    partitions: Mapping[int, Sequence[int]]
+    at: float
+
+
+async def _ends(client: Client, names: Sequence[str], known: dict[str, _Led]) -> dict[str, TopicEnd]:
+    now = time.monotonic()
+    if old := [name for name in names if name not in known or now - known[name].at >= LEADERS_S]:
+        await _look_up_leaders(client, old, known)
     kind = ListOffsetsRequest.ListOffsetsTopic
-    topics = {each.name: each for each in described.topics if not each.error_code}
-    led: dict[int, list[Any]] = defaultdict(list)
-    for name, topic in topics.items():
-        wanted = defaultdict(list)
-        for each in topic.partitions:
-            asked = kind.ListOffsetsPartition(
-                partition_index=each.partition_index, timestamp=OffsetSpec.LATEST
-            )
-            wanted[each.leader_id].append(asked)
-        for node, partitions in wanted.items():
-            led[node].append(kind(name=name, partitions=partitions))
+    wanted: dict[int, list[Any]] = defaultdict(list)
+    for name in known.keys() & set(names):
+        for node, partitions in known[name].partitions.items():
+            latest = [
+                kind.ListOffsetsPartition(partition_index=each, timestamp=OffsetSpec.LATEST)
+                for each in partitions
+            ]
+            wanted[node].append(kind(name=name, partitions=latest))
     answers = []
-    for node, each in led.items():
+    for node, each in wanted.items():
         with suppress(Exception):  # no leader, or no connection to this broker: its topics are left out
             answers.append(client.send(node, _list_offsets(each, IsolationLevel.READ_UNCOMMITTED)))
-    ends: dict[str, Offsets] = {name: {} for name in topics}
+    ends: dict[str, Offsets] = defaultdict(dict)
     for answer in answers:
         with suppress(Exception):
             for topic in (await answer).topics:
                 found = (each for each in topic.partitions if not each.error_code)
                 ends[topic.name] |= {each.partition_index: each.offset for each in found}
-    keys = {name: _key(described.cluster_id, each.topic_id) for name, each in topics.items()}
-    return {
-        name: (keys[name], ends[name])
-        for name, each in topics.items()
-        if len(ends[name]) == len(each.partitions)
-    }
+    whole: dict[str, TopicEnd] = {}
+    for name in known.keys() & set(names):
+        if len(ends[name]) == sum(map(len, known[name].partitions.values())):
+            whole[name] = (known[name].key, ends[name])
+        else:
+            del known[name]  # another broker may lead it now
+    return whole
+
+
+async def _look_up_leaders(client: Client, names: Sequence[str], known: dict[str, _Led]) -> None:
+    described = await client.metadata(names)
+    for topic in described.topics:
+        led = defaultdict(list)
+        for each in topic.partitions:
+            led[each.leader_id].append(each.partition_index)
+        known.pop(topic.name, None)
+        if not topic.error_code:
+            key = _key(described.cluster_id, topic.topic_id)
+            known[topic.name] = _Led(key, led, time.monotonic())
 
 
 async def _state(topic: _Topic) -> TopicState:
