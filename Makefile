@@ -16,6 +16,13 @@ BY_ROWS := $(addprefix tests/integration/,ingest/test_rounds.py decode/test_type
 	steps/test_route_step.py steps/test_sql_step.py crash/test_crash.py ingest/test_topic_changes.py \
 	decode/test_on_error.py decode/test_registries.py ingest/test_freshness.py decode/test_json.py \
 	decode/test_connect_json.py decode/test_sources.py)
+# pip's hundreds of lines go into a log: the terminal gets every 25th package, or the log's end if pip fails.
+pip = @{ $(PIP) install $(1) 2>&1; echo "pip ended: $$?"; } | tee -a $(VENV)/pip.log | awk ' \
+	/^Collecting / && ++found % 25 == 0 { print "  " found " packages found"; fflush() } \
+	/^Installing collected/ { if (found > 25) print "  installing " found " packages"; fflush() } \
+	{ end[NR % 20] = $$0 } \
+	/^pip ended: / { code = $$3 } \
+	END { if (code) for (line = NR - 19; line <= NR; line++) print end[line % 20]; exit code }'
 UV_COMPILE = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 help: ## Show this screen
@@ -31,9 +38,9 @@ $(READY): requirements.txt requirements-build.txt pyproject.toml
 	  echo "Fix: install one, or name it: make setup PYTHON=/path/to/python3.13"; exit 1; }
 	@echo "calve: installing into $(VENV) with $$($(PYTHON) --version); the first time takes a minute or two"
 	$(PYTHON) -m venv --clear $(VENV)
-	$(PIP) install --require-hashes -r requirements-build.txt
-	$(PIP) install --require-hashes --no-build-isolation -r requirements.txt
-	$(PIP) install --no-deps --no-build-isolation --quiet -e .
+	$(call pip,--require-hashes -r requirements-build.txt)
+	$(call pip,--require-hashes --no-build-isolation -r requirements.txt)
+	$(call pip,--no-deps --no-build-isolation -e .)
 	@touch $@
 	@echo "calve: ready. Next: make demo, or $(BIN)/calve doctor, $(BIN)/calve up"
 
