@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import (
@@ -11,6 +11,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Message,
     TopicCollection,
     TopicPartition,
     Uuid,
@@ -75,10 +76,42 @@ class Cluster(KafkaClient):
         None if no partition holds such a record: only transaction markers are left. A topic is left out if one of its partitions
         does not answer in time.
         """
-        waiting = {(topic, p): offset for topic, offsets in wanted.items() for p, offset in offsets.items()}
         oldest: dict[str, float | None] = dict.fromkeys(wanted)
-        if not waiting:
-            return oldest
+        silent = {(topic, p) for topic, offsets in wanted.items() for p in offsets}
+        for record in self._read(wanted, at_most=1):
+            place = (str(record.topic()), int(record.partition() or 0))
+            silent.discard(place)
+            if record.error() is None:
+                seconds, known = record.timestamp()[1] / 1000, oldest[place[0]]
+                oldest[place[0]] = seconds if known is None else min(seconds, known)
+        topics = {topic for topic, _ in silent}
+        return {topic: found for topic, found in oldest.items() if topic not in topics}
+
+    def newest_values(self, topics: Iterable[TopicState], at_most: int) -> dict[str, list[bytes]]:
+        """Values of the newest records of each topic, at most so many of a partition, without tombstones."""
+        wanted = {
+            each.name: {
+                p: max(each.log_start[p], end - at_most)
+                for p, end in each.end.items()
+                if end > each.log_start[p]
+            }
+            for each in topics
+        }
+        found: dict[str, list[bytes]] = {topic: [] for topic in wanted}
+        for record in self._read(wanted, at_most):
+            value = record.value()
+            if record.error() is None and value is not None:
+                found[str(record.topic())].append(value)
+        return found
+
+    def _read(self, wanted: Mapping[str, Offsets], at_most: int) -> Iterator[Message]:
+        """Records from these offsets, so many of a partition; the last one of a partition is an error at its end.
+
+        It ends early if the cluster does not answer in time.
+        """
+        left = {(topic, p): at_most for topic, offsets in wanted.items() for p in offsets}
+        if not left:
+            return
         consumer = Consumer(
             self._properties
             | {
@@ -94,23 +127,23 @@ class Cluster(KafkaClient):
         deadline = time.monotonic() + self._patience_s
         try:
             with self._errors():
-                consumer.assign([TopicPartition(topic, p, o) for (topic, p), o in waiting.items()])
-                while waiting and time.monotonic() < deadline:
+                consumer.assign(
+                    [TopicPartition(t, p, o) for t, offsets in wanted.items() for p, o in offsets.items()]
+                )
+                while left and time.monotonic() < deadline:
                     record = consumer.poll(0.2)
                     if record is None:
                         continue
                     place = (str(record.topic()), int(record.partition() or 0))
-                    if place not in waiting:
+                    if place not in left:
                         continue
-                    del waiting[place]
-                    consumer.incremental_unassign([TopicPartition(*place)])
-                    if record.error() is None:
-                        seconds, known = record.timestamp()[1] / 1000, oldest[place[0]]
-                        oldest[place[0]] = seconds if known is None else min(seconds, known)
+                    left[place] -= 1
+                    if record.error() is not None or not left[place]:
+                        del left[place]
+                        consumer.incremental_unassign([TopicPartition(*place)])
+                    yield record
         finally:
             consumer.close()
-        silent = {topic for topic, _ in waiting}
-        return {topic: found for topic, found in oldest.items() if topic not in silent}
 
     def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[str, Offsets]:
         answer = self._admin.list_offsets(

@@ -75,6 +75,7 @@ CONTENTS = {
     },
     "Build": {
         "init": "cli.project.init",
+        "json-schema": "cli.project.init",
         "plan": "cli.project.plan.command",
         "preview": "cli.project.preview",
         "cost": "cli.look.cost.command",

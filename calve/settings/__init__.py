@@ -73,7 +73,7 @@ def _checked(path: Path, source: document.Document, missing: Iterable[Problem]) 
 def read_source(path: Path, env: str | None) -> document.Document:
     """The values of `path` and the overlay of `env`, not validated, with their lines. Raises as `document.read`."""
     base = document.read(
-        path, fix_if_missing="name the file with --config; docs/configuration.md has an example"
+        path, fix_if_missing="write it from your topics: calve init; or name another file: --config FILE"
     )
     if env is None:
         return base

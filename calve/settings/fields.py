@@ -230,6 +230,16 @@ def _spark_value(raw: Any) -> str:
     return text
 
 
+def _quantity(read: Callable[[Any], _T], units: Iterable[str]) -> BeforeValidator:
+    """A number and its unit; `read` gives the parsed value."""
+    written = Field(pattern=rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(units)})\s*$")
+    return BeforeValidator(read, json_schema_input_type=Annotated[str, written])
+
+
+def _text(read: Callable[[Any], _T]) -> BeforeValidator:
+    return BeforeValidator(read, json_schema_input_type=str)
+
+
 Text = Annotated[str, Field(min_length=1)]
 Filter = Annotated[str, AfterValidator(_filter)]
 Deployment = Annotated[
@@ -268,13 +278,19 @@ ColumnName = Annotated[
     _without(field_problem),
 ]
 CountedValue = Annotated[str, matching(r"[A-Za-z0-9_-]{1,64}", "value", "use letters, digits, _ and -")]
-Duration = Annotated[float, BeforeValidator(notation.seconds)]
-Milliseconds = Annotated[int, BeforeValidator(notation.milliseconds)]
-Size = Annotated[int, BeforeValidator(notation.size_bytes)]
-Share = Annotated[float, BeforeValidator(notation.share)]
-StartingPoint = Annotated[Start, BeforeValidator(notation.start)]
+Duration = Annotated[float, _quantity(notation.seconds, notation.SECONDS)]
+Milliseconds = Annotated[int, _quantity(notation.milliseconds, notation.SECONDS)]
+Size = Annotated[int, _quantity(notation.size_bytes, notation.BYTES)]
+Share = Annotated[float, _quantity(notation.share, "%")]
+StartingPoint = Annotated[
+    Start,
+    BeforeValidator(
+        notation.start,
+        json_schema_input_type=Literal["earliest", "latest"] | dict[Literal["timestamp", "offsets"], Any],
+    ),
+]
 Partitioning = Annotated[
-    list[Annotated[Transform, BeforeValidator(notation.partition_field)]],
+    list[Annotated[Transform, _text(notation.partition_field)]],
     # Iceberg refuses two time transforms of a column, and any other transform of it twice.
     _distinct(
         lambda each: (each.column.lower(), "time" if each.name in notation.TIME_TRANSFORMS else each.name),
@@ -282,22 +298,23 @@ Partitioning = Annotated[
     ),
 ]
 Sorting = Annotated[
-    list[Annotated[Transform, BeforeValidator(notation.sort_field)]],
+    list[Annotated[Transform, _text(notation.sort_field)]],
     _distinct(lambda each: (each.column.lower(), each.name, each.argument), _USED),
 ]
-Column = Annotated[str, BeforeValidator(notation.column)]
+Column = Annotated[str, _text(notation.column)]
 Columns = Annotated[list[Column], _distinct(str.lower, _TWICE)]
-Measures = dict[ColumnName, Annotated[tuple[Function, str | None], BeforeValidator(notation.measure)]]
+Measures = dict[ColumnName, Annotated[tuple[Function, str | None], _text(notation.measure)]]
 
 Schedule = Annotated[str, AfterValidator(schedules.expression)]
 Run = Annotated[str, AfterValidator(schedules.run)]
 TimeZone = Annotated[str, AfterValidator(schedules.time_zone)]
 MaintenanceWindow = Annotated[str, AfterValidator(schedules.maintenance_window)]
-Days = Annotated[int, BeforeValidator(_days)]
+Days = Annotated[int, _quantity(_days, notation.SECONDS)]
 
 Worker = Literal["G.025X", "G.1X", "G.2X", "G.4X", "G.8X", "G.12X", "G.16X", "R.1X", "R.2X", "R.4X", "R.8X"]
 SparkConf = dict[
-    Annotated[str, AfterValidator(_spark_setting)], Annotated[str, BeforeValidator(_spark_value)]
+    Annotated[str, AfterValidator(_spark_setting)],
+    Annotated[str, BeforeValidator(_spark_value, json_schema_input_type=bool | int | float | str)],
 ]
 ClusterArn = Annotated[
     str,

@@ -1,11 +1,14 @@
-"""`calve init`: a commented calve.yaml, made from the topics and schemas of a Kafka and a registry."""
+"""`calve init`: a commented calve.yaml, made from the topics and schemas of a Kafka and a registry.
+
+A topic of JSON without a schema gets a JSON Schema, inferred from its newest records.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -13,17 +16,20 @@ import typer
 
 from calve.config import job
 from calve.config.job import AnyRegistry, Auth, GlueRegistry, Kafka, Registry
+from calve.config.topics import REGISTRYS_OWN
 from calve.decoding.formats import columns
 from calve.errors import CalveError, ConfigError
 from calve.names import DEAD_LETTERS_SUFFIX, as_table_name, table_problem
 from calve.registry.registry import open_registry
 from calve.schema.evolution import SchemaProblem
 from calve.schema.wire import Schema
+from calve.settings import editors
 from cli.config import DEFAULT_CONFIG
 from cli.console import Console
 from cli.embedded.layout import project_root
 from cli.embedded.stack import current
 from cli.kafka import Cluster
+from cli.project.samples import inferred
 
 ServersOption = Annotated[
     str | None,
@@ -69,8 +75,12 @@ def init(
 ) -> None:
     """Write a calve.yaml from the topics and schemas of a Kafka and a registry.
 
+    A topic of JSON without a schema in the registry gets one in `schemas/`, inferred from its newest records. Editors complete
+    and check the file by `calve.schema.json` beside it.
+
     Examples:
       calve up && calve init
+      calve init -b broker:9096
       calve init -b broker:9096 --auth sasl_scram --secret aws:trading/kafka -r https://registry
     """
     console = Console()
@@ -88,22 +98,16 @@ def init(
     if bootstrap_servers:
         mechanism = "SCRAM-SHA-512" if auth == "sasl_scram" else None
         kafka = Kafka(bootstrap_servers, auth, mechanism, tls=auth != "none", secret=secret)
-    schemas: AnyRegistry
-    if registry and registry.startswith("glue:"):
-        schemas = GlueRegistry(registry.removeprefix("glue:"), region)
-    elif registry:
-        schemas = Registry(registry.rstrip("/"), registry_secret)
-    elif embedded:
+    schemas = _registry(registry, registry_secret, region)
+    if embedded and not (registry or bootstrap_servers):
         schemas = Registry(embedded.registry_url)
-    else:
-        raise ConfigError("no schema registry is named", fix="add --registry https://host, or glue:NAME")
     found = survey(kafka, schemas, region)
     ready = sum(each.problem is None for each in found)
     if not ready:
         problems = "".join(f"\n  {each.topic}: {each.problem}" for each in found)
         raise CalveError(
             f"no topic at {kafka.bootstrap_servers} can be a table yet{problems}",
-            fix="register a schema for the values of one: its subject is TOPIC-value, in a Glue registry TOPIC",
+            fix=NO_TABLE,
         )
     source = Source(
         deployment_name(name or Path.cwd().name),
@@ -111,19 +115,69 @@ def init(
         schemas if registry else None,
         region,
     )
-    try:
-        with config.open("x", encoding="utf-8") as file:
-            file.write(configuration(source, found))
-    except OSError as error:
-        raise ConfigError(f"{config} cannot be written: {error.strerror}") from error
+    write(_files(config, source, found))
+    config.with_name(EDITORS_FILE).write_text(_for_editors(), encoding="utf-8")
+    names, guesses = table_names([each.topic for each in found]), [each for each in found if each.inferred]
+    for each in guesses[:SHOWN]:
+        console.event(
+            f"inferred {_file(names[each.topic])}", records=each.sampled, fields=_shown(each.fields)
+        )
+    if len(guesses) > SHOWN:
+        console.event(f"inferred {len(guesses) - SHOWN} more in schemas/")
     console.event(f"wrote {config}", tables=ready, left_out=len(found) - ready)
     then = "calve plan" if config == DEFAULT_CONFIG else f"calve plan --config {config}"
     console.event("next", look=f"$EDITOR {config}", then=then)
 
 
+def json_schema() -> None:
+    """Print the JSON Schema of calve.yaml, by which editors complete and check the file.
+
+    `calve init` writes it into `calve.schema.json` beside the file. After an upgrade of calve, write it there again.
+
+    Example:
+      calve json-schema
+    """
+    typer.echo(_for_editors(), nl=False)
+
+
+def _for_editors() -> str:
+    return json.dumps(editors.json_schema(), indent=1) + "\n"
+
+
+def _registry(named: str | None, secret: str | None, region: str) -> AnyRegistry | None:
+    if named and named.startswith("glue:"):
+        return GlueRegistry(named.removeprefix("glue:"), region)
+    return Registry(named.rstrip("/"), secret) if named else None
+
+
+def _files(config: Path, source: Source, found: Sequence[Found]) -> dict[Path, str]:
+    """The configuration and the inferred schemas that it names."""
+    names = table_names([each.topic for each in found])
+    schemas = {config.parent / _file(names[each.topic]): each.inferred for each in found if each.inferred}
+    return {config: configuration(source, found), **schemas}
+
+
+def write(files: Mapping[Path, str]) -> None:
+    """Write these files, if none of them exists."""
+    for path in files:
+        if path.exists():
+            raise ConfigError(
+                f"{path} exists already", fix="remove it, or run `calve init` in another folder"
+            )
+    for path, text in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A topic with the newest schema of its values. `problem`: why it cannot be a table yet; `bare`: it has no schema."""
+    """A topic with the newest schema of its values. `problem`: why it cannot be a table yet; `bare`: it has no schema.
+
+    `inferred`: a JSON Schema by so many `sampled` values, because the registry has none.
+    """
 
     topic: str
     partitions: int = 0
@@ -132,28 +186,46 @@ class Found:
     times: tuple[str, ...] = ()
     problem: str | None = None
     bare: bool = False
+    inferred: str | None = None
+    sampled: int = 0
 
 
-def survey(kafka: job.Kafka, registry: job.AnyRegistry, region: str) -> list[Found]:
+SAMPLES = 200
+
+
+def survey(kafka: job.Kafka, registry: job.AnyRegistry | None, region: str) -> list[Found]:
     """All topics except Kafka's own, sorted."""
     cluster = Cluster(kafka, region)
-    topics = cluster.topics(set(cluster.topic_names()))
-    schemas = open_registry(registry)
-    subjects = set(schemas.subjects())
+    topics = cluster.topics(set(cluster.topic_names()) - {REGISTRYS_OWN})
+    schemas = open_registry(registry) if registry else None
+    subjects = set(schemas.subjects()) if schemas else set()
     found = []
     for name, topic in sorted(topics.items()):
         records = sum(topic.end.values()) - sum(topic.log_start.values())
-        subject = schemas.default_subject(name)
-        versions = schemas.versions(subject) if subject in subjects else []
+        subject = schemas.default_subject(name) if schemas else None
+        versions = schemas.versions(subject) if schemas and subject in subjects else []
         newest = versions[-1] if versions else None
         found.append(described(name, len(topic.end), records, newest, subject))
-    return found
+    samples = cluster.newest_values([topics[each.topic] for each in found if each.bare], SAMPLES)
+    return [with_samples(each, samples.get(each.topic, ())) for each in found]
 
 
-def described(topic: str, partitions: int, records: int, schema: Schema | None, subject: str) -> Found:
-    """One topic; `schema`: the newest version of its values, registered under `subject`."""
+def with_samples(found: Found, values: Sequence[bytes]) -> Found:
+    """A topic without a schema gets the JSON Schema of its values, if these are objects of JSON."""
+    schema = inferred(values) if found.bare else None
     if schema is None:
-        return Found(topic, partitions, records, problem=f"the registry has no subject {subject}", bare=True)
+        return found
+    text = json.dumps(schema, indent=2) + "\n"
+    made = described(found.topic, found.partitions, found.records, Schema(0, text, "JSON"), None)
+    return replace(made, inferred=text, sampled=len(values)) if made.problem is None else found
+
+
+def described(topic: str, partitions: int, records: int, schema: Schema | None, subject: str | None) -> Found:
+    """One topic; `schema`: the newest version of its values, registered under `subject`; no subject: there is no registry."""
+    if schema is None:
+        problem = f"the registry has no subject {subject}" if subject else "no registry is named"
+        values = "its newest records are not objects of JSON" if records else "it has no records"
+        return Found(topic, partitions, records, problem=f"{problem}, and {values}", bare=True)
     try:
         found = columns(schema)["fields"]
     except SchemaProblem as problem:
@@ -163,7 +235,9 @@ def described(topic: str, partitions: int, records: int, schema: Schema | None, 
     return Found(topic, partitions, records, fields, times)
 
 
-SHOWN_FIELDS = 8
+SHOWN = 8
+EDITORS_FILE = "calve.schema.json"
+NO_TABLE = "produce objects of JSON; or register a schema of a topic's values as TOPIC-value, in a Glue registry as TOPIC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +253,7 @@ class Source:
 def configuration(source: Source, found: Sequence[Found]) -> str:
     """The whole file; topics that cannot be tables yet are commented out with the reason."""
     names = table_names([each.topic for each in found])
-    kafka, registry = EMBEDDED_KAFKA, EMBEDDED_REGISTRY
+    kafka, registry = EMBEDDED_KAFKA, NO_REGISTRY if source.kafka else EMBEDDED_REGISTRY
     if source.kafka:
         kafka = f"kafka:\n  bootstrap_servers: {_quoted(source.kafka.bootstrap_servers)}\n"
         if source.kafka.auth == "none":
@@ -196,6 +270,10 @@ def configuration(source: Source, found: Sequence[Found]) -> str:
     usable = next((names[each.topic] for each in found if each.problem is None), None)
     exports = [EXPORTS.format(short=usable[:20].rstrip("_"), table=usable)] if usable else []
     return "\n".join([head, *_tables(found, names), *exports, ""])
+
+
+def _file(table: str) -> str:
+    return f"schemas/{table}.json"
 
 
 def deployment_name(text: str) -> str:
@@ -217,7 +295,9 @@ def table_names(topics: Sequence[str]) -> dict[str, str]:
     return names
 
 
-HEAD = """\
+HEAD = (
+    f"# yaml-language-server: $schema={EDITORS_FILE}"
+    + """
 # Every key: docs/configuration.md
 name: {name} # a part of every name that is made in AWS
 
@@ -240,6 +320,7 @@ jobs:
 defaults:
   freshness: 60s # greatest age of a record from produce to visible (p95)
 """
+)
 EMBEDDED_KAFKA = """\
 # Without `kafka`, the embedded broker. A deploy needs one:
 # kafka:
@@ -247,6 +328,9 @@ EMBEDDED_KAFKA = """\
 #   auth: {type: sasl_scram, secret: aws:SECRET_ID}"""
 EMBEDDED_REGISTRY = """\
 # Without `registry`, the embedded one. A deploy needs one:
+# registry: {url: https://registry.example, secret: aws:SECRET_ID} # or {type: glue, name: REGISTRY}"""
+NO_REGISTRY = """\
+# No table asks a schema registry. With one:
 # registry: {url: https://registry.example, secret: aws:SECRET_ID} # or {type: glue, name: REGISTRY}"""
 EXPORTS = """
 # exports:
@@ -265,7 +349,7 @@ def _tables(found: Sequence[Found], names: Mapping[str, str]) -> Iterator[str]:
         yield f"  # topic {each.topic}: {count}, {each.records:,} offsets"
         if each.problem:
             yield f"  # left out: {each.problem}"
-            file = f"schemas/{names[each.topic]}.json"
+            file = _file(names[each.topic])
             if each.bare:
                 yield f"  # Register its schema; or write the JSON Schema of its values into {file}, and uncomment:"
             yield f"  # {names[each.topic]}:"
@@ -273,12 +357,20 @@ def _tables(found: Sequence[Found], names: Mapping[str, str]) -> Iterator[str]:
             if each.bare:
                 yield f"  #   value: {{format: json, schema: {file}}} # or avro or protobuf; string and bytes need no schema"
             continue
-        more = ", ..." if len(each.fields) > SHOWN_FIELDS else ""
-        yield f"  # fields: {', '.join(each.fields[:SHOWN_FIELDS])}{more}"
+        yield f"  # fields: {_shown(each.fields)}"
         yield f"  {_quoted(names[each.topic])}:"
         yield f"    topic: {_quoted(each.topic)}"
+        if each.inferred:
+            rest = next(name for name in ("rest", "undeclared") if name not in each.fields)
+            records = "1 record" if each.sampled == 1 else f"{each.sampled:,} records"
+            yield f"    # this schema is inferred from {records}: check it before you rely on it"
+            yield f"    value: {{format: json, schema: {_file(names[each.topic])}, rest: {rest}}}"
         for field in each.times:
             yield f"    # event_time: {field} # partitions the table by day"
+
+
+def _shown(fields: Sequence[str]) -> str:
+    return ", ".join(fields[:SHOWN]) + (", ..." if len(fields) > SHOWN else "")
 
 
 def _quoted(text: str) -> str:

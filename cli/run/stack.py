@@ -42,7 +42,7 @@ def up(*, output: OutputOption = Output.text) -> None:
         "aws": f"{stack.aws_endpoint}  (bucket {stack.bucket})",
         "logs": stack.logs,
     }
-    console.panel("calve is up", endpoints | {"next": "calve demo   calve datagen stock_trades   calve down"})
+    console.panel("calve is up", endpoints | {"next": "calve demo   calve init   calve down"})
     console.document({name: getattr(stack, name) for name in ENDPOINTS})
 
 

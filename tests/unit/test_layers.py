@@ -71,6 +71,7 @@ STORED = ("calve/table/summary.py",)
 """The one module that knows the names that calve stores in tables."""
 OTHERS = {
     "calve.yaml",  # the configuration
+    "calve.schema.json",  # its JSON Schema, for editors
     "calve.zip",  # the code of a job
     "calve.deployment",  # the owner of objects in another catalog
     "calve.export.failed",  # events: calve/outputs/announcement.py has them all

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Rule, Sql, Step
 from calve.names import DATABASE_NAME, TABLE_NAME, field_problem
@@ -144,7 +144,7 @@ def _value(raw: Any) -> Value:
 ParameterName = Annotated[
     str, fields.matching(r"[a-z][a-z0-9_]{0,63}", "parameter name", "use small letters, digits and _")
 ]
-ParameterValue = Annotated[Value, BeforeValidator(_value)]
+ParameterValue = Annotated[Value, BeforeValidator(_value, json_schema_input_type=Value)]
 
 
 def filled(query: str, parameters: Mapping[str, Value]) -> str:
@@ -202,7 +202,9 @@ class LookupSection(Section):
     table: OtherTable
     on: Annotated[dict[fields.ColumnName, fields.ColumnName], Field(min_length=1)]
     columns: Annotated[
-        dict[fields.ColumnName, fields.ColumnName], BeforeValidator(_columns), Field(min_length=1)
+        dict[fields.ColumnName, fields.ColumnName],
+        BeforeValidator(_columns, json_schema_input_type=list[str] | dict[str, str]),
+        Field(min_length=1),
     ]
     missing: Literal["null", "reject"] = "null"
 
@@ -214,15 +216,7 @@ class StepSection(Section):
     filter: fields.Text | None = None
     sql: fields.Text | None = None
     lookup: LookupSection | None = None
-    mask: Annotated[Mask | None, BeforeValidator(mask_step)] = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_forms(cls, raw: Any) -> Any:
-        """`flatten` alone needs no settings."""
-        if raw == "flatten" or raw == {"flatten": None}:
-            return {"flatten": {}}
-        return raw
+    mask: Annotated[Mask | None, BeforeValidator(mask_step, json_schema_input_type=dict[str, Any])] = None
 
     def problems(self) -> Iterator[Problem]:
         if not self.model_fields_set:
@@ -246,3 +240,15 @@ class StepSection(Section):
         if self.lookup is not None:
             return fields.resolved(Lookup, self.lookup)
         return fields.resolved(Flatten, self.flatten)
+
+
+def _short_form(raw: Any) -> Any:
+    """`flatten` alone needs no settings."""
+    if raw == "flatten" or raw == {"flatten": None}:
+        return {"flatten": {}}
+    return raw
+
+
+WrittenStep = Annotated[
+    StepSection, BeforeValidator(_short_form, json_schema_input_type=Literal["flatten"] | StepSection)
+]

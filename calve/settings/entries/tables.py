@@ -17,7 +17,7 @@ from calve.modes.measures import MeasureProblem, columns_in, parse
 from calve.settings import fields, notation
 from calve.settings.document import at
 from calve.settings.entries.sources import KeySection, SourceSection
-from calve.settings.entries.steps import ParameterName, ParameterValue, StepSection
+from calve.settings.entries.steps import ParameterName, ParameterValue, WrittenStep
 from calve.settings.fields import Section
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, near_miss
 
@@ -61,7 +61,10 @@ class DeduplicateSection(Section):
 
     key: Annotated[fields.Columns, Field(min_length=1)] | None = None
     keep: Annotated[str, AfterValidator(_first)] = "first"
-    window: Annotated[int | None, BeforeValidator(_window)] = None
+    window: Annotated[
+        int | None,
+        BeforeValidator(_window, json_schema_input_type=Literal["unbounded"] | fields.Milliseconds),
+    ] = None
 
 
 def _measure(text: Any) -> str:
@@ -95,7 +98,8 @@ class AggregateSection(Section):
 
     by: Annotated[fields.Columns, Field(min_length=1)]
     measures: Annotated[
-        dict[fields.ColumnName, Annotated[str, BeforeValidator(_measure)]], Field(min_length=1)
+        dict[fields.ColumnName, Annotated[str, BeforeValidator(_measure, json_schema_input_type=str)]],
+        Field(min_length=1),
     ]
     window: WindowSection | None = None
 
@@ -145,7 +149,9 @@ class RouteSection(Section):
     """Which records of the topic are the table's, by a value that they hold; see docs/steps.md. Absent: all of them."""
 
     column: fields.FieldPath
-    value: Annotated[tuple[Value, ...] | None, BeforeValidator(_values)] = None
+    value: Annotated[
+        tuple[Value, ...] | None, BeforeValidator(_values, json_schema_input_type=Value | list[Value])
+    ] = None
     otherwise: bool = False
 
     def problems(self) -> Iterator[Problem]:
@@ -294,7 +300,7 @@ class TableSection(TableOptions):
     change_data: ChangeDataSection | None = None
     deduplicate: DeduplicateSection | None = None
     aggregate: AggregateSection | None = None
-    steps: list[StepSection] = Field(default_factory=list)
+    steps: list[WrittenStep] = Field(default_factory=list)
     parameters: dict[ParameterName, ParameterValue] = Field(default_factory=dict)
     emit: EmitSection | None = None
     announce: AnnounceSection | None = None

@@ -81,7 +81,11 @@ def _what_next(*, left_up: bool) -> dict[str, str]:
     if called.name == "calve" and shutil.which("calve") != str(called):
         calve = str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
     if not left_up:
-        return {"again, and leave it up": f"{calve} demo --keep", "what else there is": f"{calve} --help"}
+        return {
+            "again, and leave it up": f"{calve} demo --keep",
+            "tables of your own Kafka": f"{calve} init -b HOST:PORT -c mine.yaml",
+            "what else there is": f"{calve} --help",
+        }
     return {
         "the health of the tables": f"{calve} status",
         "and of what is published": f"{calve} status -c {PUBLISHED}",
@@ -92,6 +96,7 @@ def _what_next(*, left_up: bool) -> dict[str, str]:
         "prove it again": f"{calve} verify stock_trades",
         "what was mailed": f"{calve} export list -c {SALES} --env aws",
         "what steps make of records": f"{calve} preview sales -c {SALES}",
+        "tables of your own Kafka": f"{calve} init -b HOST:PORT -c mine.yaml",
         "stop the stack": f"{calve} down",
     }
 

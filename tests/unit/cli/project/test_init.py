@@ -25,6 +25,8 @@ from cli.project.init import (
     deployment_name,
     described,
     table_names,
+    with_samples,
+    write,
 )
 
 STACK = StackDefaults(Kafka("127.0.0.1:1"), Registry("http://127.0.0.1:2"), "s3://lake")
@@ -40,6 +42,7 @@ FOUND = [
     Found("orders_eu_1", 1, 0, ("id",)),
     Found("notes", 3, 5, problem="the registry has no subject notes-value", bare=True),
 ]
+CLICKS = [b'{"id": 1, "at": "2026-11-27T10:00:00Z", "rest": {}}', b'{"id": 2, "page": "/"}']
 
 
 def written(tmp_path: Path, source: Source, found: list[Found]) -> Path:
@@ -102,6 +105,26 @@ def test_a_topic_without_a_schema_needs_a_file_and_three_lines_less_commented(tm
     assert (notes.topic, notes.value.format, notes.value.registered) == ("notes", "json", False)
 
 
+def test_a_topic_of_json_gets_the_schema_of_its_records(tmp_path: Path) -> None:
+    bare = described("clicks", 1, 2, None, None)
+    clicks = with_samples(bare, CLICKS)
+    assert (clicks.fields, clicks.times, clicks.sampled) == (("id", "at", "rest", "page"), ("at",), 2)
+    assert clicks.inferred
+    write({tmp_path / "schemas" / "clicks.json": clicks.inferred})
+    (job,) = load(written(tmp_path, EMBEDDED, [clicks]), stack=STACK)
+    [table] = job.tables
+    assert (table.value.format, table.value.registered, table.value.rest) == ("json", False, "undeclared")
+    assert with_samples(bare, [*CLICKS, b"no JSON"]) == bare
+    assert bare.problem == "no registry is named, and its newest records are not objects of JSON"
+
+
+def test_a_schema_that_exists_is_not_overwritten(tmp_path: Path) -> None:
+    (mine := tmp_path / "clicks.json").write_text("mine")
+    with pytest.raises(ConfigError, match=r"clicks\.json exists already"):
+        write({tmp_path / "calve.yaml": "", mine: "theirs"})
+    assert (mine.read_text(), (tmp_path / "calve.yaml").exists()) == ("mine", False)
+
+
 @given(st.lists(st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True), unique=True, min_size=1, max_size=6))
 def test_every_topic_gets_a_table_of_its_own(topics: list[str]) -> None:
     usable = [topic for topic in topics if topic_problem(topic) is None]
@@ -134,7 +157,7 @@ def test_a_deployment_is_named_after_its_folder(folder: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        (None, "the registry has no subject t-value"),
+        (None, "the registry has no subject t-value, and it has no records"),
         (("THRIFT", "x"), "THRIFT is not supported"),
         (("AVRO", '"string"'), "a table needs a record at the top"),
         (("JSON", '{"type": "string"}'), "a table needs an object with properties"),
