@@ -27,7 +27,7 @@ from calve.settings import load, load_deployment, notation
 from calve.settings.problems import Invalid, choice
 from calve.settings.resolving import StackDefaults
 from cli.console import COMMON, PROFILE_VARIABLE, Console, Output, OutputOption
-from cli.embedded.layout import project_root
+from cli.embedded.layout import above, project_root
 from cli.embedded.stack import Stack, current
 from cli.kafka import Cluster, cluster_database
 from cli.lake import Tables, open_catalog
@@ -128,7 +128,8 @@ def embedded_stack() -> Stack | None:
 
 def found(config: Path) -> Path:
     """The configuration's path; the default one is searched for upwards."""
-    return project_root() / config if config == DEFAULT_CONFIG and not config.exists() else config
+    folder = above(config.name) if config == DEFAULT_CONFIG else None
+    return folder / config if folder and not config.exists() else config
 
 
 def default_region() -> str | None:

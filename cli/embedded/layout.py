@@ -28,9 +28,14 @@ class Layout:
 
 
 def project_root(start: Path | None = None) -> Path:
-    """Find the nearest folder, upwards, with a `calve.yaml` or a `.calve`; else return the start itself."""
+    """Find the nearest folder, upwards, with a `.calve`, so that folders below share a stack; else with a `calve.yaml`.
+
+    Without either, return the start itself.
+    """
+    return above(".calve", start) or above("calve.yaml", start) or (start or Path.cwd()).resolve()
+
+
+def above(name: str, start: Path | None = None) -> Path | None:
+    """The nearest folder, upwards, that has an entry of this name."""
     here = (start or Path.cwd()).resolve()
-    for folder in (here, *here.parents):
-        if (folder / "calve.yaml").is_file() or (folder / ".calve").is_dir():
-            return folder
-    return here
+    return next((folder for folder in (here, *here.parents) if (folder / name).exists()), None)

@@ -104,7 +104,7 @@ def init(
     found = survey(kafka, schemas, region)
     ready = sum(each.problem is None for each in found)
     if not ready:
-        problems = "".join(f"\n  {each.topic}: {each.problem}" for each in found)
+        problems = "".join(f"\n  {each.topic}: {each.problem}" for each in found) or ": it has none"
         raise CalveError(
             f"no topic at {kafka.bootstrap_servers} can be a table yet{problems}",
             fix=NO_TABLE,

@@ -290,8 +290,12 @@ def test_the_brokers_key_is_for_its_owner_only(tmp_path: Path) -> None:
 
 def test_the_project_is_found_from_below(tmp_path: Path) -> None:
     (tmp_path / "calve.yaml").touch()
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    assert project_root(tmp_path / "a" / "b") == tmp_path
+    (below := tmp_path / "a" / "b").mkdir(parents=True)
+    assert project_root(below) == tmp_path
+    (below / "calve.yaml").touch()
+    assert project_root(below) == below
+    (tmp_path / ".calve").mkdir()
+    assert project_root(below) == tmp_path, "folders below share its stack"
 
 
 def opened(soft: int, hard: int) -> subprocess.CompletedProcess[str]:
