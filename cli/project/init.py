@@ -23,7 +23,7 @@ from calve.names import DEAD_LETTERS_SUFFIX, as_table_name, table_problem
 from calve.registry.registry import open_registry
 from calve.schema.evolution import SchemaProblem
 from calve.schema.wire import Schema
-from calve.settings import editors
+from calve.settings import model
 from cli.config import DEFAULT_CONFIG
 from cli.console import Console
 from cli.embedded.layout import project_root
@@ -141,7 +141,7 @@ def json_schema() -> None:
 
 
 def _for_editors() -> str:
-    return json.dumps(editors.json_schema(), indent=1) + "\n"
+    return json.dumps(model.json_schema(), indent=1) + "\n"
 
 
 def _registry(named: str | None, secret: str | None, region: str) -> AnyRegistry | None:

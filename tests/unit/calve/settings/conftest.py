@@ -10,8 +10,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from calve import settings
-from calve.settings.editors import json_schema
-from calve.settings.model import Configuration, configuration
+from calve.settings.model import Configuration, configuration, json_schema
 from calve.settings.problems import Problem
 
 CHECKER = Draft7Validator(json_schema())

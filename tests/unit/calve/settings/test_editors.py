@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator
 from jsonschema.exceptions import best_match
 
 from calve.settings import document
-from calve.settings.editors import json_schema
+from calve.settings.model import json_schema
 from tests.unit.calve.settings.conftest import CHECKER
 
 
