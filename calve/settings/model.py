@@ -1,4 +1,7 @@
-"""The shape of calve.yaml: every key and its type, errors of single keys, and the shape as a JSON Schema. A test compares docs/configuration.md with it."""
+"""The shape of calve.yaml: every key and its type, errors of single keys, and the shape as a JSON Schema.
+
+A test compares docs/configuration.md with it.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
