@@ -198,7 +198,7 @@ class Tables:
         if place := self._place(name):
             raw = self._files.pop(name, None) or self._file(name, place)
             return Metadata.parse(name, _text(place, raw), self._io, lambda: self._whole(name, place, raw))
-        table = None if self._is_absent(name) else load(self.catalog, name)
+        table = self._loaded(name)
         return Metadata.of(table) if table else None
 
     def topic(self, name: TableName) -> str | None:
@@ -207,7 +207,7 @@ class Tables:
             raw = self._files[name] = self._file(name, place)
             found = json.loads(_text(place, raw)).get("properties", {})
         else:
-            table = None if self._is_absent(name) else load(self.catalog, name)
+            table = self._loaded(name)
             found = table.properties if table else {}
         topic: str | None = found.get(TOPIC)
         return topic
@@ -228,9 +228,10 @@ class Tables:
         found = self._listings.get(name.database)
         return found.places.get(name.table) if found else None
 
-    def _is_absent(self, name: TableName) -> bool:
+    def _loaded(self, name: TableName) -> Table | None:
+        """A table that no listing has; nobody is asked for it if the whole database was listed."""
         found = self._listings.get(name.database)
-        return found is not None and found.whole and name.table not in found.places
+        return None if found and found.whole else load(self.catalog, name)
 
     @cached_property
     def _io(self) -> FileIO:

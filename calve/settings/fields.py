@@ -236,7 +236,7 @@ def _quantity(read: Callable[[Any], _T], units: Iterable[str]) -> BeforeValidato
     return BeforeValidator(read, json_schema_input_type=Annotated[str, written])
 
 
-def _text(read: Callable[[Any], _T]) -> BeforeValidator:
+def from_text(read: Callable[[Any], _T]) -> BeforeValidator:
     return BeforeValidator(read, json_schema_input_type=str)
 
 
@@ -290,7 +290,7 @@ StartingPoint = Annotated[
     ),
 ]
 Partitioning = Annotated[
-    list[Annotated[Transform, _text(notation.partition_field)]],
+    list[Annotated[Transform, from_text(notation.partition_field)]],
     # Iceberg refuses two time transforms of a column, and any other transform of it twice.
     _distinct(
         lambda each: (each.column.lower(), "time" if each.name in notation.TIME_TRANSFORMS else each.name),
@@ -298,12 +298,12 @@ Partitioning = Annotated[
     ),
 ]
 Sorting = Annotated[
-    list[Annotated[Transform, _text(notation.sort_field)]],
+    list[Annotated[Transform, from_text(notation.sort_field)]],
     _distinct(lambda each: (each.column.lower(), each.name, each.argument), _USED),
 ]
-Column = Annotated[str, _text(notation.column)]
+Column = Annotated[str, from_text(notation.column)]
 Columns = Annotated[list[Column], _distinct(str.lower, _TWICE)]
-Measures = dict[ColumnName, Annotated[tuple[Function, str | None], _text(notation.measure)]]
+Measures = dict[ColumnName, Annotated[tuple[Function, str | None], from_text(notation.measure)]]
 
 Schedule = Annotated[str, AfterValidator(schedules.expression)]
 Run = Annotated[str, AfterValidator(schedules.run)]

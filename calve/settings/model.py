@@ -224,14 +224,17 @@ def _as_written(node: Any) -> Any:
         return [_as_written(each) for each in node]
     if not isinstance(node, dict):
         return node
-    unwanted = {"title", "default"} | ({"minimum", "maximum"} if node.get("type") == "string" else set())
-    found = {key: _as_written(value) for key, value in node.items() if key not in unwanted}
+    apart = {"title", "default", "properties"}
+    apart |= {"minimum", "maximum"} if node.get("type") == "string" else set()
+    found = {key: _as_written(value) for key, value in node.items() if key not in apart}
     if isinstance(sections := node.get("additionalProperties"), dict) and "$ref" in sections:
         found["additionalProperties"] = _or_nothing(sections)
-    needed = node.get("required", ())
-    for name, value in node.get("properties", {}).items():
-        written = _as_written(value)
-        found["properties"][name] = written if name in needed else _or_nothing(written)
+    if "properties" in node:
+        keys = {name: _as_written(value) for name, value in node["properties"].items()}
+        needed = node.get("required", ())
+        found["properties"] = {
+            name: each if name in needed else _or_nothing(each) for name, each in keys.items()
+        }
     return found
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
 import typer
 
@@ -115,9 +115,10 @@ def init(
         schemas if registry else None,
         region,
     )
-    write(_files(config, source, found))
-    config.with_name(EDITORS_FILE).write_text(_for_editors(), encoding="utf-8")
     names, guesses = table_names([each.topic for each in found]), [each for each in found if each.inferred]
+    schemas_of = {config.parent / _file(names[each.topic]): each.inferred or "" for each in guesses}
+    write({config: configuration(source, found), **schemas_of})
+    _put(config.with_name(EDITORS_FILE), _for_editors(), "w")
     for each in guesses[:SHOWN]:
         console.event(
             f"inferred {_file(names[each.topic])}", records=each.sampled, fields=_shown(each.fields)
@@ -150,13 +151,6 @@ def _registry(named: str | None, secret: str | None, region: str) -> AnyRegistry
     return Registry(named.rstrip("/"), secret) if named else None
 
 
-def _files(config: Path, source: Source, found: Sequence[Found]) -> dict[Path, str]:
-    """The configuration and the inferred schemas that it names."""
-    names = table_names([each.topic for each in found])
-    schemas = {config.parent / _file(names[each.topic]): each.inferred for each in found if each.inferred}
-    return {config: configuration(source, found), **schemas}
-
-
 def write(files: Mapping[Path, str]) -> None:
     """Write these files, if none of them exists."""
     for path in files:
@@ -165,11 +159,16 @@ def write(files: Mapping[Path, str]) -> None:
                 f"{path} exists already", fix="remove it, or run `calve init` in another folder"
             )
     for path, text in files.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+        _put(path, text, "x")
+
+
+def _put(path: Path, text: str, mode: Literal["w", "x"]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,7 +259,8 @@ async def _ends(client: Client, names: Sequence[str], known: dict[str, _Led]) ->
         await _look_up_leaders(client, old, known)
     kind = ListOffsetsRequest.ListOffsetsTopic
     wanted: dict[int, list[Any]] = defaultdict(list)
-    for name in known.keys() & set(names):
+    present = known.keys() & set(names)
+    for name in present:
         for node, partitions in known[name].partitions.items():
             latest = [
                 kind.ListOffsetsPartition(partition_index=each, timestamp=OffsetSpec.LATEST)
@@ -277,7 +278,7 @@ async def _ends(client: Client, names: Sequence[str], known: dict[str, _Led]) ->
                 found = (each for each in topic.partitions if not each.error_code)
                 ends[topic.name] |= {each.partition_index: each.offset for each in found}
     whole: dict[str, TopicEnd] = {}
-    for name in known.keys() & set(names):
+    for name in present:
         if len(ends[name]) == sum(map(len, known[name].partitions.values())):
             whole[name] = (known[name].key, ends[name])
         else:

@@ -98,7 +98,7 @@ class AggregateSection(Section):
 
     by: Annotated[fields.Columns, Field(min_length=1)]
     measures: Annotated[
-        dict[fields.ColumnName, Annotated[str, BeforeValidator(_measure, json_schema_input_type=str)]],
+        dict[fields.ColumnName, Annotated[str, fields.from_text(_measure)]],
         Field(min_length=1),
     ]
     window: WindowSection | None = None
