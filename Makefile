@@ -80,7 +80,7 @@ down: $(READY) ## Stop the embedded stack
 	$(BIN)/calve down
 
 lock: ## Write the requirements anew from pyproject.toml, those of the functions and of the job (needs uv)
-	$(UV_COMPILE) --extra dev pyproject.toml -o requirements.txt
+	$(UV_COMPILE) --all-extras pyproject.toml -o requirements.txt
 	echo setuptools | $(UV_COMPILE) - -o requirements-build.txt
 	printf "ministack==1.5.33\nboto3\n" | $(UV_COMPILE) - -o cli/embedded/ministack.txt
 	$(UV_COMPILE) --no-deps glue_jobs/engines/columnar/requirements.in -o glue_jobs/engines/columnar/requirements.txt

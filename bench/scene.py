@@ -45,7 +45,7 @@ class Scene:
 
     def environment(self) -> dict[str, str]:
         """Of a program that may start Spark."""
-        return spark_environment(self.stack.root, self.stack, memory=MEMORY)
+        return spark_environment(self.stack, memory=MEMORY)
 
 
 @dataclass(frozen=True, slots=True)

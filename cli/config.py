@@ -27,6 +27,7 @@ from calve.settings import load, load_deployment, notation
 from calve.settings.problems import Invalid, choice
 from calve.settings.resolving import StackDefaults
 from cli.console import COMMON, PROFILE_VARIABLE, Console, Output, OutputOption
+from cli.embedded import aws
 from cli.embedded.layout import above, project_root
 from cli.embedded.stack import Stack, current
 from cli.kafka import Cluster, cluster_database
@@ -143,7 +144,7 @@ def stack_defaults(embedded: Stack | None) -> StackDefaults:
     return StackDefaults(
         kafka=Kafka(embedded.bootstrap_servers),
         registry=Registry(embedded.registry_url),
-        warehouse=f"s3://{embedded.bucket}",
+        warehouse=f"s3://{{name}}-lake-{aws.ACCOUNT}-{embedded.region}",  # as `calve deploy` names it
         region=embedded.region,
         endpoint=embedded.aws_endpoint,
     )

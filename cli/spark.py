@@ -34,7 +34,6 @@ Verifying the byte code of 15,000 classes would take a second; the jars' checksu
 
 
 def spark_environment(
-    root: Path,
     stack: Stack | None,
     *,
     memory: str = "2g",
@@ -53,7 +52,7 @@ def spark_environment(
         settings[JAVA_OPTIONS] = f"{settings.get(JAVA_OPTIONS, '')} {QUICK_START}".strip()
     settings["spark.driver.bindAddress"] = "127.0.0.1"
     arguments = ["--master", "local[*]", "--driver-memory", memory]
-    arguments += ["--jars", ",".join(map(str, spark_jars(root) if jars is None else jars))]
+    arguments += ["--jars", ",".join(map(str, spark_jars() if jars is None else jars))]
     for key, value in settings.items():
         arguments += ["--conf", f"{key}={value}"]
     base = environment(stack) if stack else dict(os.environ)
@@ -78,7 +77,7 @@ def local_session(job: Job) -> SparkSession:
     from glue_jobs.process.session import spark_session
 
     root = project_root()
-    os.environ.update(spark_environment(root, current(root), memory="1g", quick=True))
+    os.environ.update(spark_environment(current(root), memory="1g", quick=True))
     spark = _started(lambda: spark_session(job))
     for name, value in INTERPRETED.items():
         spark.conf.set(name, value)
@@ -92,7 +91,7 @@ def bare_session() -> Iterator[SparkSession]:
 
     root = project_root()
     java = {"JAVA_HOME": str(find_java(Layout(root)).home), "SPARK_LOCAL_IP": HOST}
-    os.environ.update(spark_environment(root, None, memory="1g", quick=True, jars=()) | java)
+    os.environ.update(spark_environment(None, memory="1g", quick=True, jars=()) | java)
     quiet = SparkSession.builder.config("spark.ui.enabled", "false")
     spark = _started(quiet.config("spark.ui.showConsoleProgress", "false").getOrCreate)
     try:

@@ -47,8 +47,8 @@ CHANGE_POSITION = f"{CHANGE['name']}.position"
 class StackDefaults:
     """Values of the running stack for what calve.yaml omits.
 
-    `kafka` and `registry` replace absent sections. `warehouse` (an S3 URI without a trailing slash) replaces `lake.bucket`;
-    `endpoint` belongs to it and is not used with a bucket of calve.yaml.
+    `kafka` and `registry` replace absent sections. `warehouse` (an S3 URI without a trailing slash, `{name}` in it is the
+    deployment's) replaces `lake.bucket`; `endpoint` belongs to it and is not used with a bucket of calve.yaml.
     """
 
     kafka: Kafka | None = None
@@ -121,7 +121,8 @@ def _registry(checked: Configuration, stack: StackDefaults, lake: Lake) -> AnyRe
 
 def _lake(checked: Configuration, stack: StackDefaults) -> Lake:
     lake = checked.lake
-    warehouse = f"s3://{lake.bucket}" if lake.bucket else stack.warehouse
+    supplied = stack.warehouse and stack.warehouse.replace("{name}", checked.name)
+    warehouse = f"s3://{lake.bucket}" if lake.bucket else supplied
     return resolved(
         Lake,
         lake,
@@ -280,6 +281,7 @@ def _export(checked: Configuration, name: str, lake: Lake) -> Export:
         section.link,
         name=name,
         database="" if lake.namespace == "cluster_id" else lake.database,
+        channel=section.channel or ("ses" if section.sender else "sns"),
         time_column=section.time_column or checked.tables[section.table].event_time or ARRIVAL_TIME,
         measures=tuple(ExportMeasure(name, *each) for name, each in section.measures.items()),
     )

@@ -20,6 +20,7 @@ from calve.config.job import Table as Settings
 from calve.errors import CalveError, ConfigError, Retryable
 from calve.names import TableName
 from calve.requests import forget, redrive, requests
+from cli.conditions import Condition, Conditions
 from cli.config import Common, load_jobs, table_named
 from cli.console import Console, Output
 from cli.kafka import cluster_database
@@ -164,16 +165,16 @@ class OpenedTable:
         """
         patience_s = max(LONG_PATIENCE_S if slow else PATIENCE_S, 2 * self.settings.freshness_s)
         until = time.monotonic() + patience_s
+        fix = f"start the job, which answers it with its next round: calve ingest {self.settings.name}"
+        if answer() is None and self._condition().state == "ended":
+            raise Unanswered("no job runs now; the request stays in the table", fix=fix)
         try:
             with self.console.progress().task(title) as task:
                 while (found := answer()) is None:
                     task.update(note=f"waiting for the job; the table is {state_of(self.main).state}")
                     if time.monotonic() > until:
-                        raise Unanswered(
-                            f"no job has answered within {patience_s:.0f} s; the request stays in the table",
-                            fix="start the job, which answers it with its next round:"
-                            f" calve ingest {self.settings.name}",
-                        )
+                        problem = f"no job has answered within {patience_s:.0f} s"
+                        raise Unanswered(f"{problem}; the request stays in the table", fix=fix)
                     time.sleep(ASK_S)
                     with suppress(*([Retryable] if deletes else [])), aws_errors(f"table {self.name}"):
                         self.main.refresh()
@@ -181,6 +182,10 @@ class OpenedTable:
             self.console.event("the request stays in the table", id=id)
             raise
         return found
+
+    def _condition(self) -> Condition:
+        [conditions] = Conditions.of([self.job])
+        return conditions.of_table(self.settings.name, state_of(self.main))
 
 
 def stamp(now: datetime) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from calve.names import OWNER_TAG
 from cli.embedded.layout import Layout
 from cli.embedded.processes import HOST, no_proxy
 from cli.embedded.runtimes import Installation
@@ -26,19 +27,21 @@ BUCKET = "calve-lake"
 ACCESS_KEY = SECRET_KEY = "test"  # noqa: S105  what the emulator expects
 
 
-def emulator(layout: Layout) -> Installation:
-    lock = f"{sys.version_info[:2]} {hashlib.sha256(LOCK.read_bytes()).hexdigest()}"
-    return Installation("the AWS emulator", layout.aws_venv, lock)
+def emulator() -> Installation:
+    """The emulator's own environment: its pins contradict those of calve. It needs the Python that made it."""
+    made_by = f"{sys.base_prefix} {sys.version_info[:2]}".encode()
+    return Installation("the AWS emulator", "aws", hashlib.sha256(made_by + LOCK.read_bytes()).hexdigest())
 
 
 def install(layout: Layout, progress: Progress) -> None:
-    python = str(layout.aws_venv / "bin" / "python")
+    folder = emulator().folder
+    python = str(folder / "bin" / "python")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install"]
     steps = [
-        [sys.executable, "-m", "venv", "--without-pip", str(layout.aws_venv)],
+        [sys.executable, "-m", "venv", "--without-pip", str(folder)],
         [*pip, "--require-hashes", "-r", str(LOCK)],
     ]
-    emulator(layout).install(steps, layout.logs / "aws-install.log", progress, then="calve up")
+    emulator().install(steps, layout.logs / "aws-install.log", progress, then="calve up")
 
 
 def environment(port: int, *, folder: Path) -> dict[str, str]:
@@ -76,6 +79,15 @@ def client(
 
     session = boto3.Session(key, secret, token or None, region_name=REGION)
     return session.client(service, endpoint_url=endpoint)
+
+
+def make_bucket(name: str, owner: str, endpoint: str) -> None:
+    """Make a deployment's bucket if it is absent, with the deployment's mark: `calve deploy` adopts it with its tables."""
+    s3 = client("s3", endpoint)
+    if name not in {each["Name"] for each in s3.list_buckets()["Buckets"]}:
+        s3.create_bucket(Bucket=name)
+        tags = {"TagSet": [{"Key": OWNER_TAG, "Value": owner}]}
+        s3.put_bucket_tagging(Bucket=name, Tagging=tags)
 
 
 def acting_as(role: str, service: str, endpoint: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The real CDK CLI, deploying the stacks of app.py: into the AWS emulator, or into the account of the environment."""
+"""The real CDK CLI, deploying the stacks of stacks/app.py: into the AWS emulator, or into the account of the environment."""
 
 from __future__ import annotations
 
@@ -65,9 +65,13 @@ class App:
     def arguments(self) -> list[str]:
         # The app is ours and works in the user's home; only the CLI, which would read a profile there, does not.
         home = shlex.quote(os.environ.get("HOME", ""))
-        app = f"HOME={home} {shlex.quote(sys.executable)} {shlex.quote(str(CHECKOUT / 'app.py'))}"
-        host = {"lambda_architecture": "host"} if self.stack else {}
-        context = {"config": str(self.config)} | host | self.context
+        python, sources = shlex.quote(sys.executable), shlex.quote(str(CHECKOUT))
+        app = f"HOME={home} PYTHONPATH={sources} {python} -m stacks.app"
+        context = {"config": str(self.config.resolve())}
+        if self.stack:
+            servers = {"kafka": self.stack.bootstrap_servers, "registry": self.stack.registry_url}
+            context |= {"lambda_architecture": "host"} | servers
+        context |= self.context
         if self.env:
             context["env"] = self.env
         pairs = [word for key, value in context.items() for word in ("-c", f"{key}={value}")]
@@ -77,15 +81,19 @@ class App:
         """Run the CLI; return its output without events and noise."""
         runtimes.install_cdk(self.layout, progress)
         log = self.layout.logs / "cdk.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        cli = str(self.layout.cdk / "node_modules" / "aws-cdk" / "bin" / "cdk")
-        command = [runtimes.node(), cli, *arguments, "--ci", "--no-notices"]
+        for folder in (log.parent, self.layout.deploy):
+            folder.mkdir(parents=True, exist_ok=True)
+        cli = str(runtimes.cdk().folder / "node_modules" / "aws-cdk" / "bin" / "cdk")
+        command = [runtimes.node(), cli, *arguments, "--ci", "--no-notices", "--no-version-reporting"]
         command += [] if arguments[0] == "diff" else ["--progress", "events"]
         with (
             progress.task(title) as task,
             log.open("a") as output,
             child(
-                command, environment=self.environment(), folder=CHECKOUT, errors=subprocess.STDOUT
+                command,
+                environment=self.environment(),
+                folder=self.layout.deploy,
+                errors=subprocess.STDOUT,
             ) as process,
         ):
             heard = _Said(task)

@@ -1,4 +1,4 @@
-"""The paths of the embedded stack's files, all below `.calve/` of the project."""
+"""The paths of the embedded stack's files below `.calve/` of the project. Downloads are in the user's cache."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ class Layout:
         self.state = root / ".calve"  # all that is made here; safe to remove while the stack is down
         self.stack_file = self.state / "stack.json"  # the record of what was started
         self.lock_file = self.state / "lock"  # held while the stack is being started or stopped
-        self.jars = self.state / "jars"  # one folder per class path
         self.logs = self.state / "logs"  # one log per server, of the newest start
-        self.aws_venv = self.state / "aws-venv"  # the emulator's own: its pins contradict those of calve
-        self.cdk = self.state / "cdk"  # the AWS CDK CLI, as npm installs it
         self.java_home = self.state / "java"  # the shim around the JRE of the wheel
         self.demo = self.state / "demo"  # the newest demo's mail
         self.run = self.state / "run"  # the servers' configuration and data; emptied at each start and stop

@@ -13,13 +13,15 @@ import runpy
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
 from ministack import app
 from ministack.app import main
 from ministack.core import iam_actions
-from ministack.services import eventbridge, glue, lambda_svc, s3, scheduler, secretsmanager
+from ministack.services import eventbridge, glue, lambda_svc, s3, scheduler, secretsmanager, ses, ses_v2, sns
 from ministack.services.cloudformation import provisioners
 
 Json = dict[str, Any]
@@ -34,6 +36,9 @@ _get_job_runs = glue._get_job_runs
 _start_job_run = glue._start_job_run
 _rotate_secret = secretsmanager._rotate_secret
 _describe_secret = secretsmanager._describe_secret
+_fanout = sns._fanout
+MAILS = Path("mails")
+_mail_lock = threading.Lock()
 
 
 def create_security_configuration(logical_id: str, props: Json, stack_name: str) -> tuple[str, Json]:
@@ -202,6 +207,30 @@ def get_job_runs(request: Json) -> tuple[int, Any, bytes]:
     return status, headers, json.dumps(answer | {"JobRuns": runs}).encode()
 
 
+def keep_mail(_source: str, _recipients: list[str], message: str) -> None:
+    """Keep a mail as a file in the emulator's folder, `calve mail` shows it; ministack would send it to a mail server."""
+    with _mail_lock:
+        MAILS.mkdir(exist_ok=True)
+        number = sum(1 for _ in MAILS.iterdir()) + 1
+        made = MAILS / f"{number:04}.part"
+        dated = "" if "\nDate:" in message else f"Date: {format_datetime(datetime.now(UTC))}\n"
+        made.write_text(f"{dated}{message}", encoding="utf-8")
+        made.rename(made.with_suffix(".eml"))
+
+
+def fanout(topic: str, id: str, text: str, subject: str, *more: Any, **named: Any) -> None:
+    """Keep the mails of a topic, too. On AWS somebody must confirm each address first; here all addresses get them."""
+    _fanout(topic, id, text, subject, *more, **named)
+    found = sns._topic_by_arn_any_scope(topic) or {"subscriptions": []}
+    for each in found["subscriptions"]:
+        if each.get("protocol") == "email":
+            mail = EmailMessage()
+            mail["From"], mail["To"] = "AWS Notifications <no-reply@sns.amazonaws.com>", each["endpoint"]
+            mail["Subject"] = subject or "AWS Notification Message"
+            mail.set_content(text)
+            keep_mail("", [each["endpoint"]], mail.as_string())
+
+
 async def lake_formation(*_request: Any) -> tuple[int, Json, bytes]:
     """Any request to Lake Formation, as in an account where it leaves everything to IAM."""
     everybody = {"DataLakePrincipalIdentifier": "IAM_ALLOWED_PRINCIPALS"}
@@ -244,6 +273,8 @@ glue._get_job_runs = get_job_runs
 glue._start_job_run = start_job_run
 secretsmanager._rotate_secret = rotate_secret
 secretsmanager._describe_secret = describe_secret
+ses._smtp_relay = ses_v2._smtp_relay = keep_mail
+sns._fanout = fanout
 scheduler._SCHEDULE_TICK_INTERVAL = 1  # not 10 s: nobody likes to wait
 
 runpy.run_path(str(Path(__file__).with_name("ministack_iam.py")))

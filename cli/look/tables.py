@@ -14,11 +14,12 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from calve.config.topics import Expansion
 from calve.modes.switch import described
 from calve.names import TableName
+from cli.conditions import Condition, Conditions
 from cli.config import Common, load_jobs, surveyed, with_tables
 from cli.console import Console
 from cli.kafka import cluster_database
 from cli.lake import Tables, ancestors, latest_commit, open_catalog, rows, state_of
-from cli.look.health import Condition, Conditions, of_states
+from cli.look.health import of_states
 from cli.look.status.command import say
 from cli.look.status.overview import snapshot_document, snapshot_line
 

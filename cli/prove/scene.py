@@ -36,7 +36,6 @@ from cli.embedded.stack import Stack
 from cli.kafka import Cluster, client_properties
 from cli.run.datagen.plan import Fates, Plan, in_turn
 from cli.run.datagen.produce import Target, produce, registry_client
-from cli.run.stack import app
 from lambdas.lake.key import key_of
 
 PREFIX = "calve-prove-"
@@ -153,7 +152,7 @@ class Scene:
             "delete_data": f"yes-delete-{self.name}"
         }  # from the first deploy on, so a destroy leaves nothing
         if self.stack:
-            return replace(app(self.stack, self.config), context=context)
+            return replace(App(self.stack, self.config), context=context)
         return App(None, self.config, context=context, region=self.account.region)
 
     @cached_property

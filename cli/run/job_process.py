@@ -17,9 +17,10 @@ from rich.text import Text
 
 from calve.errors import CalveError, ConfigError, Fatal
 from calve.outputs.job_status import JobStatus
+from cli.conditions import Condition, Conditions, newest
 from cli.console import Console, duration
 from cli.embedded.processes import child, handled, kill_group, tail
-from cli.look.health import Condition, Conditions, TableStatus, Urgency, newest, troubles, urgency
+from cli.look.health import TableStatus, Urgency, troubles, urgency
 from cli.look.status.command import say
 from cli.look.status.screen import fitted, marked, named, rejects, short
 from cli.progress import End, Task

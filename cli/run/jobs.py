@@ -15,21 +15,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 import typer
 
 from calve.config.job import Job
 from calve.errors import ConfigError, Fatal
 from calve.settings import load_spark_settings
+from cli.conditions import reported_by
 from cli.config import TablesArgument, Where, found, load_jobs
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.stack import Stack, current
-from cli.look.health import reported_by
 from cli.run.job_process import Program, follow
 from cli.spark import parse_conf, spark_environment
-from stacks.jobs.jars import pinned
+from stacks.jobs.jars import jar_folder, pinned
 
 DrainOption = Annotated[bool, typer.Option("--drain", help="Stop at the topics' ends as they are now.")]
 MemoryOption = Annotated[str, typer.Option(help="Heap of the Spark driver.")]
@@ -93,12 +94,14 @@ def run(
     conf: Spark settings of each entry of `jobs`, as Glue passes them.
     """
     root, ingests = project_root(), script == "ingest"
+    if ingests and job.lake.endpoint:
+        aws.make_bucket(urlsplit(job.lake.warehouse).netloc, job.name, job.lake.endpoint)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as settings:
         settings.write(job.to_json())
         settings.flush()
         program = Program(
             [sys.executable, "-m", f"glue_jobs.{script}", "--settings-file", settings.name, *arguments],
-            spark_environment(root, current(root), memory=memory, more=conf.get(job.of)),
+            spark_environment(current(root), memory=memory, more=conf.get(job.of)),
             Path.cwd(),
             Layout(root).logs / f"{script}.log",
             drains=not ingests or "--drain" in arguments,
@@ -227,9 +230,9 @@ def prepared(
     known = {hashlib.sha256(each.read_bytes()).hexdigest() for each in jars}
     # Glue has these by itself.
     ours = [jar for jar in pinned() if jar.class_path == "spark" and jar.sha256 not in known]
-    jars += [Layout(stack.root).jars / jar.file for jar in ours]
+    jars += [jar_folder() / jar.file for jar in ours]
     conf = parse_conf(definition.arguments.get(CONF, ""))
-    environment = spark_environment(stack.root, stack, memory=memory, quick=quick, jars=jars, conf=conf)
+    environment = spark_environment(stack, memory=memory, quick=quick, jars=jars, conf=conf)
     said = None  # a maintenance job reports nothing
     if "--control" in definition.arguments:
         job = Job.from_json((folder / definition.arguments["--settings-file"]).read_text())

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from pathlib import Path
-
-import yaml
-
 from calve.errors import Fatal
 from cli.config import Common, found, load_jobs
 from cli.console import Console, Output, OutputOption
 from cli.embedded.cdk import App
-from cli.embedded.layout import Layout, project_root
-from cli.embedded.stack import Stack, current
+from cli.embedded.layout import project_root
+from cli.embedded.stack import current
 from cli.embedded.stack import down as stop_stack
 from cli.embedded.stack import up as start_stack
 
@@ -71,7 +65,7 @@ def deploy(*, given: Common) -> None:
         raise Fatal("the embedded stack is not up", fix="calve up   (for an AWS account: cdk deploy --all)")
     console = given.console
     jobs = load_jobs(given.config, given.env)  # says what is wrong with it better than the CLI can
-    outputs = app(stack, found(given.config), given.env).deploy(console.progress())
+    outputs = App(stack, found(given.config), given.env).deploy(console.progress())
     rows = [
         {"stack": name, "output": key, "value": value}
         for name, values in outputs.items()
@@ -82,24 +76,3 @@ def deploy(*, given: Common) -> None:
     names = "   ".join(f"calve run-job {job.name}-{job.job} --drain" for job in jobs)
     console.panel("deployed", {"next": names})
     console.document(outputs)
-
-
-def app(stack: Stack, config: Path, env: str | None = None) -> App:
-    """The stacks of a configuration, with the embedded stack's Kafka and registry unless it names some."""
-    folder = Layout(stack.root).deploy
-    folder.mkdir(parents=True, exist_ok=True)
-    overlay, text = config.with_name(f"{config.stem}.{env}{config.suffix}"), config.read_text()
-    given = yaml.safe_load(text) or {}
-    if env:
-        shutil.copy(overlay, folder / f"calve.{env}.yaml")
-        of_env = yaml.safe_load(overlay.read_text()) or {}
-        given |= {key: value for key, value in of_env.items() if value is not None}
-    sections = {
-        "kafka": {"bootstrap_servers": stack.bootstrap_servers},
-        "registry": {"url": stack.registry_url},
-    }
-    # Appended, so that the lines above keep their numbers.
-    missing = [f"\n{name}: {json.dumps(each)}" for name, each in sections.items() if given.get(name) is None]
-    deployed = folder / "calve.yaml"
-    deployed.write_text(text + "".join(missing) + "\n")
-    return App(stack, deployed, env)

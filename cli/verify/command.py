@@ -39,9 +39,9 @@ def verify(
     Example:
       calve verify stock_trades
     """
+    from cli.conditions import Conditions
     from cli.kafka import cluster_database
     from cli.lake import load, open_catalog
-    from cli.look.health import Conditions
     from cli.verify.topic import Sources
     from cli.verify.verification import verify
 

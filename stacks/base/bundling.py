@@ -1,6 +1,6 @@
 """The code of a function: `calve`, the function's own package and its locked dependencies.
 
-No Docker: pip downloads the wheels of the target platform. `.calve/functions` caches them by a hash of all inputs.
+No Docker: pip downloads the wheels of the target platform. The user's cache keeps them by a hash of all inputs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling,
 from constructs import Construct
 
 from calve.errors import ConfigError, Fatal
+from stacks.base.downloads import downloads
 
 ROOT = Path(__file__).parents[2]
-CACHE = ROOT / ".calve" / "functions"
 PLATFORMS = {
     "arm64": ("manylinux2014_aarch64", "manylinux_2_28_aarch64"),
     "x86_64": ("manylinux2014_x86_64", "manylinux_2_28_x86_64"),
@@ -127,10 +127,11 @@ class Bundle:
 
     def _packages(self) -> Path:
         """The folder of installed and pruned packages; made if it is missing. Raises Fatal: pip could not install them."""
-        folder = CACHE / self._packages_hash[:32]
+        cache = downloads() / "functions"
+        folder = cache / self._packages_hash[:32]
         if not folder.is_dir():
-            CACHE.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=CACHE) as made:
+            cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=cache) as made:
                 installed = Path(made) / "installed"
                 self._install(installed)
                 for path in [path for pattern in self._pruned for path in installed.glob(pattern)]:

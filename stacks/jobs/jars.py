@@ -20,6 +20,7 @@ from urllib.request import urlopen  # noqa: TID251 no credentials go along, and 
 import certifi
 
 from calve.errors import Fatal
+from stacks.base.downloads import downloads
 
 LOCK = Path(__file__).with_name("jars.lock")
 ATTEMPTS = 3
@@ -58,6 +59,11 @@ class Jar:
         return self.type == "tar.gz"
 
 
+def jar_folder() -> Path:
+    """The folder of the jars that this release pins; below it is a folder for each class path."""
+    return downloads() / f"jars-{_sha256(LOCK)[:16]}"
+
+
 def pinned(text: str | None = None) -> list[Jar]:
     found = []
     for line in (LOCK.read_text() if text is None else text).splitlines():
@@ -91,6 +97,8 @@ def retrieve(
     wanted: Sequence[Jar], folder: Path, on_progress: Callable[[int], object] = lambda _bytes: None
 ) -> None:
     """Download jars to their places below `folder`, each only after its checksum was verified.
+
+    Another process may download at the same time. Each moves whole files to their places.
 
     Raises:
         Fatal: a jar did not arrive, or its checksum differs.
@@ -135,10 +143,18 @@ def _download(jar: Jar, file: Path) -> Iterator[int]:
             return
 
 
+def installed(package: str) -> Path:
+    """The folder of a package, which is not imported. Raises ModuleNotFoundError: it is not installed."""
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(f"No module named {package}", name=package)
+    return Path(found.origin).parent
+
+
 @cache
 def _repository() -> str:
     """The address from which Spark's Ivy downloads: Maven Central."""
-    (ivy,) = (Path(find_spec("pyspark").origin).parent / "jars").glob("ivy-*.jar")  # type: ignore[union-attr, arg-type]
+    (ivy,) = (installed("pyspark") / "jars").glob("ivy-*.jar")
     with zipfile.ZipFile(ivy) as jar:
         properties = jar.read("org/apache/ivy/core/settings/repository.properties").decode()
     return next(line for line in properties.splitlines() if "= https:" in line).partition("= ")[2]

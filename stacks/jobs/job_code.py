@@ -15,7 +15,7 @@ from constructs import Construct
 
 from calve.config.job import Job, Registry
 from stacks.base.bundling import ROOT, Bundle, Runtime
-from stacks.jobs.jars import pinned, present, retrieve
+from stacks.jobs.jars import jar_folder, pinned, present, retrieve
 
 SCRIPT = ROOT / "glue_jobs" / "ingest.py"
 COLUMNAR = Bundle(
@@ -106,14 +106,14 @@ def _zip(target: Path) -> None:
                     archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
-JARS = ROOT / ".calve" / "jars"
 LOGIN = "aws-msk-iam-auth"
 ICEBERG = ("iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle")
 """Not Glue's own: that is Amazon's build, and the jobs use classes that are no interface."""
 
 
-def job_jars(artifacts: Collection[str], folder: Path = JARS) -> list[Path]:
-    """The jars from the embedded stack's folder; missing ones are downloaded. Raises Fatal: a jar could not be downloaded."""
+def job_jars(artifacts: Collection[str]) -> list[Path]:
+    """The jars from the user's cache; missing ones are downloaded. Raises Fatal: a jar could not be downloaded."""
+    folder = jar_folder()
     brought = [jar for jar in pinned() if jar.class_path == "spark" and jar.artifact in artifacts]
     if missing := [jar for jar in brought if not present(jar, folder)]:
         retrieve(missing, folder)

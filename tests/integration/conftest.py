@@ -23,7 +23,6 @@ from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.process.session import spark_session
 from tests.integration.support.engine import CHOICE, DATABASE, Engine
 from tests.integration.support.exporting import Deployment, deploy_weekly
-from tests.integration.support.servers.projects import project
 from tests.spark_decoder import LIMITS
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +36,7 @@ def stack(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         embedded.prepare(layout, progress)
         runtimes.install_cdk(layout, progress)
     alone = worker_id in ("master", "gw0")
-    root = ROOT if alone else project(tmp_path_factory.mktemp("worker"), ROOT)
+    root = ROOT if alone else tmp_path_factory.mktemp("worker")
     with contextlib.chdir(root), embedded.running(root, progress) as running:
         yield running
 
@@ -45,7 +44,7 @@ def stack(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="session")
 def spark(stack: embedded.Stack) -> Iterator[SparkSession]:
     """The one Spark session of the run, set up as a job's."""
-    environment = spark_environment(ROOT, stack, memory="4g", quick=True, conf=LIMITS)
+    environment = spark_environment(stack, memory="4g", quick=True, conf=LIMITS)
     os.environ.update(
         environment | {"PYTHONPATH": str(ROOT)}
     )  # its Python workers import `tests.spark_decoder`

@@ -214,7 +214,7 @@ class ExportSection(Section):
     time_zone: fields.TimeZone = "UTC"
     window: Window = "previous_week"
     recipients: fields.Emails = Field(min_length=1)
-    channel: Channel = "sns"
+    channel: Channel | None = None
     sender: fields.Email | None = None
     reply_to: fields.Email | None = None
     csv: CsvSection = CsvSection()

@@ -23,7 +23,7 @@ from cli.embedded.runtimes import find_java, java_version
 from cli.embedded.stack import Server, answers
 from cli.look.doctor.deployment import of_deployment
 from lambdas.doctor.finding import Finding, Probe, examine
-from stacks.jobs.jars import damaged, pinned, present
+from stacks.jobs.jars import damaged, jar_folder, pinned, present
 
 RemoteOption = Annotated[
     bool,
@@ -117,8 +117,8 @@ def loopback(_root: Path) -> Finding:
             return Finding("loopback", "ok", f"{HOST} reachable, ports are given freely")
 
 
-def jars(root: Path) -> Finding:
-    folder = Layout(root).jars
+def jars(_root: Path) -> Finding:
+    folder = jar_folder()
     lock = pinned()
     if bad := damaged(lock, folder):
         files = " ".join(str(folder / jar.file) for jar in bad)
@@ -130,8 +130,8 @@ def jars(root: Path) -> Finding:
     return Finding("jars", "ok", f"{len(lock)}, checksums right")
 
 
-def emulator(root: Path) -> Finding:
-    return _installed("aws emulator", aws.emulator(Layout(root)), "calve up")
+def emulator(_root: Path) -> Finding:
+    return _installed("aws emulator", aws.emulator(), "calve up")
 
 
 def _installed(name: str, program: runtimes.Installation, fix: str) -> Finding:
@@ -161,6 +161,6 @@ STACK_CHECKS: dict[str, Check] = {
     "loopback": loopback,
     "jars": jars,
     "aws emulator": emulator,
-    "aws cdk": lambda root: _installed("aws cdk", runtimes.cdk(Layout(root)), "calve deploy"),
+    "aws cdk": lambda _root: _installed("aws cdk", runtimes.cdk(), "calve deploy"),
 }
 STACK_CHECKS |= {name: server(name) for name in get_args(Server)}

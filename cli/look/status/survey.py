@@ -16,10 +16,11 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.names import TableName
 from calve.table.position import Offsets, Position
 from calve.table.protocol import TopicState
+from cli.conditions import STOPPED, Conditions
 from cli.config import AT_ONCE, surveyed, with_tables
 from cli.kafka import Cluster, cluster_database
 from cli.lake import Tables
-from cli.look.health import STOPPED, Conditions, TableStatus
+from cli.look.health import TableStatus
 from cli.look.status.metadata import Facts, lag_of, read
 
 PATIENCE_S = 3.0

@@ -22,20 +22,20 @@ from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import REASONS
 from calve.settings import load
 from cli import lake
+from cli.conditions import Conditions
 from cli.config import stack_defaults
 from cli.console import Console
 from cli.embedded import elsewhere
+from cli.embedded.cdk import App
 from cli.embedded.elsewhere import Elsewhere
 from cli.embedded.layout import CHECKOUT, Layout, project_root
 from cli.embedded.stack import Stack, current, running
 from cli.kafka import Cluster
-from cli.look.health import Conditions
 from cli.look.status.overview import snapshot_line
 from cli.look.tables import facts
 from cli.run.datagen.plan import Plan, in_turn
 from cli.run.datagen.produce import Target, produce
 from cli.run.demo import checks, sales
-from cli.run.stack import app
 from cli.verify.findings import Verification
 
 SALES = "examples/sales_channel/calve.yaml"
@@ -154,7 +154,7 @@ def _deploy(stack: Stack, job: Job, others: Elsewhere, console: Console) -> str:
     file = Layout(stack.root).demo / "calve.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{(CHECKOUT / 'calve.yaml').read_text()}\npublish: {json.dumps(others.publish)}\n")
-    outputs = app(stack, file).deploy(console.progress())
+    outputs = App(stack, file).deploy(console.progress())
     lake_of = outputs[f"{job.name}-lake"]
     console.say(
         f"{len(outputs)} stacks: {', '.join(outputs)}. The tables will lie in {lake_of['Warehouse']},"

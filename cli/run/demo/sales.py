@@ -24,12 +24,12 @@ from cli import lake
 from cli.config import load_jobs, table_named
 from cli.console import Console
 from cli.embedded import aws
+from cli.embedded.cdk import App
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.stack import Stack
 from cli.kafka import Cluster
 from cli.run.demo.checks import Count, ingested, opened, unproved, verified
 from cli.run.demo.link import LINK, lines_behind
-from cli.run.stack import app
 from lambdas.csv_export.window import previous
 
 PATIENCE_S = 60
@@ -85,7 +85,7 @@ class _Sales:
         secrets = self._client("secretsmanager")
         if SECRET not in {each["Name"] for each in secrets.list_secrets()["SecretList"]}:
             secrets.create_secret(Name=SECRET, SecretString=(EXAMPLE / "masking.json").read_text())
-        outputs = app(self._stack, EXAMPLE / "calve.yaml", "aws").deploy(self._console.progress())
+        outputs = App(self._stack, EXAMPLE / "calve.yaml", "aws").deploy(self._console.progress())
         self._console.say(
             f"{len(outputs)} stacks more. The key that masks is in Secrets Manager, as {SECRET}."
         )

@@ -16,12 +16,11 @@ from cli.embedded.stack import Stack
 from cli.run import jobs
 from cli.run.demo import checks
 from cli.run.demo import demo as steps
-from tests.integration.support.servers.projects import project
 
 
 @pytest.mark.long
-def test_a_new_user_sees_every_count_exact_and_nothing_stays(stack: Stack, tmp_path: Path) -> None:
-    layout = Layout(project(tmp_path, stack.root))
+def test_a_new_user_sees_every_count_exact_and_nothing_stays(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
     command = [str(Path(sys.executable).with_name("calve")), "demo"]
     shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert shown.returncode == 0, shown.stdout + shown.stderr

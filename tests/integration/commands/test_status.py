@@ -19,8 +19,9 @@ from botocore.client import BaseClient
 from calve.config.job import Budget, Job, Kafka, Table
 from calve.names import TableName
 from cli import config as configuration
+from cli.conditions import Conditions
 from cli.lake import LISTED, Tables, open_catalog, rows
-from cli.look.health import Conditions, TableStatus, Urgency
+from cli.look.health import TableStatus, Urgency
 from cli.look.status.overview import Overview, look
 from cli.look.status.survey import Survey, facts_of
 from cli.look.tables import facts

@@ -13,10 +13,10 @@ import pytest
 
 from calve.errors import Fatal
 from cli.console import Console
+from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
 from cli.progress import LineProgress
 from cli.run.jobs import run_deployed
-from cli.run.stack import app
 from tests.integration.support.deployed import Deployed, deployment, destroy, diff
 from tests.integration.support.engine import Engine, everything, until
 from tests.integration.support.exporting import Deployment
@@ -40,7 +40,7 @@ def test_a_refused_configuration_is_shown_as_the_app_words_it(stack: Stack, tmp_
     config = tmp_path / "calve.yaml"
     config.write_text("name: refused\ntables:\n  t: {topic: t, colour: red}\n")
     with pytest.raises(Fatal, match=r"(?s)cdk diff failed.*colour"):
-        diff(app(stack, config), QUIET)
+        diff(App(stack, config), QUIET)
 
 
 @pytest.mark.long

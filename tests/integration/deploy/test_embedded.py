@@ -21,7 +21,6 @@ from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
 from cli.progress import LineProgress
 from tests.integration.support.servers import outages
-from tests.integration.support.servers.projects import project
 
 QUIET = LineProgress(lambda _line: None)
 DEADLINE_S = 30
@@ -41,9 +40,9 @@ def recorded(stack: Stack) -> processes.State:
 
 
 @pytest.fixture(scope="module")
-def own_root(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A project of its own, with the downloads of the shared one: its stack may be broken at will."""
-    root = project(tmp_path_factory.mktemp("project"), stack.root)
+def own_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A project of its own: its stack may be broken at will."""
+    root = tmp_path_factory.mktemp("project")
     yield root
     embedded.down(root)
 

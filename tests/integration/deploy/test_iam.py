@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from cli import lake
+from cli import conditions, lake
 from cli.account import Account
 from cli.embedded import aws
 from cli.embedded.layout import Layout
 from cli.embedded.stack import Stack
-from cli.look import health
 from tests.integration.support import rights
 from tests.integration.support.engine import until
 from tests.integration.support.exporting import BUCKET, JOB, NAME, Deployment
@@ -126,11 +125,11 @@ def test_an_operator_sees_the_state_by_the_policies_for_operators(
     names = ("client.access-key-id", "client.secret-access-key", "client.session-token")
     monkeypatch.setattr(lake, "credentials", lambda _: dict(zip(names, key.values(), strict=True)))
     monkeypatch.setattr(Account, "client", lambda _, service: rights.client(weekly.stack, operator, service))
-    health._s3.cache_clear()
+    conditions._s3.cache_clear()
     seen = {
         each["topic"]: each for each in replace(weekly, config=weekly.app.config).calve("status")["tables"]
     }
-    health._s3.cache_clear()
+    conditions._s3.cache_clear()
     assert seen[weekly.trades.topic]["rows"] == 4001
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cli.embedded import aws
+from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
 from cli.progress import LineProgress
-from cli.run.stack import app
 from tests.integration.support.deployed import CONFIG, EXPORTS, destroy
 
 QUIET = LineProgress(lambda _: None)
@@ -25,7 +25,7 @@ def test_exports_that_calve_yaml_no_longer_has_are_removed_and_a_destroy_removes
     for text in (CONFIG + EXPORTS, CONFIG):
         before = there(stack)
         config.write_text(text.format(name=NAME, topic="trades"))
-        outputs = app(stack, config).deploy(QUIET)
+        outputs = App(stack, config).deploy(QUIET)
     of_exports = {each for each in before if each.startswith((f"{NAME}-exports", f"{NAME}-weekly_"))}
     assert {f"{NAME}-exports", f"{NAME}-weekly_trades", f"{NAME}-weekly_sides"} <= of_exports
     assert there(stack) == before - of_exports - {f"{NAME}-export"}
@@ -35,7 +35,7 @@ def test_exports_that_calve_yaml_no_longer_has_are_removed_and_a_destroy_removes
     trust = json.dumps({"Version": "2012-10-17", "Statement": [trusted]})
     iam.create_role(RoleName="analyst", AssumeRolePolicyDocument=trust)
     iam.attach_role_policy(RoleName="analyst", PolicyArn=policy)
-    destroy(app(stack, config), QUIET)
+    destroy(App(stack, config), QUIET)
     assert iam.list_attached_role_policies(RoleName="analyst")["AttachedPolicies"] == []
     iam.delete_role(RoleName="analyst")
     assert there(stack) == set()

@@ -13,8 +13,8 @@ import pytest
 
 from calve import log
 from calve.config.job import Job, Table
+from cli.conditions import reported_by
 from cli.embedded import aws
-from cli.look.health import reported_by
 from glue_jobs import ingest
 from glue_jobs.iceberg import storage
 from glue_jobs.ingest import main

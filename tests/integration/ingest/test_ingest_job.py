@@ -17,8 +17,8 @@ import pytest
 
 from calve.config.job import Job, Kafka, Table
 from calve.names import TableName
+from cli.conditions import Conditions
 from cli.lake import load, open_catalog, state_of
-from cli.look.health import Conditions
 from cli.spark import spark_environment
 from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop
@@ -173,7 +173,7 @@ def ended(started: subprocess.Popen[str]) -> tuple[int, Event]:
 
 @pytest.mark.full
 def test_a_job_whose_jvm_was_killed_ends_and_says_so(engine: Engine, tmp_path: Path) -> None:
-    environment = spark_environment(engine.stack.root, engine.stack, memory="1g", quick=True)
+    environment = spark_environment(engine.stack, memory="1g", quick=True)
     topic = engine.topic(partitions=1)
     engine.produce(topic, 5)
     job = engine.job(Table(name=topic, topic=topic, freshness_s=1.0))

@@ -61,7 +61,7 @@ def process(engine: Engine, job: Job, folder: Path, control: str) -> Iterator[Pr
     settings.write_text(job.to_json())
     command = [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", str(settings)]
     command += ["--control", control, "--generation", "g1"]
-    environment = spark_environment(engine.stack.root, engine.stack, memory="1g", quick=True)
+    environment = spark_environment(engine.stack, memory="1g", quick=True)
     with (
         out.open("wb") as events,
         out.with_suffix(".log").open("wb") as log,

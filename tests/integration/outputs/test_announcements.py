@@ -237,7 +237,7 @@ def killed(engine: Engine, table: Table, folder: Path, fault: str) -> None:
     settings = folder / "job.json"
     settings.write_text(engine.job(table).to_json())
     command = [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", str(settings), "--drain"]
-    environment = spark_environment(engine.stack.root, engine.stack, memory="1g", quick=True)
+    environment = spark_environment(engine.stack, memory="1g", quick=True)
     done = subprocess.run(
         [*command, "--announce", "true"],
         cwd=engine.stack.root,

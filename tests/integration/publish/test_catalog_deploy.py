@@ -21,7 +21,6 @@ from cli.embedded.stack import Stack
 from cli.main import app as calve
 from cli.progress import LineProgress
 from cli.run.jobs import run_deployed
-from cli.run.stack import app
 from lambdas.lake_tables import read
 from lambdas.publish_states import PublishState, PublishStates, State, Target
 from tests.integration.support.deployed import deployment, destroy
@@ -94,7 +93,7 @@ class Deployed:
 
     @property
     def app(self) -> App:
-        return app(self.published.stack, self.config)
+        return App(self.published.stack, self.config)
 
     @property
     def states(self) -> PublishStates:

@@ -19,10 +19,10 @@ from calve.config.job import Lake
 from calve.errors import Fatal
 from calve.outputs.announcement import COMMITTED, SOURCE
 from cli.embedded import aws
+from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
 from cli.lake import open_catalog
 from cli.progress import LineProgress
-from cli.run.stack import app
 from lambdas.publish_states import PublishStates, State, Target
 from lambdas.snowflake.sql_api import KeyPair
 from tests.integration.support.deployed import destroy
@@ -60,7 +60,7 @@ class Snowflake:
     def app(self, name: str = NAME) -> Any:
         config = self.folder / f"{name}.yaml"
         config.write_text(CONFIG.format(name=name, url=self.url))
-        return app(self.stack, config)
+        return App(self.stack, config)
 
     def client(self, service: str) -> Any:
         return aws.client(service, self.stack.aws_endpoint)

@@ -214,7 +214,7 @@ class Scene:
             "spark.eventLog.dir": f"file:{local}",
         }
         stack = self.engine.stack
-        environment = spark_environment(stack.root, stack, memory="1g", quick=True, conf=conf)
+        environment = spark_environment(stack, memory="1g", quick=True, conf=conf)
         command = [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", str(settings), "--drain"]
         done = subprocess.run(
             command,

@@ -348,9 +348,7 @@ def run_job(
     """
     settings = log.with_suffix(".json")
     settings.write_text(engine.job(*tables).to_json())
-    environment = spark_environment(ROOT, engine.stack, quick=True) | (
-        {"CALVE_FAULT": fault} if fault else {}
-    )
+    environment = spark_environment(engine.stack, quick=True) | ({"CALVE_FAULT": fault} if fault else {})
     command = [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", str(settings), "--drain"]
     with log.open("w") as output:
         process = subprocess.Popen(

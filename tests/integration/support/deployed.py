@@ -12,7 +12,6 @@ from calve.names import TableName
 from cli.embedded import aws
 from cli.embedded.cdk import App, Outputs
 from cli.progress import LineProgress, Progress
-from cli.run.stack import app
 from tests.integration.support.engine import Engine
 
 CONFIG = """\
@@ -52,8 +51,7 @@ class Deployed:
 
     @property
     def app(self) -> App:
-        """Written anew for each use: the embedded stack has one place for it, and other tests deploy, too."""
-        return app(self.engine.stack, self.config)
+        return App(self.engine.stack, self.config)
 
     @property
     def job(self) -> str:

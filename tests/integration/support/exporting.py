@@ -26,7 +26,6 @@ from cli.embedded.stack import Stack
 from cli.main import app as calve
 from cli.progress import Progress
 from cli.run.jobs import run_deployed as run_job
-from cli.run.stack import app
 from lambdas import formatting
 from tests.integration.support.engine import until
 from tests.integration.support.records.producing import unique
@@ -208,7 +207,7 @@ def deploy_weekly(stack: Stack, folder: Path, progress: Progress) -> Deployment:
     trades.create()
     config = folder / "calve.yaml"
     config.write_text(CONFIG.replace("NAME", NAME).replace("TOPIC", trades.topic).replace("SENDER", SENDER))
-    made = app(stack, config)
+    made = App(stack, config)
     outputs = made.deploy(progress)
     found = Deployment(stack, made, config, trades, outputs[f"{NAME}-exports"]["DownloadUrl"])
     found.listen()

@@ -16,7 +16,7 @@ from calve.errors import Fatal
 from cli.embedded import aws
 from cli.embedded.layout import Layout
 from cli.embedded.runtimes import Java, find_java
-from stacks.jobs.jars import pinned, present, retrieve
+from stacks.jobs.jars import jar_folder, pinned, present, retrieve
 
 SERVER = "org.apache.iceberg.rest.LoopbackCatalogServer"
 JVM = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -30,8 +30,8 @@ COMPILE_DEADLINE_S = 60
 
 
 def become_the_server(layout: Layout, port: int, endpoint: str) -> None:
-    if missing := [jar for jar in pinned(LOCK.read_text()) if not present(jar, layout.jars)]:
-        retrieve(missing, layout.jars)
+    if missing := [jar for jar in pinned(LOCK.read_text()) if not present(jar, jar_folder())]:
+        retrieve(missing, jar_folder())
     java = find_java(layout)
     classes = f"{compiled(layout, java)}:{class_path(layout)}"
     arguments = [*command(java), "-cp", classes, SERVER]
@@ -67,8 +67,8 @@ def class_path(layout: Layout) -> str:
         raise Fatal("PySpark is not there", fix="pip install -r requirements.txt")
     shared = (Path(pyspark.origin).parent / "jars").glob("*.jar")
     found = [
-        *sorted((layout.jars / "rest_catalog").glob("*.jar")),
-        *sorted((layout.jars / "spark").glob("iceberg-aws-bundle-*.jar")),
+        *sorted((jar_folder() / "rest_catalog").glob("*.jar")),
+        *sorted((jar_folder() / "spark").glob("iceberg-aws-bundle-*.jar")),
         *sorted(each for each in shared if each.name.startswith(OF_PYSPARK)),
     ]
     return ":".join(map(str, found))
@@ -81,7 +81,7 @@ def compiled(layout: Layout, java: Java) -> Path:
     folder = layout.state / "rest_catalog" / content
     done = folder / ".compiled"
     if not done.exists():
-        (compiler,) = (layout.jars / "rest_catalog").glob("ecj-*.jar")
+        (compiler,) = (jar_folder() / "rest_catalog").glob("ecj-*.jar")
         arguments = ["-17", "-nowarn", "-cp", class_path(layout), "-d", str(folder), *map(str, sources)]
         run = subprocess.run(
             [*command(java), "-jar", str(compiler), *arguments],

@@ -65,7 +65,7 @@ def test_the_spark_settings_of_a_job_reach_the_process_that_runs_it_here(tmp_pat
     )
     found = load_spark_settings(config)
     assert found == {"main": {"spark.sql.shuffle.partitions": "64"}, "other": {}}
-    submitted = spark_environment(tmp_path, None, jars=(), more=found["main"])["PYSPARK_SUBMIT_ARGS"]
+    submitted = spark_environment(None, jars=(), more=found["main"])["PYSPARK_SUBMIT_ARGS"]
     assert "--conf spark.sql.shuffle.partitions=64" in submitted
 
 

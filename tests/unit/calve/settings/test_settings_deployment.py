@@ -181,6 +181,21 @@ def test_alerts_are_as_stated(deployed: Deployed) -> None:
     assert found.alerts == Alerts(("a@b.c", "d@e.f"), 300.0, 10, 0)
 
 
+@pytest.mark.parametrize(("given", "channel"), [("", "sns"), ("sender: reports@example.com", "ses")])
+def test_a_sender_makes_the_mail_html(deployed: Deployed, given: str, channel: str) -> None:
+    found = deployed(
+        f"""
+exports:
+  weekly:
+    table: a
+    schedule: rate(7 days)
+    recipients: [one@example.com]
+    {given}
+"""
+    )
+    assert only_export(found).channel == channel
+
+
 def test_every_option_reaches_the_export(deployed: Deployed) -> None:
     found = deployed(
         """

@@ -218,7 +218,7 @@ def test_a_section_that_cannot_be_deployed_is_refused(section: str, problem: str
             ".csv.system_columns  has no use with `measures`",
         ),
         ("channel: ses", ".sender  is missing: ses needs it"),
-        ("sender: a@b.c", ".sender  has no use with sns. Remove it, or use `channel: ses`"),
+        ("channel: sns, sender: a@b.c", ".sender  has no use with sns. Remove it, or use `channel: ses`"),
         ('reply_to: "a@b.c, d@e.f"', ".reply_to  "),
         ('reply_to: "a@b.c\\nBcc: d@e.f"', ".reply_to  "),
         ("csv: {delimiter: '::'}", '.csv.delimiter  "::" is not a delimiter. Use a comma, a semicolon'),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from cli.embedded import cdk
 from cli.embedded.stack import Stack
 from cli.progress import Task
-from cli.run.stack import app
 
 
 class Shown(Task):
@@ -70,26 +70,19 @@ def stack(tmp_path: Path) -> Stack:
     )
 
 
-def test_only_what_the_configuration_omits_is_filled_in_below_its_lines(stack: Stack, tmp_path: Path) -> None:
-    config = tmp_path / "calve.yaml"
-    config.write_text("name: a\nregistry: {url: 'http://own'}\n")
-    assert app(stack, config).config.read_text().splitlines() == [
-        "name: a",
-        "registry: {url: 'http://own'}",
-        "",
-        'kafka: {"bootstrap_servers": "127.0.0.1:1"}',
-    ]
-
-
-def test_an_overlay_goes_along(stack: Stack, tmp_path: Path) -> None:
-    (tmp_path / "calve.yaml").write_text("name: a\n")
-    (tmp_path / "calve.prod.yaml").write_text("kafka: {bootstrap_servers: 'own:9092'}\n")
-    deployed = app(stack, tmp_path / "calve.yaml", "prod")
-    assert (
-        deployed.config.with_name("calve.prod.yaml").read_text() == "kafka: {bootstrap_servers: 'own:9092'}\n"
-    )
-    assert "kafka" not in deployed.config.read_text()
-    assert "env=prod" in deployed.arguments()
+def test_the_file_is_deployed_where_it_is_with_the_servers_that_it_may_omit(
+    stack: Stack, tmp_path: Path
+) -> None:
+    """Its schema files are named relative to it."""
+    words = cdk.App(stack, tmp_path / "calve.yaml", "prod").arguments()
+    context = {word for option, word in pairwise(words) if option == "-c"}
+    assert context == {
+        f"config={tmp_path}/calve.yaml",
+        "env=prod",
+        "lambda_architecture=host",
+        "kafka=127.0.0.1:1",
+        "registry=http://127.0.0.1:2",
+    }
 
 
 def test_nothing_of_the_users_aws_or_cdk_configuration_reaches_the_cli(

@@ -13,8 +13,9 @@ from botocore.stub import Stubber
 from calve.config.job import Job, Kafka, Lake, Registry
 from calve.names import TableName
 from calve.outputs.job_status import JobStatus, ReportedTable, Run, TableState
-from cli.look import health
-from cli.look.health import GONE_AFTER_S, Condition, Conditions, Urgency, newest, of_states
+from cli import conditions
+from cli.conditions import GONE_AFTER_S, Condition, Conditions, newest
+from cli.look.health import Urgency, of_states
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LAKE = Lake("trading", "s3://lake", region="eu-central-1")
@@ -33,10 +34,10 @@ def condition(said: ReportedTable | None, run: Run = ALIVE, written: TableState 
 
 def test_an_operator_is_denied_the_report_of_a_job_that_never_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     s3, job = boto3.client("s3", "eu-central-1"), Job("trading", "main", Kafka("b"), Registry("r"), LAKE, ())
-    monkeypatch.setattr(health, "_s3", lambda _: s3)
+    monkeypatch.setattr(conditions, "_s3", lambda _: s3)
     with Stubber(s3) as answers:
         answers.add_client_error("get_object", "AccessDenied", http_status_code=403)
-        assert health.reported_by(job) == JobStatus()
+        assert conditions.reported_by(job) == JobStatus()
 
 
 @pytest.mark.parametrize(

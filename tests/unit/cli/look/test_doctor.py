@@ -11,7 +11,7 @@ from cli.embedded.layout import Layout
 from cli.embedded.processes import Process
 from cli.look.doctor import command
 from lambdas.doctor.finding import Finding, Probe, examine
-from stacks.jobs.jars import pinned
+from stacks.jobs.jars import jar_folder, pinned
 
 HEAVY = ("pyspark", "boto3", "confluent_kafka", "pyarrow", "pyiceberg", "duckdb", "pydantic", "fastavro")
 
@@ -40,9 +40,15 @@ def test_a_probe_that_breaks_or_hangs_is_a_finding_and_stops_no_other() -> None:
     assert "no such device" in findings[0].detail
 
 
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("empty_cache")
 def test_a_damaged_jar_is_named_with_the_command_that_cures_it(tmp_path: Path) -> None:
     jar = pinned()[0]
-    file = Layout(tmp_path).jars / jar.file
+    file = jar_folder() / jar.file
     file.parent.mkdir(parents=True)
     file.write_bytes(b"?" * jar.size_bytes)
     finding = command.jars(tmp_path)
@@ -51,6 +57,7 @@ def test_a_damaged_jar_is_named_with_the_command_that_cures_it(tmp_path: Path) -
     assert finding.cure == f"rm {file} && calve up"
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_what_was_never_downloaded_or_started_is_absent_not_a_fault(tmp_path: Path) -> None:
     findings = [command.jars(tmp_path), command.emulator(tmp_path), command.server("kafka")(tmp_path)]
     assert [finding.state for finding in findings] == ["absent"] * 3

@@ -37,9 +37,10 @@ from calve.schema.columns import REJECTED_AT
 from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
 from calve.table.protocol import TopicState
 from calve.table.summary import POSITION_TAG, STATE, carried_position, encode
+from cli.conditions import Conditions
 from cli.console import duration
 from cli.lake import Metadata, Tables, ancestors, count_by, latest_commit, load, rows, state_of
-from cli.look.health import Conditions, TableStatus, Waiting
+from cli.look.health import TableStatus, Waiting
 from cli.look.status.metadata import upkeep, waiting
 from cli.look.status.overview import History, kind
 from cli.look.status.survey import Survey, facts_of, unread_offsets
