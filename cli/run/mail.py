@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from email import policy
 from email.message import EmailMessage
 from email.parser import BytesParser
@@ -21,6 +22,7 @@ NumberArgument = Annotated[
     int | None, typer.Argument(metavar="NUMBER", help="A mail, by its number in the list.")
 ]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open it in the browser, as the recipient sees it.")]
+PATIENCE_S = 10.0
 _LINK = re.compile(r'https://[^\s"<>]+\.lambda-url\.[^\s"<>]+')
 
 
@@ -38,7 +40,7 @@ def mail(
     stack = current(project_root())
     if stack is None:
         raise CalveError("the embedded stack is not up, and its mails are gone with it", fix="calve up")
-    console, mails = Console(output), kept(stack)
+    console, mails = Console(output), _awaited(stack)
     if number is None:
         rows = [
             {"mail": place, "sent": each["Date"], "to": each["To"], "subject": each["Subject"]}
@@ -66,6 +68,14 @@ def mail(
             )
         typer.launch(place.as_uri())
     console.document({"to": shown["To"], "subject": shown["Subject"], "text": text, "html": page})
+
+
+def _awaited(stack: Stack) -> list[EmailMessage]:
+    """The mails; if there is none, a moment later: an export that has just ended is announced first, and mailed then."""
+    until = time.monotonic() + PATIENCE_S
+    while not (found := kept(stack)) and time.monotonic() < until:
+        time.sleep(0.2)
+    return found
 
 
 def folder(stack: Stack) -> Path:

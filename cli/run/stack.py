@@ -36,7 +36,7 @@ def up(*, output: OutputOption = Output.text) -> None:
         "aws": f"{stack.aws_endpoint}  (bucket {stack.bucket})",
         "logs": stack.logs,
     }
-    console.panel("calve is up", endpoints | {"next": "calve demo   calve init   calve down"})
+    console.panel("calve is up", endpoints | {"next": "calve init   calve demo   calve down"})
     console.document({name: getattr(stack, name) for name in ENDPOINTS})
 
 

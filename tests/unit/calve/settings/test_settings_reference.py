@@ -108,7 +108,7 @@ def test_the_defaults_on_the_page_are_those_of_a_deployment(tmp_path: Path) -> N
     assert notation.seconds(found.pop("wait")) == export.wait_s
     assert found.pop("keep") == f"{export.keep_days}d"
     assert found.pop("recheck_windows") == str(export.recheck_windows)
-    assert found == {"time_zone": "UTC", "window": export.window, "channel": export.channel}
+    assert found == {"time_zone": "UTC", "window": export.window}
     assert written("exports.<name>.link") == {
         "kind": export.link_kind,
         "days": str(export.link_days),
