@@ -76,6 +76,13 @@ def outputs(account: Account, stack: str, *, fix: str) -> dict[str, str]:
     raise CalveError(f"the stack {stack} is not deployed in {account.region}", fix=fix)
 
 
+def stacks(account: Account) -> list[str]:
+    """The names of all stacks, in alphabetical order."""
+    pages = account.client("cloudformation").get_paginator("describe_stacks")
+    with aws_errors(f"the stacks of {account.region}"):
+        return sorted(each["StackName"] for page in pages.paginate() for each in page["Stacks"])
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """type: CloudFormation's, such as `AWS::Lambda::Function`. logical: id in the template. id: name in its service."""

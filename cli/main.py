@@ -70,7 +70,6 @@ CONTENTS = {
         "down": "cli.run.stack",
         "datagen": "cli.run.datagen.command",
         "produce": "cli.run.produce",
-        "deploy": "cli.run.stack",
         "run-job": "cli.run.jobs",
         "ingest": "cli.run.jobs",
         "mail": "cli.run.mail",
@@ -79,6 +78,8 @@ CONTENTS = {
         "init": "cli.project.init",
         "json-schema": "cli.project.init",
         "plan": "cli.project.plan.command",
+        "deploy": "cli.run.deploy",
+        "destroy": "cli.run.deploy",
         "preview": "cli.project.preview",
         "cost": "cli.look.cost.command",
     },
@@ -104,7 +105,7 @@ CONTENTS = {
     "Publish": {"export": "cli.act.exports", "link": "cli.act.exports"},
 }
 """By panel of the help screen: each command with its module, which has a function or a group of the command's name."""
-WITHOUT_ACCOUNT = ("datagen", "deploy")
+WITHOUT_ACCOUNT = ("datagen",)
 
 
 EXTRAS = {

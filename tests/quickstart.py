@@ -1,7 +1,7 @@
 """Runs the commands of docs/quickstart.md. `python -m tests.quickstart` writes the page again, with what they print.
 
 Blocks that begin with ```console run are run, in this order, in one folder; those with a title are files that the reader writes.
-Commands print as on a terminal of 100 columns. Of standard error, only errors and the lines of `calve init` are kept: no progress.
+Commands print as on a terminal of 100 columns. Of standard error, errors and the lines of `calve init` are kept.
 """
 
 from __future__ import annotations

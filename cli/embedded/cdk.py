@@ -21,6 +21,8 @@ from cli.progress import Progress, Task
 Outputs = dict[str, dict[str, str]]
 """Stack -> output -> value."""
 
+TOOLKIT = "CDKToolkit"
+"""The stack of `cdk bootstrap`."""
 NOISE = re.compile(r"(\S+: )?(start|success): |Bundling asset |Hold on while ")
 EVENT = re.compile(
     r"^(?P<stack>\S+) \| +(?P<done>\d+)(?:/(?P<total>\d+))? \| [^|]+ \| (?P<state>\w+) +\| (?P<type>\S+) +\| (?P<what>.+)$"
@@ -45,18 +47,37 @@ class App:
     def layout(self) -> Layout:
         return Layout(self.stack.root if self.stack else project_root())
 
-    def deploy(self, progress: Progress) -> Outputs:
+    @property
+    def log(self) -> Path:
+        """All that the CLI has said."""
+        return self.layout.logs / "cdk.log"
+
+    def compare(self, progress: Progress, *, change_sets: bool) -> list[str]:
+        """Synthesize; the lines that say what a deploy would change. change_sets: CloudFormation computes it."""
+        how = [] if change_sets else ["--no-change-set"]
+        return self.run("comparing with AWS", progress, ["diff", *self.arguments(), *how])
+
+    def deploy(self, progress: Progress, *, compared: bool = False) -> Outputs:
+        """Deploy all stacks; their outputs. compared: the templates that `compare` has just made."""
         if self.stack:
             made = aws.client("cloudformation", self.stack.aws_endpoint).describe_stacks()["Stacks"]
-            if all(each["StackName"] != "CDKToolkit" for each in made):
-                where = f"aws://{aws.ACCOUNT}/{self.stack.region}"
-                self.run("bootstrapping", progress, ["bootstrap", where, "--app", ""])
+            if all(each["StackName"] != TOOLKIT for each in made):
+                self.bootstrap(progress, aws.ACCOUNT, self.stack.region)
         file = self.layout.deploy / "outputs.json"
         file.unlink(missing_ok=True)
-        arguments = ["deploy", "--all", *self.arguments(), "--require-approval", "never"]
+        app = ["--app", str(self._made)] if compared else self.arguments()
+        arguments = ["deploy", "--all", *app, "--require-approval", "never"]
         arguments += ["--concurrency", "4"]  # the CLI asks after a stack every 5 s only
         self.run("deploying", progress, [*arguments, "--outputs-file", str(file)])
         return json.loads(file.read_text()) if file.exists() else {}
+
+    def bootstrap(self, progress: Progress, account: str, region: str) -> None:
+        """Make the stack that the CDK needs in each account and region."""
+        self.run("bootstrapping", progress, ["bootstrap", f"aws://{account}/{region}", "--app", ""])
+
+    @property
+    def _made(self) -> Path:
+        return self.layout.deploy / "cdk.out"
 
     def destroy(self, progress: Progress) -> None:
         """Delete the stacks; data stays, by their policies."""
@@ -75,12 +96,12 @@ class App:
         if self.env:
             context["env"] = self.env
         pairs = [word for key, value in context.items() for word in ("-c", f"{key}={value}")]
-        return ["--app", app, "--output", str(self.layout.deploy / "cdk.out"), *pairs]
+        return ["--app", app, "--output", str(self._made), *pairs]
 
     def run(self, title: str, progress: Progress, arguments: list[str]) -> list[str]:
         """Run the CLI; return its output without events and noise."""
         runtimes.install_cdk(self.layout, progress)
-        log = self.layout.logs / "cdk.log"
+        log = self.log
         for folder in (log.parent, self.layout.deploy):
             folder.mkdir(parents=True, exist_ok=True)
         cli = str(runtimes.cdk().folder / "node_modules" / "aws-cdk" / "bin" / "cdk")

@@ -274,6 +274,8 @@ glue._start_job_run = start_job_run
 secretsmanager._rotate_secret = rotate_secret
 secretsmanager._describe_secret = describe_secret
 ses._smtp_relay = ses_v2._smtp_relay = keep_mail
+# On AWS, somebody answers SES's mail to a new sender. Here nobody can, so every sender counts as verified.
+ses._message_rejection = ses_v2._message_rejection = lambda *_: None
 sns._fanout = fanout
 scheduler._SCHEDULE_TICK_INTERVAL = 1  # not 10 s: nobody likes to wait
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from calve.config.deployment import Deployment
 from calve.config.job import PartName
 from calve.config.topics import PLACEHOLDER
 from calve.errors import ConfigError
@@ -17,7 +18,8 @@ from calve.settings.problems import Place, Problem, in_order, rows, shown
 from cli.account import Account
 from cli.config import Common, load_jobs, load_target
 from cli.config import found as found_config
-from cli.console import Branch
+from cli.console import Branch, Console
+from cli.embedded.stack import Stack
 from cli.look.cost.command import RateOption
 from cli.look.cost.model import Load, rates
 from cli.project.plan.change import KINDS, Change
@@ -111,58 +113,84 @@ def plan(
     elif table or schema or key:
         raise ConfigError("--table and --schema go together")
     else:
-        code = _plan_deploy(given, topic_rate, detailed=detailed_exitcode, offline=offline)
+        planned = Planned.of(given, topic_rate, offline=offline)
+        planned.show(console)
+        console.document(planned.document())
+        code = exit_code(planned.changes) if detailed_exitcode else 0
+        code = 1 if planned.problems else code
     if code:
         raise typer.Exit(code)
 
 
-def _plan_deploy(given: Common, topic_rate: float, *, detailed: bool, offline: bool) -> int:
-    console = given.console
-    deployment, embedded = load_target(given.config, given.env)
-    if offline and deployment.lake.namespace == "cluster_id":
-        raise ConfigError(
-            "--offline cannot be used with `namespace: cluster_id`",
-            fix="leave it out: Kafka names the database",
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a deploy would do. embedded: the stack that is its target; None: account `number`. skipped: what was not checked."""
+
+    deployment: Deployment
+    embedded: Stack | None
+    account: Account
+    number: str
+    changes: Sequence[Change]
+    cost: Bills
+    topic_rate: float
+    problems: Sequence[tuple[Place, Problem]]
+    warnings: Sequence[tuple[Place, Problem]]
+    skipped: Sequence[str]
+
+    @classmethod
+    def of(cls, given: Common, topic_rate: float = 1.0, *, offline: bool = False) -> Planned:
+        deployment, embedded = load_target(given.config, given.env)
+        if offline and deployment.lake.namespace == "cluster_id":
+            raise ConfigError(
+                "--offline cannot be used with `namespace: cluster_id`",
+                fix="leave it out: Kafka names the database",
+            )
+        account = Account.of(embedded, deployment.region)
+        number = account.id()
+        deployed = read_deployed(deployment, account)
+        surveyed = survey(deployment, deployed, offline=offline)
+        made = {name: each.columns for name, each in surveyed.made.items()}
+        to_review = undecided(surveyed.records, deployed.tables)
+        found = [
+            replace(each, undecided=to_review.get(each.name, ())) if each.section == "tables" else each
+            for each in changes(surveyed.deployment, deployed, made)
+        ]
+        found = [*with_engines(found, surveyed.engines), *surveyed.entries]
+        costs = bills(deployment, deployed, Load(topic_rate), rates())
+        source = read_source(found_config(given.config), given.env)
+        problems, warnings = map(source.placed, findings(surveyed, found, deployed))
+        return cls(
+            *(deployment, embedded, account, number, found, costs, topic_rate),
+            *(list(problems), list(warnings), surveyed.skipped),
         )
-    account = Account.of(embedded, deployment.region)
-    number = account.id()
-    deployed = read_deployed(deployment, account)
-    surveyed = survey(deployment, deployed, offline=offline)
-    made = {name: each.columns for name, each in surveyed.made.items()}
-    to_review = undecided(surveyed.records, deployed.tables)
-    found = [
-        replace(each, undecided=to_review.get(each.name, ())) if each.section == "tables" else each
-        for each in changes(surveyed.deployment, deployed, made)
-    ]
-    found = [*with_engines(found, surveyed.engines), *surveyed.entries]
-    costs = bills(deployment, deployed, Load(topic_rate), rates())
-    where = "the embedded stack" if embedded else f"account {number}, {account.region}"
-    source = read_source(found_config(given.config), given.env)
-    problems, warnings = map(source.placed, findings(surveyed, found, deployed))
-    shown = folded(found) if console.is_terminal else found
-    console.tree("plan", tree(deployment.name, where, shown, costs, topic_rate))
-    console.problems("warning", rows(warnings))
-    console.problems("problem", rows(problems))
-    decide = [DECIDE] if any(PERSONAL in text for each in found for text in each.undecided) else []
-    for sentence in (*decide, *surveyed.skipped):
-        console.say(sentence)
-    console.say(counted(found, len(problems)))
-    console.document(
-        {
-            "name": deployment.name,
-            "account": number,
-            "region": account.region,
-            "embedded": embedded is not None,
-            "problems": _documented(problems),
-            "warnings": _documented(warnings),
-            "skipped": surveyed.skipped,
-            "changes": [asdict(each) | {"breaking": each.breaking} for each in found],
-            "cost": asdict(costs) | {"topic_mb_s": topic_rate},
+
+    @property
+    def where(self) -> str:
+        return "the embedded stack" if self.embedded else f"account {self.number}, {self.account.region}"
+
+    def show(self, console: Console) -> None:
+        found = self.changes
+        shown = folded(found) if console.is_terminal else found
+        console.tree("plan", tree(self.deployment.name, self.where, shown, self.cost, self.topic_rate))
+        console.problems("warning", rows(self.warnings))
+        console.problems("problem", rows(self.problems))
+        decide = [DECIDE] if any(PERSONAL in text for each in found for text in each.undecided) else []
+        for sentence in (*decide, *self.skipped):
+            console.say(sentence)
+        console.say(counted(found, len(self.problems)))
+
+    def document(self) -> dict[str, object]:
+        return {
+            "name": self.deployment.name,
+            "account": self.number,
+            "region": self.account.region,
+            "embedded": self.embedded is not None,
+            "problems": _documented(self.problems),
+            "warnings": _documented(self.warnings),
+            "skipped": self.skipped,
+            "changes": [asdict(each) | {"breaking": each.breaking} for each in self.changes],
+            "cost": asdict(self.cost) | {"topic_mb_s": self.topic_rate},
         }
-    )
-    if problems:
-        return 1
-    return exit_code(found) if detailed else 0
 
 
 def findings(

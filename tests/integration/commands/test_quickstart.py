@@ -23,11 +23,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     source = made / "source"
     subprocess.run(["git", "clone", "--quiet", ROOT, source], check=True)
-    for command in (
-        [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", made, source],
-        [sys.executable, "-m", "venv", "--without-pip", made / "env"],
-    ):
-        subprocess.run(command, check=True)
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(made), str(source)]
+    subprocess.run([*pip, *build], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", made / "env"], check=True)
     [packages] = (made / "env").glob("lib/python*/site-packages")
     (packages / "packages.pth").write_text(sysconfig.get_path("purelib"))
     [wheel] = made.glob("*.whl")

@@ -1,0 +1,135 @@
+"""`calve deploy` and `calve destroy`: calve.yaml as AWS stacks, by the CDK CLI, in an account or in the embedded stack."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from calve.errors import CalveError, ConfigError
+from cli.account import Account, stacks
+from cli.config import Common, found, load_target
+from cli.console import Branch, Console
+from cli.embedded.cdk import TOOLKIT, App, Outputs
+from cli.project.plan.command import Planned
+from cli.run.aws_changes import stack_changes
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; for CI.")]
+DeleteOption = Annotated[
+    str | None,
+    typer.Option(
+        "--delete-data", metavar="NAME", help="Delete the tables, too. NAME is that of the deployment."
+    ),
+]
+BETWEEN_STACKS = ("ExportsOutput", "PublishOutput")
+SAME = "Number of stacks with differences: 0"
+
+
+def deploy(*, given: Common, yes: YesOption = False) -> None:
+    """Show what a deploy would change and cost, ask, and do it; wait until the jobs have opened their tables.
+
+    It deploys into the account of --profile, or into the embedded stack if calve.yaml leaves Kafka or the registry to it.
+    There it asks nothing. In an account it also shows each AWS resource and each right that changes, and applies the very
+    templates that it has compared. A first deploy also makes the stack that the AWS CDK needs in each account and region.
+
+    Exits with 0 when it is deployed or nothing was to do, with 1 when it cannot work, with 2 when calve.yaml is invalid.
+
+    Examples:
+      calve deploy
+      calve deploy --profile prod --env prod --yes
+    """
+    console = given.console
+    planned = Planned.of(given)
+    planned.show(console)
+    if planned.problems:
+        console.document(planned.document() | {"deployed": False})
+        raise CalveError(
+            "nothing was deployed: this cannot work", fix="mend the problems above, then deploy again"
+        )
+    app = App(planned.embedded, found(given.config), given.env, region=planned.account.region)
+    if planned.embedded:
+        outputs: Outputs | None = app.deploy(console.progress())
+    else:
+        outputs = _into_account(app, planned, console, yes=yes)
+    if outputs is None:
+        console.say("There is nothing to do.")
+    else:
+        name = planned.deployment.name
+        runs = [f"calve run-job {name}-{each.settings.job} --drain" for each in planned.deployment.jobs]
+        facts = {
+            "stacks": "  ".join(outputs),
+            "tables": outputs.get(f"{name}-lake", {}).get("Warehouse", ""),
+            "all outputs": "calve deploy -o json",
+            "next": "   ".join(runs) if planned.embedded else "calve status",
+        }
+        console.panel("deployed", facts)
+    shown = {
+        stack: {key: value for key, value in values.items() if not key.startswith(BETWEEN_STACKS)}
+        for stack, values in (outputs or {}).items()
+    }
+    console.document(planned.document() | {"deployed": outputs is not None, "outputs": shown})
+
+
+def _into_account(app: App, planned: Planned, console: Console, *, yes: bool) -> Outputs | None:
+    """Deploy after a person's consent. None: nothing differs."""
+    if not (bootstrapped := TOOLKIT in stacks(planned.account)):
+        console.say(
+            f"The AWS CDK needs the stack {TOOLKIT} in {planned.where}. It is missing, so it is made first."
+        )
+    said = app.compare(console.progress(), change_sets=bootstrapped)
+    below = [each.branch() for each in stack_changes(said)]
+    console.tree("aws", Branch("AWS", note=f"all of it: {app.log}", below=below))
+    if any(SAME in line for line in said):
+        return None
+    _consent(f"Deploy this into {planned.where}?", "calve deploy --yes", yes=yes)
+    if not bootstrapped:
+        app.bootstrap(console.progress(), planned.number, planned.account.region)
+    return app.deploy(console.progress(), compared=True)
+
+
+def destroy(*, given: Common, yes: YesOption = False, delete_data: DeleteOption = None) -> None:
+    """End the jobs and remove the stacks; the tables, their bucket and their key stay.
+
+    A later `calve deploy` finds the tables, and goes on at their positions. With --delete-data the tables go, too.
+
+    Examples:
+      calve destroy
+      calve destroy --profile prod --delete-data trading
+    """
+    console = given.console
+    deployment, embedded = load_target(given.config, given.env)
+    account, name = Account.of(embedded, deployment.region), deployment.name
+    where = "the embedded stack" if embedded else f"account {account.id()}, {account.region}"
+    # Another deployment may have this one's name and a hyphen before its own.
+    there = [each for each in stacks(account) if each.rpartition("-")[0] == name]
+    if not there:
+        console.say(f"{name} is not deployed in {where}.")
+        return
+    if delete_data not in (None, name):
+        raise ConfigError(
+            f'the deployment is "{name}", not "{delete_data}": nothing was removed',
+            fix=f"--delete-data {name}",
+        )
+    console.panel(
+        "destroy",
+        {"stacks": "  ".join(there), "in": where, "data": "goes, all of it" if delete_data else "stays"},
+    )
+    if not embedded:
+        question = f"Remove them and DELETE ALL TABLES of {name}?" if delete_data else "Remove them?"
+        _consent(question, "calve destroy --yes", yes=yes)
+    app = App(embedded, found(given.config), given.env, region=account.region)
+    if delete_data:
+        app = replace(app, context={"delete_data": f"yes-delete-{name}"})
+        app.deploy(console.progress())  # the stacks must know it before they go
+    app.destroy(console.progress())
+    console.event("destroyed", data="deleted" if delete_data else "kept; calve deploy goes on with it")
+
+
+def _consent(question: str, command: str, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("this needs the consent of a person, and nobody can be asked here", fix=command)
+    typer.confirm(question, abort=True)
