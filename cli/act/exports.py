@@ -146,7 +146,7 @@ class Exports:
         account = Account.of(embedded, deployment.region)
         account.id()  # raises the fault of the credentials, with its fix
         first = "deploy them" if deployment.exports else f"add `exports:` to {given.config}, and deploy"
-        fix = f"{first}: {'calve deploy' if embedded else 'calve plan, then npx cdk deploy --all'}"
+        fix = f"{first}: calve deploy"
         exports = outputs(account, f"{deployment.name}-exports", fix=fix)
         warehouse = outputs(account, f"{deployment.name}-lake", fix=fix)["Warehouse"]
         bucket, _, prefix = warehouse.removeprefix("s3://").partition("/")

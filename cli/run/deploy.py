@@ -38,7 +38,7 @@ def deploy(*, given: Common, yes: YesOption = False) -> None:
 
     Examples:
       calve deploy
-      calve deploy --profile prod --env prod --yes
+      calve deploy --env prod --yes
     """
     console = given.console
     planned = Planned.of(given)
@@ -96,7 +96,7 @@ def destroy(*, given: Common, yes: YesOption = False, delete_data: DeleteOption 
 
     Examples:
       calve destroy
-      calve destroy --profile prod --delete-data trading
+      calve destroy --delete-data trading
     """
     console = given.console
     deployment, embedded = load_target(given.config, given.env)

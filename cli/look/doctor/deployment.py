@@ -36,8 +36,8 @@ from lambdas.doctor.lake import ABSENT, DENIED
 
 NO_KAFKA, NO_REGISTRY = Kafka("kafka.invalid:9092"), Registry("https://registry.invalid")
 """Placeholders while the embedded stack does not run."""
-DEPLOY_FIRST = "deploy it: calve plan, then npx cdk deploy --all; into the embedded stack: calve deploy"
-DEPLOY = "npx cdk deploy --all"
+DEPLOY_FIRST = "deploy it: calve deploy"
+DEPLOY = "calve deploy"
 FEW_RUNS_OF_FUNCTIONS = 10
 """A new account's limit; mails, rotations and publishing need as many at once."""
 COMMITS_PER_FRESHNESS = 2

@@ -36,7 +36,7 @@ from cli.look.status.survey import Survey
 from lambdas.publish_states import PublishState, PublishStates
 
 REQUESTED = {REDRIVE: "redrive", FORGET: "forget", BACKFILL: "backfill"}
-DEPLOY = "deploy it: calve plan, then npx cdk deploy --all"
+DEPLOY = "deploy it: calve deploy"
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def test_of_many_tables_only_the_nearest_are_named(config: Path) -> None:
 
 
 @pytest.mark.parametrize(("exports", "fix"), [("", "add `exports:` to "), (EXPORTS, "deploy them: ")])
-@pytest.mark.parametrize(("embedded", "how"), [(False, "npx cdk deploy --all"), (True, "calve deploy")])
+@pytest.mark.parametrize(("embedded", "how"), [(False, "calve deploy"), (True, "calve deploy")])
 @pytest.mark.parametrize("command", [["list"], ["run", "weekly"]])
 def test_exports_that_are_not_deployed_say_how_they_would_be(
     config: Path,

@@ -19,7 +19,7 @@ from tests.reference import commands
 if TYPE_CHECKING:
     from pathlib import Path
 
-NEVER = {"calve datagen", "calve deploy"}
+NEVER = {"calve datagen"}
 
 
 @pytest.fixture

@@ -84,15 +84,16 @@ def test_the_documented_example_is_recomputed(example: Path) -> None:
     assert re.findall(r"^\| (?!part|jobs|---).*$", text, re.MULTILINE) == computed
 
 
-def test_what_the_readme_says_of_costs_is_recomputed() -> None:
+def test_what_the_pages_say_of_costs_is_recomputed() -> None:
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     anywhere = StackDefaults(Kafka("anywhere:9092"), Registry("https://anywhere"))
     least = bill(load_deployment(ROOT / "calve.yaml", None, anywhere), IDLE, RATES)
     always, scheduled = (month / DAYS for month in (least.total("continuous"), least.total("scheduled")))
     assert f"are {always:.2f} dollars a day with the job always running, and {scheduled:.2f} with" in readme
+    page = " ".join((ROOT / "docs" / "deploy.md").read_text(encoding="utf-8").split())
     endpoints = ENDPOINTS * ZONES * 24 * RATES["endpoint_hour"]
-    assert f"five in two zones, {endpoints:.2f} dollars a day" in readme
-    assert f"MSK Serverless costs {24 * RATES['msk_cluster_hour']:.0f} dollars a day" in readme
+    assert f"five in two zones, {endpoints:.2f} dollars a day" in page
+    assert f"MSK Serverless costs {24 * RATES['msk_cluster_hour']:.0f} dollars a day" in page
 
 
 def test_the_throughput_of_a_vcpu_is_no_more_than_was_measured() -> None:

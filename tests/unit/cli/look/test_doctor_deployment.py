@@ -99,7 +99,7 @@ def test_a_job_is_as_well_as_its_newest_run(
 def test_a_job_that_is_not_deployed(stubs: Stubs) -> None:
     stubs.refuse("glue", "get_job", "EntityNotFoundException")
     (found,) = jobs(DEPLOYMENT, stubs.account)
-    assert (found.state, found.detail, found.cure) == ("warn", "it is not deployed", "npx cdk deploy --all")
+    assert (found.state, found.detail, found.cure) == ("warn", "it is not deployed", "calve deploy")
 
 
 GROUP = "/calve/t/main/output"
@@ -239,7 +239,7 @@ def test_what_the_deployed_doctor_says_comes_with_where_it_stands(stubs: Stubs) 
     (failed,) = seen_from_aws(stubs.account, "f")
     assert (failed.state, failed.detail) == ("fail", "f failed: no module")
     (older,) = seen_from_aws(stubs.account, None)
-    assert (older.state, older.cure) == ("fail", "npx cdk deploy --all")
+    assert (older.state, older.cure) == ("fail", "calve deploy")
 
 
 def described(**outputs: str) -> dict[str, Any]:
