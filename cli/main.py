@@ -85,6 +85,7 @@ CONTENTS = {
     },
     "Look": {
         "status": "cli.look.status.command",
+        "console": "cli.look.page.command",
         "doctor": "cli.look.doctor.command",
         "prove": "cli.prove.command",
         "tables": "cli.look.tables",

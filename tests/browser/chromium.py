@@ -100,10 +100,10 @@ class Chromium:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
-    def open(self, url: str) -> None:
+    def open(self, url: str, *, scripts: bool = False) -> None:
         self.complaints.clear()
         self.requests.clear()
-        self.call("Emulation.setScriptExecutionDisabled", value=True)
+        self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
         self.call("Page.navigate", url=url)
         self.wait_for("Page.loadEventFired")
 
@@ -112,7 +112,7 @@ class Chromium:
             self._note(message)
 
     def value(self, expression: str) -> Any:
-        """What an expression gives in the page, whose own scripts are off."""
+        """What an expression gives in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def press(self, key: str, code: int, text: str = "") -> None:

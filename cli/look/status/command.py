@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from calve.errors import CalveError, ConfigError
-from cli.config import Common, TablesArgument
+from cli.config import Common, TablesArgument, load_jobs
 from cli.console import Console, duration
 from cli.look.health import TableStatus, Trouble
 from cli.look.status.overview import Overview, lines, look
@@ -25,6 +26,12 @@ from cli.look.status.screen import MOST_TROUBLES, alarming, screen, table_screen
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", "-w", help="Draw the screen again every few seconds, until q or Ctrl-C.")
+]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", help="Write it as a page for a browser: one file that loads nothing."
+    ),
 ]
 EVERY_S = 3.0
 LISTEN_S = 0.2
@@ -34,6 +41,7 @@ def status(
     tables: TablesArgument = None,
     *,
     watch: WatchOption = False,
+    html: HtmlOption = None,
     given: Common,
 ) -> None:
     """Show problems and fixes, then the health of every table; of one table, also its history.
@@ -44,6 +52,7 @@ def status(
       calve status
       calve status --watch
       calve status stock_trades --output json
+      calve status --html status.html
     """
     console = given.console
     if watch and not console.is_terminal:
@@ -56,7 +65,10 @@ def status(
     found = look(given.config, given.env, tables or ())
     for each in found.problems:
         console.error(each)
-    if console.is_terminal:
+    if html:
+        write_page(found, given, html)
+        console.event("wrote", page=html)
+    elif console.is_terminal:
         console.draw(drawn(found, console.size[0]))
     else:  # a log or a pipe: one line per problem and per table
         say(console, found.troubles)
@@ -79,6 +91,17 @@ def status(
             console.table("state", [asdict(each) for each in found.history.states])
             console.table("done", [asdict(each) for each in found.history.done])
     console.document(found.document)
+
+
+def write_page(found: Overview, given: Common, file: Path) -> None:
+    """Write the page. Raises ConfigError: the file cannot be written."""
+    from cli.look.page.page import page
+
+    [name] = {each.name for each in load_jobs(given.config, given.env)}
+    try:
+        file.write_text(page(found, name), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}", fix="name another file") from None
 
 
 def say(console: Console, troubles: Sequence[Trouble]) -> None:
