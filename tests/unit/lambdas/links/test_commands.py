@@ -139,7 +139,7 @@ def test_without_a_deployed_stack_the_cure_is_a_deploy(stacks, calve):
     del stacks["trading-exports"]
     with pytest.raises(CalveError, match="trading-exports is not deployed") as refused:
         calve("export", "list")
-    assert "cdk deploy" in str(refused.value)
+    assert "calve deploy" in str(refused.value)
 
 
 @pytest.mark.parametrize(
