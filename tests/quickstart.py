@@ -27,7 +27,7 @@ BEFORE, AFTER = re.compile(r"inferred |wrote |next  "), re.compile(r"error: |  F
 LIMIT_S = 300
 VARYING = [
     (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
-    (r"\S*/\.calve/\S*", "PATH"),
+    (r"\S*/\.calv\S*", "PATH"),
     (r"http://127\S*(?: *│\n│ [\w.-]{20,} *│)?", "URL"),
     (r"\w{3,9}, \d\d? \w+ \d{4},? [\d:]+ (?:\+0000|\(UTC\))", "TIME"),
     (r"\d[\d,.]* ?(?:ms|s|m|h|d|B|kB|KB|MB)\b", "SIZE"),

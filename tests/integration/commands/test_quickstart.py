@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,10 +36,17 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python.parent
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """With a short path: a long one would be cut and folded on the terminal."""
+    with tempfile.TemporaryDirectory() as home:
+        made = Path(home) / "shop"
+        made.mkdir()
+        yield made
+
+
 @pytest.mark.long
-def test_every_command_of_the_page_prints_what_the_page_shows(installed: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "shop"
-    folder.mkdir()
+def test_every_command_of_the_page_prints_what_the_page_shows(installed: Path, folder: Path) -> None:
     environment = {
         "PATH": f"{installed}{os.pathsep}{os.environ['PATH']}",
         **{name: os.environ[name] for name in ("HOME", "XDG_CACHE_HOME") if name in os.environ},
