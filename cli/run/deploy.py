@@ -59,7 +59,7 @@ def deploy(*, given: Common, yes: YesOption = False) -> None:
         name = planned.deployment.name
         runs = [f"calve run-job {name}-{each.settings.job} --drain" for each in planned.deployment.jobs]
         facts = {
-            "stacks": "  ".join(outputs),
+            "stacks": "  ".join(sorted(outputs)),
             "tables": outputs.get(f"{name}-lake", {}).get("Warehouse", ""),
             "all outputs": "calve deploy -o json",
             "next": "   ".join(runs) if planned.embedded else "calve status",
