@@ -8,7 +8,6 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import NoCredentialsError
 
 from calve.errors import CalveError, ConfigError
 from cli.config import default_region
@@ -56,12 +55,8 @@ class Account:
         Raises:
             ConfigError: there are no credentials.
         """
-        try:
-            with aws_errors("the AWS account"):
-                return str(self.client("sts").get_caller_identity()["Account"])
-        except NoCredentialsError:
-            fix = "log in: aws sso login, then --profile NAME or AWS_PROFILE; the embedded stack starts with `calve up`"
-            raise ConfigError("there are no AWS credentials", fix=fix) from None
+        with aws_errors("the AWS account"):
+            return str(self.client("sts").get_caller_identity()["Account"])
 
 
 def outputs(account: Account, stack: str, *, fix: str) -> dict[str, str]:

@@ -273,7 +273,7 @@ class Place:
         match = _PLACE.fullmatch(text.strip())
         if not match:
             form = 'PARTITION:OFFSET, such as "0:17"'
-            fix = f"write it as {form}; calve dead-letters TABLE shows where they lie"
+            fix = f"write it as {form}; calve dead-letters list TABLE shows where they are"
             raise ConfigError(f'"{text}" is no place of a record', fix=fix)
         return cls(int(match[1]), int(match[2]))
 

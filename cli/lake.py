@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Self
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
@@ -36,6 +36,9 @@ from lambdas.aws import tolerating
 ALWAYS_TRUE = AlwaysTrue()
 LISTED = 100
 """From so many tables on, a listing finds them: Glue lists so many at once."""
+LOG_IN = (
+    "log in: aws sso login, then --profile NAME or AWS_PROFILE; the embedded stack starts with `calve up`"
+)
 _DENIED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")
 
 
@@ -140,8 +143,7 @@ def credentials(lake: Lake) -> dict[str, str]:
         return {"client.access-key-id": emulator.ACCESS_KEY, "client.secret-access-key": emulator.SECRET_KEY}
     found = boto3.Session().get_credentials()
     if found is None:
-        fix = "log in: aws sso login, then --profile NAME or AWS_PROFILE; the embedded stack starts with `calve up`"
-        raise ConfigError("there are no AWS credentials for the lake", fix=fix)
+        raise ConfigError("there are no AWS credentials for the lake", fix=LOG_IN)
     frozen = found.get_frozen_credentials()
     keys = {"client.access-key-id": frozen.access_key, "client.secret-access-key": frozen.secret_key}
     return keys | ({"client.session-token": frozen.token} if frozen.token else {})
@@ -301,7 +303,7 @@ def count_by(table: Table, column: str, chosen: BooleanExpression = ALWAYS_TRUE)
 
 @contextmanager
 def aws_errors(what: str) -> Iterator[None]:
-    """Turn an AWS client's errors into `Fatal` (refused) or `Retryable` (no answer)."""
+    """Turn an AWS client's errors into `Fatal` (refused), `Retryable` (no answer) or `ConfigError` (no credentials)."""
     try:
         yield
     except ClientError as error:
@@ -309,6 +311,8 @@ def aws_errors(what: str) -> Iterator[None]:
         if code.startswith(_DENIED):
             raise Fatal(f"{what} may not be read: {code}", fix="log in to the account of the lake") from None
         raise Retryable(f"{what} cannot be read: {code}") from None
+    except NoCredentialsError:
+        raise ConfigError("there are no AWS credentials", fix=LOG_IN) from None
     except (BotoCoreError, OSError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         fix = "the embedded stack starts with `calve up`"

@@ -116,7 +116,8 @@ class _Walk:
                 continue
             name, line = key.value, key.start_mark.line + 1
             if name in lines:
-                self._problem(key, (*path, name), f"is given twice; the first one is in line {lines[name]}")
+                reason = f"is given twice; the first one is in line {lines[name]}"
+                self._problem(key, (*path, name), reason, "remove one")
                 continue
             lines[name] = line
             self._document.places[*path, name] = Place(self._document.file, line)
@@ -136,9 +137,9 @@ class _Walk:
         self._problem(node, path, f'the YAML tag "{node.tag}" cannot be used here')
         return None
 
-    def _problem(self, node: yaml.Node, path: KeyPath, reason: str) -> None:
+    def _problem(self, node: yaml.Node, path: KeyPath, reason: str, fix: str | None = None) -> None:
         place = Place(self._document.file, node.start_mark.line + 1)
-        self._document.problems.append((place, Problem(path, reason)))
+        self._document.problems.append((place, Problem(path, reason, fix)))
 
 
 def _syntax_problem(file: str, error: yaml.YAMLError) -> tuple[Place, Problem]:

@@ -3,6 +3,7 @@
 A test compares docs/configuration.md with it.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -215,7 +216,13 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 
 def json_schema() -> dict[str, Any]:
     """By this, editors complete and check calve.yaml. It knows keys and single values, not how they fit together."""
-    return {"$schema": DIALECT, "title": "calve.yaml", **_as_written(Configuration.model_json_schema())}
+    schema = _as_written(Configuration.model_json_schema())
+    described = json.loads(Path(__file__).with_name("descriptions.json").read_text(encoding="utf-8"))
+    for path, section in SECTIONS.items():
+        keys = (schema["$defs"][section.__name__] if path else schema)["properties"]
+        for key, text in described[".".join(path)].items():
+            keys[key].setdefault("description", text)
+    return {"$schema": DIALECT, "title": "calve.yaml", **schema}
 
 
 def _as_written(node: Any) -> Any:

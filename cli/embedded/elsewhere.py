@@ -59,11 +59,6 @@ class Elsewhere:
 
 def up(stack: Stack) -> Elsewhere:
     """Both targets: running already, or started and recorded, so that they stop with the stack."""
-    if not STAND_INS.is_dir():
-        raise Fatal(
-            f"the stand-ins that the demo publishes to are missing: {STAND_INS}",
-            fix="clone the whole repository",
-        )
     layout = Layout(stack.root)
     recorded = processes.read_state(layout.stack_file)
     if recorded is None:

@@ -18,7 +18,9 @@ from cli.embedded.processes import HOST
 from cli.look.page.page import page
 from cli.look.status.overview import Overview, look
 
-PortOption = Annotated[int, typer.Option("--port", "-p", help="A port of 127.0.0.1; 0: a free one.")]
+PortOption = Annotated[
+    int, typer.Option("--port", "-p", min=0, max=65_535, help="A port of 127.0.0.1; 0: a free one.")
+]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 KEPT_S = 3.0
 """A page is asked for again after a search or a reload: the same look serves it for so long."""
@@ -53,7 +55,7 @@ def console(*, given: Common, port: PortOption = 8765, open: OpenOption = False)
 
 
 class Pages:
-    """Pages by table; the empty name is the list. A look is at most `KEPT_S` old, and only one runs at a time for a page."""
+    """Pages by table; the empty name is the list. A look is at most `KEPT_S` old, and only one runs at a time."""
 
     def __init__(self, look: Callable[[str], Overview], name: str) -> None:
         self._look, self._name = look, name

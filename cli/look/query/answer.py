@@ -81,7 +81,8 @@ def _parsed(parser: duckdb.DuckDBPyConnection, text: str) -> Node:
     found = _json(parser, "SELECT json_serialize_sql(?)", text)
     if found["error"]:
         if found["error_type"] == "parser":
-            raise ConfigError(f"the query cannot be read: {found['error_message']}")
+            fix = "write SQL as DuckDB reads it: calve query --help has examples"
+            raise ConfigError(f"the query cannot be read: {found['error_message']}", fix=fix)
         raise ConfigError("only queries are run; tables are written by the job alone", fix=READS_ONLY)
     if len(found["statements"]) != 1:
         raise ConfigError("there is more than one query", fix="run them one by one")

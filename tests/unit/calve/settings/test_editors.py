@@ -11,7 +11,10 @@ from jsonschema.exceptions import best_match
 
 from calve.settings import document
 from calve.settings.model import json_schema
+from tests.descriptions import descriptions
 from tests.unit.calve.settings.conftest import CHECKER
+
+ROOT = Path(__file__).parents[4]
 
 
 def refused(tmp_path: Path, text: str) -> str | None:
@@ -51,6 +54,26 @@ def test_a_key_without_a_value_is_as_if_it_were_absent(tmp_path: Path) -> None:
     assert (
         refused(tmp_path, "name: t\nlake:\ndefaults: {freshness: }\ntables: {a: {topic: a, value: }}") is None
     )
+
+
+def test_an_editor_shows_what_the_page_says_of_each_key() -> None:
+    file = ROOT / "calve" / "settings" / "descriptions.json"
+    assert json.loads(file.read_text()) == descriptions(), f"python -m tests.descriptions > {file}"
+    schema = json_schema()
+    shown = schema["$defs"]["ExportSection"]["properties"]
+    assert shown["window"]["description"] == (
+        "`previous_day`, `previous_week` (from Monday) or `previous_month`. Default: `previous_week`."
+    )
+    assert schema["properties"]["tables"]["description"] == (
+        "One topic kept as one table; its key is the table's name."
+    )
+    undescribed = [
+        (name, key)
+        for name, section in schema["$defs"].items()
+        for key, each in section.get("properties", {}).items()
+        if "description" not in each
+    ]
+    assert undescribed == []
 
 
 def test_the_schema_is_plain_json_of_its_dialect() -> None:

@@ -13,25 +13,7 @@ from calve.config.job import Budget, Table
 from calve.config.publishing import Export
 from calve.settings import load_deployment, notation
 from calve.settings.model import SECTIONS
-
-PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
-
-
-def keys_of(path: str) -> dict[str, tuple[str, str]]:
-    """The keys of a section on the page, each with its meaning and its default."""
-    title = f"### `{path}`\n" if path else "### Top level\n"
-    table = PAGE.read_text(encoding="utf-8").partition(title)[2].partition("\n### ")[0]
-    rows = re.findall(r"^\| `([^`]+)` \| (.*) \| (.*) \|$", table, re.MULTILINE)
-    return {key: (meaning, default) for key, meaning, default in rows}
-
-
-PAGE_OF_OTHERS = {
-    "registry.rotate": "kafka.auth.rotate",
-    "tables.<name>": "defaults",
-    "tables.<name>.dead_letter_budget": "defaults.dead_letter_budget",
-    "tables.<name>.maintenance": "defaults.maintenance",
-}
-"""A section that takes the keys of another one, too, which the page does not repeat."""
+from tests.descriptions import PAGE, PAGE_OF_OTHERS, keys_of
 
 
 @pytest.mark.parametrize("path", SECTIONS)
