@@ -80,6 +80,7 @@ CONTENTS = {
         "plan": "cli.project.plan.command",
         "deploy": "cli.run.deploy",
         "destroy": "cli.run.deploy",
+        "synth": "cli.run.synth",
         "preview": "cli.project.preview",
         "cost": "cli.look.cost.command",
     },

@@ -57,6 +57,11 @@ class App:
         how = [] if change_sets else ["--no-change-set"]
         return self.run("comparing with AWS", progress, ["diff", *self.arguments(), *how])
 
+    def synthesize(self, progress: Progress) -> Path:
+        """The folder of the templates and of all files that they name."""
+        self.run("synthesizing", progress, ["synth", "--all", "--quiet", *self.arguments()])
+        return self._made
+
     def deploy(self, progress: Progress, *, compared: bool = False) -> Outputs:
         """Deploy all stacks; their outputs. compared: the templates that `compare` has just made."""
         if self.stack:

@@ -207,7 +207,7 @@ def registry_client(settings: job.AnyRegistry | None, topic: str) -> SchemaRegis
 
 def create_topic(topic: str, partitions: int, properties: Mapping[str, Any]) -> bool:
     """Create a topic; False where it exists already. `properties` are librdkafka's."""
-    admin = AdminClient(dict(properties))
+    admin = AdminClient({"log_level": 0, **properties})  # what goes wrong is raised
     future = admin.create_topics([NewTopic(topic, partitions)], request_timeout=TIMEOUT_S)[topic]
     try:
         future.result()

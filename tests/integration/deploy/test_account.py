@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,13 @@ import yaml
 
 from cli.account import Account, stacks
 from cli.embedded import aws
+from cli.embedded.cdk import TOOLKIT, App
 from cli.embedded.stack import Stack
+from cli.progress import LineProgress
 from tests.integration.support.engine import Engine
 
 ROOT = Path(__file__).parents[3]
+QUIET = LineProgress(lambda _: None)
 CI = [ROOT / "examples" / "ci" / name for name in ("github-actions.yml", "gitlab-ci.yml")]
 
 
@@ -128,3 +133,46 @@ def test_an_account_is_deployed_by_consent_and_destroyed_by_consent(folder: Fold
     assert folder.calve("destroy", "--yes", "--delete-data", folder.name).returncode == 0
     assert folder.stacks == set()
     assert not folder.has_bucket()
+
+
+def applied(module: Path, stack: Stack) -> Iterator[str]:
+    """Do what Terraform does with the module: files first, then each stack after those that it depends on. Names of stacks."""
+    region, account = stack.region, aws.ACCOUNT
+    text = (
+        (module / "main.tf.json").read_text().replace("${data.aws_caller_identity.calve.account_id}", account)
+    )
+    resource = json.loads(text.replace("${data.aws_region.calve.name}", region))["resource"]
+    s3, cloudformation = (aws.client(each, stack.aws_endpoint) for each in ("s3", "cloudformation"))
+    for each in resource["aws_s3_object"].values():
+        file = module / each["source"].removeprefix("${path.module}/")
+        s3.put_object(Bucket=each["bucket"], Key=each["key"], Body=file.read_bytes())
+    done = {f"aws_s3_object.{id}" for id in resource["aws_s3_object"]}
+    left = resource["aws_cloudformation_stack"]
+    while left:
+        id, made = next((id, each) for id, each in left.items() if done.issuperset(each["depends_on"]))
+        host, key = re.fullmatch(r"https://([^/]+)/(.+)", made["template_url"]).groups()  # type: ignore[union-attr]
+        template = s3.get_object(Bucket=host.partition(".s3.")[0], Key=key)["Body"].read().decode()
+        cloudformation.create_stack(
+            StackName=made["name"], TemplateBody=template, Capabilities=made["capabilities"]
+        )
+        cloudformation.get_waiter("stack_create_complete").wait(
+            StackName=made["name"], WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+        )
+        yield made["name"]
+        done.add(f"aws_cloudformation_stack.{id}")
+        left = {name: each for name, each in left.items() if name != id}
+
+
+@pytest.mark.long
+def test_what_synth_writes_is_deployed_without_the_cdk(folder: Folder) -> None:
+    made = aws.client("cloudformation", folder.stack.aws_endpoint).describe_stacks()["Stacks"]
+    if TOOLKIT not in {each["StackName"] for each in made}:
+        App(folder.stack, folder.path).bootstrap(QUIET, aws.ACCOUNT, folder.stack.region)
+    written = folder.document("synth", "--to", "module")
+    assert folder.calve("synth", "--to", "module").returncode == 2  # it is not empty
+    names = list(applied(folder.path / "module", folder.stack))
+    assert set(names) == set(written["stacks"]) == folder.stacks
+    assert folder.has_bucket()
+    glue = aws.client("glue", folder.stack.aws_endpoint)
+    assert glue.get_job(JobName=f"{folder.name}-main")["Job"]["DefaultArguments"]["--generation"]
+    assert folder.calve("destroy", "--yes", "--delete-data", folder.name).returncode == 0
