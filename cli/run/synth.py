@@ -6,7 +6,6 @@ import json
 import shutil
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
@@ -76,12 +75,10 @@ def _module(made: Path, to: Path) -> dict[str, Any]:
                     "source": f"${{path.module}}/{source.relative_to(to)}",
                 }
             needed.append(f"aws_s3_object.{id}")
-        template = urlsplit(
-            _here(each["properties"]["stackTemplateAssetObjectUrl"].replace("s3://", "https://", 1))
-        )
+        template = _here(each["properties"]["stackTemplateAssetObjectUrl"]).removeprefix("s3://")
         resources[name] = {
             "name": name,
-            "template_url": f"https://{template.netloc}.s3.{HERE[REGION]}.amazonaws.com{template.path}",
+            "template_url": f"https://s3.{HERE[REGION]}.amazonaws.com/{template}",
             "capabilities": CAPABILITIES,
             "depends_on": needed,
             "timeouts": dict.fromkeys(("create", "update", "delete"), LONGEST),
