@@ -58,7 +58,9 @@ def demo(*, keep: Keep = False) -> None:
     """
     if not elsewhere.STAND_INS.is_dir():
         fix = "clone the whole repository; or try your own topic: calve up, then calve init"
-        raise CalveError("the demo is part of a checkout of calve", fix=fix)
+        raise CalveError(
+            f"the demo is part of a checkout of calve: {elsewhere.STAND_INS} is missing", fix=fix
+        )
     console, root, began = Console(), project_root(), time.monotonic()
     console.say("calve keeps Kafka topics as Iceberg tables, exactly once. All of it, here:")
     console.heading("1  The stack: a Kafka broker, a schema registry, an AWS emulator")

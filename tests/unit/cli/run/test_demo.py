@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from calve.errors import Fatal
+from calve.errors import CalveError
 from cli.embedded import elsewhere
 from cli.embedded.stack import Stack
 from cli.run.datagen.plan import Fates
 from cli.run.demo.checks import Found, counts_of, unproved
-from cli.run.demo.demo import PLANS, job_on
+from cli.run.demo.demo import PLANS, demo, job_on
 from cli.verify.findings import Check, Finding, State, Verification
 
 ROOT = Path(__file__).parents[4]
@@ -79,9 +79,11 @@ def test_the_demo_counts_the_tables_of_the_calve_yaml_that_ships():
     assert [table.topic for table in job_on(STACK).tables] == [plan.topic for plan in PLANS]
 
 
-def test_a_checkout_without_the_stand_ins_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_checkout_without_the_stand_ins_is_named_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(elsewhere, "STAND_INS", tmp_path / "standins")
-    with pytest.raises(
-        Fatal, match=f"the stand-ins that the demo publishes to are missing: {tmp_path}/standins"
-    ):
-        elsewhere.up(STACK)
+    with pytest.raises(CalveError, match=f"part of a checkout of calve: {tmp_path}/standins is missing"):
+        demo()
+    assert list(tmp_path.iterdir()) == []
