@@ -35,7 +35,7 @@ def synth(*, given: Common, to: FolderOption = Path("calve-stacks")) -> None:
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise ConfigError(f"{to} is not empty", fix="remove it, or name another folder: --to")
     console = given.console
-    load_deployment(found(given.config), given.env)  # says what is wrong with it better than the CLI can
+    load_deployment(found(given.config), given.env)  # its errors are better than those of the CLI
     app = App(None, found(given.config), given.env)
     made = app.synthesize(console.progress())
     module = _module(made, to)

@@ -173,7 +173,7 @@ def by_link(link: Link, url: str) -> Access:
         "Download",
         (url,) if count == 1 else tuple(f"{url}/{number}" for number in range(1, count + 1)),
         (("Link expires", formatting.moment(link.expires_at, link.time_zone)),),
-        f"The link is meant for {whose}: please do not pass it on.",
+        f"The link opens a page with a button. It is meant for {whose}: please do not pass it on.",
     )
 
 

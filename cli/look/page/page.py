@@ -181,7 +181,7 @@ def _facts(found: Overview, table: TableStatus) -> list[tuple[str, str]]:
 
 
 def _plots(found: Overview, table: TableStatus) -> list[tuple[str, str, list[list[float]], float | None]]:
-    """Id, title, times and seconds, and the promise, of each figure of which there are at least two."""
+    """Id, title, times and seconds, and the promise, of each figure that has at least two values."""
     history = found.history
     if history is None:
         return []
