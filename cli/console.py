@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from calve.errors import CalveError
+from calve.errors import CalveError, ConfigError
 from cli.progress import BarProgress, LineProgress, Progress
 
 COMMON = "Common options"  # the panel of help screens for what most commands have
@@ -247,6 +247,18 @@ class Console:
         """Write the answer as one JSON document, in JSON mode."""
         if self.output is Output.json:
             print(json.dumps(value, indent=2, default=str), flush=True)
+
+    def consent(self, question: str, *, yes: bool, fix: str) -> None:
+        """Ask a person on stderr, and abort without a yes. yes: it was given already.
+
+        Raises:
+            ConfigError: nobody can be asked: there is no terminal, or stdout takes a document.
+        """
+        if yes:
+            return
+        if self.output is Output.json or not sys.stdin.isatty():
+            raise ConfigError("this needs the consent of a person, and nobody can be asked here", fix=fix)
+        typer.confirm(question, abort=True, err=True)
 
     def error(self, error: CalveError) -> None:
         if self._err.is_terminal:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,12 +16,12 @@ from pyiceberg.table import Table
 
 from calve.config.job import Job
 from calve.config.job import Table as Settings
-from calve.errors import CalveError, ConfigError, Retryable
+from calve.errors import CalveError, Retryable
 from calve.names import TableName
 from calve.requests import forget, redrive, requests
 from cli.conditions import Condition, Conditions
 from cli.config import Common, load_jobs, table_named
-from cli.console import Console, Output
+from cli.console import Console
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, load, open_catalog, state_of
 
@@ -105,12 +104,7 @@ class OpenedTable:
 
         look_at: what a person should look at before consent. more: of the document.
         """
-        if not yes:
-            if self.console.output is Output.json or not sys.stdin.isatty():
-                fix = f"look at {look_at}, then add --yes"
-                raise ConfigError("this needs the consent of a person", fix=fix)
-            typer.confirm(question, abort=True, err=True)
-
+        self.console.consent(question, yes=yes, fix=f"look at {look_at}, then add --yes")
         title = f"{kind.title} {self.name}"
 
         def answer() -> Answer | None:

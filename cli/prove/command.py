@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from calve.settings import read_source
 from cli.account import Account, outputs
 from cli.config import DEFAULT_CONFIG, Common, embedded_stack, found
 from cli.console import Console
+from cli.embedded.cdk import TOOLKIT
 from cli.embedded.layout import project_root
 from cli.embedded.processes import termination_as_exit
 from cli.embedded.stack import current
@@ -28,7 +28,6 @@ from cli.prove.remains import nothing_left
 from cli.prove.report import Check, Evidence, Price, counted, judge, masked, page, price, spent
 from cli.prove.scene import Note, Scene, configuration, folder_of, forget, held, left, new_name
 
-BOOTSTRAP = "CDKToolkit"
 HOURS = 1.5
 """A deploy and a destroy of 15 minutes each, waits for alarms and metrics, and some room."""
 NOBODY = "nobody@example.com"
@@ -148,7 +147,7 @@ def _refuse(deployment: Deployment, account: Account, number: str, *, here: bool
         )
     if not here:
         fix = f"npx cdk bootstrap aws://{number}/{account.region}"
-        outputs(account, BOOTSTRAP, fix=fix)
+        outputs(account, TOOLKIT, fix=fix)
     settings = deployment.jobs[0].settings
     Cluster(settings.kafka, account.region).topic_names()
     if settings.registry:
@@ -167,11 +166,7 @@ def _ask(scene: Scene, *, yes: bool) -> None:
     console.say(
         f"{scene.name} will be deployed into {where}: about {total:.2f} USD, and {total / HOURS:.2f} per hour more."
     )
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError("this spends money, and nobody can be asked here", fix="calve prove --yes")
-    typer.confirm("Deploy, check and destroy it?", abort=True)
+    console.consent("Deploy, check and destroy it?", yes=yes, fix="calve prove --yes")
 
 
 def _run(scene: Scene) -> tuple[list[Evidence], list[Price]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Annotated
 
@@ -83,7 +82,7 @@ def _into_account(app: App, planned: Planned, console: Console, *, yes: bool) ->
     console.tree("aws", Branch("AWS", note=f"all of it: {app.log}", below=below))
     if any(SAME in line for line in said):
         return None
-    _consent(f"Deploy this into {planned.where}?", "calve deploy --yes", yes=yes)
+    console.consent(f"Deploy this into {planned.where}?", yes=yes, fix="calve deploy --yes")
     if not bootstrapped:
         app.bootstrap(console.progress(), planned.number, planned.account.region)
     return app.deploy(console.progress(), compared=True)
@@ -118,18 +117,10 @@ def destroy(*, given: Common, yes: YesOption = False, delete_data: DeleteOption 
     )
     if not embedded:
         question = f"Remove them and DELETE ALL TABLES of {name}?" if delete_data else "Remove them?"
-        _consent(question, "calve destroy --yes", yes=yes)
+        console.consent(question, yes=yes, fix="calve destroy --yes")
     app = App(embedded, found(given.config), given.env, region=account.region)
     if delete_data:
         app = replace(app, context={"delete_data": f"yes-delete-{name}"})
         app.deploy(console.progress())  # the stacks must know it before they go
     app.destroy(console.progress())
     console.event("destroyed", data="deleted" if delete_data else "kept; calve deploy goes on with it")
-
-
-def _consent(question: str, command: str, *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError("this needs the consent of a person, and nobody can be asked here", fix=command)
-    typer.confirm(question, abort=True)

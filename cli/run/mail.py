@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from email import policy
 from email.message import EmailMessage
@@ -17,13 +16,13 @@ from cli.console import Console, Output, OutputOption
 from cli.embedded import aws
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.stack import Stack, current
+from cli.run.demo.link import LINK
 
 NumberArgument = Annotated[
     int | None, typer.Argument(metavar="NUMBER", help="A mail, by its number in the list.")
 ]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open it in the browser, as the recipient sees it.")]
 PATIENCE_S = 10.0
-_LINK = re.compile(r'https://[^\s"<>]+\.lambda-url\.[^\s"<>]+')
 
 
 def mail(
@@ -92,4 +91,4 @@ def _part(mail: EmailMessage, kind: str, stack: Stack) -> str:
     """A mail's text, or its HTML, with links that this machine answers."""
     body = mail.get_body((kind,))
     text = str(body.get_content()) if body else ""
-    return _LINK.sub(lambda found: aws.reachable(found[0], stack.aws_endpoint), text)
+    return LINK.sub(lambda found: aws.reachable(found[0], stack.aws_endpoint), text)

@@ -8,7 +8,8 @@ import urllib3
 
 from calve.errors import CalveError
 
-LINK = re.compile(r"https://\S+\.lambda-url\.\S+")
+LINK = re.compile(r'https://[^\s"<>]+\.lambda-url\.[^\s"<>]+')
+"""In a text or in HTML."""
 TIMEOUT_S = 60.0
 
 
