@@ -26,7 +26,7 @@ from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.settings import load, load_deployment, notation
 from calve.settings.problems import Invalid, choice
 from calve.settings.resolving import StackDefaults
-from cli.console import COMMON, PROFILE_VARIABLE, Console, Output, OutputOption
+from cli.console import COMMON, PROFILE_VARIABLE, REGION_VARIABLE, Console, Output, OutputOption
 from cli.embedded import aws
 from cli.embedded.layout import above, project_root
 from cli.embedded.stack import Stack, current
@@ -97,6 +97,7 @@ def load_jobs(
         if not writes:
             supplied = replace(supplied, warehouse=UNKNOWN_WAREHOUSE)
     jobs = load(config, env=env, stack=supplied)
+    _check_region(config, jobs[0].lake.region)
     if tables and any(job.patterns for job in jobs):
         jobs = with_named(jobs, tables)
     known = [table.name for job in jobs for table in job.tables]
@@ -118,9 +119,18 @@ def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack
     deployment = load_deployment(
         found(config), env, StackDefaults(supplied.kafka, supplied.registry, region=supplied.region)
     )
+    _check_region(config, deployment.region)
     settings = deployment.jobs[0].settings
     here = embedded and (settings.kafka == supplied.kafka or settings.registry == supplied.registry)
     return deployment, embedded if here else None
+
+
+def _check_region(config: Path, region: str | None) -> None:
+    """Raises ConfigError: `--region` names another region than the one that the deployment has."""
+    asked = os.environ.get(REGION_VARIABLE)
+    if asked and region and asked != region:
+        fix = "leave out --region, or lay another `lake.region` over it with --env"
+        raise ConfigError(f"--region is {asked}, and {config} is for {region}", fix=fix)
 
 
 def embedded_stack() -> Stack | None:

@@ -30,7 +30,7 @@ from calve.errors import CalveError, ConfigError
 from cli.progress import BarProgress, LineProgress, Progress
 
 COMMON = "Common options"  # the panel of help screens for what most commands have
-PROFILE_VARIABLE = "CALVE_PROFILE"  # set by `--profile`
+PROFILE_VARIABLE, REGION_VARIABLE = "CALVE_PROFILE", "CALVE_REGION"  # set by `--profile` and `--region`
 
 
 class Output(StrEnum):

@@ -27,7 +27,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from calve.errors import CalveError, ConfigError
 from calve.names import nearest
-from cli.console import COMMON, PROFILE_VARIABLE, Console
+from cli.console import COMMON, PROFILE_VARIABLE, REGION_VARIABLE, Console
 from cli.embedded.layout import CHECKOUT
 from cli.embedded.processes import no_proxy
 
@@ -135,7 +135,15 @@ def _use_profile(name: str | None) -> None:
             os.environ.pop(key, None)
 
 
-def _profile(
+def _use_region(name: str | None) -> None:
+    """Work in a region: this one goes before that of the environment and of the profile. None: nothing changes."""
+    if name and not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", name):
+        raise ConfigError(f'"{name}" is no AWS region', fix="write it as in eu-central-1")
+    if name:
+        os.environ.update(dict.fromkeys((REGION_VARIABLE, "AWS_REGION", "AWS_DEFAULT_REGION"), name))
+
+
+def _account(
     profile: Annotated[
         str | None,
         typer.Option(
@@ -147,17 +155,28 @@ def _profile(
             rich_help_panel=COMMON,
         ),
     ] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Work in this AWS region, or in that of the variable {REGION_VARIABLE}.",
+            envvar=REGION_VARIABLE,
+            show_envvar=False,
+            expose_value=False,
+            callback=_use_region,
+            rich_help_panel=COMMON,
+        ),
+    ] = None,
 ) -> None:
-    """A command with only this option."""
+    """A command with only these options."""
 
 
 class InAccount(TyperCommand):
-    """A command that takes `--profile` beside its own options."""
+    """A command that takes `--profile` and `--region` beside its own options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         alone = typer.Typer(add_completion=False)
-        alone.command()(_profile)
+        alone.command()(_account)
         self.params += typer.main.get_command(alone).params
 
 
@@ -185,7 +204,7 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def explain(app: typer.Typer, *, but: Collection[Callable[..., Any]] = ()) -> None:
-    """Make the help screens and the options of all commands of an app; add `--profile` to those that read calve.yaml.
+    """Make the help screens and the options of all commands of an app; those that read calve.yaml get `InAccount`.
 
     but: commands without an account.
     """

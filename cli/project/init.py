@@ -126,7 +126,8 @@ def init(
     if len(guesses) > SHOWN:
         console.event(f"inferred {len(guesses) - SHOWN} more in schemas/")
     console.event(f"wrote {config}", tables=ready, left_out=len(found) - ready)
-    then = "calve plan" if config == DEFAULT_CONFIG else f"calve plan --config {config}"
+    then = "calve ingest --drain" if embedded and not bootstrap_servers else "calve plan"
+    then += "" if config == DEFAULT_CONFIG else f" --config {config}"
     console.event("next", look=f"$EDITOR {config}", then=then)
 
 

@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from calve.config.deployment import Deployment
 from calve.errors import CalveError
 from cli.console import duration
-from cli.look.cost.command import run_of
+from cli.look.cost.measured import run_of
 from cli.look.cost.model import HOURS, Load, bill, rates
 from cli.look.doctor.deployment import UNKNOWN
 from cli.prove.scene import Scene

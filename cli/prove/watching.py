@@ -13,9 +13,9 @@ from calve.names import log_prefix
 from calve.outputs import metrics
 from calve.outputs.metrics import METRICS, Log
 from cli.account import Resource, resources
-from cli.act.exports import Exports
 from cli.config import Common
 from cli.embedded import aws
+from cli.exports import Exports
 from cli.prove.report import NotCheckedError
 from cli.prove.scene import EXPORT, TRADES, Scene
 from cli.run.demo.link import LINK, lines_behind, request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from cli.exports import Delivered
+from cli.look.cost.measured import Daily
 from cli.look.page.command import Pages, handler
 from cli.look.status.overview import History, Overview
+from cli.look.status.schemas import SchemaVersion
 from tests.browser.chromium import Chromium
 from tests.browser.test_page import CONTRAST, PICTURES
 from tests.unit.cli.look.test_status_screen import ORDERS
@@ -34,6 +37,21 @@ class Rounds(History):
         return [(NOW - timedelta(minutes=200 - n), 5.0 + n % 20) for n in range(200)]
 
 
+ROUNDS = Rounds(
+    schemas=(
+        SchemaVersion(1, 9, NOW.timestamp(), ("+ note string", "amount: int -> long")),
+        SchemaVersion(0, 8),
+    ),
+    cost=Daily(0.43, NOW.isoformat()),
+)
+EXPORTS = [
+    Delivered(
+        "weekly_sales", "16 to 22 November 2026", 15, True, NOW.isoformat(), {"alive": 2, "expired": 31}
+    ),
+    Delivered("daily_orders"),
+]
+
+
 def overview(of_each: int) -> Overview:
     names = [f"{kind}_{number}" for kind in ("orders", "payments", "clicks") for number in range(of_each)]
     made = [replace(ORDERS, table=f"shop.{name}", topic=name, rows=place) for place, name in enumerate(names)]
@@ -45,16 +63,16 @@ def overview(of_each: int) -> Overview:
     }
     middle = len(made) // 2
     made[middle] = replace(made[middle], **stopped)  # type: ignore[arg-type]
-    return Overview(NOW, made)
+    return Overview("shop", NOW, made, exports=EXPORTS)
 
 
 @contextmanager
-def serving(of_each: int) -> Iterator[str]:
+def serving(of_each: int, labels: Sequence[str] = ("shop",)) -> Iterator[str]:
     def look(table: str) -> Overview:
         one = replace(ORDERS, table=f"shop.{table}")
-        return Overview(NOW, [one], history=Rounds()) if table else overview(of_each)
+        return Overview("shop", NOW, [one], history=ROUNDS) if table else overview(of_each)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler(Pages(look, "shop"))) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler(Pages(dict.fromkeys(labels, look)))) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"
@@ -81,6 +99,21 @@ def test_the_console_looks_right(browser: Chromium, url: str, path: str, screen:
     assert browser.value("document.documentElement.scrollWidth <= innerWidth")
     assert browser.value(CONTRAST) >= 4.5
     assert browser.value("document.querySelectorAll('.plot canvas').length") == (2 if path else 0)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_deployments_side_by_side_look_right(browser: Chromium, screen: str) -> None:
+    width, height = SCREENS[screen]
+    browser.look(width=width, height=height, dark=False, phone=screen == "phone")
+    with serving(6, ["shop dev", "shop prod", "sales"]) as url:
+        browser.open(url, scripts=True)
+        browser.screenshot(PICTURES / f"console-several-{screen}.png")
+        assert browser.complaints == []
+        assert browser.value("document.querySelectorAll('article').length") == 3
+        assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+        assert browser.value(CONTRAST) >= 4.5
+        browser.open(browser.value("document.querySelector('article a').href"), scripts=True)
+    assert browser.value(SHOWN)
 
 
 def test_three_thousand_tables_are_searched_filtered_and_sorted(browser: Chromium) -> None:

@@ -1,10 +1,11 @@
-"""One self-contained HTML page of an overview: all tables, or one with its history. It holds no value of a record."""
+"""Self-contained HTML pages: deployments side by side, all tables of one, one table. They hold no value of a record."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from cli.console import duration
+from calve.errors import CalveError
+from cli.console import ago, duration
 from cli.look.health import TableStatus, urgency
+from cli.look.status.one_table import SCHEMA_COLUMNS, long_facts, schema_line, short_facts
 from cli.look.status.overview import Overview, lines
-from cli.look.status.screen import lag_age, seconds, short, size
+from cli.look.status.screen import lag_age, links, seconds, short, size
 
 FOLDER = Path(__file__).parent
-MOST_TROUBLES = 50
 COMMITS = 50
-STATE, WARN, NUMBER = "state", "warn", "number"
+STATE, WARN, NUMBER, NAMED = "state", "warn", "number", "named"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class Column:
 
 def _rejected(table: TableStatus) -> int:
     return sum(table.dead_letters.values())
+
+
+def _all_rejected(found: Overview) -> int:
+    return sum(map(_rejected, found.tables))
 
 
 def _is_late(table: TableStatus) -> bool:
@@ -90,45 +96,95 @@ COLUMNS = (
 )
 
 
-def page(found: Overview, name: str, *, link: Callable[[str], str] | None = None, home: str = "#") -> str:
-    """The page. link: the address of a table's own page; None: there is none. home: that of the list."""
-    table = found.tables[0] if found.history and found.tables else None
-    dead_letters = sum(map(_rejected, found.tables))
-    plots = _plots(found, table) if table else []
-    rendered: str = _template().render(
-        title=f"{table.name if table else name} - calve",
-        name=name,
-        home=home,
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the pages are; None: there is no such page. home: of all deployments. deployment: of this one, below `home`."""
+
+    home: str = "#"
+    deployment: str | None = None
+    table: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of several deployments. found: None if it could not be looked at, for a problem."""
+
+    label: str
+    href: str
+    found: Overview | None
+    problem: CalveError | None = None
+
+
+def page(found: Overview, at: Addresses = Addresses()) -> str:
+    """The page of a deployment; with a history, that of its table."""
+    return table_page(found, at) if found.history and found.tables else list_page(found, at)
+
+
+def several_page(deployments: Sequence[Side], now: datetime) -> str:
+    """All deployments side by side: the troubles and the figures of each."""
+    return _rendered(
+        "several", title="deployments", at=now, home="/", way=[("deployments", None)], deployments=deployments
+    )
+
+
+def list_page(found: Overview, at: Addresses) -> str:
+    return _rendered(
+        "list",
+        title=found.name,
+        at=found.at,
+        home=at.home,
+        way=[(found.name, None)],
         found=found,
-        table=table,
-        troubles=found.troubles,
-        most=MOST_TROUBLES,
-        rows=sum(each.rows for each in found.tables),
-        bytes=sum(each.bytes for each in found.tables),
-        files=sum(each.files for each in found.tables),
-        lag=sum(each.lag_records or 0 for each in found.tables),
-        letters=dead_letters,
         states=Counter(each.state for each in found.tables).most_common(),
         heads=COLUMNS,
-        listed=[] if table else [_row(each, found, link) for each in _sorted(found)],
-        facts=_facts(found, table) if table else [],
+        listed=[_row(each, found, at.table) for each in _sorted(found)],
+        ago=lambda moment: ago(datetime.fromisoformat(moment), found.at) if moment else "-",
+        links=links,
+    )
+
+
+def table_page(found: Overview, at: Addresses) -> str:
+    [table] = found.tables
+    plots = _plots(found, table)
+    return _rendered(
+        "table",
+        plotted=bool(plots),
+        title=table.name,
+        at=found.at,
+        home=at.home,
+        way=[(found.name, at.deployment), (table.name, None)],
+        found=found,
+        table=table,
+        facts=[*short_facts(table, found), *long_facts(table, found)],
         plots=plots,
         rounds=_rounds(found),
-        css=_asset("page.css") + (_asset("uplot.css") if plots else ""),
-        script=(_asset("uplot.js") if plots else "") + _asset("page.js"),
-        short=short,
-        size=size,
+        schemas=[schema_line(each) for each in found.history.schemas] if found.history else [],
+        schema_columns=SCHEMA_COLUMNS,
         cell=_cell,
     )
-    return rendered
+
+
+def _rendered(template: str, *, plotted: bool = False, **given: object) -> str:
+    css = _asset("page.css") + (_asset("uplot.css") if plotted else "")
+    script = (_asset("uplot.js") if plotted else "") + _asset("page.js")
+    made: str = _templates().get_template(f"{template}.html").render(**given, css=css, script=script)
+    return made
 
 
 @cache
-def _template() -> Any:
+def _templates() -> Environment:
     made = Environment(
-        loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
-    return made.get_template("page.html")
+    made.globals |= {
+        "short": short,
+        "size": size,
+        "dead_letters": _all_rejected,
+    }
+    return made
 
 
 @cache
@@ -143,8 +199,8 @@ def _sorted(found: Overview) -> list[TableStatus]:
 def _row(table: TableStatus, found: Overview, link: Callable[[str], str] | None) -> dict[str, Any]:
     cells = []
     for column in COLUMNS:
-        kinds = [table.state] if column.title == STATE else []
-        kinds += [STATE] if column.title == STATE else []
+        kinds = [STATE, table.state] if column.title == STATE else []
+        kinds += [NAMED] if column.title == "table" else []
         kinds += [NUMBER] if column.number else []
         kinds += [WARN] if column.late(table) else []
         cells.append(
@@ -157,27 +213,6 @@ def _row(table: TableStatus, found: Overview, link: Callable[[str], str] | None)
         )
     text = f"{table.table} {table.topic} {table.state}".lower()
     return {"state": table.state, "text": text, "cells": cells, "href": link(table.name) if link else ""}
-
-
-def _facts(found: Overview, table: TableStatus) -> list[tuple[str, str]]:
-    lag = "not known" if table.lag_records is None else f"{table.lag_records:,} records"
-    fresh = f"{seconds(table.freshness_p50_s)} p50, {seconds(table.freshness_p95_s)} p95"
-    average = f", {size(table.bytes / table.files)} on average" if table.files else ""
-    facts = [
-        ("state", table.state + (f" since {table.since[:16].replace('T', ' ')} UTC" if table.since else "")),
-        ("topic", table.topic),
-        ("lag", ", the oldest for ".join(filter(None, (lag, lag_age(table, found))))),
-        ("freshness", f"{fresh} of {duration(table.freshness_target_s)} promised"),
-        ("rows", f"{table.rows:,}"),
-        ("files", f"{table.files:,}{average}, {table.delete_files:,} delete files"),
-        ("size", size(table.bytes)),
-        ("committed", "never" if table.commit_age_s is None else f"{duration(table.commit_age_s)} ago"),
-        ("snapshots", f"{table.snapshots:,}"),
-        ("job", table.job),
-    ]
-    facts += [("due", f"{each.kind}: {each.why}") for each in table.due]
-    facts += [("waits", f"a {each.request} since {each.at}") for each in table.waiting]
-    return facts + [(each.target, f"{each.state} {each.reason or ''}") for each in found.published]
 
 
 def _plots(found: Overview, table: TableStatus) -> list[tuple[str, str, list[list[float]], float | None]]:

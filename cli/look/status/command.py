@@ -18,11 +18,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from calve.errors import CalveError, ConfigError
-from cli.config import Common, TablesArgument, load_jobs
+from cli.config import Common, TablesArgument
 from cli.console import Console, duration
+from cli.exports import Delivered
 from cli.look.health import TableStatus, Trouble
+from cli.look.status.one_table import table_screen
 from cli.look.status.overview import Overview, lines, look
-from cli.look.status.screen import MOST_TROUBLES, alarming, screen, table_screen
+from cli.look.status.screen import MOST_TROUBLES, alarming, links, screen
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", "-w", help="Draw the screen again every few seconds, until q or Ctrl-C.")
@@ -66,7 +68,7 @@ def status(
     for each in found.problems:
         console.error(each)
     if html:
-        write_page(found, given, html)
+        write_page(found, html)
         console.event("wrote", page=html)
     elif console.is_terminal:
         console.draw(drawn(found, console.size[0]))
@@ -86,6 +88,7 @@ def status(
             for each in found.published
         ]
         console.table("published", published)
+        console.table("export", [_export_line(each) for each in found.exports])
         if found.history:
             console.table("snapshot", list(lines(found.history, len(found.history.snapshots))))
             console.table("state", [asdict(each) for each in found.history.states])
@@ -93,13 +96,12 @@ def status(
     console.document(found.document)
 
 
-def write_page(found: Overview, given: Common, file: Path) -> None:
+def write_page(found: Overview, file: Path) -> None:
     """Write the page. Raises ConfigError: the file cannot be written."""
     from cli.look.page.page import page
 
-    [name] = {each.name for each in load_jobs(given.config, given.env)}
     try:
-        file.write_text(page(found, name), encoding="utf-8")
+        file.write_text(page(found), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}", fix="name another file") from None
 
@@ -132,6 +134,10 @@ def _line(status: TableStatus) -> dict[str, object]:
         "bytes": status.bytes,
         "due": ",".join(each.kind for each in status.due) or "-",
     }
+
+
+def _export_line(export: Delivered) -> dict[str, object]:
+    return asdict(export) | {"links": links(export)}
 
 
 def drawn(found: Overview, width: int, height: int | None = None) -> RenderableType:

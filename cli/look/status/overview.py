@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,10 +29,14 @@ from calve.table.summary import (
     starts_of,
 )
 from cli.account import Account, outputs
-from cli.config import load_jobs, load_target
+from cli.config import Where, load_jobs, load_target
 from cli.console import ago
+from cli.exports import Delivered, Exports
 from cli.lake import Snapshot, Tables, ancestors, aws_errors, open_catalog, state_of
+from cli.look.cost.measured import Daily, daily
+from cli.look.cost.model import rates
 from cli.look.health import TableStatus, Trouble, troubles
+from cli.look.status.schemas import SchemaVersion, versions
 from cli.look.status.survey import Survey
 from lambdas.publish_states import PublishState, PublishStates
 
@@ -41,11 +46,13 @@ DEPLOY = "deploy it: calve deploy"
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Newest first. snapshots: main's ancestors that are kept. done: executed requests."""
+    """Newest first. snapshots: main's ancestors that are kept. done: executed requests. cost: None if no commit recorded one."""
 
     snapshots: tuple[Snapshot, ...] = ()
     states: tuple[FormerState, ...] = ()
     done: tuple[Entry, ...] = ()
+    schemas: tuple[SchemaVersion, ...] = ()
+    cost: Daily | None = None
 
     @classmethod
     def of(cls, tables: Tables, name: TableName, now: FormerState) -> History:
@@ -57,7 +64,9 @@ class History:
         states = (FormerState(state.state, state.since, state.code), *state.before)
         if now.state != state.state:
             states = (now, *states)
-        return cls(tuple(ancestors(table)), states, tuple(reversed(Entry.all(table.properties))))
+        snapshots, done = tuple(ancestors(table)), tuple(reversed(Entry.all(table.properties)))
+        cost = daily(snapshots, rates(), datetime.now(UTC))
+        return cls(snapshots, states, done, versions(table.whole()), cost)
 
     def figures(self, name: str) -> list[tuple[datetime, float]]:
         """One metric of the rounds by commit time, the oldest first."""
@@ -160,16 +169,32 @@ def published(config: Path, env: str | None, only: Collection[str] = ()) -> list
     )
 
 
+def exported(config: Path, env: str | None) -> list[Delivered]:
+    """The newest file and the links of each export in calve.yaml.
+
+    Raises:
+        CalveError: the exports are not deployed, or do not answer.
+    """
+    deployment, _ = load_target(config, env)
+    names = [each.name for each in deployment.exports]
+    return Exports.find(Where(config, env)).delivered(names) if names else []
+
+
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Tables in the order of calve.yaml. problems: systems that did not answer. history: of a single requested table."""
+    """The deployment of a name. Tables are in the order of calve.yaml. problems: systems that did not answer.
 
+    history: of a single requested table, whose exports are not looked at.
+    """
+
+    name: str
     at: datetime
     tables: list[TableStatus]
     published: list[PublishState] = field(default_factory=list)
     not_kept: list[NotKept] = field(default_factory=list)
     problems: list[CalveError] = field(default_factory=list)
     history: History | None = None
+    exports: list[Delivered] = field(default_factory=list)
 
     @property
     def troubles(self) -> list[Trouble]:
@@ -183,6 +208,7 @@ class Overview:
             "troubles": [asdict(each) for each in self.troubles],
             "published": [asdict(each) for each in self.published],
             "not_kept": [asdict(each) for each in self.not_kept],
+            "exports": [asdict(each) for each in self.exports],
             "problems": [{"problem": each.message, "fix": each.fix} for each in self.problems],
         }
         if self.history:
@@ -190,6 +216,8 @@ class Overview:
                 "snapshots": [snapshot_document(each) for each in self.history.snapshots],
                 "states": [asdict(each) for each in self.history.states],
                 "done": [asdict(each) for each in self.history.done],
+                "schemas": [asdict(each) for each in self.history.schemas],
+                "cost": asdict(self.history.cost) if self.history.cost else None,
             }
         return document
 
@@ -199,20 +227,31 @@ def look(config: Path, env: str | None, only: Sequence[str] = ()) -> Overview:
     jobs = load_jobs(config, env, tables=only)
     problems: list[CalveError] = []
     with ThreadPoolExecutor() as pool:
-        elsewhere = pool.submit(published, config, env, only)
+        of_targets = pool.submit(published, config, env, only)
+        of_exports = pool.submit(exported, config, env) if not only else None
         tables = Tables(open_catalog(jobs[0].lake))
         survey = Survey.begin(jobs, tables, only)
         found = survey.statuses()
         problems += [survey.unreached] if survey.unreached else []
         states: list[PublishState] = []
-        try:
-            states = elsewhere.result()
-        except CalveError as error:
-            problems.append(error)
+        exports: list[Delivered] = []
+        with _noted(problems):
+            states = of_targets.result()
+        with _noted(problems):
+            exports = of_exports.result() if of_exports else []
     not_kept = [] if only else list(survey.not_kept)
     history = None
     if len(only) == 1:
         [status] = found
         now = FormerState(status.state, status.since, status.code)
         history = History.of(tables, TableName(*status.table.split(".")), now)
-    return Overview(datetime.now(UTC), found, states, not_kept, problems, history)
+    return Overview(jobs[0].name, datetime.now(UTC), found, states, not_kept, problems, history, exports)
+
+
+@contextmanager
+def _noted(problems: list[CalveError]) -> Iterator[None]:
+    """A system that does not answer is a problem of the look, not its end."""
+    try:
+        yield
+    except CalveError as error:
+        problems.append(error)

@@ -6,7 +6,7 @@ The parts are shared with other screens: tables that fit the terminal, plots, sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 
@@ -15,9 +15,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from cli.console import duration, plain
+from cli.console import ago, duration, plain
+from cli.exports import Delivered
 from cli.look.health import TableStatus, Trouble, Urgency, urgency
-from cli.look.status.overview import History, Overview, lines
+from cli.look.status.overview import Overview
 
 MARKS = {
     "running": ("●", "green"),
@@ -124,7 +125,27 @@ def screen(found: Overview, width: int, height: int | None = None) -> Renderable
             for state, count in states.most_common():
                 line.append_text(marked(state, count, "  "))
         parts += [Text(), line]
+    if found.exports:
+        parts.append(Text())
+    for each in found.exports:
+        parts.append(
+            Text.assemble(("export  ", "dim"), (each.export, "bold"), "  ", delivery(each, found.at))
+        )
     return Group(*parts)
+
+
+def delivery(export: Delivered, now: datetime) -> str:
+    """The newest file of an export and its links, for people."""
+    text = "nothing delivered yet"
+    if export.created_at:
+        made = datetime.fromisoformat(export.created_at)
+        text = f"{export.window}, {export.rows:,} rows" + ("" if export.complete else ", not complete")
+        text += f", {ago(made, now)}"
+    return text + (f"; links: {links(export)}" if export.links else "")
+
+
+def links(export: Delivered) -> str:
+    return ", ".join(f"{count} {state}" for state, count in sorted(export.links.items()))
 
 
 def heading(found: Overview) -> RenderableType:
@@ -212,127 +233,3 @@ def lag_age(table: TableStatus, found: Overview) -> str:
         ago = (found.at - datetime.fromisoformat(table.lag_as_of)).total_seconds()
         text = f"{text} {duration(max(0.0, ago))} ago".strip()
     return text
-
-
-SNAPSHOTS = 15
-STATES, DONE = 6, 6
-DISPENSABLE_OF_ROUNDS = (
-    "cpu s",
-    "requests",
-    "filtered",
-    "skipped",
-    "bytes",
-    "deduplicated",
-    "deleted",
-    "commit ms",
-)
-"""Columns of rounds to leave out, in this order."""
-PLOT_HEIGHT = 5
-FRAME = 24
-"""Lines of the screen beside the snapshots."""
-
-
-def table_screen(found: Overview, width: int, height: int | None = None) -> RenderableType:
-    """The screen of one table. height: as for `cli.look.status.screen.screen`."""
-    (table,), history = found.tables, found.history or History()
-    snapshots = SNAPSHOTS if height is None else max(3, height - FRAME)
-    parts: list[RenderableType] = [heading(found), Text()]
-    parts += [alarming(found.troubles, MOST_TROUBLES), Text(), _facts(table, found), Text()]
-    if history.snapshots:
-        parts += [_plots(history, table, width), Text(), *_timeline(history, snapshots, width)]
-    if len(history.states) > 1:
-        parts += [Text(), _states(history, found.at)]
-    if history.done:
-        done = plain(padding=(0, 1))
-        for name in ("done", "at", "by", "what became of it"):
-            done.add_column(name, overflow="fold")
-        for each in history.done[:DONE]:
-            became = Text(f"refused: {each.problem}", "yellow") if each.problem else Text(each.told)
-            done.add_row(each.what, each.at, Text(each.by or "the job"), became)
-        parts += [Text(), done]
-    return Group(*parts)
-
-
-def _facts(table: TableStatus, found: Overview) -> RenderableType:
-    lasting = f" since {table.since}" if table.since else ""
-    lag = "not known" if table.lag_records is None else f"{table.lag_records:,} records"
-    age = lag_age(table, found)
-    average = f", {size(table.bytes / table.files)} on average" if table.files else ""
-    deletes = f", {table.delete_files:,} delete files" if table.delete_files else ""
-    grid = Table.grid(padding=(0, 2))
-    for _ in ("left", "right"):
-        grid.add_column(style="dim", no_wrap=True)
-        grid.add_column(overflow="fold")
-    grid.add_row("state", marked(table.state, more=lasting), "topic", table.topic)
-    grid.add_row("lag", Text(f"{lag}, {age}" if age else lag, late(table)), "rows", f"{table.rows:,}")
-    fresh = seconds(table.freshness_s)
-    if table.freshness_p95_s is not None:
-        fresh = f"{seconds(table.freshness_p50_s)} p50, {seconds(table.freshness_p95_s)} p95"
-    fresh += f" of {duration(table.freshness_target_s)} promised"
-    grid.add_row("freshness", fresh, "files", f"{short(table.files)}{average}{deletes}")
-    newest = "none yet" if table.commit_age_s is None else f"{duration(table.commit_age_s)} ago"
-    grid.add_row("commit", newest, "snapshots", f"{table.snapshots:,}")
-    more = [("due", f"{each.kind}: {each.why}") for each in table.due]
-    more += [("waits", f"a {each.request} since {each.at}") for each in table.waiting]
-    more += [(each.target, f"{each.state} {each.reason or ''}") for each in found.published]
-    return Group(grid, *(Text.assemble((f"{name}  ", "dim"), value) for name, value in more if value))
-
-
-def _plots(history: History, table: TableStatus, width: int) -> RenderableType:
-    """Lag after each round and age of records when visible, side by side if there is room."""
-    fresh = history.figures("freshness_p95_s") or history.figures("freshness_s")
-    found = {
-        "oldest record left by each round": history.figures("lag_s"),
-        f"age when visible, {duration(table.freshness_target_s)} promised": fresh,
-    }
-    shown = {title: values for title, values in found.items() if values}
-    beside = len(shown) > 1 and width >= WIDE
-    room = (width // 2 if beside else width) - 12
-    drawn = []
-    for title, values in shown.items():
-        bars = plot([value for _, value in values], width=room, height=PLOT_HEIGHT, label=duration)
-        began, ended = values[0][0], values[-1][0]
-        text = Text(f"{title}\n", "bold")
-        text.append("\n".join(bars) + "\n", "not bold cyan")
-        text.append(f"{began:%m-%d %H:%M} .. {ended:%m-%d %H:%M} UTC, {len(values)} commits", "not bold dim")
-        drawn.append(text)
-    if not beside:
-        return Group(*drawn)
-    grid = Table.grid(expand=True)
-    grid.add_row(*drawn)
-    return grid
-
-
-def _timeline(history: History, at_most: int, width: int) -> Iterator[RenderableType]:
-    rows = list(lines(history, at_most))
-    columns = {
-        name.replace("_", " "): [_cell(name, row[name]) for row in rows]
-        for name in rows[0]
-        if name != "snapshot" and any(row[name] not in (None, 0, "") for row in rows)
-    }
-    yield fitted(columns, width, left=("committed", "what"), dispensable=DISPENSABLE_OF_ROUNDS)
-    if more := len(history.snapshots) - len(rows):
-        yield Text(f"and {more} older: -o json has all", "dim")
-
-
-def _cell(name: str, value: object) -> Text:
-    if value is None or value == 0:
-        return Text("-", "dim")
-    if name in ("dead_letters", "gaps", "lost"):
-        return Text(f"{value:,}", "yellow")
-    if name == "bytes" and isinstance(value, int | float):
-        return Text(size(value))
-    return Text(f"{value:,}" if isinstance(value, int | float) else str(value))
-
-
-def _states(history: History, now: datetime) -> RenderableType:
-    grid = plain(padding=(0, 1))
-    for name in ("state", "since", "for", "code"):
-        grid.add_column(name)
-    ended = now
-    for each in history.states[:STATES]:
-        began = datetime.fromisoformat(each.since) if each.since else None
-        lasted = duration(max(0.0, (ended - began).total_seconds())) if began else "-"
-        grid.add_row(marked(each.state), each.since or "-", lasted, each.code or "")
-        ended = began or ended
-    return grid

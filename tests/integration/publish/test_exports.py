@@ -44,6 +44,10 @@ def test_a_schedule_mails_last_week_and_the_button_gives_what_the_topic_says(wee
     assert (delivery["rows"], delivery["complete"], delivery["links_alive"]) == (14, True, 1)
     (link,) = (each for each in weekly.calve("link", "list")["links"] if each["id"] == mail.link_id)
     assert (link["manifest"], link["downloads"]) == (delivery["manifest"], 1)
+    newest = weekly.calve("export", "list", "weekly_trades")["deliveries"][0]
+    (export,) = (each for each in weekly.calve("status")["exports"] if each["export"] == "weekly_trades")
+    assert (export["rows"], export["created_at"]) == (newest["rows"], newest["created_at"][:19] + "+00:00")
+    assert export["links"]["alive"] >= newest["links_alive"] >= 1
 
 
 @pytest.mark.parametrize(("times", "after"), [(1, MONDAY), pytest.param(2, THURSDAY, marks=pytest.mark.full)])

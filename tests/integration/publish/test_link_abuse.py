@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cli.act.exports import Exports
 from cli.config import Common
 from cli.embedded import aws
+from cli.exports import Exports
 from lambdas.links import Link, Links
 from lambdas.tokens import KEY_BYTES, Keys, new_link_id, sign
 from tests.integration.support.engine import until

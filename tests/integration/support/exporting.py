@@ -17,12 +17,12 @@ from typing import Any
 import urllib3
 from typer.testing import CliRunner
 
-from cli.act.exports import Exports
 from cli.config import Common
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
+from cli.exports import Exports
 from cli.main import app as calve
 from cli.progress import Progress
 from cli.run.jobs import run_deployed as run_job

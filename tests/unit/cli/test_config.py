@@ -105,7 +105,7 @@ def test_exports_that_are_not_deployed_say_how_they_would_be(
     config.write_text(DEPLOYED + exports)
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
     loaded = load_target(config)[0]
-    monkeypatch.setattr("cli.act.exports.load_target", lambda *_: (loaded, HERE if embedded else None))
+    monkeypatch.setattr("cli.exports.load_target", lambda *_: (loaded, HERE if embedded else None))
     clients = {name: boto3.client(name, "eu-north-1") for name in ("sts", "cloudformation")}
     monkeypatch.setattr(Account, "client", lambda _, service: clients[service])
     account, stacks = Stubber(clients["sts"]), Stubber(clients["cloudformation"])

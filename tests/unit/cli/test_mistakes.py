@@ -61,6 +61,7 @@ ON_LINE = {
     "status ordres": ("ordres", 'Did you mean "orders"?'),
     "status -c nowhere.yaml": ("nowhere.yaml", "calve init"),
     "status --env prod": ("calve.prod.yaml", "make it for the environment prod"),
+    "status --region frankfurt": ('"frankfurt"', "eu-central-1"),
     "status --profile nobody": ('"nobody"', "aws configure list-profiles"),
     "query selct": ("selct", "calve query --help"),
     "dead-letters show orders 3-1841": ('"3-1841"', "PARTITION:OFFSET"),

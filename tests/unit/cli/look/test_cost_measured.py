@@ -10,7 +10,7 @@ import pytest
 
 from calve.table.position import Ledger
 from cli.lake import Snapshot
-from cli.look.cost.command import CommitCosts, Run, commit_costs, measured, run_of
+from cli.look.cost.measured import CommitCosts, Run, commit_costs, measured, run_of
 from cli.look.cost.model import rates
 
 RATES = rates()

@@ -43,7 +43,7 @@ ORDERS = TableStatus(
 PEOPLE = replace(
     ORDERS, table="shop.people_of_all_our_many_countries", state="suspended", reason="gone", fix="cure it"
 )
-BOTH = Overview(NOW, [ORDERS, PEOPLE])
+BOTH = Overview("shop", NOW, [ORDERS, PEOPLE])
 
 
 def shown(found: Overview, width: int, height: int | None = None) -> list[str]:
@@ -68,7 +68,7 @@ def test_the_most_urgent_comes_first_and_nothing_is_cut(width: int) -> None:
 
 
 def test_a_hundred_columns_have_room_for_every_figure_of_a_table_with_a_short_name() -> None:
-    lines = shown(Overview(NOW, [ORDERS]), 100)
+    lines = shown(Overview("shop", NOW, [ORDERS]), 100)
     *_, header, line = lines
     names = "table state lag oldest p50 fresh of rows commit rejects files average due"
     assert header.split() == names.split()
@@ -79,7 +79,7 @@ def test_a_hundred_columns_have_room_for_every_figure_of_a_table_with_a_short_na
 
 def test_many_tables_fit_the_height_of_a_terminal() -> None:
     many = [replace(ORDERS, table=f"shop.t{n}") for n in range(200)]
-    lines = shown(Overview(NOW, [*many, PEOPLE]), 120, 30)
+    lines = shown(Overview("shop", NOW, [*many, PEOPLE]), 120, 30)
     assert len(lines) <= 30
     assert any(line.startswith("people") for line in lines)
     assert lines[-1].endswith("more, which are less urgent")
@@ -87,7 +87,7 @@ def test_many_tables_fit_the_height_of_a_terminal() -> None:
 
 def test_where_kafka_is_not_reached_the_screen_says_so_and_how_old_the_report_is() -> None:
     as_of = (NOW - timedelta(minutes=2)).isoformat()
-    lines = shown(Overview(NOW, [replace(ORDERS, lag_source="job", lag_as_of=as_of)]), 100)
+    lines = shown(Overview("shop", NOW, [replace(ORDERS, lag_source="job", lag_as_of=as_of)]), 100)
     assert any(line.startswith("Kafka is not reachable from here") for line in lines)
     assert "5s 2m ago" in lines[-1]
 
@@ -115,7 +115,7 @@ def history(count: int) -> History:
 
 
 def test_one_table_comes_with_its_rounds_its_lag_and_its_states() -> None:
-    lines = shown(Overview(NOW, [ORDERS], history=history(40)), 110)
+    lines = shown(Overview("shop", NOW, [ORDERS], history=history(40)), 110)
     text = "\n".join(lines)
     assert "oldest record left by each round" in text
     assert "age when visible, 1m promised" in text
@@ -130,12 +130,23 @@ def test_one_table_comes_with_its_rounds_its_lag_and_its_states() -> None:
 
 def test_a_table_that_does_not_exist_yet_has_a_screen() -> None:
     pending = TableStatus("main", "shop.new", "new", "pending", freshness_target_s=60.0)
-    assert any("not made yet" in line for line in shown(Overview(NOW, [pending], history=History()), 80))
+    assert any(
+        "not made yet" in line for line in shown(Overview("shop", NOW, [pending], history=History()), 80)
+    )
 
 
 def test_an_overview_is_a_document_with_keys_that_stay() -> None:
-    document = Overview(NOW, [PEOPLE], history=history(2)).document
-    assert list(document) == ["at", "tables", "troubles", "published", "not_kept", "problems", "history"]
+    document = Overview("shop", NOW, [PEOPLE], history=history(2)).document
+    assert list(document) == [
+        "at",
+        "tables",
+        "troubles",
+        "published",
+        "not_kept",
+        "exports",
+        "problems",
+        "history",
+    ]
     (table,) = document["tables"]
     first = "job table topic state code reason fix since rows snapshot_id committed_at commit_age_s lag_records lag_s"
     assert list(table)[:14] == first.split()

@@ -37,7 +37,7 @@ def look():
     looks.append(1)
     if len(looks) == 2:
         raise Retryable("the catalog does not answer")
-    return Overview(datetime.now(UTC), [TableStatus("main", "shop.orders", "orders", "running", rows=len(looks))])
+    return Overview("shop", datetime.now(UTC), [TableStatus("main", "shop.orders", "orders", "running", rows=len(looks))])
 
 command.watch_screen(Console(), look)
 print("ended after", len(looks) > 2)

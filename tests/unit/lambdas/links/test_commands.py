@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
 from calve.errors import CalveError, ConfigError
-from cli.act.exports import bounds
+from cli.exports import bounds
 from cli.main import app
 from lambdas.tokens import reference
 from tests.unit.lambdas.links.conftest import BUCKET, EXPORT, FOLDER, PREFIX, World, manifest
