@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from functools import cached_property
+from typing import IO, Annotated, Any
 
 import typer
 from rich.console import Console as Rich
@@ -94,12 +95,16 @@ def plain(**more: Any) -> Table:
 
 
 class Console:
-    """Prints for one command; in JSON mode only `document` reaches stdout."""
+    """Prints for one command; in JSON mode only `document` reaches stdout.
 
-    def __init__(self, output: Output = Output.text) -> None:
+    file: gets all that two streams would get, but for progress.
+    """
+
+    def __init__(self, output: Output = Output.text, *, file: IO[str] | None = None) -> None:
         self.output = output
-        self._out = Rich(highlight=False)
+        self._out = Rich(highlight=False, file=file, force_terminal=False if file else None)
         self._err = Rich(stderr=True, highlight=False)
+        self._said = self._out if file else self._err
 
     @property
     def is_terminal(self) -> bool:
@@ -119,22 +124,26 @@ class Console:
         with Live(console=self._out, screen=True, auto_refresh=False) as live:
             yield lambda picture: live.update(picture, refresh=True)
 
-    def progress(self) -> Progress:
-        """Return bars on a terminal, else a line every few seconds; always on stderr."""
+    @cached_property
+    def _progress(self) -> Progress:
         if self._err.is_terminal:
             return BarProgress(self._err)
         return LineProgress(lambda line: print(line, file=sys.stderr, flush=True))
 
+    def progress(self) -> Progress:
+        """Return bars on a terminal, else a line every few seconds; always on stderr."""
+        return self._progress
+
     def _line(self, *parts: str, sep: str = " ") -> None:
         if self.output is Output.text:
-            print(*parts, sep=sep, flush=True)
+            print(*parts, sep=sep, file=self._out.file, flush=True)
 
     def event(self, message: str, **fields: object) -> None:
         pairs = "  ".join(f"{name}={_escaped(_said(value))}" for name, value in fields.items() if value != [])
-        if self._err.is_terminal:
-            self._err.print(Text.assemble((message, "bold"), "  ", (pairs, "dim")), soft_wrap=True)
+        if self._said.is_terminal:
+            self._said.print(Text.assemble((message, "bold"), "  ", (pairs, "dim")), soft_wrap=True)
         else:
-            print(f"{message}  {pairs}".rstrip(), file=sys.stderr, flush=True)
+            print(f"{message}  {pairs}".rstrip(), file=self._said.file, flush=True)
 
     def heading(self, text: str) -> None:
         if self.is_terminal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,6 @@ from typing import Literal
 from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     ProgressColumn,
     SpinnerColumn,
     TextColumn,
@@ -48,25 +48,18 @@ class Task:
 
 
 class BarProgress:
-    """A bar that redraws itself on a terminal, while the block of a task runs. total None: the end is not known."""
+    """Bars that redraw themselves on a terminal, one for each task that runs. total None: the end is not known."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._lock = threading.Lock()
+        self._bars: Bars | None = None
+        self._running = 0
 
     @contextmanager
     def task(self, name: str, *, total: int | None = None, unit: Unit = "steps") -> Iterator[Task]:
-        whole = Column(no_wrap=True)
-        noted = Column(no_wrap=True, overflow="ellipsis", max_width=24)
-        columns = (
-            _Mark(),
-            TextColumn("{task.description:<28}"),
-            BarColumn(20),
-            DownloadColumn(table_column=whole) if unit == "bytes" else _Count(table_column=whole),
-            TimeElapsedColumn(table_column=Column(no_wrap=True)),
-            TextColumn("[dim]{task.fields[note]}", table_column=noted),
-        )
-        with Bars(*columns, console=self._console) as bars:
-            bar = bars.add_task(name, total=total, note="", end=None)
+        with self._drawn() as bars:
+            bar = bars.add_task(name, total=total, note="", end=None, unit=unit)
             task = Task(
                 total, lambda: bars.update(bar, completed=task.done, total=task.total, note=task.note)
             )
@@ -74,6 +67,35 @@ class BarProgress:
             whole_work = task.total or task.done or 1
             note = task.note if task.how != "done" else ""
             bars.update(bar, total=whole_work, completed=whole_work, note=note, end=task.how)
+            bars.stop_task(bar)
+
+    @contextmanager
+    def _drawn(self) -> Iterator[Bars]:
+        """The bars, which all tasks that run at the same time share: a terminal has one place that moves."""
+        with self._lock:
+            if self._bars is None:
+                whole = Column(no_wrap=True)
+                noted = Column(no_wrap=True, overflow="ellipsis", max_width=24)
+                self._bars = Bars(
+                    _Mark(),
+                    TextColumn("{task.description:<28}"),
+                    BarColumn(20),
+                    _Count(table_column=whole),
+                    TimeElapsedColumn(table_column=whole),
+                    TextColumn("[dim]{task.fields[note]}", table_column=noted),
+                    console=self._console,
+                )
+                self._bars.start()
+            self._running += 1
+            bars = self._bars
+        try:
+            yield bars
+        finally:
+            with self._lock:
+                self._running -= 1
+                if not self._running:
+                    bars.stop()
+                    self._bars = None
 
 
 class _Mark(SpinnerColumn):
@@ -89,7 +111,7 @@ class _Count(ProgressColumn):
     def render(self, task: BarTask) -> Text:
         if task.total is None or task.total <= 1:
             return Text("")
-        return Text(f"{int(task.completed):,} of {int(task.total):,}", "progress.download")
+        return Text(amount(int(task.completed), int(task.total), task.fields["unit"]), "progress.download")
 
 
 class LineProgress:
@@ -106,7 +128,9 @@ class LineProgress:
             nonlocal written
             if time.monotonic() - written >= self._interval_s:
                 written = time.monotonic()
-                self._write(f"{name}: {' '.join(filter(None, (_amount(task, unit), task.note)))}")
+                self._write(
+                    f"{name}: {' '.join(filter(None, (amount(task.done, task.total, unit), task.note)))}"
+                )
 
         task = Task(total, show)
         self._write(f"{name} ...")
@@ -118,8 +142,8 @@ class LineProgress:
 Progress = BarProgress | LineProgress
 
 
-def _amount(task: Task, unit: Unit) -> str:
+def amount(done: int, total: int | None, unit: Unit) -> str:
     """`238 of 300,000`, without what is not known."""
-    counts = [task.done] if task.done or task.total is not None else []
-    counts += [task.total] if task.total else []
+    counts = [done] if done or total is not None else []
+    counts += [total] if total else []
     return " of ".join(f"{count / 1e6:,.1f} MB" if unit == "bytes" else f"{count:,}" for count in counts)

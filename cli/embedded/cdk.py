@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -42,6 +43,7 @@ class App:
     env: str | None = None
     context: dict[str, str] = field(default_factory=dict)
     region: str | None = None
+    title: str = "deploying"
 
     @property
     def layout(self) -> Layout:
@@ -64,25 +66,35 @@ class App:
 
     def deploy(self, progress: Progress, *, compared: bool = False) -> Outputs:
         """Deploy all stacks; their outputs. compared: the templates that `compare` has just made."""
-        if self.stack:
-            made = aws.client("cloudformation", self.stack.aws_endpoint).describe_stacks()["Stacks"]
-            if all(each["StackName"] != TOOLKIT for each in made):
-                self.bootstrap(progress, aws.ACCOUNT, self.stack.region)
-        file = self.layout.deploy / "outputs.json"
+        self.prepare(progress)
+        file = self.folder / "outputs.json"
         file.unlink(missing_ok=True)
         app = ["--app", str(self._made)] if compared else self.arguments()
         arguments = ["deploy", "--all", *app, "--require-approval", "never"]
         arguments += ["--concurrency", "4"]  # the CLI asks after a stack every 5 s only
-        self.run("deploying", progress, [*arguments, "--outputs-file", str(file)])
+        self.run(self.title, progress, [*arguments, "--outputs-file", str(file)])
         return json.loads(file.read_text()) if file.exists() else {}
+
+    def prepare(self, progress: Progress) -> None:
+        """Bootstrap the emulator's account if nobody has."""
+        if self.stack:
+            made = aws.client("cloudformation", self.stack.aws_endpoint).describe_stacks()["Stacks"]
+            if all(each["StackName"] != TOOLKIT for each in made):
+                self.bootstrap(progress, aws.ACCOUNT, self.stack.region)
 
     def bootstrap(self, progress: Progress, account: str, region: str) -> None:
         """Make the stack that the CDK needs in each account and region."""
         self.run("bootstrapping", progress, ["bootstrap", f"aws://{account}/{region}", "--app", ""])
 
     @property
+    def folder(self) -> Path:
+        """Of this configuration alone: two may be deployed at the same time."""
+        key = hashlib.sha256(f"{self.config.resolve()} {self.env}".encode()).hexdigest()[:12]
+        return self.layout.deploy / key
+
+    @property
     def _made(self) -> Path:
-        return self.layout.deploy / "cdk.out"
+        return self.folder / "cdk.out"
 
     def destroy(self, progress: Progress) -> None:
         """Delete the stacks; data stays, by their policies."""
@@ -107,7 +119,7 @@ class App:
         """Run the CLI; return its output without events and noise."""
         runtimes.install_cdk(self.layout, progress)
         log = self.log
-        for folder in (log.parent, self.layout.deploy):
+        for folder in (log.parent, self.folder):
             folder.mkdir(parents=True, exist_ok=True)
         cli = str(runtimes.cdk().folder / "node_modules" / "aws-cdk" / "bin" / "cdk")
         command = [runtimes.node(), cli, *arguments, "--ci", "--no-notices", "--no-version-reporting"]
@@ -118,7 +130,7 @@ class App:
             child(
                 command,
                 environment=self.environment(),
-                folder=self.layout.deploy,
+                folder=self.folder,
                 errors=subprocess.STDOUT,
             ) as process,
         ):
@@ -126,7 +138,8 @@ class App:
             for line in process.stdout or ():
                 output.write(line)
                 heard.hear(line.rstrip())
-            code = process.wait()
+            if code := process.wait():
+                task.end("fail", f"exit code {code}")
         if code:
             shown = "\n".join(f"  {line}" for line in heard.lines[-SHOWN_LINES:])
             raise Fatal(f"cdk {arguments[0]} failed\n{shown}", fix=f"read {log}")
@@ -135,7 +148,7 @@ class App:
     def environment(self) -> dict[str, str]:
         """The embedded stack's alone, if there is one: no profile and no CLI setting that the user has for real accounts."""
         if self.stack:
-            home = self.layout.deploy / "home"
+            home = self.folder / "home"
             home.mkdir(parents=True, exist_ok=True)
             of_stack = {k: v for k, v in environment(self.stack).items() if not k.startswith("CDK_")}
             given = of_stack | {"HOME": str(home)}

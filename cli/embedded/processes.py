@@ -11,8 +11,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,6 +32,9 @@ MANY_FILES = 10_240  # as many as macOS allows
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
+_blocks: set[int] = set()
+"""The children of `child` that run."""
+_ending = threading.Event()
 STATE_VERSION = 1
 
 
@@ -124,18 +129,19 @@ def birth(pid: int) -> str | None:
     return None if not started or state.startswith("Z") else started.strip()
 
 
-def stop(process: Process) -> None:
-    """Terminate the process and its group, then kill it after a deadline. A reused id is left alone."""
-    if birth(process.pid) not in (process.started, None):
-        return
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGCONT)
-        os.killpg(process.pid, signal.SIGTERM)
+def stop(*stopped: Process) -> None:
+    """Terminate these processes and their groups at once, then kill them after a deadline. A reused id is left alone."""
+    ours = [each for each in stopped if birth(each.pid) in (each.started, None)]
+    for each in ours:
+        with suppress(ProcessLookupError):
+            os.killpg(each.pid, signal.SIGCONT)
+            os.killpg(each.pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_DEADLINE_S
-    while alive(process) and time.monotonic() < deadline:
+    while any(map(alive, ours)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
-    kill_group(process.pid)
-    while alive(process):
+    for each in ours:
+        kill_group(each.pid)
+    while any(map(alive, ours)):
         time.sleep(POLL_S)
 
 
@@ -188,6 +194,8 @@ def child(
 
     patient: it may finish its work after SIGTERM.
     """
+    if _ending.is_set():
+        raise KeyboardInterrupt
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -198,9 +206,11 @@ def child(
         text=True,
         start_new_session=True,
     )
+    _blocks.add(process.pid)
     try:
         yield process
     finally:
+        _blocks.discard(process.pid)
         try:
             if patient and process.poll() is None:
                 process.terminate()
@@ -208,6 +218,31 @@ def child(
         finally:
             kill_group(process.pid)
             process.communicate()
+
+
+Work = Callable[[], object]
+
+
+def at_once(*works: Work) -> None:
+    """Do all works at the same time, each in a thread. Ctrl-C, or the failure of one, ends the children of the others.
+
+    Raises the first failure.
+    """
+    with ThreadPoolExecutor(len(works)) as pool:
+        begun = [pool.submit(each) for each in works]
+        try:
+            wait(begun, return_when=FIRST_EXCEPTION)
+            for each in begun:
+                if each.done():
+                    each.result()
+        except BaseException:
+            _ending.set()
+            for pid in list(_blocks):
+                kill_group(pid)
+            raise
+        finally:
+            wait(begun)
+            _ending.clear()
 
 
 def kill_group(pid: int) -> None:

@@ -108,8 +108,8 @@ def clear(layout: Layout) -> None:
     """Stop every recorded server and delete all their data."""
     recorded = processes.read_state(layout.stack_file)
     with processes.signals_held():
-        for process in recorded.processes.values() if recorded else ():
-            processes.stop(process)
+        if recorded:
+            processes.stop(*recorded.processes.values())
         shutil.rmtree(layout.run, ignore_errors=True)
         layout.stack_file.unlink(missing_ok=True)
 

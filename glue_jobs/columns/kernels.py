@@ -58,7 +58,8 @@ class Locator:
     """Where numba stores a kernel, and from which sources it was made.
 
     numba's own locators see only the kernel's file. Here a change of a number, an array, a function or a kernel from another
-    file counts, too.
+    file counts, too. A zip's kernels are stored by their sources, and not by the path of the zip: each deploy of the same
+    release finds them.
     """
 
     LOCATORS = UserProvidedCacheLocator, InTreeCacheLocator, UserWideCacheLocator, ZipCacheLocator
@@ -86,6 +87,14 @@ class Locator:
 
     def get_source_stamp(self) -> str:
         return self._stamp
+
+    def get_cache_path(self) -> str:
+        path: str = self._found.get_cache_path()
+        zipped = isinstance(self._found, ZipCacheLocator)
+        return str(Path(path).with_name(self._stamp[:32])) if zipped else path
+
+    def ensure_cache_path(self) -> None:
+        Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._found, name)

@@ -24,6 +24,7 @@ from cli.embedded import aws
 from cli.embedded.elsewhere import Elsewhere
 from cli.embedded.stack import Stack
 from cli.look.query.answer import connect, identifier, literal
+from cli.progress import LineProgress
 from cli.run import jobs
 from cli.run.datagen.plan import Fates
 from cli.verify.command import show
@@ -53,8 +54,10 @@ FROM letters JOIN span ON letters.partition = part AND letters.offset >= first A
 GROUP BY reason
 """
 PATIENCE_S = 60.0
-READER = "DuckDB"
+QUIET = LineProgress(lambda _: None)
+PYICEBERG, DUCKDB, VERIFY = "PyIceberg", "DuckDB", "verify"
 NAMES = {Target.ICEBERG_REST: "Iceberg REST", Target.SNOWFLAKE: "Snowflake"}
+READERS = (VERIFY, PYICEBERG, DUCKDB, *NAMES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,28 @@ class Count:
         """For people; a reader without a figure does not know it."""
         figures = {name: self.found.get(name) for name in readers}
         state = "differs" if self.differs else "exact"
-        return {"figure": self.figure, "expected": self.expected, **figures, "state": state}
+        return {
+            "table": self.table,
+            "figure": self.figure,
+            "expected": self.expected,
+            **figures,
+            "state": state,
+        }
+
+
+def proof(
+    table: str, records: int, rows: int, dead_letters: int, proved: Verification, counts: Iterable[Count]
+) -> dict[str, object]:
+    """One line for a table: what was produced, and whether each reader finds exactly that. published: in both targets."""
+    line: dict[str, object] = {"table": table, "records": records, "rows": rows, "letters": dead_letters}
+    line[VERIFY] = "proved" if proved.complete and not proved.findings else "differs"
+    own = [each for each in counts if each.table == table]
+    for name, readers in {PYICEBERG: [PYICEBERG], DUCKDB: [DUCKDB], "published": NAMES.values()}.items():
+        same = [
+            each.found[reader] == each.expected for reader in readers for each in own if reader in each.found
+        ]
+        line[name] = ("exact" if all(same) else "differs") if same else None
+    return line
 
 
 def counts_of(
@@ -144,7 +168,7 @@ def counts_of(
 def ingested(stack: Stack, name: str, console: Console, expected: int) -> None:
     """Run a deployed job until its topics' ends."""
     if jobs.run_deployed(stack, name, console, drain=True, quick=True, expected=expected):
-        raise CalveError("the job left a table suspended or failed", fix="see the reason above")
+        raise CalveError("the job left a table suspended or failed", fix="read .calve/demo/demo.log")
 
 
 def opened(catalog: Catalog, name: TableName) -> Table:
@@ -159,14 +183,14 @@ def verified(catalog: Catalog, job: Job, console: Console) -> dict[str, Verifica
     found = {}
     for table in job.tables:
         sources = Sources.of(catalog, job, table)
-        found[table.name] = verify(job.table_name(table), sources, console.progress())
+        found[table.name] = verify(job.table_name(table), sources, QUIET)
         show(console, found[table.name], digests=False)
     return found
 
 
 def unproved(found: Mapping[str, Verification]) -> list[str]:
     """A sentence for each table with a fault, and for each that is not fully proved."""
-    wrong = [f"{name}: verify found the faults listed above" for name, each in found.items() if each.findings]
+    wrong = [f"{name}: verify found faults" for name, each in found.items() if each.findings]
     return wrong + [f"{name}: not all of it is proved" for name, each in found.items() if not each.complete]
 
 
@@ -191,7 +215,7 @@ def count_published(
                 shown = system_status(elsewhere.session, "SYSTEM$GET_ICEBERG_TABLE_INFORMATION", full)
                 source = f"iceberg_scan({literal(str(shown['metadataLocation']))})"
             [(found,)] = connection.execute(f"SELECT count(*) FROM {source}").fetchall()  # noqa: S608  quoted
-            counts.append(Count(name, f"rows in {where}", lake.rows(table), {READER: found}))
+            counts.append(Count(name, "rows", lake.rows(table), {where: found}))
             line = {
                 "table": state.table,
                 "in": where,

@@ -28,20 +28,18 @@ from cli.embedded.cdk import App
 from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.stack import Stack
 from cli.kafka import Cluster
-from cli.run.demo.checks import Count, ingested, opened, unproved, verified
+from cli.run.demo.checks import PYICEBERG, Count, ingested, opened, proof, unproved, verified
 from cli.run.demo.link import LINK, lines_behind
 from cli.run.mail import kept
 from lambdas.csv_export.window import previous
 
 PATIENCE_S = 60
 EXAMPLE = CHECKOUT / "examples" / "sales_channel"
-TOPIC, CLEAN, SALES = "sales_channel", "sales_clean", "sales"
+TOPIC, CLEAN, RAW, SALES = "sales_channel", "sales_clean", "sales_raw", "sales"
 NAME, EXPORT, ZONE = "sales", "weekly_sales", "Europe/Vilnius"
 SECRET = "sales/masking"  # noqa: S105 the name of one
 EVENTS = 1_000
-SHOWN = ("customer_email", "customer_phone", "customer_birth_date", "payment_card", "items_sku", "amount")
-LINES = 5
-READER = "found"
+PERSONAL = ("customer.name", "customer.email", "customer.birth_date", "payment.card")
 
 
 def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
@@ -50,20 +48,11 @@ def last_week(now: datetime, zone: str = "UTC") -> tuple[datetime, datetime]:
     return week.start, week.end
 
 
-def run(stack: Stack, console: Console) -> list[str]:
-    sales = _Sales(stack, console)
-    sales.deploy()
-    sales.produce()
-    ingested(stack, "sales-main", console, 2 * EVENTS)
-    sales.show()
-    return sales.check() + sales.monday()
-
-
-class _Sales:
+class Sales:
     """One run of the example; its events come after those of earlier runs on the same stack."""
 
-    def __init__(self, stack: Stack, console: Console) -> None:
-        self._stack, self._console = stack, console
+    def __init__(self, stack: Stack, details: Console) -> None:
+        self._stack, self._details = stack, details
         [self._job] = load_jobs(EXAMPLE / "calve.yaml")
         self._catalog = lake.open_catalog(self._job.lake)
         self._week = last_week(datetime.now(UTC), ZONE)
@@ -82,39 +71,47 @@ class _Sales:
         return [row for row in rows if row["event_id"] in numbers]
 
     def deploy(self) -> None:
-        self._console.heading("12  The sales channel: examples/sales_channel, deployed beside it")
         secrets = self._client("secretsmanager")
         if SECRET not in {each["Name"] for each in secrets.list_secrets()["SecretList"]}:
             secrets.create_secret(Name=SECRET, SecretString=(EXAMPLE / "masking.json").read_text())
-        outputs = App(self._stack, EXAMPLE / "calve.yaml", "aws").deploy(self._console.progress())
-        self._console.say(
-            f"{len(outputs)} stacks more. The key that masks is in Secrets Manager, as {SECRET}."
-        )
+        app = App(self._stack, EXAMPLE / "calve.yaml", "aws", title="deploying sales")
+        app.deploy(self._details.progress())
 
     def produce(self) -> None:
         self._before = self._ends()
-        again = EVENTS - len({each["event_id"] for each in self._events})
-        self._console.heading(f"13  Order events: {EVENTS:,}, of which {again} come twice")
-        with self._console.progress().task(f"producing {TOPIC}"):
-            _script("generate")["generate"](
-                *(TOPIC, self._stack.bootstrap_servers, self._stack.registry_url, EVENTS),
-                start=self._start,
-                first=self._before[TOPIC],
-            )
+        _script("generate")["generate"](
+            *(TOPIC, self._stack.bootstrap_servers, self._stack.registry_url, EVENTS),
+            start=self._start,
+            first=self._before[TOPIC],
+        )
 
-    def show(self) -> None:
+    def ingest(self) -> None:
+        ingested(self._stack, f"{NAME}-main", self._details, 2 * EVENTS)
+
+    def masked(self) -> list[dict[str, object]]:
+        """What an event has of a person, and what its row has of that; event and rows also whole, as details."""
         event = next(each for each in self._events if _tells_much(each))
-        self._console.heading("14  An event as it came, and its rows: a name is gone, an address is a token")
         lines = [
             f"{name}: {json.dumps(part, default=str, ensure_ascii=False)}" for name, part in event.items()
         ]
-        self._console.quote(TOPIC, "\n".join(lines))
+        self._details.quote(TOPIC, "\n".join(lines))
         rows = [row for row in self._rows if row["event_id"] == event["event_id"]]
-        self._console.table("row", [{name: _short(row[name]) for name in SHOWN} for row in rows], title="")
+        self._details.table("row", [{name: _short(each) for name, each in row.items()} for row in rows])
+        found: list[dict[str, object]] = []
+        for path in PERSONAL:
+            value = event
+            for part in path.split("."):
+                value = value[part]
+            in_row = _short(rows[0].get(path.replace(".", "_"), "(no column)"))
+            found.append({"field": path, "in the topic": value, "in the table": in_row})
+        return found
 
-    def check(self) -> list[str]:
-        """Verify; compare rows with plain Python's result for the events; search for personal values."""
-        unproven = unproved(verified(self._catalog, self._job, self._console))
+    def prove(self) -> tuple[list[dict[str, object]], list[str]]:
+        """A line for each table, and a sentence for each difference.
+
+        Rows are compared with plain Python's result for the events, and searched for personal values.
+        """
+        proved = verified(self._catalog, self._job, self._details)
         expected = list(_script("expected")["rows"](self._events))
         same = sum(row in expected for row in map(_plain, self._rows))
         written = self._ends()[CLEAN] - self._before[CLEAN]
@@ -126,43 +123,35 @@ class _Sales:
             (f"records of {CLEAN}", len(expected), written),
             ("names, e-mails, cards, addresses found in rows", 0, leaked),
         ]
-        counts = [Count(SALES, name, wanted, {READER: found}) for name, wanted, found in figures]
-        self._console.table("count", [each.line([READER]) for each in counts], title="")
-        return unproven + [each.differs for each in counts if each.differs]
+        counts = [Count(SALES, name, wanted, {PYICEBERG: found}) for name, wanted, found in figures]
+        self._details.table("count", [each.line([PYICEBERG]) for each in counts])
+        rows = {RAW: EVENTS, SALES: len(expected)}
+        lines = [proof(name, EVENTS, count, 0, proved[name], counts) for name, count in rows.items()]
+        return lines, unproved(proved) + [each.differs for each in counts if each.differs]
 
-    def monday(self) -> list[str]:
-        self._console.heading(
-            "15  Monday morning: the export's schedule fires, and the analyst gets this mail"
-        )
-        before = len(kept(self._stack))
-        with self._console.progress().task(f"exporting {EXPORT}"):
-            self._fire()
-            mail = self._mail(before)
+    def mailed(self) -> tuple[str, list[str], list[str]]:
+        """The subject of the mail after `fire`, the lines of the file behind its link, and a sentence for each fault."""
+        with self._details.progress().task(f"exporting {EXPORT}"):
+            mail = self._mail()
         subject, text = mail["Subject"], mail.get_content()
-        self._console.quote(subject, text)
+        self._details.quote(subject, text)
         file = Layout(self._stack.root).demo / f"{EXPORT}.eml"
-        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(bytes(mail))
-        self._console.say(f"Saved as {file.relative_to(self._stack.root)}.")
-        self._console.heading("16  The link: a page with a button, and behind the button the file")
         found = LINK.search(text)
         if found is None:
             raise CalveError("the mail has no link")
         page = aws.reachable(found[0], self._stack.aws_endpoint)
-        self._console.say(
-            "The emulator answers for the address in the mail. The page, as long as the stack is up:"
-        )
-        self._console.say(page)
+        self._details.say(f"The mail is in {file}. The emulator answers for its link at {page}")
         lines = lines_behind(page)
-        first, rest = lines[: LINES + 1], len(lines) - LINES - 1
-        self._console.quote(f"{EXPORT}.csv", "\n".join([*first, f"... and {rest} more"]))
-        return self._wrong_in(lines, "\n".join([subject, text, *lines]))
+        self._details.quote(f"{EXPORT}.csv", "\n".join(lines))
+        return subject, lines, self._wrong_in(lines, "\n".join([subject, text, *lines]))
 
     def _client(self, service: str) -> Any:
         return aws.client(service, self._stack.aws_endpoint)
 
-    def _fire(self) -> None:
+    def fire(self) -> None:
         """Fire the Monday schedule now."""
+        self._mails = len(kept(self._stack))
         scheduler = self._client("scheduler")
         made = scheduler.get_schedule(Name=f"{NAME}-{EXPORT}", GroupName=NAME)
         scheduler.create_schedule(
@@ -174,11 +163,11 @@ class _Sales:
             ActionAfterCompletion="DELETE",
         )
 
-    def _mail(self, before: int) -> EmailMessage:
-        """The first mail after so many."""
+    def _mail(self) -> EmailMessage:
+        """The first mail after those that were there."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            if mails := kept(self._stack)[before:]:
+            if mails := kept(self._stack)[self._mails :]:
                 return mails[0]
             time.sleep(0.2)
         raise CalveError(

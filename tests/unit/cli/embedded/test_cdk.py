@@ -94,7 +94,7 @@ def test_nothing_of_the_users_aws_or_cdk_configuration_reaches_the_cli(
     deployed = app_of(stack)
     environment = deployed.environment()
     assert "the user's own" not in environment.values()
-    assert environment["HOME"] == str(stack.root / ".calve" / "run" / "deploy" / "home")
+    assert environment["HOME"] == str(deployed.folder / "home")
     assert environment["AWS_ENDPOINT_URL"] == stack.aws_endpoint
     assert "HOME=/home/me " in " ".join(deployed.arguments())
 

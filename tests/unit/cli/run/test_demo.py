@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from calve.errors import CalveError
 from cli.embedded import elsewhere
 from cli.embedded.stack import Stack
 from cli.run.datagen.plan import Fates
-from cli.run.demo.checks import Found, counts_of, unproved
-from cli.run.demo.demo import PLANS, demo, job_on
+from cli.run.demo.checks import Count, Found, counts_of, proof, unproved
+from cli.run.demo.demo import demo
+from cli.run.demo.trading import PLANS, job_on
 from cli.verify.findings import Check, Finding, State, Verification
 
 ROOT = Path(__file__).parents[4]
@@ -54,9 +56,22 @@ def test_a_table_that_is_wrong_and_one_that_is_not_all_proved_are_named():
     lost = Finding("contents", "records are not in the table")
     found = {"right": said("proved"), "wrong": said("failed", lost), "old": said("not verifiable")}
     assert unproved(found) == [
-        "wrong: verify found the faults listed above",
+        "wrong: verify found faults",
         "old: not all of it is proved",
     ]
+
+
+def test_a_line_of_the_proof_says_which_reader_differs():
+    counts = counts_of(
+        "trades", FATES, {"PyIceberg": RIGHT, "DuckDB": replace(RIGHT, rows=6)}, total={"verify": 9}
+    )
+    counts += [Count("trades", "rows", 9, {"Snowflake": 8}), Count("others", "rows", 9, {"PyIceberg": 8})]
+    line = proof("trades", 9, 7, 2, Verification("t.t", "t", (Check("contents", "proved"),), ()), counts)
+    assert line == {
+        "table": "trades", "records": 9, "rows": 7, "letters": 2,
+        "verify": "proved", "PyIceberg": "exact", "DuckDB": "differs", "published": "differs",
+    }  # fmt: skip
+    assert proof("none", 9, 7, 2, Verification("t.t", "t", (), ()), counts)["PyIceberg"] is None
 
 
 STACK = Stack(

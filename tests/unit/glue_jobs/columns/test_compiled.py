@@ -1,7 +1,9 @@
 """Compiled code is kept for the next process, also where the sources lie in a zip, as on Glue."""
 
+import shutil
 import subprocess
 import sys
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -51,6 +53,17 @@ def test_a_zip_s_kernel_is_compiled_once(zipped, tmp_path):
     first, second = called(zipped, tmp_path), called(zipped, tmp_path)
     assert (first.stdout, first.stderr) == ("55 0\n", "")
     assert (second.stdout, second.stderr) == ("55 1\n", "")
+
+
+def test_the_same_sources_in_another_zip_are_not_compiled_again(zipped, tmp_path):
+    other = tmp_path / "elsewhere" / "of-another-name.zip"
+    other.parent.mkdir()
+    shutil.copy(zipped, other)
+    assert [called(each, tmp_path).stdout for each in (zipped, other)] == ["55 0\n", "55 1\n"]
+    with zipfile.ZipFile(other, "a") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the name comes twice, and the later one counts
+        archive.writestr("adding.py", KERNEL.replace("data[0]", "data[0] + 1"))
+    assert called(other, tmp_path).stdout == "56 0\n"
 
 
 def test_a_kernel_is_compiled_again_when_one_that_it_calls_or_a_number_changes(tmp_path):
