@@ -50,7 +50,7 @@ demo: $(READY) ## Run all of calve on this machine: broker to tables, verified (
 test: check ## check, then the stacks as templates, and all of it on the real broker, registry, Spark and CDK
 	$(PYTEST_BY_TWO) -m "not full and not long" tests/synth tests/integration
 
-test-full: test ## test, what takes minutes or a browser, and unit tests with other random examples
+test-full: test ## test, what takes minutes, compares engines or needs a browser, and unit tests with other random examples
 	$(PYTEST_BY_TWO) -m "full or long" tests
 	$(BIN)/python -m pytest -n auto tests/unit
 	CALVE_TEST_ENGINE=rows $(PYTEST_BY_TWO) -m "not full" $(BY_ROWS)
@@ -64,7 +64,7 @@ check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n auto --hypothesis-seed=0 -m "not full" tests/unit
+	$(BIN)/python -m pytest -n auto --hypothesis-seed=0 -m "not full and not long" tests/unit
 
 structure: $(READY) ## Files, lines, largest folder, floors of imports and circles, by package
 	@$(BIN)/python -m tests.structure

@@ -30,6 +30,7 @@ Most commands take
 | `--config`, `-c` | the configuration, or the variable `CALVE_CONFIG` | `calve.yaml`, looked for upwards |
 | `--env` | lays `calve.ENV.yaml` over it, or the variable `CALVE_ENV` | |
 | `--profile` | work on the account of this AWS profile, or the variable `CALVE_PROFILE` | the embedded stack |
+| `--region` | work in this AWS region, or the variable `CALVE_REGION` | `lake.region`, `AWS_REGION`, the profile's |
 | `--output`, `-o` | what to write on stdout | `text` |
 """
 WIDTH = 130

@@ -132,6 +132,7 @@ def test_many_tables_are_listed_at_once_and_each_is_one_file_to_read(
         assert replace(found[n], commit_age_s=None) == replace(one, commit_age_s=None)
 
 
+@pytest.mark.long
 def test_a_database_with_very_many_tables_of_others_is_not_listed_to_its_end(
     engine: Engine, many: Job
 ) -> None:

@@ -43,6 +43,8 @@ from tests.random_protobuf import Schemas as Messages
 from tests.random_schemas import Steps
 from tests.spark_decoder import decode as spark_decoder
 
+pytestmark = pytest.mark.long
+
 HEADERS = arrow_type(next(each["type"] for each in KAFKA["type"]["fields"] if each["name"] == "headers"))
 NARROW, WIDE = record("R", a="int", b="string"), record("R", b="string", a="long", c=nullable("double"))
 GOOD = zigzag(5) + text(b"x")

@@ -22,6 +22,7 @@ IDLE_S = 6.0
 TABLES = LISTED_FROM
 
 
+@pytest.mark.long
 def test_the_requests_of_idle_tables_do_not_grow_with_their_number(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

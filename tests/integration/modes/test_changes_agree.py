@@ -15,6 +15,8 @@ from glue_jobs.modes import filling
 from tests.integration.support.engine import Engine
 from tests.integration.support.records.database import BY_ID, BY_LSN, BY_RECORD_KEY, KEPT, Database
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("encoding", "mode"),

@@ -23,6 +23,8 @@ from tests.integration.support.records.protobuf_topics import frame, protobuf_to
 from tests.keyed import Keyed, Record
 from tests.protobuf_classes import message_class
 
+pytestmark = pytest.mark.long
+
 BY_RECORD_KEY = ("_kafka.key",)
 ORC, JSON, PROTOBUF = "files in ORC", "values in JSON", "values in Protobuf"
 TRADE = 'syntax = "proto3"; message Trade { int64 id = 1; string side = 2; int32 price = 3; }'

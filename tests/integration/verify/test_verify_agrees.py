@@ -19,6 +19,8 @@ from tests.integration.support.engine import Engine
 from tests.integration.support.proofs import proof
 from tests.integration.support.records.database import BY_ID, BY_LSN, BY_RECORD_KEY, KEPT, Database
 
+pytestmark = pytest.mark.long
+
 Make = Callable[[], bytes]
 """Makes a payload of a schema."""
 FIRST = {

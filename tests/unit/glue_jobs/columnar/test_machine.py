@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(20_000, marks=pytest.mark.long), pytest.param(1_000_000, marks=pytest.mark.full)],
+)
 @pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
 def test_mutated_values_are_read_within_bounds(tmp_path: Path, count: int, kind: str) -> None:
     checked = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
