@@ -22,7 +22,6 @@ from cli.run.demo.sales import EVENTS, Sales
 from cli.run.demo.trading import PLANS, TRADES, Trading
 
 SHOWN_LINES = 3
-STACKS = 11
 
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the stack up, to look around.")]
 
@@ -110,7 +109,7 @@ class _Story:
         fates = TRADES.fates()
         self._section(
             "2  Deploy two configurations, and produce records",
-            f"The CDK CLI makes {STACKS} stacks of them, as in an AWS account.",
+            "The CDK CLI makes the stacks of both, as in an AWS account.",
         )
         self.trading.prepare()
         at_once(self.trading.deploy, self.sales.deploy, self._produce)

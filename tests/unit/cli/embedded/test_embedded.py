@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -105,6 +106,57 @@ def test_a_process_that_ignores_the_request_is_killed(
     wait_for_text(tmp_path / "a.log", "deaf")
     processes.stop(deaf)
     assert not processes.alive(deaf)
+
+
+def test_processes_are_stopped_together(
+    tmp_path: Path, started: list[Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "STOP_DEADLINE_S", 0.5)
+    deaf = [start(DEAF, tmp_path / str(n), started) for n in range(4)]
+    for n in range(4):
+        wait_for_text(tmp_path / str(n) / "a.log", "deaf")
+    waited: list[float] = []
+    sleep = time.sleep
+
+    def counted(duration_s: float) -> None:
+        waited.append(duration_s)
+        sleep(duration_s)
+
+    monkeypatch.setattr(time, "sleep", counted)
+    processes.stop(*deaf)
+    assert not any(map(processes.alive, deaf))
+    assert sum(waited) < 4 * 0.5
+
+
+def test_works_at_once_end_together_when_one_fails(tmp_path: Path) -> None:
+    begun = threading.Barrier(2, timeout=20)
+
+    def patient() -> None:
+        with processes.child(
+            FOREVER, environment=os.environ, folder=tmp_path, errors=subprocess.DEVNULL
+        ) as child:
+            begun.wait()
+            child.wait()
+        with processes.child(FOREVER, environment=os.environ, folder=tmp_path, errors=subprocess.DEVNULL):
+            raise AssertionError("a child began after the failure")
+
+    def failing() -> None:
+        begun.wait()
+        raise Fatal("it failed")
+
+    with pytest.raises(Fatal, match="it failed"):
+        processes.at_once(patient, failing)
+    results: list[int] = []
+    command = [sys.executable, "-c", "print(7)"]
+
+    def reading() -> None:
+        with processes.child(
+            command, environment=os.environ, folder=tmp_path, errors=subprocess.DEVNULL
+        ) as child:
+            results.append(int(child.stdout.read() if child.stdout else 0))
+
+    processes.at_once(reading, reading)  # later works run as if nothing had been
+    assert results == [7, 7]
 
 
 def test_a_paused_process_is_alive_and_can_be_stopped(tmp_path: Path, started: list[Process]) -> None:
