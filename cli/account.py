@@ -59,16 +59,20 @@ class Account:
             return str(self.client("sts").get_caller_identity()["Account"])
 
 
+class NotDeployed(CalveError):
+    """A stack that the account does not have."""
+
+
 def outputs(account: Account, stack: str, *, fix: str) -> dict[str, str]:
     """The outputs of a deployed stack, by key.
 
     Raises:
-        CalveError: it is not deployed; `fix` says how it would be.
+        NotDeployed: `fix` says how it would be.
     """
     with aws_errors(f"the stack {stack}"), tolerating("ValidationError"):
         [found] = account.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
         return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
-    raise CalveError(f"the stack {stack} is not deployed in {account.region}", fix=fix)
+    raise NotDeployed(f"the stack {stack} is not deployed in {account.region}", fix=fix)
 
 
 def stacks(account: Account) -> list[str]:

@@ -28,7 +28,7 @@ from calve.table.summary import (
     round_of,
     starts_of,
 )
-from cli.account import Account, outputs
+from cli.account import Account, NotDeployed, outputs
 from cli.config import Where, load_jobs, load_target
 from cli.console import ago
 from cli.exports import Delivered, Exports
@@ -170,14 +170,17 @@ def published(config: Path, env: str | None, only: Collection[str] = ()) -> list
 
 
 def exported(config: Path, env: str | None) -> list[Delivered]:
-    """The newest file and the links of each export in calve.yaml.
+    """The newest file and the links of each export in calve.yaml; nothing is delivered before a deploy.
 
     Raises:
-        CalveError: the exports are not deployed, or do not answer.
+        CalveError: AWS does not answer, or refuses.
     """
     deployment, _ = load_target(config, env)
     names = [each.name for each in deployment.exports]
-    return Exports.find(Where(config, env)).delivered(names) if names else []
+    try:
+        return Exports.find(Where(config, env)).delivered(names) if names else []
+    except NotDeployed:
+        return [Delivered(each) for each in names]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +17,8 @@ from calve.errors import CalveError, ConfigError
 from calve.settings import load_spark_settings
 from cli.account import Account
 from cli.config import load_jobs, load_target
+from cli.exports import Delivered
+from cli.look.status.overview import exported
 from cli.main import app
 from cli.spark import spark_environment
 
@@ -90,6 +94,27 @@ def test_of_many_tables_only_the_nearest_are_named(config: Path) -> None:
     assert caught.value.fix == "use a"
 
 
+@contextmanager
+def nothing_deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An account without a stack, which is asked for one."""
+    clients = {name: boto3.client(name, "eu-north-1") for name in ("sts", "cloudformation")}
+    monkeypatch.setattr(Account, "client", lambda _, service: clients[service])
+    account, stacks = Stubber(clients["sts"]), Stubber(clients["cloudformation"])
+    account.add_response("get_caller_identity", {"Account": "000000000000"})
+    stacks.add_client_error("describe_stacks", "ValidationError")
+    with account, stacks:
+        yield
+
+
+def test_exports_have_delivered_nothing_before_a_deploy(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text(DEPLOYED + EXPORTS)
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    with nothing_deployed(monkeypatch):
+        assert exported(config, None) == [Delivered("weekly")]
+
+
 @pytest.mark.parametrize(("exports", "fix"), [("", "add `exports:` to "), (EXPORTS, "deploy them: ")])
 @pytest.mark.parametrize(("embedded", "how"), [(False, "calve deploy"), (True, "calve deploy")])
 @pytest.mark.parametrize("command", [["list"], ["run", "weekly"]])
@@ -106,12 +131,7 @@ def test_exports_that_are_not_deployed_say_how_they_would_be(
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
     loaded = load_target(config)[0]
     monkeypatch.setattr("cli.exports.load_target", lambda *_: (loaded, HERE if embedded else None))
-    clients = {name: boto3.client(name, "eu-north-1") for name in ("sts", "cloudformation")}
-    monkeypatch.setattr(Account, "client", lambda _, service: clients[service])
-    account, stacks = Stubber(clients["sts"]), Stubber(clients["cloudformation"])
-    account.add_response("get_caller_identity", {"Account": "000000000000"})
-    stacks.add_client_error("describe_stacks", "ValidationError")
-    with account, stacks:
+    with nothing_deployed(monkeypatch):
         answer = CliRunner().invoke(app, ["export", *command, "-c", str(config)])
     assert isinstance(answer.exception, CalveError)
     assert (answer.exception.fix or "").startswith(fix)
