@@ -8,16 +8,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
 from typing import Any, Self, get_args
 from zoneinfo import ZoneInfo
 
 from botocore.config import Config
 
+from calve.config.deployment import Deployment
 from calve.config.publishing import Export, Window
 from calve.errors import CalveError, ConfigError
 from calve.names import schedule_name
 from cli.account import Account, outputs
 from cli.config import Where, load_target
+from cli.embedded.stack import Stack
 from cli.lake import aws_errors
 from lambdas.csv_export.window import previous
 from lambdas.export_notify.mail import Manifest
@@ -56,10 +59,14 @@ class Exports:
 
     @classmethod
     def find(cls, given: Where) -> Self:
-        deployment, embedded = load_target(given.config, given.env)
+        return cls.of(given.config, *load_target(given.config, given.env))
+
+    @classmethod
+    def of(cls, config: Path, deployment: Deployment, embedded: Stack | None) -> Self:
+        """Of a configuration that is loaded. Raises NotDeployed; CalveError: AWS does not answer, or refuses."""
         account = Account.of(embedded, deployment.region)
         account.id()  # raises the fault of the credentials, with its fix
-        first = "deploy them" if deployment.exports else f"add `exports:` to {given.config}, and deploy"
+        first = "deploy them" if deployment.exports else f"add `exports:` to {config}, and deploy"
         fix = f"{first}: calve deploy"
         exports = outputs(account, f"{deployment.name}-exports", fix=fix)
         warehouse = outputs(account, f"{deployment.name}-lake", fix=fix)["Warehouse"]

@@ -91,6 +91,7 @@ def short_facts(table: TableStatus, found: Overview) -> list[Fact]:
         ("rows", f"{table.rows:,}"),
         ("freshness", f"{fresh} of {duration(table.freshness_target_s)} promised"),
         ("files", f"{short(table.files)}{average}{deletes}"),
+        ("size", size(table.bytes)),
         ("commit", "none yet" if table.commit_age_s is None else f"{duration(table.commit_age_s)} ago"),
         ("snapshots", f"{table.snapshots:,}"),
         ("job", table.job),

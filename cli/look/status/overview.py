@@ -29,7 +29,7 @@ from calve.table.summary import (
     starts_of,
 )
 from cli.account import Account, NotDeployed, outputs
-from cli.config import Where, load_jobs, load_target
+from cli.config import load_jobs, load_target
 from cli.console import ago
 from cli.exports import Delivered, Exports
 from cli.lake import Snapshot, Tables, ancestors, aws_errors, open_catalog, state_of
@@ -175,10 +175,10 @@ def exported(config: Path, env: str | None) -> list[Delivered]:
     Raises:
         CalveError: AWS does not answer, or refuses.
     """
-    deployment, _ = load_target(config, env)
+    deployment, embedded = load_target(config, env)
     names = [each.name for each in deployment.exports]
     try:
-        return Exports.find(Where(config, env)).delivered(names) if names else []
+        return Exports.of(config, deployment, embedded).delivered(names) if names else []
     except NotDeployed:
         return [Delivered(each) for each in names]
 
