@@ -230,7 +230,8 @@ class RecordSchemas:
     def leaves(self, columns: Json, versions: Versions) -> dict[str, frozenset[str]]:
         """As `calve.decoding.decode_plan.leaves`, for records that are decoded to these columns."""
         parts = self._parts(columns, versions)
-        return dict(each for part in parts for each in decode_plan.leaves(*part).items())
+        own = leaves_of(struct(CHANGE)) if self.value.top.changes else {}
+        return dict(each for part in parts for each in decode_plan.leaves(*part).items()) | own
 
     def tags(self, columns: Json, versions: Versions) -> dict[str, tuple[str, ...]]:
         """The schemas' tags, by path, for fields of records that are decoded to these columns."""

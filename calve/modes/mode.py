@@ -49,6 +49,14 @@ class Mode:
         return () if self.groups_rows else self.key
 
     @property
+    def drops(self) -> bool:
+        """Whether a record that a step filters deletes the row of its key: the database's row is no row of the table any more.
+
+        Not with an order: a late record would delete the row of a newer one.
+        """
+        return self.replaces_rows and not self.groups_rows and self.order_by is None
+
+    @property
     def compared(self) -> str | None:
         """The column of a row that decides whether a new record of its key wins; None: none does."""
         return self.order_by if self.window_ms is None else f"{SYSTEM_COLUMN}.timestamp"

@@ -216,6 +216,11 @@ def _fix_of(table: Table, rejects: Rejects) -> str:
             return (
                 f"remove `change_data` of table {table.name}: its records are not change events of Debezium"
             )
+        case "value_unavailable":
+            return (
+                f"let the database log whole rows (PostgreSQL: REPLICA IDENTITY FULL), or let the steps of table {table.name}"
+                " not compute with columns that may be large"
+            )
         case _ if most.startswith("key_"):
             return f"in calve.yaml, say how the keys of table {table.name} are written: `key: {{format: FORMAT}}`"
     return f"in calve.yaml, correct the steps of table {table.name}"

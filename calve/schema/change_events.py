@@ -16,7 +16,8 @@ from calve.schema.columns import CHANGE, Json, field, struct
 from calve.schema.evolution import Rule, SchemaProblem
 from calve.schema.json_scalars import CONNECT, CONNECT_DECIMAL, CONNECT_NUMBERS, CONNECT_TYPES, DECIMAL, Named
 
-WRITES, DELETES, TRUNCATES, SAYS = ("c", "r", "u"), "d", "t", "m"
+UPDATES, DELETES, TRUNCATES, SAYS = "u", "d", "t", "m"
+WRITES = ("c", "r", UPDATES)
 """Values of `op`: of events that write a row, delete one, empty the table, or are about no row."""
 UNAVAILABLE = "__debezium_unavailable_value"
 """Replaces a value that an update did not change and that the database's log omits."""

@@ -27,7 +27,7 @@ from glue_jobs.kafka.client import settings_of
 from glue_jobs.kafka.cluster import Cluster
 from glue_jobs.kafka.source import read_few
 from glue_jobs.table.records import rows
-from glue_jobs.transform.row_columns import data
+from glue_jobs.transform.row_columns import data, system
 
 RecordsOption = Annotated[
     int, typer.Option("--records", "-n", min=1, max=10_000, help="How many of the newest records to read.")
@@ -144,13 +144,18 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
             records = read_few(spark, *where, start, topic.end)
             found = plan.row_plan.records(decode(records, plan.decode_plan, plan.mode))
             if not plan.row_plan.chain.explodes:
-                return _preview(_collected(found, data(found)))
+                return _preview(_collected(found, columns_of(found)))
             found = found.cache()
             try:
                 made = plan.row_plan.all_rows(rows(found))
-                return _preview(_collected(found, ()), _collected(made, data(made)))
+                return _preview(_collected(found, ()), _collected(made, columns_of(made)))
             finally:
                 found.unpersist()
+
+
+def columns_of(frame: DataFrame) -> list[str]:
+    """The columns of the table, without `_kafka`."""
+    return [*data(frame), *(each for each in system(frame) if each != SYSTEM_COLUMN)]
 
 
 def _collected(frame: DataFrame, names: Iterable[str]) -> list[_Row]:

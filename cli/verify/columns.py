@@ -24,7 +24,7 @@ from pyiceberg.schema import Schema
 
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN
-from calve.schema.columns import Json, with_ids
+from calve.schema.columns import CHANGE, Json, with_ids
 
 SHIFT = 48
 """Bits of the offset, below the partition."""
@@ -34,6 +34,7 @@ _NULL, _NAN = map(np.uint64, (0x6A09E667F3BCC909, 0x3C6EF372FE94F82B))
 SCIENTIFIC = re.compile(r"-?\d{1,3}\.\d{1,17}E-?\d{1,3}")
 TEXTS, BYTES = (pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())
 Array = Any
+CHANGE_FIELDS = [each["name"] for each in CHANGE["type"]["fields"]]
 RANGE = 4096
 """Offsets per digest: the range that is read again if it differs."""
 
@@ -62,6 +63,18 @@ def within(partitions: Any, offsets: Any, spans: Mapping[int, tuple[int, int]]) 
     firsts, ends = (pa.array([each[n] for each in spans.values()], pa.int64()).take(at) for n in (0, 1))
     inside = pc.and_(pc.greater_equal(offsets, firsts), pc.less(offsets, ends))
     return pc.fill_null(inside, False)  # noqa: FBT003 a value
+
+
+def systems(schema: pa.Schema) -> set[str]:
+    """The columns that no step changes: `_kafka`, and `_change` of change events."""
+    name = CHANGE["name"]
+    return {SYSTEM_COLUMN, name} if has_changes(schema) else {SYSTEM_COLUMN}
+
+
+def has_changes(schema: pa.Schema) -> bool:
+    """Whether the rows come from change events. A field `_change` of other records has other fields."""
+    kind = schema.field(CHANGE["name"]).type if CHANGE["name"] in schema.names else None
+    return kind is not None and pa.types.is_struct(kind) and [each.name for each in kind] == CHANGE_FIELDS
 
 
 def column_at(batch: pa.RecordBatch, path: str) -> Any:

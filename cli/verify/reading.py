@@ -57,6 +57,10 @@ class DecoderByRound:
             made.refused.extend((mine[place], reason) for place, reason in refused)
         return made
 
+    def dropped(self, records: Records) -> list[pa.RecordBatch]:
+        found = ((mine, decoder) for decoder, mine in self._decoders(records))
+        return [batch for mine, decoder in found for batch in decoder.dropped(records.select(mine))]
+
     def doubtful(self, records: Records) -> set[int]:
         found = ((mine, decoder.doubtful(records.select(mine))) for decoder, mine in self._decoders(records))
         return {mine[place] for mine, doubtful in found for place in doubtful}

@@ -231,6 +231,11 @@ def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Ro
             refused += [(known[place], "null_key") for place in lacking.to_pylist()]
             named = batch.filter(pc.invert(pc.is_in(at, lacking)))
             found.append(rows_of(named, mode=mode, tombstones=deletes, idle=idle))
+    left_out = [n for n, reason in refused if reason == LEFT_OUT]
+    if mode.drops and left_out:
+        for batch in decoder.dropped(records.select(left_out)):
+            named = batch.filter(pc.invert(mode.nameless(batch)))
+            found.append(rows_of(named, mode=mode, tombstones=True))
     return found, refused
 
 

@@ -22,12 +22,13 @@ from cli.verify.findings import Check, Finding, Verification
 from cli.verify.keyed.aggregate import Totals
 from cli.verify.keyed.deduplicate import Firsts
 from cli.verify.keyed.modes import mode_of
-from cli.verify.keyed.upsert import Fold, blanks_in
+from cli.verify.keyed.upsert import Fold
 from cli.verify.reading import DecoderByRound, Decoders, filters_of
 from cli.verify.rows import Aged, Forgotten, MainRows
 from cli.verify.sides import Sides, made_of, read_table, read_topic
 from cli.verify.steps.queries import Queries
 from cli.verify.steps.shape import shapes_of
+from cli.verify.steps.unavailable import blanks_in
 from cli.verify.topic import Reader, Sources, is_compacted
 
 if TYPE_CHECKING:

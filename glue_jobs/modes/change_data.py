@@ -11,17 +11,15 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from calve.modes.upsert import ChangeData
-from calve.schema.change_events import TRUNCATES, UNAVAILABLE
+from calve.schema.change_events import TRUNCATES
 from calve.schema.columns import CHANGE
 from glue_jobs.columns.expressions import (
     OFFSET,
     PARTITION,
     TIMESTAMP,
     at,
-    false,
     key_columns,
     key_names,
     keys_of,
@@ -33,24 +31,24 @@ from glue_jobs.index.table_index import hashed
 from glue_jobs.modes.by_key import stage_chosen
 from glue_jobs.table.counts import Counts, counted_records, observe_records
 from glue_jobs.table.open_table import OpenTable
-from glue_jobs.table.records import rows
+from glue_jobs.transform.unavailable import lacks, lacks_values, may_lack
 
 OP, POSITION = (f"{CHANGE['name']}.{name}" for name in ("op", "position"))
 
 
 def stage_change_data(mode: ChangeData, batch: Batch, stage_id: str) -> tuple[Staged, Counts]:
     """As `glue_jobs.engines.choice.Fold`: the newest event of each key."""
-    flat = batch.records()
+    flat, plan = batch.records(), batch.table.row_plan
     truncates = F.count_if(F.col(REJECT).isNull() & (at(OP) == TRUNCATES))
     unavailable = F.count_if(F.col(REJECT).isNull() & lacks_values(flat))
     observed, observation = observe_records(flat, {"truncates": truncates, "unavailable": unavailable})
-    staged, made = _stage(mode, batch, rows(observed), stage_id)
+    staged, made = _stage(mode, batch, plan.rows(observed)[0], stage_id)
     seen = counted_records(observation)
     if seen.truncates or (seen.unavailable and not batch.lacks_values):
         discard(batch.table.main, staged)
         batch = replace(batch, lacks_values=batch.lacks_values or bool(seen.unavailable))
         truncations = _truncations(batch.records()) if seen.truncates else None
-        staged, made = _stage(mode, batch, rows(batch.records()), stage_id, truncations)
+        staged, made = _stage(mode, batch, plan.rows(batch.records())[0], stage_id, truncations)
     return staged, replace(seen, changes=made)
 
 
@@ -111,11 +109,6 @@ LIFE, COUNTS, HELD, HELD_ORDER, FILL = (
 )
 
 
-def lacks_values(rows: DataFrame) -> Column:
-    """True for updates that lack a value of a column; never null."""
-    return reduce(Column.__or__, (_lacks(each) for each in _may_lack(rows)), false())
-
-
 def filled(good: DataFrame, mode: ChangeData, table: OpenTable) -> DataFrame:
     """The same rows. Missing values come from the key's previous row, in the batch or in the table.
 
@@ -123,7 +116,7 @@ def filled(good: DataFrame, mode: ChangeData, table: OpenTable) -> DataFrame:
     Reads the batch twice, and main's current columns that may lack values. If another round commits meanwhile, this one is
     refused.
     """
-    columns = _may_lack(good)
+    columns = may_lack(good)
     if not columns:
         return good
     names = key_names(mode.key)
@@ -147,35 +140,11 @@ def filled(good: DataFrame, mode: ChangeData, table: OpenTable) -> DataFrame:
     good = good.withColumn(COUNTS, ~F.col(TOMBSTONE) & in_batch & in_table)
     found = {}
     for each in columns:
-        known = F.when(F.col(COUNTS) & ~_lacks(each), F.struct(at(each.name).alias(FILL)))
+        known = F.when(F.col(COUNTS) & ~lacks(each), F.struct(at(each.name).alias(FILL)))
         last = F.last(known, ignorenulls=True).over(life)
         of_table = F.when(
             (F.col(LIFE) == 0) & F.col(HELD).isNotNull(), F.struct(F.col(HELD)[each.name].alias(FILL))
         )
         value = F.coalesce(last, of_table, F.struct(at(each.name).alias(FILL)))
-        found[each.name] = F.when(_lacks(each), value[FILL]).otherwise(at(each.name))
+        found[each.name] = F.when(lacks(each), value[FILL]).otherwise(at(each.name))
     return good.withColumns(found).drop(LIFE, COUNTS, HELD, HELD_ORDER, *names)
-
-
-def _may_lack(rows: DataFrame) -> list[T.StructField]:
-    """Columns of types that may contain Debezium's placeholder."""
-    return [each for each in rows.schema.fields if _placeholder(each.dataType) and ":" not in each.name]
-
-
-def _lacks(column: T.StructField) -> Column:
-    """True for updates that lack the value of a column; never null. In rows of other operations the placeholder is a value."""
-    value = at(column.name)
-    if isinstance(column.dataType, T.MapType):
-        value = F.map_keys(value)
-    return F.coalesce((at(OP) == "u") & (value == F.lit(_placeholder(column.dataType))), false())
-
-
-def _placeholder(kind: T.DataType) -> str | bytearray | list[str] | None:
-    match kind:
-        case T.StringType():
-            return UNAVAILABLE
-        case T.BinaryType():
-            return bytearray(UNAVAILABLE.encode())
-        case T.ArrayType(elementType=T.StringType()) | T.MapType(keyType=T.StringType()):
-            return [UNAVAILABLE]
-    return None

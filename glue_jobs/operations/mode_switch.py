@@ -104,13 +104,16 @@ class _Fold:
 
     def _require_whole(self) -> None:
         ancestors = tuple(self.table.main.ancestors())
-        ledgers = (ledger_of(each.summary) for each in ancestors)
+        ledgers = [ledger_of(each.summary) for each in ancestors]
+        filtered = sum(each.filtered_by_steps for each in ledgers)
         skipped = sum(each.skipped.get(TOMBSTONES, 0) for each in ledgers)
         unknown = ancestry_is_cut(ancestors) and self.table.config.on_error == "skip"
         if len(self.base.offsets) > 1:
             why = "it holds records of a topic that was made again since, and no order between both"
         elif self.upsert.deletes and (skipped or unknown):
             why = f"{skipped or 'perhaps some'} records without a value were skipped: {UNKNOWN}"
+        elif self.upsert.drops and filtered:
+            why = f"its steps left out {filtered} records: {UNKNOWN}"
         else:
             return
         raise self._unable(why)

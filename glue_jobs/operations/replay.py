@@ -28,9 +28,10 @@ from glue_jobs.iceberg.catalog import Table
 from glue_jobs.index.decision import KeyedRecords, KeyRule, overtaken, pairs, resets
 from glue_jobs.index.records import records_of, together
 from glue_jobs.modes.by_key import rule_of
-from glue_jobs.modes.change_data import lacks_values, not_truncated
+from glue_jobs.modes.change_data import not_truncated
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
+from glue_jobs.transform.unavailable import lacks_values
 
 PLACE = ("partition", "offset")
 FATE = "calve:fate"

@@ -37,7 +37,8 @@ from calve.table.protocol import (
     position_commit,
 )
 from calve.table.summary import POSITION_TAG, TOPIC_KEY, encode, root
-from glue_jobs.columns.expressions import OFFSET, PARTITION
+from glue_jobs.columns.expressions import OFFSET, PARTITION, false
+from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.columns.tokens import MaskingKeys
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Lake, Table
@@ -95,8 +96,14 @@ class RowPlan:
 
     def records(self, decoded: DataFrame, *beside: str) -> DataFrame:
         """Each record as a row (`glue_jobs.transform.row_columns`), with the columns named in `beside` (`flattened`)."""
-        found = self.chain.of_records(flattened(decoded, self.source, *beside))
-        return with_keys(found, self.mode.key) if self.mode.key and not self._of_rows else found
+        found = flattened(decoded, self.source, *beside)
+        drops = self.mode.drops and bool(self.chain.steps)
+        if drops and TOMBSTONE not in found.columns:
+            found = found.withColumn(TOMBSTONE, false())
+        found = self.chain.of_records(found)
+        if not self.mode.key or self._of_rows:
+            return found
+        return with_keys(found, self.mode.key, drops=drops)
 
     def rows(self, frame: DataFrame) -> tuple[DataFrame, Observation | None]:
         """The table rows of the good `records`, and an observation that counts them if a record may make several."""

@@ -12,7 +12,7 @@ from calve.decoding.decode_plan import DecodePlan
 from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import LATER, REASONS, Json
 from calve.table.position import TopicKey
-from glue_jobs.columns.expressions import at, spark_type
+from glue_jobs.columns.expressions import at, false, spark_type
 from glue_jobs.columns.helpers import (
     DECODED,
     FILTERED,
@@ -51,13 +51,18 @@ def flattened(decoded: DataFrame, columns: Json, *beside: str) -> DataFrame:
     return decoded.selectExpr(*named, kafka, *map(quote, counted), *further)
 
 
-def with_keys(flat: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Reject records with a null in a key column, except records that make no row."""
+def with_keys(flat: DataFrame, key: Sequence[str], *, drops: bool = False) -> DataFrame:
+    """Reject records with a null in a key column, except records that make no row. drops: filtered records delete the row of
+    their key, if they have one.
+    """
     nameless = reduce(Column.__or__, (at(path).isNull() for path in key))
     for name in (IDLE, FILTERED):
         nameless = nameless & ~F.col(name) if name in flat.columns else nameless
     if OTHER in flat.columns:
         nameless = nameless & F.col(OTHER).isNull()
+    if drops and FILTERED in flat.columns:
+        has_key = reduce(Column.__and__, (at(path).isNotNull() for path in key))
+        flat = flat.withColumn(TOMBSTONE, F.col(TOMBSTONE) | (F.col(FILTERED) & has_key))
     before = F.col(REJECT) if REJECT in flat.columns else F.lit(None).cast("string")
     return flat.withColumn(REJECT, F.coalesce(before, F.when(nameless, F.lit("null_key"))))
 
@@ -65,8 +70,10 @@ def with_keys(flat: DataFrame, key: Sequence[str]) -> DataFrame:
 def rows(flat: DataFrame) -> DataFrame:
     """The good records as table rows. A row that deletes is marked by `TOMBSTONE`."""
     good = flat.where(F.col(REJECT).isNull()) if REJECT in flat.columns else flat
-    for name in (IDLE, FILTERED):
-        good = good.where(~F.col(name)) if name in flat.columns else good
+    good = good.where(~F.col(IDLE)) if IDLE in flat.columns else good
+    if FILTERED in flat.columns:
+        deletes = F.col(TOMBSTONE) if TOMBSTONE in flat.columns else false()
+        good = good.where(~F.col(FILTERED) | deletes)
     good = good.where(F.col(OTHER).isNull()) if OTHER in flat.columns else good
     return good.drop(REJECT, SIZE, OTHER, IDLE, FILTERED)
 

@@ -20,15 +20,16 @@ from calve.config.job import Table
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value
 from calve.errors import Suspended
 from calve.names import SYSTEM_COLUMN, quote, quote_path
-from calve.schema.columns import KAFKA, Json, struct
+from calve.schema.columns import CHANGE, KAFKA, Json, struct
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.tokens import any_keys
 from glue_jobs.transform.flatten import exploded, run_flatten
 from glue_jobs.transform.lookup import run_lookup
 from glue_jobs.transform.mask import run_mask
 from glue_jobs.transform.query import run_filter, run_sql
-from glue_jobs.transform.row_columns import data, is_live, record, remade, type_at, unusable
+from glue_jobs.transform.row_columns import data, has_changes, is_live, record, remade, type_at, unusable
 from glue_jobs.transform.types import iceberg_columns, spark_schema
+from glue_jobs.transform.unavailable import LACKS_VALUE, lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +61,17 @@ def run_route(frame: DataFrame, step: Route) -> DataFrame:
     for each in (*step.values, *step.named):
         if type(each) is not kind:
             raise unusable(f"{shown}, so {json.dumps(each)} is no value of it")
-    live, value = is_live(frame), F.col(quote_path(step.column))
+    lost = lacking(frame, [step.column.split(".")[0]])
+    live, value = is_live(frame) & ~lost, F.col(quote_path(step.column))
     own, named = _is_one(value, step.values), _is_one(value, step.named)
     match step.others:
         case "leave_out":
-            left_out, lost = ~own, false()
+            left_out, nowhere = ~own, false()
         case "keep":
-            left_out, lost = named, false()
+            left_out, nowhere = named, false()
         case "reject":
-            left_out, lost = named & ~own, ~named
-    reject = F.when(live & lost, F.lit(NO_ROUTE))
+            left_out, nowhere = named & ~own, ~named
+    reject = F.when(live & nowhere, F.lit(NO_ROUTE)).when(is_live(frame) & lost, F.lit(LACKS_VALUE))
     return remade(frame, frame, data(frame), reject=reject, filtered=live & left_out)
 
 
@@ -136,7 +138,8 @@ class Chain:
         records = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
         chain = self.with_any_keys(spark)
         made = chain.of_rows(chain.of_records(records))
-        return iceberg_columns(made.select(*map(quote, data(made))).schema)
+        found = iceberg_columns(made.select(*map(quote, data(made))).schema)
+        return struct(*found["fields"], CHANGE) if has_changes(made) else found
 
     def with_any_keys(self, spark: SparkSession) -> Chain:
         return replace(self, means=replace(self.means, keys=lambda: any_keys(spark)))

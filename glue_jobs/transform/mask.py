@@ -14,8 +14,9 @@ from pyspark.sql import types as T
 from calve.config.masking_keys import FIRST_YEAR_DAY, FIRST_YEAR_US
 from calve.config.steps import Mask, Rule
 from calve.names import SYSTEM_COLUMN, nearest, quote
+from calve.schema.change_events import UNAVAILABLE
 from glue_jobs.columns.tokens import token, with_key
-from glue_jobs.transform.row_columns import beside, record, unusable
+from glue_jobs.transform.row_columns import beside, has_changes, record, unusable
 
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 FLOATS = (T.FloatType, T.DoubleType)
@@ -23,6 +24,7 @@ MOMENTS = {
     T.TimestampType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
     T.TimestampNTZType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+Masks = Callable[[Column, T.DataType, Rule, str], Column]
 DOMAIN = r"(@[A-Za-z0-9.-]+\.[A-Za-z][A-Za-z0-9-]*)\z"
 """The visible part of an e-mail address. Any other text after an @ is hidden: it may not be a domain."""
 LONGS = 2.0**63
@@ -54,6 +56,16 @@ def masked(value: Column, kind: T.DataType, rule: Rule, path: str) -> Column:
                 return _span(value, kind, str(argument))
             why = f"only dates and timestamps generalise to the {argument}"
     raise unusable(f"{path} is of type {kind.simpleString()}: {why}")
+
+
+def masked_but_placeholders(value: Column, kind: T.DataType, rule: Rule, path: str) -> Column:
+    """As `masked`, but Debezium's placeholder stays: it is no personal data, and the value before it replaces it later."""
+    made = masked(value, kind, rule, path)
+    if not isinstance(kind, T.StringType | T.BinaryType):
+        return made
+    return F.when(value.cast("binary") == F.lit(UNAVAILABLE).cast("binary"), F.lit(UNAVAILABLE)).otherwise(
+        made
+    )
 
 
 def text(value: Column, kind: T.DataType) -> Column | None:
@@ -171,7 +183,8 @@ def run_mask(
     """
     columns = record(frame)
     found = rules(step, tags, columns)
-    kept = _fields(columns, found, "", lambda name: F.col(quote(name)))
+    leaf = masked_but_placeholders if has_changes(frame) else masked
+    kept = _fields(columns, found, "", lambda name: F.col(quote(name)), leaf)
     others = [
         _record(step).alias(name) if name == SYSTEM_COLUMN else F.col(quote(name)) for name in beside(frame)
     ]
@@ -179,7 +192,7 @@ def run_mask(
     return (with_key(frame, keys()) if hashes else frame).select(*kept, *others)
 
 
-def _field(value: Column, kind: T.DataType, found: Mapping[Path, Rule], path: str) -> Column:
+def _field(value: Column, kind: T.DataType, found: Mapping[Path, Rule], path: str, leaf: Masks) -> Column:
     if not found:
         return value
     rule = found.get(())
@@ -187,27 +200,33 @@ def _field(value: Column, kind: T.DataType, found: Mapping[Path, Rule], path: st
         return F.lit(None).cast(kind)
     match kind:
         case T.ArrayType():
-            return F.transform(value, lambda each: _field(each, kind.elementType, found, path))
+            return F.transform(value, lambda each: _field(each, kind.elementType, found, path, leaf))
         case T.MapType():
-            return F.transform_values(value, lambda _, each: _field(each, kind.valueType, found, path))
+            return F.transform_values(value, lambda _, each: _field(each, kind.valueType, found, path, leaf))
         case T.StructType() if rule is not None:
             fields = ", ".join(paths(kind, f"{path}."))
             raise unusable(
                 f"{path} has fields: drop and null take it whole, {rule.how} needs one of {fields}"
             )
         case T.StructType():
-            return F.when(value.isNotNull(), F.struct(*_fields(kind, found, f"{path}.", value.__getitem__)))
+            return F.when(
+                value.isNotNull(), F.struct(*_fields(kind, found, f"{path}.", value.__getitem__, leaf))
+            )
     assert rule is not None  # noqa: S101 a path of `rules` leads to a field
-    return masked(value, kind, rule, path)
+    return leaf(value, kind, rule, path)
 
 
 def _fields(
-    kind: T.StructType, found: Mapping[Path, Rule], above: str, at: Callable[[str], Column]
+    kind: T.StructType,
+    found: Mapping[Path, Rule],
+    above: str,
+    at: Callable[[str], Column],
+    leaf: Masks,
 ) -> list[Column]:
-    """The fields that are not dropped, masked. at: the value of a field."""
+    """The fields that are not dropped, masked. at: the value of a field. leaf: masks a single value, as `masked`."""
     rest = ((each.name, each.dataType, inside(found, each.name)) for each in kind.fields)
     return [
-        _field(at(name), held, ruled, f"{above}{name}").alias(name)
+        _field(at(name), held, ruled, f"{above}{name}", leaf).alias(name)
         for name, held, ruled in rest
         if not is_dropped(held, ruled)
     ]

@@ -13,10 +13,10 @@ So each tried expression is in a branch whose condition Spark cannot know to be 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,7 +27,7 @@ from pyspark.sql.types import StructField, StructType
 from calve.config.steps import Filter, Sql
 from calve.names import SYSTEM_COLUMN
 from glue_jobs.columns.expressions import false
-from glue_jobs.columns.helpers import TOMBSTONE
+from glue_jobs.columns.helpers import FILTERED, TOMBSTONE
 from glue_jobs.process.java import elements
 from glue_jobs.transform.query_rules import (
     SOURCE,
@@ -40,8 +40,9 @@ from glue_jobs.transform.query_rules import (
     require_select,
     require_shape,
 )
-from glue_jobs.transform.row_columns import data, is_live, remade, unusable
+from glue_jobs.transform.row_columns import data, is_live, remade, system, unusable
 from glue_jobs.transform.types import iceberg_columns
+from glue_jobs.transform.unavailable import LACKS_VALUE, lacking
 
 RULES = {
     "spark.sql.ansi.enabled": "true",
@@ -56,10 +57,15 @@ SOURCE_NODES = ("SubqueryAlias", "LocalRelation")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """condition: of WHERE. columns: the select list in order; name -> a column of the frame, or an expression."""
+    """condition: of WHERE. columns: the select list in order; name -> a column of the frame, or an expression.
+
+    condition_reads, reads: the columns that the condition and the expressions read.
+    """
 
     condition: Column | None
     columns: dict[str, str | Column]
+    condition_reads: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
 
 
 def understand(frame: DataFrame, text: str) -> Query:
@@ -72,7 +78,8 @@ def understand(frame: DataFrame, text: str) -> Query:
         require_select(plan)
         require_own(plan, text)
         select = plan[0]["projectList"]
-        named = _named(select)
+        own = system(frame)
+        named = _named(select, own)
         filtered = kind(plan[1]) == "Filter"
         aliased = kind(plan[-2]) == "SubqueryAlias"
         source = _source(frame, str(plan[-2]["identifier"]["name"]) if aliased else SOURCE)
@@ -87,21 +94,29 @@ def understand(frame: DataFrame, text: str) -> Query:
     condition = analysed.child().condition() if filtered else None
     require_same_always(resolved, [each for each in (row, condition) if each is not None])
     fields: Iterable[StructField] = StructType.fromJson(json.loads(row.dataType().json()))
-    if named < len(select):  # a star also brings `_kafka`, which is ignored
-        fields = (each for each in fields if each.name != SYSTEM_COLUMN)
+    if named < len(select):  # a star also brings the system columns, which are ignored
+        fields = (each for each in fields if each.name not in own)
     if not (made := StructType(list(fields))).names:
         raise unusable("the query makes no column")
     iceberg_columns(made, "the query")  # refuses names and types that no table has
     columns: dict[str, str | Column] = {}
-    for name, value in zip(elements(row.nameExprs()), elements(row.valExprs()), strict=True):
+    values = {
+        str(name.value()): value
+        for name, value in zip(elements(row.nameExprs()), elements(row.valExprs()), strict=True)
+    }
+    for name, value in values.items():
         as_it_is = value.getClass().getSimpleName() == "AttributeReference"
-        columns[str(name.value())] = str(value.name()) if as_it_is else _column(frame, value)
-    columns.pop(SYSTEM_COLUMN, None)
-    return Query(None if condition is None else _column(frame, condition), columns)
+        columns[name] = str(value.name()) if as_it_is else _column(frame, value)
+    columns = {name: value for name, value in columns.items() if name not in own}
+    reads = _reads(value for name, value in values.items() if isinstance(columns.get(name), Column))
+    found = Query(None, columns, reads=reads)
+    if condition is None:
+        return found
+    return replace(found, condition=_column(frame, condition), condition_reads=_reads([condition]))
 
 
-def understand_condition(frame: DataFrame, text: str) -> Column:
-    """Resolve a boolean expression on the columns of a frame. Raises Suspended as `understand`."""
+def understand_condition(frame: DataFrame, text: str) -> Query:
+    """Resolve a boolean expression on the columns of a frame, as a query of no columns. Raises Suspended as `understand`."""
     with _ansi_rules(frame.sparkSession) as ansi, query_errors(data(frame)):
         parsed = ansi.sessionState().sqlParser().parseExpression(text)
         require_own(nodes(parsed), text)
@@ -111,7 +126,12 @@ def understand_condition(frame: DataFrame, text: str) -> Column:
     require_shape(resolved, ["Filter", *SOURCE_NODES])
     condition = analysed.condition()
     require_same_always(resolved, [condition])
-    return _column(frame, condition)
+    return Query(_column(frame, condition), {}, condition_reads=_reads([condition]))
+
+
+def _reads(trees: Iterable[Any]) -> frozenset[str]:
+    """The columns that expressions read."""
+    return frozenset(str(each.name()) for tree in trees for each in elements(tree.references()))
 
 
 @lru_cache(maxsize=1)
@@ -147,9 +167,9 @@ def _seq(frame: DataFrame, *elements: Any) -> Any:
 
 
 def _source(frame: DataFrame, alias: str) -> Any:
-    """An empty table with exactly the frame's columns, except calve's own."""
+    """An empty table with exactly the frame's data columns and system columns."""
     catalyst, nothing, streaming = _catalyst(frame), _seq(frame), False
-    output = frame.select(*data(frame), SYSTEM_COLUMN)._jdf.logicalPlan().output()
+    output = frame.select(*data(frame), *system(frame))._jdf.logicalPlan().output()
     empty = catalyst.plans.logical.LocalRelation(output, nothing, streaming, _jvm(frame).scala.Option.empty())
     return catalyst.plans.logical.SubqueryAlias(catalyst.AliasIdentifier(alias, nothing), empty)
 
@@ -172,8 +192,11 @@ def _column(frame: DataFrame, expression: Any) -> Column:
     return Column(_jvm(frame).org.apache.spark.sql.classic.ExpressionUtils.column(expression))
 
 
-def _named(select: list[list[Node]]) -> int:
-    """The number of named columns of a select list; the others are stars. Columns without a name, and `_kafka`, are refused."""
+def _named(select: list[list[Node]], own: Collection[str]) -> int:
+    """The number of named columns of a select list; the others are stars. own: the system columns.
+
+    Columns without a name, and system columns, are refused.
+    """
     names = []
     for position, column in enumerate(select, 1):
         match kind(column[0]):
@@ -185,8 +208,8 @@ def _named(select: list[list[Node]]) -> int:
                 names.append(column[0]["nameParts"].strip("[]").rsplit(", ", 1)[-1])
             case _:
                 raise unusable(f'column {position} of the query has no name: write "... as name"')
-    if SYSTEM_COLUMN in map(str.lower, names):
-        raise unusable(f"{SYSTEM_COLUMN} stays by itself: select its fields, or leave it out")
+    for name in (each for each in names if each.lower() in own):
+        raise unusable(f"{name} stays by itself: select its fields, or leave it out")
     return len(names)
 
 
@@ -201,13 +224,19 @@ def run_sql(frame: DataFrame, step: Sql) -> DataFrame:
     Raises Suspended: `step_unusable`.
     """
     query = understand(frame, step.query)
-    judged, wanted, reject, filtered = _judged(frame, query.condition)
+    judged, wanted, reject, filtered = _judged(frame, query)
     computed = {name: value for name, value in query.columns.items() if isinstance(value, Column)}
     if computed:
-        attempt = _attempt(judged, wanted, [value.alias(name) for name, value in computed.items()])
-        failed = F.when(wanted & F.col(COMPUTED).isNull(), F.lit(FAILED))
+        lost = lacking(frame, query.reads)
+        asked = wanted & ~lost
+        attempt = _attempt(judged, asked, [value.alias(name) for name, value in computed.items()])
+        if (keyed := _only_keys(frame, filtered)) is not None:
+            attempt = F.when(keyed, _each_alone(judged, keyed, computed)).otherwise(attempt)
+        judged = judged.withColumn(COMPUTED, attempt)
+        failed = F.when(asked & F.col(COMPUTED).isNull(), F.lit(FAILED)).when(
+            wanted & lost, F.lit(LACKS_VALUE)
+        )
         reject = failed if reject is None else F.coalesce(reject, failed)
-        judged = judged.withColumn(COMPUTED, _of_tombstones_too(judged, attempt, computed))
     columns = [
         (F.col(COMPUTED)[name] if isinstance(value, Column) else F.col(value)).alias(name)
         for name, value in query.columns.items()
@@ -221,20 +250,20 @@ def run_filter(frame: DataFrame, step: Filter) -> DataFrame:
     return remade(frame, judged, data(frame), reject=reject, filtered=filtered)
 
 
-def _judged(
-    frame: DataFrame, condition: Column | None
-) -> tuple[DataFrame, Column, Column | None, Column | None]:
-    """The frame with the result of `condition`, the rows that go on, and `reject` and `filtered` as in `remade`."""
+def _judged(frame: DataFrame, query: Query) -> tuple[DataFrame, Column, Column | None, Column | None]:
+    """The frame with the result of the condition, the rows that go on, and `reject` and `filtered` as in `remade`."""
     live = is_live(frame)
-    if condition is None:
+    if query.condition is None:
         return frame, live, None, None
+    lost = lacking(frame, query.condition_reads)
+    asked = live & ~lost
     said = F.coalesce(F.col(KEPT)["is"], false())
-    failed = live & F.col(KEPT).isNull()
+    failed = asked & F.col(KEPT).isNull()
     return (
-        frame.withColumn(KEPT, _attempt(frame, live, [condition.alias("is")])),
-        live & said,
-        F.when(failed, F.lit(FAILED)),
-        live & ~failed & ~said,
+        frame.withColumn(KEPT, _attempt(frame, asked, [query.condition.alias("is")])),
+        asked & said,
+        F.when(failed, F.lit(FAILED)).when(live & lost, F.lit(LACKS_VALUE)),
+        asked & ~failed & ~said,
     )
 
 
@@ -246,12 +275,16 @@ def _attempt(frame: DataFrame, wanted: Column, values: list[Column]) -> Column:
     return _column(frame, _catalyst(frame).expressions.TryEval(expression))
 
 
-def _of_tombstones_too(frame: DataFrame, attempt: Column, computed: dict[str, Column]) -> Column:
-    """For a tombstone, which has only a key: each column that can be computed, on its own."""
+def _only_keys(frame: DataFrame, filtered: Column | None) -> Column | None:
+    """True for rows that delete: only their keys matter. None: no row deletes. filtered: those that this step filters."""
     if TOMBSTONE not in frame.columns:
-        return attempt
-    tombstone = F.col(TOMBSTONE)
-    alone = (
-        _attempt(frame, tombstone, [each.alias("is")])["is"].alias(name) for name, each in computed.items()
+        return None
+    before = [F.col(name) for name in (TOMBSTONE, FILTERED) if name in frame.columns]
+    return reduce(Column.__or__, before if filtered is None else [*before, filtered])
+
+
+def _each_alone(frame: DataFrame, wanted: Column, computed: dict[str, Column]) -> Column:
+    """A struct of the values for wanted rows, as `_attempt`; a value that fails is null."""
+    return F.struct(
+        *(_attempt(frame, wanted, [each.alias("is")])["is"].alias(name) for name, each in computed.items())
     )
-    return F.when(tombstone, F.struct(*alone)).otherwise(attempt)

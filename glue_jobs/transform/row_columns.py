@@ -1,4 +1,4 @@
-"""The columns of rows between steps: data columns, `_kafka`, and calve's own columns, whose names have a colon.
+"""The columns of rows between steps: data columns, system columns, and helper columns, whose names have a colon.
 
 A step changes data columns and keeps all others. It drops no row: it marks a row as filtered, or its record as rejected.
 Its results for rows that are not live do not matter, but it must not fail on them.
@@ -15,15 +15,33 @@ from pyspark.sql.types import DataType, StructType
 
 from calve.errors import Suspended
 from calve.names import SYSTEM_COLUMN, nearest
+from calve.schema.columns import CHANGE
 from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT, TOMBSTONE
+
+CHANGE_FIELDS = [each["name"] for each in CHANGE["type"]["fields"]]
+
+
+def system(frame: DataFrame) -> list[str]:
+    """`_kafka`, and `_change` of change events. A field `_change` of other records has other fields."""
+    found = [SYSTEM_COLUMN] if SYSTEM_COLUMN in frame.columns else []
+    return [*found, CHANGE["name"]] if has_changes(frame) else found
+
+
+def has_changes(frame: DataFrame) -> bool:
+    """Whether the rows come from change events."""
+    if CHANGE["name"] not in frame.columns:
+        return False
+    kind = frame.schema[CHANGE["name"]].dataType
+    return isinstance(kind, StructType) and kind.names == CHANGE_FIELDS
 
 
 def data(frame: DataFrame) -> list[str]:
-    return [name for name in frame.columns if name != SYSTEM_COLUMN and ":" not in name]
+    others = beside(frame)
+    return [name for name in frame.columns if name not in others]
 
 
 def beside(frame: DataFrame) -> list[str]:
-    return [name for name in frame.columns if name == SYSTEM_COLUMN or ":" in name]
+    return [*system(frame), *(name for name in frame.columns if ":" in name)]
 
 
 def record(frame: DataFrame) -> StructType:

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from calve.names import SYSTEM_COLUMN, field_problem, quote
 from calve.schema.columns import Json, decimal_digits, field, list_of, map_of, struct
 from glue_jobs.columns.expressions import spark_type
-from glue_jobs.transform.row_columns import beside, unusable
+from glue_jobs.transform.row_columns import unusable
 
 PLAIN: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),
@@ -110,7 +110,7 @@ def conformed(rows: DataFrame, columns: Json) -> DataFrame:
         _as(F.col(quote(each["name"])), kinds.get(each["name"]), each["type"]).alias(each["name"])
         for each in columns["fields"]
     )
-    hidden = [name for name in beside(rows) if name != SYSTEM_COLUMN]
+    hidden = [name for name in rows.columns if ":" in name]
     return rows.select(*made, SYSTEM_COLUMN, *map(quote, hidden))
 
 

@@ -230,6 +230,12 @@ class StepSection(Section):
         found = (each["name"] for each in _TOKEN.finditer(self.sql or self.filter or ""))
         return list(dict.fromkeys(filter(None, found)))
 
+    @property
+    def filters(self) -> bool:
+        """Whether it leaves out records."""
+        plain = _TOKEN.sub(" ", self.sql or "")
+        return self.filter is not None or re.search(r"\bwhere\b", plain, re.IGNORECASE) is not None
+
     def step(self, parameters: Mapping[str, Value]) -> Step:
         if self.filter is not None:
             return Filter(filled(self.filter, parameters))

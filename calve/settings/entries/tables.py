@@ -346,11 +346,13 @@ class TableSection(TableOptions):
             yield Problem(("value", "format"), reason, "use `avro`, `json`, or remove it to ask the registry")
         if self.value.rest is not None:
             yield Problem(("value", "rest"), "has no use with `change_data`", "remove it")
-        if self.steps:
-            fix = "keep the changes in one table as they are, or remove the steps"
-            yield Problem(("steps",), "cannot be used with `change_data`", fix)
-        if self.route is not None:
-            yield Problem(("route",), "cannot be used with `change_data`", "remove one of the two")
+        if (
+            self.change_data
+            and self.change_data.order_by
+            and (self.route or any(each.filters for each in self.steps))
+        ):
+            reason = "cannot be used with a step that leaves out records: nothing would remember the change that did"
+            yield Problem(("change_data", "order_by"), reason, "remove it, or the filter, WHERE or route")
 
     def _output_problems(self) -> Iterator[Problem]:
         if self.emit and (self.upsert or self.change_data):
@@ -372,8 +374,9 @@ class TableSection(TableOptions):
             reason = "comes after `sql`, which may have copied personal data"
             yield Problem(("steps", str(masks[0]), "mask"), reason, "put it before")
         several = [n for n, each in enumerate(self.steps) if each.flatten and each.flatten.explode]
-        if several and self.upsert is not None:
-            reason = "cannot be used with `upsert`, where a record is one row that replaces another"
+        mode = "upsert" if self.upsert else "change_data" if self.change_data else None
+        if several and mode:
+            reason = f"cannot be used with `{mode}`, where a record is one row that replaces another"
             yield Problem(("steps", str(several[0]), "flatten", "explode"), reason, "remove it, or the mode")
 
     def _is_personal(self, column: str) -> bool:

@@ -132,6 +132,10 @@ class Decoding(Protocol):
         """tombstones: make rows of key and place only, from records without a value."""
         ...
 
+    def dropped(self, records: Records) -> list[pa.RecordBatch]:
+        """Rows of key and place only, of records that a step leaves out."""
+        ...
+
     def doubtful(self, records: Records) -> set[int]:
         """The places of records that decode, but may be malformed: JSON with a duplicate member."""
         ...
@@ -310,6 +314,9 @@ class Decoder:
                 schema_id = writer.schema_id if writer else None
                 batches.append(self._batch(records.select(kept), values, key, schema_id))
         return Decoded(batches, refused)
+
+    def dropped(self, _: Records) -> list[pa.RecordBatch]:
+        return []
 
     def doubtful(self, records: Records) -> set[int]:
         return {place for place, value in enumerate(records.values) if self.values.is_doubtful(value)}

@@ -50,6 +50,11 @@ class Mode:
         """Whether the table holds the newest record of each key."""
         return not self.first and self.totals is None
 
+    @property
+    def drops(self) -> bool:
+        """Whether a record that a step leaves out deletes the row of its key."""
+        return self.newest and self.order_by is None
+
     def covers(self, partition: int, offset: int) -> bool:
         """Whether the key decides if the record is a row."""
         return self.to is None or offset < self.to.get(partition, 0)

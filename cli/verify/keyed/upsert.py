@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.modes.switch import kind_of
-from calve.schema.change_events import UNAVAILABLE
 from cli.verify.claim import Round, numbers_of
-from cli.verify.columns import BYTES, TEXTS, column_hashes, is_list, row_hashes
+from cli.verify.columns import row_hashes
 from cli.verify.counts import Key
 from cli.verify.keyed.store import Store
 from cli.verify.rows import ByFile, Rows, Spots
@@ -200,24 +199,3 @@ class Fold(Store):
 
 def _columns(found: pa.Table) -> list[pa.ChunkedArray]:
     return [found[name] for name in found.schema.names if name[1:].isdecimal()]
-
-
-def blanks_in(columns: pa.Schema) -> dict[int, int]:
-    blanks = {place: (_blank(each.type), each.type) for place, each in enumerate(columns)}
-    return {
-        place: column_hashes([pa.array([blank], kind)])[0][0].as_py()
-        for place, (blank, kind) in blanks.items()
-        if blank is not None
-    }
-
-
-def _blank(kind: Any) -> Any:
-    """What an update has in place of a value of this type that it leaves out; None: updates have all values."""
-    if kind in TEXTS:
-        return UNAVAILABLE
-    if kind in BYTES:
-        return UNAVAILABLE.encode()
-    if is_list(kind):
-        return [UNAVAILABLE] if kind.value_type in TEXTS else None
-    texts = pa.types.is_map(kind) and kind.key_type in TEXTS and kind.item_type in TEXTS
-    return [(UNAVAILABLE, UNAVAILABLE)] if texts else None

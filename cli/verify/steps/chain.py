@@ -14,12 +14,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step
-from calve.names import SYSTEM_COLUMN
-from cli.verify.columns import ends, entries, laid_out, lengths, number, places_of
+from calve.schema.columns import CHANGE
+from cli.verify.columns import (
+    column_at,
+    ends,
+    entries,
+    has_changes,
+    laid_out,
+    lengths,
+    number,
+    places_of,
+    systems,
+)
 from cli.verify.formats.decoding import Decoded, Decoding
 from cli.verify.formats.fields import EMPTIED, LEFT_OUT, Outcome
 from cli.verify.steps.lookup import Others, looked_up, routed
-from cli.verify.steps.queries import Queries
+from cli.verify.steps.queries import Queries, filtering
+from cli.verify.steps.unavailable import lacking, rejected
 from cli.verify.topic import Records
 
 Keys = Mapping[str, tuple[str, ...]]
@@ -33,10 +44,10 @@ def flattened(rows: pa.RecordBatch, step: Flatten, stay: Collection[str]) -> pa.
     """
     keys = {path.replace(".", step.separator): names for path, names in step.maps.items()}
     if step.explode is None:
-        return _in_columns(rows, step.separator, keys, {*stay, SYSTEM_COLUMN})
+        return _in_columns(rows, step.separator, keys, {*stay, *systems(rows.schema)})
     inside = {path.replace(".", step.separator) for path in step.maps if path.startswith(f"{step.explode}.")}
     of_record = {name: each for name, each in keys.items() if name not in inside}
-    made = _in_columns(rows, step.separator, of_record, {*stay, SYSTEM_COLUMN})
+    made = _in_columns(rows, step.separator, of_record, {*stay, *systems(rows.schema)})
     name = step.explode.replace(".", step.separator)
     place = made.schema.get_field_index(name)
     sizes = lengths(made.column(name))
@@ -125,21 +136,42 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """A `Decoder` with steps: its rows are those behind the steps, as `columns` or as the steps make them."""
+    """A `Decoder` with steps: its rows are those behind the steps, as `columns` or as the steps make them.
+
+    keeps: rows that a database deleted stay in the table.
+    """
 
     decoder: Decoding
     chain: Chain
     columns: pa.Schema | None
+    keeps: bool = False
 
     def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
         batches, refused = self.decoder.rows(records, tombstones=tombstones)
         if not batches:
             return Decoded([], refused)
-        rows, without = self.chain.run(pa.concat_batches(batches), tombstones=tombstones)
-        made = rows if self.columns is None else laid_out(rows, self.columns)
+        every = pa.concat_batches(batches)
+        writes = pa.array([not tombstones] * every.num_rows)
+        if has_changes(every.schema) and not tombstones:
+            only_keys = ("t", "m") if self.keeps else ("d", "t", "m")
+            op = column_at(every, f"{CHANGE['name']}.op")
+            writes = pc.invert(pc.is_in(op, pa.array(only_keys)))
+        made, without = [], dict[int, str]()
+        for part, deletes in ((every.filter(writes), False), (every.filter(pc.invert(writes)), True)):
+            if part.num_rows:
+                rows, stopped_by = self.chain.run(part, tombstones=deletes)
+                made.append(self._laid_out(rows))
+                without |= stopped_by
         places = enumerate(map(number, records.partitions, records.offsets))
         stopped = [(n, without[each]) for n, each in places if each in without]
-        return Decoded([made], [*refused, *stopped])
+        return Decoded(made, [*refused, *stopped])
+
+    def dropped(self, records: Records) -> list[pa.RecordBatch]:
+        batches, _ = self.decoder.rows(records)
+        return [self._laid_out(self.chain.run(each, tombstones=True)[0]) for each in batches]
+
+    def _laid_out(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows if self.columns is None else laid_out(rows, self.columns)
 
     def doubtful(self, records: Records) -> set[int]:
         return self.decoder.doubtful(records)
@@ -164,7 +196,7 @@ def chain_of(
 def _run_of(
     step: Step, queries: Queries, stay: Collection[str], mask: Masks | None, others: Others | None
 ) -> Run:
-    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Outcome:
+    def plain(rows: pa.RecordBatch, *, tombstones: bool) -> Outcome:
         match step:
             case Route():
                 return routed(rows, step, tombstones=tombstones)
@@ -180,4 +212,26 @@ def _run_of(
                 return mask(rows, step), {}
         raise AssertionError(step)
 
+    def run(rows: pa.RecordBatch, *, tombstones: bool) -> Outcome:
+        if tombstones or not has_changes(rows.schema):
+            return plain(rows, tombstones=tombstones)
+        lost = lacking(rows, _reads(step, rows, queries))
+        return rejected(rows, lost, plain(rows.filter(pc.invert(lost)), tombstones=False))
+
     return run
+
+
+def _reads(step: Step, rows: pa.RecordBatch, queries: Queries) -> Collection[str]:
+    """The columns by which the step judges a record."""
+    match step:
+        case Route():
+            return step.column.split(".")[:1]
+        case Lookup():
+            return [path.split(".")[0] for path in step.on]
+        case Flatten():
+            return step.maps
+        case Filter():
+            return queries.reads(rows, filtering(step.condition)).condition
+        case Sql():
+            return queries.reads(rows, step.query).condition
+    return ()

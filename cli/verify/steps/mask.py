@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -17,7 +17,8 @@ import pyarrow as pa
 from calve.config.masking_keys import Key
 from calve.config.steps import Mask, Rule
 from calve.names import SYSTEM_COLUMN
-from cli.verify.columns import BYTES, with_children
+from calve.schema.change_events import UNAVAILABLE
+from cli.verify.columns import BYTES, TEXTS, has_changes, with_children
 
 DOMAIN = re.compile(r"@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)\Z")
 Path = tuple[str, ...]
@@ -57,12 +58,13 @@ def masked(
     wanted = {path: rule for path, rule in wanted.items() if rule.how != "keep"}
     kafka = rows.column(SYSTEM_COLUMN)
     keys = tokens.numbers(kafka.field("timestamp"))
-    made = pa.RecordBatch.from_struct_array(_masked(rows.to_struct_array(), wanted, keys, tokens))
+    leaf = _but_placeholders if has_changes(rows.schema) else _leaf
+    made = pa.RecordBatch.from_struct_array(_masked(rows.to_struct_array(), wanted, keys, tokens, leaf))
     place = made.schema.get_field_index(SYSTEM_COLUMN)
     return made.set_column(place, SYSTEM_COLUMN, made.column(place).cast(kafka.type))
 
 
-def _masked(values: Any, rules: Rules, keys: Any, tokens: Tokens) -> Any:
+def _masked(values: Any, rules: Rules, keys: Any, tokens: Tokens, leaf: Callable[..., Any]) -> Any:
     """The values by the rules for their field and those inside; None: the field is dropped. keys: the index of each one's key."""
     rule = rules.get(())
     if rule is not None and rule.how in ("drop", "null"):
@@ -72,11 +74,11 @@ def _masked(values: Any, rules: Rules, keys: Any, tokens: Tokens) -> Any:
     if not pa.types.is_nested(values.type):
         if rule is None:
             raise AssertionError(rules)
-        return _leaf(values, rule, keys, tokens)
+        return leaf(values, rule, keys, tokens)
 
     def change(name: str, child: Any, parents: Any) -> Any:
         inside = {path[1:]: each for path, each in rules.items() if path[:1] == (name,)} if name else rules
-        return _masked(child, inside, keys[parents], tokens)
+        return _masked(child, inside, keys[parents], tokens, leaf)
 
     return with_children(values, change)
 
@@ -91,6 +93,18 @@ def _leaf(values: Any, rule: Rule, keys: Any, tokens: Tokens) -> Any:
     found = [each.encode() if isinstance(each, str) else each for each in clear]
     pairs = zip(keys.tolist(), found, strict=True)
     return pa.array([None if data is None else tokens.token(key, data) for key, data in pairs], pa.string())
+
+
+def _but_placeholders(values: Any, rule: Rule, keys: Any, tokens: Tokens) -> Any:
+    """The values of change events: what stands for a value that an update lacks is no personal data."""
+    made = _leaf(values, rule, keys, tokens)
+    if values.type not in (*TEXTS, *BYTES):
+        return made
+    clear = values.cast(pa.large_binary()).to_pylist()
+    pairs = zip(clear, made.to_pylist(), strict=True)
+    return pa.array(
+        [UNAVAILABLE if each == UNAVAILABLE.encode() else done for each, done in pairs], made.type
+    )
 
 
 def _texts(values: Any) -> list[str | None]:

@@ -7,24 +7,27 @@ not shown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, quote
-from cli.verify.columns import places_of
+from calve.schema.columns import CHANGE
+from cli.verify.columns import has_changes, places_of, systems
 from cli.verify.formats.fields import LEFT_OUT, Outcome
+from cli.verify.steps.unavailable import lacking, rejected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FAILED = "step_failed"
 PLACE = "calve:place"
-"""`_kafka` of a query's row: the query may rename it, or not select it."""
+OWN = {SYSTEM_COLUMN: PLACE, CHANGE["name"]: "calve:change"}
+"""The system columns of a query's row: the query may rename them, or not select them."""
 SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
@@ -40,12 +43,20 @@ SELECT = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*select\b(?:\s+all\b)?", 
 TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|--[^\n]*|/\*.*?\*/|\w+|[()]""", re.DOTALL)
 
 
+class Reads(NamedTuple):
+    """The columns that WHERE and the select list compute with."""
+
+    condition: frozenset[str]
+    computed: frozenset[str]
+
+
 class Queries:
     """A Spark session, started at the first query, beside or without other sessions of this process."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._session: SparkSession | None = None
+        self._known: dict[tuple[str, str], Reads] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +68,7 @@ class Queries:
         """Rows for which a condition is true, and all tombstones."""
         if tombstones:
             return rows, {}
-        return self._made(rows, f"select * from source where ({condition}\n)")  # noqa: S608 a part of a query
+        return self._made(rows, filtering(condition))
 
     def select(self, rows: pa.RecordBatch, query: str, *, tombstones: bool) -> Outcome:
         """The query's rows; of a tombstone, whatever WHERE says, each column that can be computed."""
@@ -65,10 +76,36 @@ class Queries:
         if found is None:
             raise CalveError(f"the query does not begin with SELECT: {query.strip()[:40]}")
         rest = query[found.end() :].rstrip("; \n")
-        text = f"{found[0]} {SYSTEM_COLUMN} as {quote(PLACE)}, {rest}"
+        own = ", ".join(f"{name} as {quote(OWN[name])}" for name in OWN if name in systems(rows.schema))
+        text = f"{found[0]} {own}, {rest}"
         if tombstones:
             return self._column_by_column(rows, _without_where(text)), {}
-        return self._made(rows, text)
+        if not has_changes(rows.schema):
+            return self._made(rows, text)
+        lacks = lacking(rows, self.reads(rows, query).computed)
+        if not pc.any(lacks).as_py():
+            return self._made(rows, text)
+        asked = rows.filter(lacks)
+        _, without = self._made(asked, _alone(text, ""))
+        lost = pc.invert(pc.is_in(places_of(rows), pa.array(without, pa.int64())))
+        made, others = self._made(rows.filter(pc.invert(lacks)), text)
+        return rejected(rows, pc.and_(lacks, lost), (made, others | without))
+
+    def reads(self, rows: pa.RecordBatch, text: str) -> Reads:
+        """The columns that a query reads."""
+        place = str(rows.schema), text
+        if place not in self._known:
+            self._known[place] = self._analysed(rows.slice(0, 0), text)
+        return self._known[place]
+
+    def _analysed(self, rows: pa.RecordBatch, text: str) -> Reads:
+        with self._source(rows) as session:
+            plan: Any = session.sql(text)._jdf.queryExecution().analyzed()
+        values = [_child(each) for each in _each(plan.projectList())]
+        computed = [each for each in values if each.getClass().getSimpleName() != "AttributeReference"]
+        below = plan.child()
+        filters = below.getClass().getSimpleName() == "Filter"
+        return Reads(_names([below.condition()] if filters else []), _names(computed))
 
     def _made(self, rows: pa.RecordBatch, text: str) -> Outcome:
         made, failing = self._by_halves(rows, text)
@@ -79,16 +116,17 @@ class Queries:
     def _column_by_column(self, rows: pa.RecordBatch, text: str) -> pa.RecordBatch:
         made, failing = self._by_halves(rows, text)
         if failing.num_rows:
-            names = [name for name in made.schema.names if name not in (PLACE, SYSTEM_COLUMN)]
+            own = systems(rows.schema)
+            names = [name for name in made.schema.names if name not in {*own, *OWN.values()}]
             made = pa.RecordBatch.from_pydict(
-                {SYSTEM_COLUMN: rows.column(SYSTEM_COLUMN)}
+                {name: rows.column(name) for name in own}
                 | {name: self._column(rows, name, text) for name in names}
             )
         return _with_place(made)
 
     def _column(self, rows: pa.RecordBatch, name: str, text: str) -> Any:
         """A column, null if it fails; Spark leaves out the sources of the others."""
-        alone = f"select {quote(PLACE)}, {quote(name)} from ({text}\n)"  # noqa: S608 parts of a query
+        alone = _alone(text, f", {quote(name)}")
         with self._active() as session:
             session.conf.set(EXCLUDED_RULES, AT_ONCE)
             try:
@@ -120,13 +158,9 @@ class Queries:
         """
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import AnalysisException, PySparkException
-        from pyspark.sql.pandas.types import from_arrow_schema
 
-        with self._active() as session:
+        with self._source(rows) as session:
             try:
-                source = pa.Table.from_batches([rows])
-                schema = from_arrow_schema(source.schema, prefer_timestamp_ntz=True)
-                session.createDataFrame(source, schema=schema).createOrReplaceTempView("source")
                 made = session.sql(text).toArrow()
             except AnalysisException as error:
                 raise CalveError(
@@ -141,6 +175,17 @@ class Queries:
                 return None
         batches = made.to_batches()
         return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], made.schema)
+
+    @contextmanager
+    def _source(self, rows: pa.RecordBatch) -> Iterator[SparkSession]:
+        """The active session, in which `source` has these rows."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        with self._active() as session:
+            source = pa.Table.from_batches([rows])
+            schema = from_arrow_schema(source.schema, prefer_timestamp_ntz=True)
+            session.createDataFrame(source, schema=schema).createOrReplaceTempView("source")
+            yield session
 
     @contextmanager
     def _active(self) -> Iterator[SparkSession]:
@@ -189,12 +234,37 @@ def _activate(session: SparkSession, active: SparkSession | None) -> None:
 
 
 def _with_place(made: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows with `_kafka` of their source rows."""
-    if PLACE not in made.schema.names:
-        return made
-    if SYSTEM_COLUMN in made.schema.names:
-        made = made.drop_columns(SYSTEM_COLUMN)
-    return made.rename_columns([SYSTEM_COLUMN if name == PLACE else name for name in made.schema.names])
+    """Rows with the system columns of their source rows."""
+    for name, own in OWN.items():
+        if own in made.schema.names:
+            made = made.drop_columns(name) if name in made.schema.names else made
+            made = made.rename_columns([name if each == own else each for each in made.schema.names])
+    return made
+
+
+def filtering(condition: str) -> str:
+    """The query of a filter."""
+    return f"select * from source where ({condition}\n)"  # noqa: S608 a part of a query
+
+
+def _alone(text: str, name: str) -> str:
+    """A query of the place, and one more column, of another query."""
+    return f"select {quote(PLACE)}{name} from ({text}\n)"  # noqa: S608 parts of a query
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """The elements of a Scala collection."""
+    found = sequence.iterator()
+    while found.hasNext():
+        yield found.next()
+
+
+def _child(named: Any) -> Any:
+    return named.child() if named.getClass().getSimpleName() == "Alias" else named
+
+
+def _names(trees: Iterable[Any]) -> frozenset[str]:
+    return frozenset(str(each.name()) for tree in trees for each in _each(tree.references()))
 
 
 def _without_where(query: str) -> str:

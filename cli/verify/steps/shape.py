@@ -16,6 +16,7 @@ from calve.config.steps import NOTE, Mask, Step, noted
 from calve.decoding.field_quarantine import admitted, fields_in, leaves, only
 from calve.decoding.record_schemas import KEY, RecordSchemas, Versions, record_schemas_of
 from calve.modes.aggregate import require_same_columns, with_kafka
+from calve.modes.upsert import ChangeData
 from calve.schema.columns import Json
 from cli.verify.columns import arrow_columns, iceberg_columns, laid_out
 from cli.verify.formats.decoding import Decoder, Decoding
@@ -34,19 +35,20 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """source: the columns of decoded records. chain: the steps; None: there are none. columns: of the resulting rows; None: as
-    the steps make them.
+    the steps make them. keeps: as in `Stepped`.
     """
 
     source: pa.Schema
     chain: Chain | None = None
     columns: pa.Schema | None = None
+    keeps: bool = False
 
     @property
     def explodes(self) -> bool:
         return self.chain is not None and self.chain.explodes
 
     def around(self, decoder: Decoder) -> Decoding:
-        return decoder if self.chain is None else Stepped(decoder, self.chain, self.columns)
+        return decoder if self.chain is None else Stepped(decoder, self.chain, self.columns, self.keeps)
 
 
 Shapes = Callable[[Mapping[str, str] | None], Shape | None]
@@ -76,9 +78,10 @@ def shapes_of(
     if totals is None and not steps:
         return _alone(Shape(columns))
     tables = OtherTables(sources.catalog, table.name()[0], steps)
-    parts = record_schemas_of(
-        job.Table(topic, topic, value=sources.value, key=sources.key), sources.open_registry()
-    )
+    ordered = None if mode is None else mode.changes
+    changes = None if mode is None or ordered is None else ChangeData(mode.key, source_order=ordered)
+    read = job.Table(topic, topic, value=sources.value, key=sources.key, change_data=changes)
+    parts = record_schemas_of(read, sources.open_registry())
     versions, fields = parts.versions(), fields_in(table.properties)
     masks = any(isinstance(each, Mask) for each in sources.steps)
     tokens = Tokens(read_keys(sources.masking) if masks and sources.masking else ())
@@ -93,7 +96,7 @@ def shapes_of(
         if read.let_in != read.every:
             let_in = arrow_columns(with_kafka(read.let_in))
             chain = chain.behind(lambda rows, *, tombstones: (laid_out(rows, let_in), {}))
-        return Shape(source, chain, None if totals else columns)
+        return Shape(source, chain, None if totals else columns, keeps=bool(mode and mode.keeps))
 
     @cache
     def as_noted(note: str | None) -> _Read | None:

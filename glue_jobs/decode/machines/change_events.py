@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calve.schema.change_events import DELETES, SAYS, TRUNCATES, UNAVAILABLE, WRITES, slots
+from calve.schema.change_events import DELETES, SAYS, TRUNCATES, UNAVAILABLE, UPDATES, WRITES, slots
 from calve.schema.columns import CHANGE, FIRST_MICROS, LAST_MICROS, MOST_MILLIS
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.machines.cells import Items
@@ -24,7 +24,6 @@ Mask = NDArray[np.bool_]
 DIGITS = 20
 """The digits of the greatest 64-bit number. Integers are padded to this length, so that their texts sort as they do."""
 NUMBER = rf"\A[0-9]{{1,{DIGITS}}}\z"
-UPDATES = "u"
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,8 +274,10 @@ def _chunks(
         return Counts(**_rejects(offsets_of(rows)[lacking])) if lacking is not None else Counts()
 
     def deleted(rows: pa.Table) -> Counts:
-        """Keep the keys of rows that delete. Those without a key are rejects."""
+        """Keep the keys of rows that delete. Those without a key are rejects, unless a step has filtered them."""
         assert rule is not None, "no record deletes a row without a key"  # noqa: S101
+        if work.steps is not None:
+            rows = work.steps.deletions(rows, work.keys)
         lacking = without_key(rows, rule.key)
         kept = rows if lacking is None else rows.filter(pa.array(~lacking))
         files.delete(KeyedRecords.of(kept, rule, deletes=True))
@@ -293,9 +295,11 @@ def _chunks(
             continue
         for made in work.steps.run(columns, work.keys):
             yield TaskCounts(written(made.rows))
+            if work.mode.drops and made.filtered.size:
+                deleted(columns.take(pa.array(made.filtered)))
             rejects = _rejects(records.offset[decoded.good[made.rejected]])
             counts = Counts(
-                left_out=made.left_out, made=made.made, failed=made.failed, cut=made.cut, **rejects
+                left_out=len(made.filtered), made=made.made, failed=made.failed, cut=made.cut, **rejects
             )
             yield TaskCounts(counts)
 

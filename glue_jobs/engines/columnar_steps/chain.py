@@ -5,8 +5,9 @@ Each operation takes rows and the masking keys; `glue_jobs.engines.columnar_step
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Literal
 
 import numpy as np
@@ -16,8 +17,10 @@ from numpy.typing import NDArray
 
 from calve.config.masking_keys import Key
 from calve.config.steps import Leaf, Route
-from calve.names import SYSTEM_COLUMN
+from calve.schema.change_events import UNAVAILABLE
+from calve.schema.columns import CHANGE
 from glue_jobs.decode.machines.cells import Items, conformed, weights
+from glue_jobs.decode.machines.change_events import lacking
 from glue_jobs.engines.columnar_steps.expressions import Expression, Mask, Rows, as_mask, either, evaluate
 from glue_jobs.engines.columnar_steps.mask import Tokens
 
@@ -116,7 +119,24 @@ def masked_rows(
         )
         arrays["headers"] = items.with_values(header)
     kafka = pa.StructArray.from_arrays(list(arrays.values()), fields=list(kafka.type))
-    return Rows(made, kafka, rows.record), None, None
+    return replace(rows, columns=made, kafka=kafka), None, None
+
+
+def but_placeholders(each: Change, array: pa.Array, tokens: Tokens) -> pa.Array:
+    """As `glue_jobs.transform.mask.masked_but_placeholders`."""
+    made = each(array, tokens)
+    return pc.if_else(pc.equal(array.cast(pa.binary()), UNAVAILABLE.encode()), UNAVAILABLE, made)
+
+
+def available(columns: Collection[str], operation: Operation, rows: Rows, keys: Keys) -> Outcome:
+    """An operation that reads these columns. It also rejects updates that lack a value of them."""
+    made, cut, failed = operation(rows, keys)
+    read = {name: each for name, each in rows.columns.items() if name in columns}
+    lacks = lacking(pa.table({**read, CHANGE["name"]: rows.change}))
+    if not lacks:
+        return made, cut, failed
+    lost = reduce(np.logical_or, lacks.values())
+    return made, None if cut is None else cut & ~lost, either(failed, lost)
 
 
 def _received(array: pa.Array, how: Received, tokens: Tokens) -> pa.Array:
@@ -141,6 +161,16 @@ def computed(columns: Sequence[tuple[str, Expression]], rows: Rows, _: Keys) -> 
     for each in found.values():
         failed = either(failed, each.failed)
     return rows.with_columns({name: each.array(len(rows)) for name, each in found.items()}), None, failed
+
+
+def computed_alone(columns: Sequence[tuple[str, Expression]], rows: Rows, _: Keys) -> Outcome:
+    """A select list of rows that delete. Only their keys matter, so a value that fails is null."""
+    made = {}
+    for name, each in columns:
+        found = evaluate(each, rows)
+        array = found.array(len(rows))
+        made[name] = array if found.failed is None else pc.if_else(pa.array(found.failed), None, array)
+    return rows.with_columns(made), None, None
 
 
 def routed(path: tuple[str, ...], step: Route, rows: Rows, _: Keys) -> Outcome:
@@ -170,14 +200,14 @@ Columns = tuple[tuple[str, pa.DataType], ...]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The result of the steps. rows: the columns of the table, with `_kafka`. left_out: the number of filtered records.
+    """The result of the steps. rows: the columns of the table, with `_kafka`. filtered: places of the filtered records.
 
     rejected: places of the rejected records. made: the number of rows, where a record may make several.
     `failed` of these could not be computed, and `cut` were filtered. Neither is in `rows`.
     """
 
     rows: pa.Table
-    left_out: int
+    filtered: NDArray[np.int64]
     rejected: NDArray[np.int64]
     made: int | None = None
     failed: int = 0
@@ -188,6 +218,7 @@ class Made:
 class Steps:
     """of_records: operations on records. explode: the list that makes several rows of each. of_rows: operations on these.
 
+    of_deletions: operations on records that delete the row of their key.
     source: the columns that records are decoded to, as in Spark. columns: those of the table.
     Holds no secret: `run` receives the masking keys.
     """
@@ -195,6 +226,7 @@ class Steps:
     of_records: tuple[Operation, ...]
     explode: str | None
     of_rows: tuple[Operation, ...]
+    of_deletions: tuple[Operation, ...]
     source: Columns
     columns: Columns
 
@@ -203,17 +235,21 @@ class Steps:
 
         keys: `calve.config.masking_keys.read_keys`, if the table masks.
         """
-        rows, left_out, rejected = _run(self.of_records, _as(self.source, Rows.of(batch)), keys)
+        rows, filtered, rejected = _run(self.of_records, _as(self.source, Rows.of(batch)), keys)
         if self.explode is None:
-            yield Made(self._table(rows), left_out, rejected)
+            yield Made(self._table(rows), filtered, rejected)
             return
         for part in exploded(self.explode, rows):
             made, cut, failed = _run(self.of_rows, part, keys)
-            yield Made(self._table(made), left_out, rejected, len(part), len(failed), cut)
-            left_out, rejected = 0, rejected[:0]  # counted with the first part
+            yield Made(self._table(made), filtered, rejected, len(part), len(failed), len(cut))
+            filtered, rejected = filtered[:0], rejected[:0]  # counted with the first part
+
+    def deletions(self, batch: pa.Table | pa.RecordBatch, keys: Keys = ()) -> pa.Table:
+        """Records that delete, with the columns of the table. Only those of its key matter."""
+        return self._table(_run(self.of_deletions, _as(self.source, Rows.of(batch)), keys)[0])
 
     def _table(self, rows: Rows) -> pa.Table:
-        return pa.table({**_as(self.columns, rows).columns, SYSTEM_COLUMN: rows.kafka})
+        return _as(self.columns, rows).table()
 
 
 def _as(columns: Columns, rows: Rows) -> Rows:
@@ -222,15 +258,17 @@ def _as(columns: Columns, rows: Rows) -> Rows:
     )
 
 
-def _run(operations: Sequence[Operation], rows: Rows, keys: Keys) -> tuple[Rows, int, NDArray[np.int64]]:
-    """The remaining rows, the number of filtered rows, and the records of rejected rows."""
-    left_out, rejected = 0, [rows.record[:0]]
+def _run(
+    operations: Sequence[Operation], rows: Rows, keys: Keys
+) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
+    """The remaining rows, and the records of filtered and of rejected rows."""
+    filtered, rejected = [rows.record[:0]], [rows.record[:0]]
     for operation in operations:
         made, cut, failed = operation(rows, keys)
         if cut is not None:
-            left_out += int(cut.sum())
+            filtered.append(rows.record[cut])
         if failed is not None:
             rejected.append(rows.record[failed])
         gone = either(cut, failed)
         rows = made if gone is None else made.where(~gone)
-    return rows, left_out, np.concatenate(rejected)
+    return rows, np.concatenate(filtered), np.concatenate(rejected)

@@ -17,26 +17,35 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calve.names import SYSTEM_COLUMN
+from calve.schema.columns import CHANGE
+from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.machines.cells import stored
 from glue_jobs.engines.columnar.arranging import DAY_US
 from glue_jobs.engines.columnar_steps.mask import text
 
 Mask = NDArray[np.bool_]
+CHANGE_TYPE = arrow_type(CHANGE["type"])
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """columns: the data columns. kafka: `_kafka` of each row. record: the index of each row's input record."""
+    """columns: the data columns. kafka: `_kafka` of each row. record: the index of each row's input record.
+
+    change: `_change` of each row of change events; None: of other records.
+    """
 
     columns: Mapping[str, pa.Array]
     kafka: pa.StructArray
     record: NDArray[np.int64]
+    change: pa.StructArray | None = None
 
     @staticmethod
     def of(batch: pa.Table | pa.RecordBatch) -> Rows:
         arrays = dict(zip(batch.column_names, map(_whole, batch.columns), strict=True))
         kafka = arrays.pop(SYSTEM_COLUMN)
-        return Rows(arrays, kafka, np.arange(len(kafka)))
+        name = CHANGE["name"]
+        change = arrays.pop(name) if name in arrays and arrays[name].type == CHANGE_TYPE else None
+        return Rows(arrays, kafka, np.arange(len(kafka)), change)
 
     def __len__(self) -> int:
         return len(self.record)
@@ -47,7 +56,8 @@ class Rows:
     def at(self, path: tuple[str, ...]) -> pa.Array:
         """The value at a path of structs; null where a struct is null."""
         first, *names = path
-        found = self.kafka if first == SYSTEM_COLUMN else self.columns[first]
+        found = self._systems.get(first)
+        found = self.columns[first] if found is None else found
         return pc.struct_field(found, names) if names else found
 
     def where(self, wanted: Mask) -> Rows:
@@ -55,12 +65,23 @@ class Rows:
             return self
         kept = pa.array(wanted)
         columns = {name: each.filter(kept) for name, each in self.columns.items()}
-        return Rows(columns, self.kafka.filter(kept), self.record[wanted])
+        change = None if self.change is None else self.change.filter(kept)
+        return Rows(columns, self.kafka.filter(kept), self.record[wanted], change)
 
     def take(self, places: NDArray[np.int64]) -> Rows:
         taken = pa.array(places)
         columns = {name: each.take(taken) for name, each in self.columns.items()}
-        return Rows(columns, self.kafka.take(taken), self.record[places])
+        change = None if self.change is None else self.change.take(taken)
+        return Rows(columns, self.kafka.take(taken), self.record[places], change)
+
+    def table(self) -> pa.Table:
+        """The rows with their system columns."""
+        return pa.table({**self.columns, **self._systems})
+
+    @property
+    def _systems(self) -> dict[str, pa.StructArray]:
+        found = {SYSTEM_COLUMN: self.kafka}
+        return found if self.change is None else {CHANGE["name"]: self.change, **found}
 
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:

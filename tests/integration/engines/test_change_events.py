@@ -20,8 +20,8 @@ from calve.schema.columns import CHANGE, FIRST_MICROS, LAST_MICROS, MOST_MILLIS,
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.helpers import DECODED, IDLE, TOMBSTONE
 from glue_jobs.decode.machines.change_events import lacking, opened
-from glue_jobs.modes.change_data import lacks_values as lacks_values_by_rows
 from glue_jobs.process.workers import map_in_arrow
+from glue_jobs.transform.unavailable import lacks_values as lacks_values_by_rows
 from tests.columnar import plain
 from tests.spark_decoder.change_events import is_bad, tombstones_and_idle, with_rows
 

@@ -108,7 +108,7 @@ def _by_columns(frame: DataFrame, chain: Chain, source: Json, columns: Json, key
         told,
         texts,
         tuple(rejected),
-        sum(each.left_out for each in parts),
+        sum(len(each.filtered) for each in parts),
         sum(each.made or 0 for each in parts) if several else None,
         sum(each.failed for each in parts),
         sum(each.cut for each in parts),

@@ -133,10 +133,3 @@ def test_all_problems_between_routes_are_listed_at_once(tmp_path: Path) -> None:
         "text in quotes",
         "tables.e.route.otherwise is already set for table c, which reads the same records. Name values instead",
     ]
-
-
-def test_changes_of_a_database_are_not_routed(tmp_path: Path) -> None:
-    tables = "  a: {topic: t, change_data: {}, route: {column: c, value: x}}\n"
-    assert refused(tmp_path, tables) == [
-        "tables.a.route cannot be used with `change_data`. Remove one of the two"
-    ]

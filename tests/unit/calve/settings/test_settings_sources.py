@@ -270,6 +270,18 @@ def test_a_table_by_key_is_not_partitioned_by_its_event_time_unless_it_says_so()
         ("deduplicate: {}, upsert: {}", "cannot be used together with `upsert`"),
         ("deduplicate: {}, change_data: {}", "cannot be used together with `change_data`"),
         ("change_data: {order_by: [lsn]}", "order_by  needs `deletes: keep`"),
+        *(
+            (
+                f"change_data: {{order_by: [lsn], deletes: keep}}, {leaves_out}",
+                "nothing would remember the change",
+            )
+            for leaves_out in (
+                "steps: [filter: id > 5]",
+                "steps: [sql: SELECT * FROM source WHERE id > 5]",
+                "route: {column: shop, value: eu}",
+            )
+        ),
+        ("change_data: {}, steps: [flatten: {explode: items}]", "a record is one row that replaces another"),
         ("change_data: {deletes: never}", '"never" cannot be used'),
         ("change_data: {}, value: {format: string}", "Debezium writes Avro or JSON"),
         (

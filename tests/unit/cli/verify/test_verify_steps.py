@@ -220,6 +220,9 @@ class Given:
         bad = [(n, "malformed") for n, offset in enumerate(records.offsets) if offset % 2]
         return Decoded([pa.RecordBatch.from_pylist(good, ORDER)] if good else [], bad)
 
+    def dropped(self, _: Records) -> list[pa.RecordBatch]:
+        raise AssertionError("no row deletes another")
+
     def doubtful(self, records: Records) -> set[int]:
         return set()
 
