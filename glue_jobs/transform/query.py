@@ -208,7 +208,7 @@ def _named(select: list[list[Node]], own: Collection[str]) -> int:
                 names.append(column[0]["nameParts"].strip("[]").rsplit(", ", 1)[-1])
             case _:
                 raise unusable(f'column {position} of the query has no name: write "... as name"')
-    for name in (each for each in names if each.lower() in own):
+    for name in (each for each in own if each in map(str.lower, names)):
         raise unusable(f"{name} stays by itself: select its fields, or leave it out")
     return len(names)
 
