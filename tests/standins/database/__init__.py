@@ -1,0 +1,1 @@
+"""A real database: PostgreSQL, and Debezium's connector in Kafka Connect, beside a running stack."""
