@@ -20,6 +20,7 @@ from tests.integration.support.proofs import assert_proved, proof
 from tests.integration.support.records.database import BY_RECORD_KEY, KEPT, Database
 
 __all__ = ["masking"]
+long = pytest.mark.long
 BY_PK = ChangeData(("pk.id",), deletes=True, bucketed=True)
 PK = Source(column="pk")
 MASK = Mask(fields={"note": Rule("hash"), "tags": Rule("partial", 1)}, key="keep")
@@ -84,7 +85,9 @@ def masked(row: dict[str, Any]) -> tuple[Any, Any]:
     return note and token(note), tags and ["*" * (len(each) - 1) + each[-1] for each in tags]
 
 
-@pytest.mark.parametrize("settings", [{}, {"key": PK}], ids=["by the record key", "by a column of it"])
+@pytest.mark.parametrize(
+    "settings", [pytest.param({}, marks=long), {"key": PK}], ids=["by the record key", "by a column of it"]
+)
 def test_a_masked_table_has_the_masked_rows_of_the_database(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, masking: str, settings: dict[str, Any]
 ) -> None:
@@ -107,9 +110,7 @@ def test_a_masked_table_has_the_masked_rows_of_the_database(
     tables.prove()
 
 
-@pytest.mark.parametrize(
-    "mode", [BY_RECORD_KEY, pytest.param(KEPT, marks=pytest.mark.long)], ids=["removed", "kept"]
-)
+@pytest.mark.parametrize("mode", [BY_RECORD_KEY, pytest.param(KEPT, marks=long)], ids=["removed", "kept"])
 def test_a_row_that_a_filter_drops_leaves_the_table(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, mode: ChangeData
 ) -> None:
@@ -150,8 +151,8 @@ def test_an_update_without_a_value_that_a_step_reads_is_a_dead_letter(
     "step",
     [
         Filter("note IS NOT NULL"),
-        Sql("SELECT id, name FROM source WHERE note LIKE 'n%'"),
-        Route("note", ("note 1",), ("note 1",), "keep"),
+        pytest.param(Sql("SELECT id, name FROM source WHERE note LIKE 'n%'"), marks=long),
+        pytest.param(Route("note", ("note 1",), ("note 1",), "keep"), marks=long),
     ],
     ids=["filter", "sql", "route"],
 )
@@ -170,6 +171,7 @@ def test_an_update_without_the_value_of_a_condition_is_a_dead_letter(
     tables.prove()
 
 
+@long
 def test_rows_move_between_the_tables_of_a_topic(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database(engine, full=True)
     here, there = (
@@ -215,7 +217,7 @@ def test_a_new_field_of_a_database_stays_out_until_somebody_decides(engine: Engi
 
 @pytest.mark.parametrize(
     "upsert",
-    [Upsert(("_kafka.key",), deletes=True), Upsert(("twice",))],
+    [Upsert(("_kafka.key",), deletes=True), pytest.param(Upsert(("twice",)), marks=long)],
     ids=["by the record key", "by a column"],
 )
 def test_an_upsert_that_a_filter_drops_leaves_the_table(
