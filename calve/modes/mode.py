@@ -49,6 +49,11 @@ class Mode:
         return () if self.groups_rows else self.key
 
     @property
+    def cannot_backfill(self) -> str | None:
+        """Why rows of a range cannot be made again alone; None: they can."""
+        return f"rows of a table of {self.kind} depend on each other: rewind it instead" if self.key else None
+
+    @property
     def drops(self) -> bool:
         """Whether a record that a step filters deletes the row of its key: the database's row is no row of the table any more.
 

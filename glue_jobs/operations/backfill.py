@@ -9,7 +9,6 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 
 from calve.errors import CalveError
-from calve.modes.switch import kind_of
 from calve.requests.backfill import Range, Request, done_before, range_of, remade_json
 from calve.requests.forget import position_after
 from calve.requests.requests import Entry, outdated
@@ -54,9 +53,8 @@ class Backfill(Operation[Request, Entry]):
         if done := done_before(self.table.main.ancestors(), self.request.id):
             return _result(ledger_of(done.summary))
         table, topic = self.table, self.table.services.cluster.state(self.table.config.topic)
-        if table.mode.key:
-            kind = kind_of(self.base.mode)
-            raise CalveError(f"rows of a table of {kind} depend on each other: rewind it instead")
+        if why := table.mode.cannot_backfill:
+            raise CalveError(why)
         if self.base.of(topic.key) is None or len(self.base.offsets) > 1:
             raise CalveError("the topic was created again, and a row does not name its topic")
         ends = (

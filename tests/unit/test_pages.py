@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.combinations import table
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("bench/*.md")]
@@ -74,3 +76,8 @@ def anchor(heading: str) -> str:
     """As GitHub makes it."""
     words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
     return re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+
+
+def test_what_combines_with_which_mode_is_what_the_code_says() -> None:
+    """`python -m tests.combinations` writes the table."""
+    assert table() in (ROOT / "docs" / "modes.md").read_text(encoding="utf-8")

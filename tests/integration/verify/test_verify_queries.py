@@ -12,9 +12,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from calve.config.steps import Filter, Route, Sql, Step
 from calve.errors import CalveError
+from calve.schema.change_events import UNAVAILABLE
+from calve.schema.columns import CHANGE
 from cli.verify.formats.fields import LEFT_OUT, Outcome
+from cli.verify.steps.chain import chain_of
 from cli.verify.steps.queries import Queries
+from cli.verify.steps.unavailable import LACKS_VALUE
 from tests.integration.conftest import ROOT
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
@@ -143,7 +148,9 @@ def test_a_session_beside_others_leaves_them_as_they_were(
 
 ALONE = """
 import pyarrow as pa
+from cli.verify.steps.chain import chain_of
 from cli.verify.steps.queries import Queries
+from cli.verify.steps.unavailable import LACKS_VALUE
 kafka = pa.array([{"partition": 0, "offset": n} for n in range(2)])
 rows = pa.RecordBatch.from_pydict({"a": pa.array(["secret", "7"]), "_kafka": kafka})
 with Queries() as queries:
@@ -159,3 +166,44 @@ def test_a_session_of_its_own_prints_nothing_of_a_record(spark: SparkSession) ->
     )
     assert done.stdout == "[7] {0: 'step_failed'}\n", done.stderr
     assert "secret" not in done.stderr
+
+
+CHANGED = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("note", pa.large_string()),
+        ("_change", pa.struct([(each["name"], pa.large_string()) for each in CHANGE["type"]["fields"]])),
+        ("_kafka", KAFKA),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("step", "made", "lost"),
+    [
+        (Filter("note IS NOT NULL"), [1, 3], {0: LACKS_VALUE, 2: LACKS_VALUE}),
+        (Filter("id > 0"), [0, 1, 3], {2: LEFT_OUT}),
+        (Sql("SELECT id, note FROM source WHERE id > 0"), [0, 1, 3], {2: LEFT_OUT}),
+        (
+            Sql("SELECT id, upper(note) AS loud FROM source WHERE id > 0"),
+            [1, 3],
+            {0: LACKS_VALUE, 2: LEFT_OUT},
+        ),
+        (Sql("SELECT id FROM source WHERE length(note) > 0"), [1, 3], {0: LACKS_VALUE, 2: LACKS_VALUE}),
+        (Route("note", ("n",), ("n",), "keep"), [3], {0: LACKS_VALUE, 1: LEFT_OUT, 2: LACKS_VALUE}),
+    ],
+    ids=str,
+)
+def test_a_step_that_reads_a_value_that_an_update_lacks_rejects_it(
+    queries: Queries, step: Step, made: list[int], lost: dict[int, str]
+) -> None:
+    """Offset 3 was inserted: there the placeholder is a value."""
+    notes = ((1, UNAVAILABLE, "u"), (2, "n", "u"), (0, UNAVAILABLE, "u"), (4, UNAVAILABLE, "c"))
+    rows = [
+        {"id": id, "note": note, "_change": {"op": op}, "_kafka": {"partition": 0, "offset": n}}
+        for n, (id, note, op) in enumerate(notes)
+    ]
+    found, without = chain_of([step], queries).run(pa.RecordBatch.from_pylist(rows, CHANGED))
+    assert [each["offset"] for each in found.column("_kafka").to_pylist()] == made
+    assert found.column("_change").field("op").to_pylist() == [notes[each][2] for each in made]
+    assert without == lost
