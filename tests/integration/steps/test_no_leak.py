@@ -21,7 +21,7 @@ from calve.config.job import Budget, Table
 from calve.config.masking_keys import Key, pads
 from calve.config.steps import Mask, Rule
 from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import ChangeData, Upsert
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.requests.redrive import Request, Result
 from calve.schema.columns import REASONS
@@ -30,6 +30,7 @@ from cli.spark import JAVA_OPTIONS, spark_environment
 from lambdas.export_notify.mail import Manifest, by_link, new_file
 from lambdas.links import Link
 from tests.integration.support.engine import Engine
+from tests.integration.support.records.database import Database
 from tests.integration.support.records.planted import Planted, Search
 from tests.integration.support.stored import catalogued, export, objects
 
@@ -305,3 +306,81 @@ def test_what_is_masked_is_in_no_byte_that_is_left(
     assert leaked == {}
     packed = {f"first, {fate}: {path}" for fate in UNREADABLE for path in PACKED}
     assert {each for each in scene.planted.places if each.startswith("first")} - packed - control == set()
+
+
+ROWS = {
+    "id": "long",
+    "name": ["null", "string"],
+    "note": ["null", "string"],
+    "tags": ["null", {"type": "array", "items": "string"}],
+    "card": "string",
+}
+OF_DATABASE = Mask(
+    fields={"name": HASH, "note": HASH, "tags": Rule("partial", 4), "card": Rule("drop")}, key="keep"
+)
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(200, marks=pytest.mark.long), pytest.param(2_500, marks=pytest.mark.full)]
+)
+def test_what_is_masked_of_a_database_is_in_no_byte_that_is_left(
+    engine: Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str], count: int
+) -> None:
+    """Four values of each row are planted, in `after` and `before`: of inserts, updates, deletions, and bad events."""
+    planted, began = Planted(), datetime.now(UTC).replace(microsecond=0)
+    database = Database(engine, full=True, columns=ROWS)
+    plain = f"{database.topic}_plain"
+    secret = tmp_path / "keys.json"
+    listed = [{"id": KEY.id, "from": "2020-01-01T00:00:00Z", "key": base64.b64encode(KEY.secret).decode()}]
+    secret.write_text(json.dumps({"keys": listed}))
+    settings: dict[str, Any] = {"dead_letter_budget": Budget(records=10**6)}
+    targets = [
+        database.target(ChangeData(("id",)), steps=(OF_DATABASE,), masking=f"file:{secret}", **settings),
+        database.target(ChangeData(("id",)), table=plain, **settings),
+    ]
+
+    def person(place: str) -> dict[str, Any]:
+        return {
+            "name": planted.email(f"{place}: name"),
+            "note": planted.text(f"{place}: note"),
+            "tags": [planted.phone(f"{place}: tags")],
+            "card": planted.card(f"{place}: card"),
+        }
+
+    for key in range(count):
+        database.insert(key, **person("insert"))
+    engine.flush()
+    for each in targets:
+        engine.drain(each)
+    for key in range(0, count, 2):
+        database.update(key, name=planted.email("update: name"))
+    for key in range(0, count, 5):
+        database.delete(key)
+    for key in range(count, count + 9):
+        database.write("x", key, {"id": key} | person("bad"), {"id": key} | person("bad"))
+    engine.flush()
+    for each in targets:
+        engine.drain(each)
+    engine.compact(database.topic)
+    assert (
+        engine.rows(database.topic).count() == engine.rows(plain).count() == count - len(range(0, count, 5))
+    )
+
+    leaked, control = found_in(engine, planted, began, database.topic, plain)
+    search, said = Search(planted), capfd.readouterr()
+    assert [search.found("", text.encode()) for text in (said.out, said.err)] == [set(), set()]
+    assert leaked == {}
+    assert control == planted.places
+
+
+def found_in(
+    engine: Engine, planted: Planted, began: datetime, table: str, plain: str
+) -> tuple[dict[str, set[str]], set[str]]:
+    """What objects and words of the catalog tell of a masked table, by their name, and of a plain one."""
+    search, leaked, control = Search(planted), dict[str, set[str]](), set[str]()
+    for name, data in (*objects(engine, lambda each: each["LastModified"] >= began), *catalogued(engine)):
+        if plain in name:
+            control |= search.found(name, data)
+        elif table in name and (found := search.found(name, data)):
+            leaked[name] = found
+    return leaked, control
