@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from calve.errors import Suspended
+from calve.modes.mode import ModeName
 from calve.schema.columns import Json
 from calve.table.position import Offsets, TopicKey, decode_offsets, encode_offsets
 
@@ -28,9 +29,24 @@ def switch(table: str, name: str, before: str | None, wanted: str | None) -> Swi
     elif folded_as(before):
         text = f"table {table} has held the newest record of each key before, by other settings of `upsert`"
     else:
-        text = f"table {table} is to hold {HELD[now]}, but it has held {HELD[was]} so far"
+        text = _of_kinds(table, was, now)
+    raise _refused(text, name, was, now)
+
+
+def require_kind(table: str, name: str, before: str | None, now: ModeName) -> None:
+    """Refuse modes to which the one in the position never changes, whatever their settings. Raises Suspended: `mode_changed`."""
+    was = kind_of(before)
+    if was != now and {was, now} != {"append", "upsert"}:
+        raise _refused(_of_kinds(table, was, now), name, was, now)
+
+
+def _of_kinds(table: str, was: str, now: str) -> str:
+    return f"table {table} is to hold {HELD[now]}, but it has held {HELD[was]} so far"
+
+
+def _refused(text: str, name: str, was: str, now: str) -> Suspended:
     changed = " or ".join(f"`{each}`" for each in dict.fromkeys((was, now)) if each != "append")
-    raise Suspended(
+    return Suspended(
         "mode_changed",
         text,
         fix=f"take back the change of {changed} at table {name} in calve.yaml, or name another table",

@@ -17,6 +17,7 @@ from calve.decoding.record_schemas import RecordSchemas, Versions, record_schema
 from calve.errors import Retryable, Suspended
 from calve.log import event
 from calve.modes.aggregate import columns_of, kafka_column, require_same_kind
+from calve.modes.switch import require_kind
 from calve.names import TableName
 from calve.rounds.column_rules import layout_problems, require_countable, step_changes
 from calve.schema.columns import KAFKA, Json, struct, with_ids
@@ -290,10 +291,13 @@ class Opener:
     ) -> None:
         """One commit per version that adds columns, oldest first. A version that does not fit changes nothing.
 
-        If the position cannot be proven, somebody replaced the table: it is not changed.
+        If the position cannot be proven, somebody replaced the table: it is not changed. Neither is one whose mode cannot change
+        to that of calve.yaml: other columns would stay.
         """
         while wanted(data_columns(main.schema)):
-            position_of(main, self._dead_letters, self.services)
+            base, _ = position_of(main, self._dead_letters, self.services)
+            if base.offsets:
+                require_kind(str(self.name), self.config.name, base.mode, self.config.mode.kind)
             left = wanted(data_columns(main.schema))
             if not left:  # another writer was faster: the refreshed table has the columns
                 return
