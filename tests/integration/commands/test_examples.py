@@ -34,8 +34,8 @@ from tests.integration.support.servers.registry_gate import RegistryGate
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-def loaded(engine: Engine, name: str) -> Job:
-    """The example's job with topics and a database of its own: other tests run the examples, too."""
+def as_written(engine: Engine, name: str) -> Job:
+    """The example's job on the engine's stack."""
     stack = engine.stack
     defaults = StackDefaults(
         Kafka(stack.bootstrap_servers),
@@ -45,6 +45,12 @@ def loaded(engine: Engine, name: str) -> Job:
         stack.aws_endpoint,
     )
     [job] = load(EXAMPLES / name / "calve.yaml", stack=defaults)
+    return job
+
+
+def loaded(engine: Engine, name: str) -> Job:
+    """The example's job with topics and a database of its own: other tests run the examples, too."""
+    job = as_written(engine, name)
     suffix = uuid.uuid4().hex[:8]
     tables = tuple(
         replace(

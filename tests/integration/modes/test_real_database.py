@@ -16,15 +16,13 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Job, Kafka, Registry
+from calve.config.job import Job
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from calve.names import TableName
 from calve.schema.change_events import UNAVAILABLE
-from calve.settings import load
-from calve.settings.resolving import StackDefaults
 from glue_jobs.ingest import openers_of
-from tests.integration.commands.test_examples import EXAMPLES, assert_all_proved, plain, script
+from tests.integration.commands.test_examples import EXAMPLES, as_written, assert_all_proved, plain, script
 from tests.integration.support.engine import Engine, until
 from tests.standins.database.server import Database, database
 
@@ -50,15 +48,7 @@ class Shop:
 
     @classmethod
     def of(cls, engine: Engine, made: Database, prefix: str) -> Shop:
-        stack = engine.stack
-        defaults = StackDefaults(
-            Kafka(stack.bootstrap_servers),
-            Registry(stack.registry_url),
-            f"s3://{stack.bucket}/{prefix}",
-            stack.region,
-            stack.aws_endpoint,
-        )
-        [job] = load(EXAMPLE / "calve.yaml", stack=defaults)
+        job = as_written(engine, "database")
         tables = tuple(replace(each, topic=each.topic.replace("shop.", f"{prefix}.")) for each in job.tables)
         return cls(engine, made, replace(job, tables=tables, lake=replace(job.lake, database=prefix)))
 
