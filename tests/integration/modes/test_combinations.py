@@ -100,7 +100,7 @@ class Scene:
         )
 
 
-@in_modes("append", "`upsert`", "`change_data`", "`aggregate`")
+@in_modes("`upsert`", "`change_data`")
 def test_what_combines_with_a_mode_makes_a_table_that_is_proved(
     engine: Engine, masking: str, mode: str
 ) -> None:
@@ -184,7 +184,7 @@ def test_what_is_asked_of_a_table_of_a_mode_is_done_or_refused_with_its_reason(
 
 
 @pytest.mark.parametrize("to", ["append", "`upsert`"])
-@in_modes(*MODES)
+@in_modes("append", "`upsert`", "`change_data`")
 def test_a_table_becomes_one_of_another_mode_or_is_suspended(
     engine: Engine, masking: str, mode: str, to: str
 ) -> None:
