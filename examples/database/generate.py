@@ -12,7 +12,7 @@ CUSTOMERS, ORDERS, CARTS = 40, 120, 30
 
 
 def change(connection: Any, dice: random.Random, changes: int) -> None:
-    """Statements in transactions of one to five, of which some are rolled back."""
+    """Transactions of one to five statements. Some of them are rolled back."""
     cursor, connection.autocommit = connection.cursor(), False
     left = changes
     while left > 0:
