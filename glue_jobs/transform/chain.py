@@ -29,7 +29,7 @@ from glue_jobs.transform.mask import run_mask
 from glue_jobs.transform.query import run_filter, run_sql
 from glue_jobs.transform.row_columns import data, has_changes, is_live, record, remade, type_at, unusable
 from glue_jobs.transform.types import iceberg_columns, spark_schema
-from glue_jobs.transform.unavailable import LACKS_VALUE, lacking
+from glue_jobs.transform.unavailable import rejecting
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,17 @@ def run_route(frame: DataFrame, step: Route) -> DataFrame:
     for each in (*step.values, *step.named):
         if type(each) is not kind:
             raise unusable(f"{shown}, so {json.dumps(each)} is no value of it")
-    lost = lacking(frame, [step.column.split(".")[0]])
-    live, value = is_live(frame) & ~lost, F.col(quote_path(step.column))
+    frame = rejecting(frame, [step.column.split(".")[0]])
+    live, value = is_live(frame), F.col(quote_path(step.column))
     own, named = _is_one(value, step.values), _is_one(value, step.named)
     match step.others:
         case "leave_out":
-            left_out, nowhere = ~own, false()
+            left_out, lost = ~own, false()
         case "keep":
-            left_out, nowhere = named, false()
+            left_out, lost = named, false()
         case "reject":
-            left_out, nowhere = named & ~own, ~named
-    reject = F.when(live & nowhere, F.lit(NO_ROUTE)).when(is_live(frame) & lost, F.lit(LACKS_VALUE))
+            left_out, lost = named & ~own, ~named
+    reject = F.when(live & lost, F.lit(NO_ROUTE))
     return remade(frame, frame, data(frame), reject=reject, filtered=live & left_out)
 
 

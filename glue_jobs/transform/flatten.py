@@ -11,17 +11,14 @@ from pyspark.sql import types as T
 
 from calve.config.steps import Flatten, Leaf
 from calve.names import field_problem, nearest, quote
-from glue_jobs.transform.row_columns import beside, data, has_changes, is_live, record, remade, unusable
-from glue_jobs.transform.unavailable import LACKS_VALUE, lacking
+from glue_jobs.transform.row_columns import beside, data, record, unusable
+from glue_jobs.transform.unavailable import rejecting
 
 
 def run_flatten(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> DataFrame:
     """Turn structs into columns named by their path, except those of `stay`. The list to explode stays a list."""
     found = leaves(frame, step, stay)
-    if not has_changes(frame):
-        return _flattened(frame, found)
-    lost = F.when(is_live(frame) & lacking(frame, reads(found)), F.lit(LACKS_VALUE))
-    return remade(frame, frame, [_value(each).alias(each.name) for each in found], reject=lost)
+    return _flattened(rejecting(frame, reads(found)), found)
 
 
 def reads(found: Iterable[Leaf]) -> set[str]:

@@ -18,7 +18,7 @@ from calve.errors import Retryable, Suspended
 from calve.names import TableName, field_problem, quote, quote_path
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.transform.row_columns import data, is_live, record, remade, type_at, type_of, unusable
-from glue_jobs.transform.unavailable import LACKS_VALUE, lacking
+from glue_jobs.transform.unavailable import rejecting
 
 MISSING = "lookup_missing"
 FOUND = "calve:found"
@@ -42,6 +42,7 @@ def run_lookup(frame: DataFrame, step: Lookup, table: DataFrame) -> DataFrame:
     Raises Suspended: `step_unusable`: columns are missing, cannot be compared, or exist already.
     """
     _require_fit(frame, step, table.schema)
+    frame = rejecting(frame, [path.split(".")[0] for path in step.on])
     keys = [f"calve:other:{n}" for n in range(len(step.on))]
     others = table.select(
         *(F.col(quote(other)).alias(key) for other, key in zip(step.on.values(), keys, strict=True)),
@@ -49,12 +50,9 @@ def run_lookup(frame: DataFrame, step: Lookup, table: DataFrame) -> DataFrame:
     )
     same = [F.col(quote_path(path)) == F.col(key) for path, key in zip(step.on, keys, strict=True)]
     joined = frame.join(F.broadcast(others), on=reduce(Column.__and__, same), how="left")
-    live, lost = is_live(joined), lacking(joined, [path.split(".")[0] for path in step.on])
-    reject = F.when(live & lost, F.lit(LACKS_VALUE))
-    if step.missing == "reject":
-        reject = reject.when(live & F.col(FOUND).isNull(), F.lit(MISSING))
+    lost = F.when(is_live(joined) & F.col(FOUND).isNull(), F.lit(MISSING))
     columns = [*map(F.col, data(frame)), *(F.col(FOUND)[new].alias(new) for new in step.columns)]
-    return remade(frame, joined, columns, reject=reject)
+    return remade(frame, joined, columns, reject=lost if step.missing == "reject" else None)
 
 
 def require_unique(table: DataFrame, columns: Sequence[str]) -> None:

@@ -42,7 +42,7 @@ from glue_jobs.transform.query_rules import (
 )
 from glue_jobs.transform.row_columns import data, is_live, remade, system, unusable
 from glue_jobs.transform.types import iceberg_columns
-from glue_jobs.transform.unavailable import LACKS_VALUE, lacking
+from glue_jobs.transform.unavailable import LACKS_VALUE, lacking, rejecting
 
 RULES = {
     "spark.sql.ansi.enabled": "true",
@@ -224,7 +224,8 @@ def run_sql(frame: DataFrame, step: Sql) -> DataFrame:
     Raises Suspended: `step_unusable`.
     """
     query = understand(frame, step.query)
-    judged, wanted, reject, filtered = _judged(frame, query)
+    frame = rejecting(frame, query.condition_reads)
+    judged, wanted, reject, filtered = _judged(frame, query.condition)
     computed = {name: value for name, value in query.columns.items() if isinstance(value, Column)}
     if computed:
         lost = lacking(frame, query.reads)
@@ -246,24 +247,26 @@ def run_sql(frame: DataFrame, step: Sql) -> DataFrame:
 
 def run_filter(frame: DataFrame, step: Filter) -> DataFrame:
     """Filter rows for which the condition is not true; reject rows for which it fails. Raises Suspended: `step_unusable`."""
-    judged, _, reject, filtered = _judged(frame, understand_condition(frame, step.condition))
+    query = understand_condition(frame, step.condition)
+    frame = rejecting(frame, query.condition_reads)
+    judged, _, reject, filtered = _judged(frame, query.condition)
     return remade(frame, judged, data(frame), reject=reject, filtered=filtered)
 
 
-def _judged(frame: DataFrame, query: Query) -> tuple[DataFrame, Column, Column | None, Column | None]:
-    """The frame with the result of the condition, the rows that go on, and `reject` and `filtered` as in `remade`."""
+def _judged(
+    frame: DataFrame, condition: Column | None
+) -> tuple[DataFrame, Column, Column | None, Column | None]:
+    """The frame with the result of `condition`, the rows that go on, and `reject` and `filtered` as in `remade`."""
     live = is_live(frame)
-    if query.condition is None:
+    if condition is None:
         return frame, live, None, None
-    lost = lacking(frame, query.condition_reads)
-    asked = live & ~lost
     said = F.coalesce(F.col(KEPT)["is"], false())
-    failed = asked & F.col(KEPT).isNull()
+    failed = live & F.col(KEPT).isNull()
     return (
-        frame.withColumn(KEPT, _attempt(frame, asked, [query.condition.alias("is")])),
-        asked & said,
-        F.when(failed, F.lit(FAILED)).when(live & lost, F.lit(LACKS_VALUE)),
-        asked & ~failed & ~said,
+        frame.withColumn(KEPT, _attempt(frame, live, [condition.alias("is")])),
+        live & said,
+        F.when(failed, F.lit(FAILED)),
+        live & ~failed & ~said,
     )
 
 

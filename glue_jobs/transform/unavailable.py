@@ -15,7 +15,8 @@ from pyspark.sql import types as T
 from calve.schema.change_events import UNAVAILABLE, UPDATES
 from calve.schema.columns import CHANGE
 from glue_jobs.columns.expressions import at, false
-from glue_jobs.transform.row_columns import has_changes
+from glue_jobs.columns.helpers import REJECT
+from glue_jobs.transform.row_columns import has_changes, is_live
 
 LACKS_VALUE = "value_unavailable"
 
@@ -47,6 +48,14 @@ def lacking(frame: DataFrame, names: Collection[str]) -> Column:
     return reduce(
         Column.__or__, (lacks(each) for each in may_lack(frame) if each.name.lower() in wanted), false()
     )
+
+
+def rejecting(frame: DataFrame, names: Collection[str]) -> DataFrame:
+    """The frame before a step that reads these columns: live updates that lack a value of them are rejected."""
+    if not has_changes(frame):
+        return frame
+    reject = F.when(is_live(frame) & lacking(frame, names), F.lit(LACKS_VALUE))
+    return frame.withColumn(REJECT, F.coalesce(REJECT, reject) if REJECT in frame.columns else reject)
 
 
 def _placeholder(kind: T.DataType) -> str | bytearray | list[str] | None:
