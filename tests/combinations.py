@@ -25,6 +25,9 @@ MODES: dict[str, Values] = {
     "`upsert`, `order_by`": {"upsert": {"key": ["id"], "order_by": "size"}},
     "`change_data`": {"change_data": {"key": ["id"]}},
     "`change_data`, `order_by`": {"change_data": {"key": ["id"], "order_by": ["lsn"], "deletes": "keep"}},
+    "`history`": {"history": {"key": ["id"]}},
+    "`history`, `order_by`": {"history": {"key": ["id"], "order_by": "made"}},
+    "`history` of changes": {"history": {"key": ["id"], "of": "change_data"}},
     "`deduplicate`": {"deduplicate": {"key": ["id"]}},
     "`aggregate`": {"aggregate": {"by": ["id"], "measures": {"total": "sum(size)"}}},
 }
@@ -47,7 +50,16 @@ OPTIONS: dict[str, Values] = {
     "`maintenance.rows`": {"maintenance": {"rows": {"column": "made", "keep": "90d"}}},
 }
 STACK = StackDefaults(Kafka("127.0.0.1:9092"), Registry("http://127.0.0.1:8081"), "s3://lake")
-COLUMNS = with_ids(struct(field("id", "long"), field("size", "long"), field("name", "string"), CHANGE, KAFKA))
+COLUMNS = with_ids(
+    struct(
+        field("id", "long"),
+        field("size", "long"),
+        field("name", "string"),
+        field("made", "timestamptz"),
+        CHANGE,
+        KAFKA,
+    )
+)
 YES = "yes"
 
 

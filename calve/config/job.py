@@ -15,6 +15,7 @@ from calve.config.steps import Mask, Step
 from calve.errors import Fatal
 from calve.modes.aggregate import Aggregate
 from calve.modes.deduplicate import Deduplicate
+from calve.modes.history import History
 from calve.modes.mode import APPEND, Mode
 from calve.modes.upsert import ChangeData, Upsert
 from calve.names import TableName, database_for_cluster
@@ -174,6 +175,7 @@ class Table:
     owner: str | None = None
     upsert: Upsert | None = None
     change_data: ChangeData | None = None
+    history: History | None = None
     deduplicate: Deduplicate | None = None
     aggregate: Aggregate | None = None
     steps: tuple[Step, ...] = ()
@@ -187,7 +189,7 @@ class Table:
     @property
     def mode(self) -> Mode:
         """The only place that chooses a mode."""
-        return self.upsert or self.change_data or self.deduplicate or self.aggregate or APPEND
+        return self.upsert or self.change_data or self.history or self.deduplicate or self.aggregate or APPEND
 
     @property
     def count_by(self) -> str | None:

@@ -292,6 +292,6 @@ def record_schemas_of(table: job.Table, registry: Registry | None) -> RecordSche
         key = part(table.key, "key", Top(table.key.column or KEY, message=table.key.message))
     taken = key.top.column if key else None
     top = Top(table.value.column, table.value.rest, taken, table.value.message)
-    if table.change_data is not None:
-        top = replace(top, changes=True, order=table.change_data.source_order)
+    if table.mode.reads_changes:
+        top = replace(top, changes=True, order=table.mode.source_order)
     return RecordSchemas(part(table.value, "value", top), key)

@@ -10,17 +10,17 @@ from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
 from calve.schema.evolution import column_at, no_column
 
-ModeName = Literal["append", "upsert", "change_data", "deduplicate", "aggregate"]
+ModeName = Literal["append", "upsert", "change_data", "history", "deduplicate", "aggregate"]
 
 
 class Mode:
     """A table to which every record is appended; another mode is a subclass that says what it does differently.
 
     One class for each mode, in the file of its name; `calve.config.job.Table.mode` is the only chooser.
-    replaces_rows: a commit also deletes rows. groups_rows: a row of the table is a group of records. reads_changes: the records
-    are change events. cannot_forget: why such a request is refused; None: it is not.
+    replaces_rows: a commit also deletes rows. groups_rows: a row of the table is a group of records. keeps_versions: every
+    record is a row, and ends the one before it. cannot_forget: why such a request is refused; None: it is not.
     order_by: the column by which the newest record wins; None: the last write wins. deletes: a tombstone deletes the row of its
-    key. keep_deleted: deleted rows stay, marked. source_order: fields of `source` that order changes; empty: the last write wins.
+    key. source_order: fields of `source` that order changes; empty: the last write wins.
     window_ms: a record is a duplicate only of rows that are less than this away; None: of all.
     bucketed: calve.yaml names no partitions. A table that an earlier release has partitioned by buckets of its key keeps them.
     """
@@ -29,14 +29,23 @@ class Mode:
     kind: ClassVar[ModeName] = "append"
     replaces_rows: ClassVar[bool] = False
     groups_rows: ClassVar[bool] = False
-    reads_changes: ClassVar[bool] = False
+    keeps_versions: ClassVar[bool] = False
     cannot_forget: ClassVar[str | None] = None
     order_by: str | None = None
     deletes: bool = False
-    keep_deleted: bool = False
     source_order: tuple[str, ...] = ()
     window_ms: int | None = None
     bucketed: bool = False
+
+    @property
+    def reads_changes(self) -> bool:
+        """Whether the records are change events."""
+        return False
+
+    @property
+    def keep_deleted(self) -> bool:
+        """Whether deleted rows stay, marked."""
+        return False
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -57,6 +57,7 @@ HELD = {
     "append": "every record",
     "upsert": "the newest record of each key",
     "change_data": "the rows of a database's table",
+    "history": "every version of each row",
     "deduplicate": "the first record of each key",
     "aggregate": "totals of groups of records",
 }
@@ -92,6 +93,10 @@ def described(columns: Json, mode: str | None) -> str:
         return f"{text}; each {window['size_ms'] / 1000:g} s of {window['column']}" if window else text
     names = _paths(columns, "")
     text = f"{kind} by {', '.join(names.get(each, '?') for each in found['key'])}"
+    if kind == "history":
+        if order := found["order_by"]:
+            return f"{text}; from {names.get(order, '?')}"
+        return text + ("; of change events" if found["changes"] else "")
     if kind == "change_data":
         order = f"; newest by source.{', source.'.join(found['source'])}" if found["source"] else ""
         return f"{text}{order}" + ("; deleted rows stay" if found["deleted"] == "keep" else "")
@@ -102,7 +107,7 @@ def described(columns: Json, mode: str | None) -> str:
 
 
 def kind_of(mode: str | None) -> str:
-    """`append`, `upsert`, `change_data`, `deduplicate` or `aggregate`."""
+    """The name of the mode."""
     return "append" if mode is None else str(json.loads(mode)["mode"])
 
 

@@ -48,9 +48,12 @@ class ChangeData(Upsert):
     """
 
     kind: ClassVar[ModeName] = "change_data"
-    reads_changes: ClassVar[bool] = True
     source_order: tuple[str, ...] = ()
     keep_deleted: bool = False
+
+    @property
+    def reads_changes(self) -> bool:
+        return True
 
     def note(self, columns: Json) -> str:
         found = json.loads(Upsert.note(self, columns))
@@ -61,11 +64,13 @@ class ChangeData(Upsert):
 def require_tombstones(name: str, mode: Mode, *, compacted: bool) -> None:
     """Refuse a compacted topic whose tombstones the table ignores: of a deletion, compaction leaves nothing else."""
     if compacted and mode.reads_changes and not mode.deletes:
+        fix = "keep the topic by time alone (cleanup.policy=delete)"
+        if not mode.keeps_versions:
+            fix += ", or let the record key be the key of the table and remove `deletes: keep`"
         raise Suspended(
             "topic_compacted",
             f"topic {name} is compacted: of a deletion only a tombstone is left in the end, by which this table"
             " deletes no row",
-            fix="keep the topic by time alone (cleanup.policy=delete), or let the record key be the key of the table"
-            " and remove `deletes: keep`",
-            at=("change_data",),
+            fix=fix,
+            at=(mode.kind,),
         )

@@ -186,6 +186,15 @@ def _nearly_all(counts: RejectCounts) -> bool:
     return counts.records >= NEW_RECORDS and counts.rejects >= NEARLY_ALL * counts.records
 
 
+_FIXES = {
+    "null_value": "give table {table} a mode in which records without a value delete rows: `upsert`",
+    "null_key": "name a key in the mode of table {table} that its records have",
+    "truncation": "let the database not empty the table whose history table {table} keeps",
+    "value_unavailable": "let the database log whole rows (PostgreSQL: REPLICA IDENTITY FULL), or let the steps of table {table}"
+    " not compute with columns that may be large",
+}
+
+
 def _fix_of(table: Table, rejects: Rejects) -> str:
     """The probable error in calve.yaml if nearly all records are rejected, by the most frequent reason."""
     most = max(rejects.reasons, key=lambda each: rejects.reasons[each], default="")
@@ -208,19 +217,11 @@ def _fix_of(table: Table, rejects: Rejects) -> str:
                 else "`value: {format: FORMAT, schema: FILE}`"
             )
             return f"in calve.yaml, name the schema that wrote the values of table {table.name}: {said}"
-        case "null_value":
-            return f"give table {table.name} a mode in which records without a value delete rows: `upsert`"
-        case "null_key":
-            return f"name a key in the mode of table {table.name} that its records have"
         case "bad_change":
-            return (
-                f"remove `change_data` of table {table.name}: its records are not change events of Debezium"
-            )
-        case "value_unavailable":
-            return (
-                f"let the database log whole rows (PostgreSQL: REPLICA IDENTITY FULL), or let the steps of table {table.name}"
-                " not compute with columns that may be large"
-            )
+            mode = "of: change_data" if table.history else "change_data"
+            return f"remove `{mode}` of table {table.name}: its records are not change events of Debezium"
+        case _ if most in _FIXES:
+            return _FIXES[most].format(table=table.name)
         case _ if most.startswith("key_"):
             return f"in calve.yaml, say how the keys of table {table.name} are written: `key: {{format: FORMAT}}`"
     return f"in calve.yaml, correct the steps of table {table.name}"

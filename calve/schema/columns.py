@@ -17,6 +17,7 @@ _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 REASONS = {
     "null_value": "the value is null, and the key alone identifies no row of the table",
+    "truncation": "the event empties the database's table, and a history does not record which rows it had",
     "truncated": "the value is shorter than the header that every framed value starts with",
     "bad_magic": "the value does not start with the registry's magic bytes",
     "unknown_schema_id": "the registry knows no schema of this id",
@@ -115,6 +116,20 @@ CHANGE = field(
     doc="the newest change of the row",
 )
 """The column of tables whose topic holds a database's changes."""
+
+HISTORY = field(
+    "_history",
+    struct(
+        field("valid_from", "timestamptz", doc="when the row got these values"),
+        field(
+            "valid_to", "timestamptz", doc="when the next version of the row replaced them; null: none did"
+        ),
+        field("is_current", "boolean", doc="whether the row has these values now"),
+        field("deleted", "boolean", doc="true: the row was deleted at `valid_from`; it is valid at no time"),
+    ),
+    doc="when the row was so",
+)
+"""The column of tables that hold every version of a row."""
 
 REDRIVEN = "redriven"
 """Column of the dead-letter table: whether the dead letter was redriven."""

@@ -241,7 +241,9 @@ def _exports(values: Mapping[str, Any], tables: Any) -> Iterator[Problem]:
 def _schemas(table: Entry, folder: Path) -> Iterator[Problem]:
     value, key = mapping(table, "value"), mapping(table, "key")
     taken = _name(key, "column") or "key" if isinstance(table.get("key"), dict) else None
-    changes = isinstance(table.get("change_data"), dict)
+    changes = (
+        isinstance(table.get("change_data"), dict) or mapping(table, "history").get("of") == "change_data"
+    )
     of_value = Top(rest=_name(value, "rest"), taken=taken, message=_text(value, "message"), changes=changes)
     of_key = Top(taken, message=_text(key, "message"))
     for part, section, top in (("value", value, of_value), ("key", key, of_key)):

@@ -27,6 +27,7 @@ from calve.config.steps import Route
 from calve.config.topics import name_pattern
 from calve.modes.aggregate import WINDOW_START, Aggregate, Measure, Window, column_of
 from calve.modes.deduplicate import Deduplicate
+from calve.modes.history import History
 from calve.modes.upsert import ChangeData, Upsert
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.schema.columns import CHANGE, Transform
@@ -135,7 +136,7 @@ def _lake(checked: Configuration, stack: StackDefaults) -> Lake:
 
 
 def _table(name: str, table: TableSection, checked: Configuration, folder: Path) -> Table:
-    by_key = table.upsert or table.change_data or table.aggregate
+    by_key = table.upsert or table.change_data or table.history or table.aggregate
     partition_by = table.partition_by
     if partition_by is None:
         partition_by = [] if by_key or not table.event_time else [Transform(table.event_time, "day")]
@@ -174,6 +175,10 @@ def _mode(table: TableSection) -> dict[str, Any]:
         return {
             "change_data": ChangeData(key, order_by, deletes, bucketed, tuple(changes.order_by or ()), keep)
         }
+    if history := table.history:
+        key, of_changes = tuple(history.key or (record_key,)), history.of == "change_data"
+        deletes = not of_changes and is_record_key(key)
+        return {"history": History(key, history.order_by, deletes, of_changes, bucketed)}
     if table.deduplicate:
         key = tuple(table.deduplicate.key or (record_key,))
         return {"deduplicate": Deduplicate(key, table.deduplicate.window)}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from calve.names import SYSTEM_COLUMN
 from cli.verify.findings import Check, Finding, Findings, PartitionDigest, ranges
 from cli.verify.keyed.deduplicate import Firsts
+from cli.verify.keyed.history import Versions
 from cli.verify.keyed.upsert import Fold
 from cli.verify.sides import Sides
 
@@ -163,7 +164,7 @@ def _totals(sides: Sides) -> list[Finding]:
     findings = []
     expected = totals.rows_appended - totals.rows_deleted - (sides.aged.rows if sides.aged else 0)
     # Rounds with a key may have deleted rows of an earlier topic, which do not count here.
-    mixed = isinstance(sides.fold, Fold) and sides.claim.mixed
+    mixed = isinstance(sides.fold, Fold | Versions) and sides.claim.mixed
     if sides.totals is None and not mixed and sides.total != expected:
         text = f"the table has {sides.total} rows, its ledgers say {expected}"
         findings.append(Finding("totals", text))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
@@ -100,6 +100,28 @@ def laid_out(rows: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
             )
             raise CalveError(text, fix="use the steps with which the job filled the table") from None
     return pa.record_batch(arrays, schema=columns)
+
+
+def only_keys(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
+    """The rows with nothing but `_kafka` and these paths."""
+
+    def kept(values: Any, inside: list[list[str]]) -> Any:
+        if [] in inside:
+            return values
+        if not inside:
+            return pa.nulls(len(values), values.type)
+        parts = [
+            kept(child, [each[1:] for each in inside if each[0] == field.name])
+            for field, child in zip(values.type, values.flatten(), strict=True)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(values.type))
+
+    paths = [*(each.split(".") for each in key), [SYSTEM_COLUMN]]
+    columns = [
+        kept(column, [each[1:] for each in paths if each[0] == name])
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    return pa.record_batch(columns, schema=rows.schema)
 
 
 def iceberg_columns(columns: pa.Schema) -> Json:

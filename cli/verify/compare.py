@@ -9,6 +9,7 @@ from cli.verify.columns import RANGE, Place
 from cli.verify.counts import Key
 from cli.verify.dead_letters import RECORD, dead_letters_of
 from cli.verify.findings import Finding, Findings, ranges
+from cli.verify.keyed.history import Versions
 from cli.verify.keyed.upsert import Fold
 from cli.verify.rows import Rows
 from cli.verify.sides import Sides, rows_made
@@ -79,9 +80,16 @@ class Look:
                     for rows in rows_made(records, sides, self._why) if sides.totals is None else ():
                         for key, hashes in _by_place(rows):
                             self._rows.setdefault(key, []).append(hashes)
+        self._fold()
+
+    def _fold(self) -> None:
+        """The rows that a fold leaves of those of the records, with their columns."""
+        sides = self._sides
         if isinstance(sides.fold, Fold):
             filled = sides.fold.filled()
             self._rows |= {key: [found] for key, found in filled.items() if key in self._rows}
+        elif isinstance(sides.fold, Versions):
+            self._rows = {key: [found] for key, found in sides.fold.columns(self._rows).items()}
         if sides.fold is not None:
             for key in self._rows.keys() - sides.fold.places(self._rows):
                 if sides.mode is None or sides.mode.covers(*key):

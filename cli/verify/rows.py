@@ -17,10 +17,11 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from calve.config.maintenance import retained
 from calve.names import SYSTEM_COLUMN
 from calve.requests.forget import Entry, Places, united
+from calve.schema.columns import CHANGE, HISTORY
 from calve.table.position import Offsets, TopicKey
 from cli import lake
 from cli.verify.claim import Bounds, Claim
-from cli.verify.columns import SHIFT, column_at, column_hashes, number, row_hashes, within
+from cli.verify.columns import SHIFT, column_at, column_hashes, number, only_keys, row_hashes, within
 from cli.verify.keyed.modes import Mode
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Rows:
 
     With a key also the digest of each row's key, its order value, and its record's timestamp. `tombstones`: they delete rows.
     `idle`: they make no row; `t`: they truncate all rows before them. `batch`: values to aggregate. `aged`: which rows may be
-    deleted for their age; None: none.
+    deleted for their age; None: none. `deleted`: of versions, which of them delete their row.
     """
 
     file: str
@@ -140,6 +141,7 @@ class Rows:
     idle: str | None = None
     batch: Any = None
     aged: Any = None
+    deleted: Any = None
 
     @property
     def hashes(self) -> Any:
@@ -155,7 +157,7 @@ class Rows:
     def where(self, mask: Any) -> Rows:
         filtered: dict[str, Any] = {
             name: None if (each := getattr(self, name)) is None else each.filter(mask)
-            for name in ("partitions", "offsets", "keys", "orders", "timestamps", "aged")
+            for name in ("partitions", "offsets", "keys", "orders", "timestamps", "aged", "deleted")
         }
         columns = [column.filter(mask) for column in self.columns]
         return replace(self, **filtered, columns=columns, batch=None)
@@ -172,7 +174,11 @@ class MainRows:
         scan = table.scan()
         self._table = table
         self._schema = scan.projection()
-        self.columns: pa.Schema = schema_to_pyarrow(self._schema, include_field_ids=False)
+        columns = schema_to_pyarrow(self._schema, include_field_ids=False)
+        own = columns if mode is None or not mode.versions else without_history(columns)
+        self.of_records: pa.Schema = own
+        """The columns that the records have. When they are valid is in a column behind them."""
+        self.columns: pa.Schema = pa.schema([*own, *(each for each in columns if each.name not in own.names)])
         left_out = _of_others(table, others) if others and others.mixed else set()
         tasks = list(scan.plan_files())
         self.tasks = [task for task in tasks if task.file.file_path not in left_out]
@@ -188,7 +194,7 @@ class MainRows:
         for task in self.tasks:
             if files is None or task.file.file_path in files:
                 for batch in batches_of(self._table, self._schema, task):
-                    yield task.file.file_path, batch.cast(self.columns)
+                    yield task.file.file_path, batch.select(self.columns.names).cast(self.columns)
 
     @property
     def count(self) -> int:
@@ -239,10 +245,32 @@ def rows_of(
         return Rows(file, *place, columns, aged=aged.mask(batch, *place) if aged else None)
     if mode.totals:
         return Rows(file, *place, [], batch=batch)
+    if mode.versions:
+        return _versions_of(batch, file, mode, tombstones=tombstones, idle=idle)
     orders = column_at(batch, mode.order_by) if mode.order_by else pa.nulls(batch.num_rows)
     moments = batch.column(SYSTEM_COLUMN).field("timestamp")
     columns = column_hashes(batch.columns)
     return Rows(file, *place, columns, mode.digests(batch), orders, moments, tombstones, idle)
+
+
+def without_history(columns: pa.Schema) -> pa.Schema:
+    return pa.schema([each for each in columns if each.name != HISTORY["name"]])
+
+
+def _versions_of(batch: pa.RecordBatch, file: str, mode: Mode, *, tombstones: bool, idle: str | None) -> Rows:
+    """Rows of the table, or of the topic: those have no `_history`. A version that deletes has nothing but its key."""
+    if HISTORY["name"] in batch.schema.names:
+        history = batch.column(HISTORY["name"])
+        times, deleted = history.field("valid_from"), history.field("deleted")
+    else:
+        times = pc.coalesce(*(column_at(batch, each) for each in mode.times))
+        deleted = pa.repeat(pa.scalar(tombstones), batch.num_rows)
+        if mode.changes is not None and not tombstones:
+            deleted = pc.coalesce(column_at(batch, f"{CHANGE['name']}.deleted"), deleted)
+    keys, place = mode.digests(batch), place_in(batch)
+    if tombstones:
+        batch = only_keys(batch, mode.key)
+    return Rows(file, *place, column_hashes(batch.columns), keys, times, idle=idle, deleted=deleted)
 
 
 def _of_others(table: Table, claim: Claim) -> set[str]:

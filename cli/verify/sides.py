@@ -22,8 +22,9 @@ from cli.verify.formats.decoding import Decoding, Refused
 from cli.verify.formats.fields import EMPTIED, LEFT_OUT
 from cli.verify.keyed.aggregate import Totals
 from cli.verify.keyed.deduplicate import Firsts
+from cli.verify.keyed.history import Versions
 from cli.verify.keyed.modes import Mode
-from cli.verify.keyed.upsert import Fold
+from cli.verify.keyed.upsert import TRUNCATES, Fold
 from cli.verify.rows import Aged, ByFile, Forgotten, MainRows, Rows, rows_of
 from cli.verify.topic import Reader, Records
 
@@ -57,7 +58,7 @@ class Sides:
     filters: Filters = field(default_factory=Filters)
     left_out: LeftOut = field(default_factory=LeftOut)
     mode: Mode | None = None
-    fold: Fold | Firsts | None = None
+    fold: Fold | Firsts | Versions | None = None
     totals: Totals | None = None
     forgotten: Forgotten = field(default_factory=Forgotten)
     aged: Aged | None = None
@@ -227,6 +228,9 @@ def keyed_rows(decoder: Decoding, records: Records, mode: Mode) -> tuple[list[Ro
         deeds = (each for batch in batches for each in mode.by_deed(batch, tombstones=tombstones))
         for batch, deletes, idle in deeds:
             at = places_of(batch)
+            if mode.versions and idle == TRUNCATES:
+                refused += [(known[place], "truncation") for place in at.to_pylist()]
+                continue
             lacking = pc.unique(at.filter(mode.nameless(batch))) if idle is None else at[:0]
             refused += [(known[place], "null_key") for place in lacking.to_pylist()]
             named = batch.filter(pc.invert(pc.is_in(at, lacking)))
@@ -259,6 +263,8 @@ def read_table(sides: Sides, count: Count) -> None:
         if isinstance(fold, Fold):
             folded = _folded(rows, sides.mode)
             fold.hold(rows.where(folded), provable.filter(folded))
+        elif isinstance(fold, Versions):
+            fold.hold(rows.where(pc.invert(provable)))
         inside = rows.where(provable).staying
         found = sides.table_rows.add(inside.partitions, inside.offsets, inside.hashes)
         sides.files.setdefault(rows.file, set()).update(found)

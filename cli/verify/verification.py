@@ -21,6 +21,7 @@ from cli.verify.dead_letters import DeadLetterRows, read_dead_letters
 from cli.verify.findings import Check, Finding, Verification
 from cli.verify.keyed.aggregate import Totals
 from cli.verify.keyed.deduplicate import Firsts
+from cli.verify.keyed.history import Versions
 from cli.verify.keyed.modes import mode_of
 from cli.verify.keyed.upsert import Fold
 from cli.verify.reading import DecoderByRound, Decoders, filters_of
@@ -98,6 +99,9 @@ def _compare(
     dead_letters = lake.load(sources.catalog, TableName(*table.name()).dead_letters)
     mode = mode_of(claim, table.schema(), sources.key.column if sources.key else None)
     newest = mode if mode and mode.newest else None
+    if mode and mode.versions and claim.mixed:
+        text = f"topic {topic.name} was made again, and a version does not name its topic"
+        raise CalveError(f"table {'.'.join(table.name())} cannot be verified: {text}")
     aged, forgotten = Aged.of(table, claim.topic), Forgotten.of(table.properties, claim.topic)
     main = MainRows(table, others=None if mode and mode.totals else claim, mode=newest, aged=aged)
     letters = None if dead_letters is None else DeadLetterRows(dead_letters, claim, sources.masking)
@@ -105,7 +109,7 @@ def _compare(
 
     rounds = [each for each in claim.rounds if each.topic == claim.topic]
     born, registry = claim.known_from_birth, sources.open_registry()
-    shapes = shapes_of(table, main.columns, mode, sources, topic.name, queries)
+    shapes = shapes_of(table, main.of_records, mode, sources, topic.name, queries)
     filters = filters_of(sources, topic.name, registry, rounds, complete=born)
     decoders = Decoders(sources, topic.name, shapes, registry, filters, mode.changes if mode else None)
     alone = sources.value.framed and sources.key is None and not sources.steps
@@ -140,7 +144,11 @@ def _compare(
         aged_dead_letters=Aged.of(dead_letters, claim.topic),
         kept=[] if is_compacted(topic.name, client_properties(sources.kafka, sources.region)) else None,
     )
-    if newest:
+    if newest and newest.versions:
+        blanks = {} if newest.changes is None else blanks_in(main.of_records)
+        by_column = newest.order_by is not None
+        sides.fold = Versions(by_column=by_column, blanks=blanks, forgotten=forgotten.rows)
+    elif newest:
         blanks = {} if newest.changes is None else blanks_in(main.columns)
         ordered = newest.order_by is not None
         sides.fold = Fold(rounds, ordered=ordered, blanks=blanks, forgotten=forgotten.rows)

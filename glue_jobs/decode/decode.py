@@ -120,7 +120,10 @@ def marked(decoded: DataFrame, decoding: DecodePlan, mode: Mode = APPEND) -> Dat
     empty = f"({value}.size IS NULL AND {refused} IS NULL)"
     marks: dict[str, str] = {}
     if mode.reads_changes:
-        marks = _tombstones_and_idle(mode, f"{value}.value.{quote(CHANGE['name'])}.op", empty)
+        op = f"{value}.value.{quote(CHANGE['name'])}.op"
+        marks = _tombstones_and_idle(mode, op, empty)
+        if mode.keeps_versions:
+            reject = f"coalesce({reject}, CASE WHEN {op} = '{TRUNCATES}' THEN 'truncation' END)"
     elif mode.deletes:
         marks = {TOMBSTONE: empty}
     if marks:

@@ -7,7 +7,7 @@ So a start, a foreign compaction, a rollback and another writer's append or dele
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,10 @@ from glue_jobs.index.runs import NO_ORDER, Places, Run, Runs, files_of, filled, 
 
 DeleteFiles = frozenset[tuple[str, int]]
 """The delete files of a data file: the location of each, and the offset in it."""
+
+
+Held = tuple[NDArray[np.intp], NDArray[np.int64]]
+"""The number of the key of each row, and its order."""
 
 
 class LiveRows(NamedTuple):
@@ -99,11 +103,14 @@ class KeyIndex:
     def orders(self, keys: Hashes) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """The live rows of these keys: the number of the key of each, and its order, `NO_ORDER` if it is unknown."""
         numbers, places = self._rows(keys)
-        found = np.full(len(places), NO_ORDER)
-        for file, here in self._grouped(places):
-            if file.orders is not None:
-                found[here] = file.orders[positions_of(places[here])]
-        return numbers, found
+        return numbers, self._orders(places)
+
+    def chosen(self, keys: Hashes, choose: Callable[[Held], NDArray[np.bool_]]) -> dict[str, Places]:
+        """The positions of those live rows of these keys that are chosen by the number of their key and their order, by file."""
+        numbers, places = self._rows(keys)
+        if len(places):
+            places = places[choose((numbers, self._orders(places)))]
+        return {file.path: positions_of(places[here]) for file, here in self._grouped(places)}
 
     def places(self, keys: Hashes) -> Iterator[tuple[str, NDArray[np.intp], Places]]:
         """The live rows of these keys by file: its path; the number of the key of each row; the positions, in ascending order."""
@@ -128,6 +135,13 @@ class KeyIndex:
         numbers, places = self._runs.find(keys)
         living = self._living(places)
         return numbers[living], places[living]
+
+    def _orders(self, places: Places) -> NDArray[np.int64]:
+        found = np.full(len(places), NO_ORDER)
+        for file, here in self._grouped(places):
+            if file.orders is not None:
+                found[here] = file.orders[positions_of(places[here])]
+        return found
 
     def _living(self, places: Places) -> NDArray[np.bool_]:
         kinds = np.array([each is not None and 1 + bool(each.deleted) for each in self._by_number], np.int8)

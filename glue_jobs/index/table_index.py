@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,13 +24,13 @@ from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, Staged, rows_of
 from glue_jobs.iceberg.storage import Storage
 from glue_jobs.index.data_files import KeyColumns, Keys, is_readable, read_keys, read_values
-from glue_jobs.index.decision import order_of, ranks
+from glue_jobs.index.decision import KeyedRecords, order_of, ranks, starts
 from glue_jobs.index.hashing import Hashes, hashes
-from glue_jobs.index.key_index import DeleteFiles, KeyIndex, LiveRows
+from glue_jobs.index.key_index import DeleteFiles, Held, KeyIndex, LiveRows
 from glue_jobs.index.runs import NO_ORDER
 from glue_jobs.process.workers import map_in_arrow
 
-ORDER = "order"
+ORDER, NUMBER = "order", "calve:number"
 HASHED = T.StructType(
     [T.StructField(name, T.LongType()) for name in ("file", "position", ORDER, "high", "low")]
 )
@@ -95,9 +96,25 @@ class TableIndex:
         Keys are unique and not null. added: the files of the same commit: their dead rows are deleted, too.
         Raises Suspended: `foreign_path`: other people could read the files' location.
         """
-        require_own_paths(table)
         head = self._look(table, tuple(columns)) if len(keys.high) else None
         found = {} if head is None else self._index.find(keys)
+        again = partial(self.delete, table, keys, columns, f"{stage_id}-again", added)
+        return self._delete(table, head, found, stage_id, again, added)
+
+    def delete_at(self, table: Table, found: Mapping[str, BitMap64], stage_id: str) -> Deletes | None:
+        """As `delete`, of rows at positions of main's files, where they were at the last look. Others' rewrites end the round."""
+        return self._delete(table, self._snapshot, found, stage_id, lambda: None)
+
+    def _delete(
+        self,
+        table: Table,
+        head: int | None,
+        found: Mapping[str, BitMap64],
+        stage_id: str,
+        again: Callable[[], Deletes | None],
+        added: Sequence[AddedFile] = (),
+    ) -> Deletes | None:
+        require_own_paths(table)
         dead = {each.path: each.dead for each in added if each.dead}
         deleted = {path: self._index.deleted(path) | positions for path, positions in found.items()} | dead
         data_files = {path: self._live.file(path) for path in found}
@@ -116,7 +133,6 @@ class TableIndex:
         if not written:
             return None
         old, rows = tuple(each for one in replaced.values() for each in one), sum(map(len, found.values()))
-        again = partial(self.delete, table, keys, columns, f"{stage_id}-again", added)
         return Deletes(head, tuple(written), old, tuple(found), rows, again)
 
     def committed(self, table: Table, snapshot_id: int, staged: Staged) -> None:
@@ -145,6 +161,27 @@ class TableIndex:
             return np.empty(0, np.intp), pa.nulls(0)
         numbers, orders = self._index.orders(keys)
         return numbers, pa.array(orders, mask=orders == NO_ORDER)
+
+    @contextmanager
+    def rows_of_keys(
+        self, table: Table, records: KeyedRecords, columns: Sequence[str], choose: Callable[[Held, Held], Any]
+    ) -> Iterator[DataFrame | None]:
+        """Main's rows of the keys of these records, with `FILE` and `POSITION`; None: there are none. Read them inside the block.
+
+        choose: which of the rows are wanted, by the keys and orders of rows and records.
+        """
+        if self._look(table, tuple(columns)) is None:
+            yield None
+            return
+        order = np.lexsort((records.low, records.high))
+        begins = starts((records.high[order], records.low[order]))
+        key_of = np.empty(len(order), np.intp)  # the number of each record's key
+        key_of[order] = np.cumsum(begins) - 1
+        of_records = key_of, ranks(records.order)
+        keys = records.keys.take(order[begins])
+        found = self._index.chosen(keys, lambda rows: choose(rows, of_records))
+        with _rows_at(table, found) as rows:
+            yield rows
 
     def values(
         self, table: Table, keys: Hashes, columns: Sequence[str], wanted: Sequence[str]
@@ -286,19 +323,27 @@ def _values_by_spark(
     table: Table, numbers: Mapping[str, NDArray[Any]], positions: Mapping[str, NDArray[Any]], names: list[str]
 ) -> tuple[NDArray[np.intp], pa.Table]:
     """As `TableIndex.values`, of rows at positions in files."""
-    places = pa.table({
-        "path": np.repeat(list(positions), [len(each) for each in positions.values()]).astype(str),
-        "at": np.concatenate([np.empty(0, np.int64), *positions.values()]),
-        "number": np.concatenate([np.empty(0, np.int64), *numbers.values()]),
-    })  # fmt: skip
-    wanted = F.broadcast(table.lake.spark.createDataFrame(places))
-    planned = LiveFiles.of(table)
+    every = np.concatenate([np.empty(0, np.int64), *numbers.values()])
+    with _rows_at(table, positions, {NUMBER: every}) as rows:
+        held = table.rows.withColumn(NUMBER, F.lit(0)).limit(0) if rows is None else rows
+        found = held.select(F.col(NUMBER), *(at(each).alias(each) for each in names)).toArrow()
+    return found[NUMBER].to_numpy(), found.select(names)
+
+
+@contextmanager
+def _rows_at(
+    table: Table, positions: Mapping[str, NDArray[Any]], beside: Mapping[str, NDArray[Any]] | None = None
+) -> Iterator[DataFrame | None]:
+    """The rows at positions of files, with `FILE` and `POSITION`, and the columns of `beside`, which has a value for each."""
+    if not positions:
+        yield None
+        return
+    named = np.repeat(list(positions), [len(each) for each in positions.values()]).astype(str)
+    places = pa.table({FILE: named, POSITION: np.concatenate([*positions.values()]), **(beside or {})})
+    wanted, planned = F.broadcast(table.lake.spark.createDataFrame(places)), LiveFiles.of(table)
     with rows_of(table, [planned.task(path) for path in positions], with_places=True) as rows:
-        held = (table.rows if rows is None else rows).select(
-            F.col(FILE).alias("path"), F.col(POSITION).alias("at"), *(at(each).alias(each) for each in names)
-        )
-        found = held.join(wanted, ["path", "at"]).select("number", *(f"`{each}`" for each in names)).toArrow()
-    return found["number"].to_numpy(), found.select(names)
+        assert rows is not None, "there are files"  # noqa: S101
+        yield rows.select("*", FILE, POSITION).join(wanted, [FILE, POSITION])
 
 
 def hashed(keys: pa.Table) -> Hashes:

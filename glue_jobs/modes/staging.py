@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from calve.config.engine_choice import Chosen
 from calve.modes.aggregate import Aggregate
 from calve.modes.deduplicate import Deduplicate
+from calve.modes.history import History
 from calve.modes.mode import Mode
 from calve.modes.upsert import ChangeData, Upsert
 from glue_jobs.engines.batch import Batch
@@ -21,6 +22,7 @@ from glue_jobs.modes.aggregate import stage_groups, stage_totals
 from glue_jobs.modes.by_key import decided, stage_by_key
 from glue_jobs.modes.change_data import stage_change_data
 from glue_jobs.modes.filling import TooLarge
+from glue_jobs.modes.history import stage_versions
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.totals.fold import Totals
@@ -78,6 +80,8 @@ def fold_of(mode: Mode) -> Fold:
     match mode:
         case ChangeData():
             return partial(stage_change_data, mode)
+        case History():
+            return partial(_written_by, partial(stage_versions, mode))
         case Upsert() | Deduplicate():
             return stage_by_key
         case Aggregate():

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from calve.errors import Retryable, Suspended
 from calve.modes.aggregate import Aggregate
+from calve.modes.history import History
 from calve.names import SYSTEM_COLUMN
 from calve.requests.redrive import Request, Result, done_before, position_after
 from calve.schema.columns import REDRIVEN
@@ -37,9 +38,10 @@ from glue_jobs.iceberg.layout import tasks_for
 from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.modes.aggregate import stage_totals
 from glue_jobs.modes.by_key import stage_changed, without_held
+from glue_jobs.modes.history import stage_versions
 from glue_jobs.operations.operation import Operation, now
 from glue_jobs.operations.publishing import publish_work
-from glue_jobs.operations.replay import FATE, OVERTAKEN, PLACE, replay
+from glue_jobs.operations.replay import FATE, OVERTAKEN, PLACE, replay, require_one_topic
 from glue_jobs.process import faults
 from glue_jobs.table.counts import Counts, unknown_ids, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
@@ -94,7 +96,10 @@ class Redrive(Operation[Request, Result]):
         self.table = self.table.learn(*unknown_ids(self.chosen, self.table.decode_plan)) or self.table
         self.held = None if self.table.mode.groups_rows else self._held()
         self.replay = None
-        if self.table.mode.replaces_rows and not self.table.mode.groups_rows:
+        mode = self.table.mode
+        if mode.keeps_versions:
+            require_one_topic(self.table, self.base)
+        elif mode.replaces_rows and not mode.groups_rows:
             good = self._judged().where(F.col(REJECT).isNull() & ~F.col(PRESENT))
             if good.limit(1).collect():
                 self.replay = replay(self.table, self.base, self.dead_letters, good)
@@ -192,6 +197,8 @@ class Redrive(Operation[Request, Result]):
             made, several = table.row_plan.rows(good.drop(DEAD_LETTER, PRESENT, IS_OVERTAKEN))
             if isinstance(table.mode, Aggregate):
                 staged, _ = stage_totals(table.mode, table, made, tasks, round_id)
+            elif isinstance(table.mode, History):
+                staged, _ = stage_versions(table.mode, table, made, tasks, round_id, late=True)
             else:
                 staged = table.stage(made, tasks, round_id)
         if several and with_counted_rows(Counts(), several).failed:

@@ -61,9 +61,7 @@ def replay(table: OpenTable, base: Position, dead_letters: Table, letters: DataF
     Raises CalveError: the topic was created again. Suspended: as `recheck`.
     """
     spark, cluster = table.services.lake.spark, table.services.cluster
-    topic = cluster.state(table.config.topic)
-    if base.of(topic.key) is None or len(base.offsets) > 1:
-        raise CalveError("the topic was created again, and a row does not name its topic")
+    topic = require_one_topic(table, base)
     places = letters.select(*(F.col(DEAD_LETTER)[name].alias(name) for name in PLACE)).toArrow()
     since = _since(table, topic, places)
     batch = _batch(table, topic, base, since)
@@ -82,6 +80,14 @@ def replay(table: OpenTable, base: Position, dead_letters: Table, letters: DataF
     finally:
         found.unpersist()
     return Replay(records, changed, spark.createDataFrame(fates))
+
+
+def require_one_topic(table: OpenTable, base: Position) -> TopicState:
+    """The topic of all rows. Raises CalveError: they are of several."""
+    topic = table.services.cluster.state(table.config.topic)
+    if base.of(topic.key) is None or len(base.offsets) > 1:
+        raise CalveError("the topic was created again, and a row does not name its topic")
+    return topic
 
 
 def fold(rule: KeyRule, every: KeyedRecords, number: NDArray[np.int64]) -> KeyedRecords:

@@ -17,6 +17,7 @@ from calve.decoding.record_schemas import RecordSchemas, Versions, record_schema
 from calve.errors import Retryable, Suspended
 from calve.log import event
 from calve.modes.aggregate import columns_of, kafka_column, require_same_kind
+from calve.modes.history import with_history
 from calve.modes.switch import require_kind
 from calve.names import TableName
 from calve.rounds.column_rules import layout_problems, require_countable, step_changes
@@ -133,7 +134,8 @@ class Opener:
             source = only(every, self._admitted(every, versions, found.properties if found else {}))
         chain = self._chain(source, versions).with_any_keys(self.services.lake.spark)
         made = self._made(chain, source)
-        return self._plan(source, made, chain, versions, with_ids(struct(*made["fields"], KAFKA)), every)
+        data = made if self.config.history is None else with_history(made)
+        return self._plan(source, made, chain, versions, with_ids(struct(*data["fields"], KAFKA)), every)
 
     def requested(self) -> bool:
         """True if a request waits, or a pause began or ended since the last look. Asks the catalog."""
@@ -155,6 +157,8 @@ class Opener:
         if self.config.aggregate is not None:
             data, kafka = columns_of(data, self.config.aggregate), kafka_column()
             totals = {TOTALS: "true"}
+        elif self.config.history is not None:
+            data = with_history(data)
         columns = struct(*data["fields"], kafka)
         if self.config.mode.row_key:
             self.config.mode.resolve(columns)
@@ -197,7 +201,8 @@ class Opener:
         if self._opened and self._pinned == (data_columns(main.schema), versions) and not looks_up:
             self._opened = replace(self._opened, main=main)
             return self._opened
-        if self.config.aggregate is None and not self.config.steps:
+        by_versions = self.config.history is not None
+        if self.config.aggregate is None and not self.config.steps and not by_versions:
             self._evolve(main, lambda table: self.schemas.evolution(table, versions))
             every = source = made = data_columns(main.schema)
             chain = self._chain(source, versions)
@@ -209,7 +214,7 @@ class Opener:
             if self.config.aggregate is None:
 
                 def wanted(table: Json) -> list[tuple[Schema | None, list[Change]]]:
-                    found = step_changes(str(self.name), table, made)
+                    found = step_changes(str(self.name), table, with_history(made) if by_versions else made)
                     return [(None, found)] if found else []
 
                 self._evolve(main, wanted)

@@ -42,6 +42,19 @@ class ChangeDataSection(Section):
             yield Problem(("order_by",), reason, "add `deletes: keep`, or remove it")
 
 
+class HistorySection(Section):
+    """The table holds every version of each row, and when it was valid; see docs/modes.md."""
+
+    key: Annotated[fields.Columns, Field(min_length=1)] | None = None
+    order_by: fields.Column | None = None
+    of: Literal["records", "change_data"] = "records"
+
+    def problems(self) -> Iterator[Problem]:
+        if self.order_by and self.of == "change_data":
+            reason = "cannot be used with `of: change_data`: the time of the change orders the versions"
+            yield Problem(("order_by",), reason, "remove it")
+
+
 def _first(keep: str) -> str:
     if keep == "last":
         raise Invalid(
@@ -113,6 +126,8 @@ class AggregateSection(Section):
                 yield Problem(path, reason, "give the measure another name")
 
 
+BY_KEY = ("upsert", "change_data", "history")
+"""Modes whose records replace rows."""
 KINDS = {str: "text", int: "a whole number", bool: "true or false"}
 LONG = range(-(2**63), 2**63)
 
@@ -298,6 +313,7 @@ class TableSection(TableOptions):
     route: RouteSection | None = None
     upsert: UpsertSection | None = None
     change_data: ChangeDataSection | None = None
+    history: HistorySection | None = None
     deduplicate: DeduplicateSection | None = None
     aggregate: AggregateSection | None = None
     steps: list[WrittenStep] = Field(default_factory=list)
@@ -325,7 +341,8 @@ class TableSection(TableOptions):
             reason = f"cannot be used together with `{modes[0]}`: a table has one mode"
             yield Problem((each,), reason, "remove one")
         yield from self._parameter_problems()
-        yield from self._change_data_problems() if self.change_data else ()
+        yield from self._change_data_problems()
+        yield from self._order_problems()
         yield from self._output_problems()
         yield from self._step_problems()
 
@@ -341,22 +358,29 @@ class TableSection(TableOptions):
             yield Problem(("parameters", name), "is named by no step", f"write :{name} in one, or remove it")
 
     def _change_data_problems(self) -> Iterator[Problem]:
+        if not (self.change_data or (self.history and self.history.of == "change_data")):
+            return
         if self.value.format not in {"registry", "avro", "json"}:
             reason = f'"{self.value.format}" cannot be used with `change_data`: Debezium writes Avro or JSON'
             yield Problem(("value", "format"), reason, "use `avro`, `json`, or remove it to ask the registry")
         if self.value.rest is not None:
             yield Problem(("value", "rest"), "has no use with `change_data`", "remove it")
-        if (
-            self.change_data
-            and self.change_data.order_by
-            and (self.route or any(each.filters for each in self.steps))
-        ):
+
+    def _order_problems(self) -> Iterator[Problem]:
+        """Nothing remembers when a record that a step left out would have counted."""
+        if not (self.route or any(each.filters for each in self.steps)):
+            return
+        fix = "remove it, or the filter, WHERE or route"
+        if self.change_data and self.change_data.order_by:
             reason = "cannot be used with a step that leaves out records: nothing would remember the change that did"
-            yield Problem(("change_data", "order_by"), reason, "remove it, or the filter, WHERE or route")
+            yield Problem(("change_data", "order_by"), reason, fix)
+        if self.history and self.history.order_by:
+            reason = "cannot be used with a step that leaves out records: those have no such column"
+            yield Problem(("history", "order_by"), reason, fix)
 
     def _output_problems(self) -> Iterator[Problem]:
-        if self.emit and (self.upsert or self.change_data):
-            mode = "upsert" if self.upsert else "change_data"
+        mode = next((each for each in BY_KEY if getattr(self, each)), None)
+        if self.emit and mode:
             reason = f"cannot be used with `{mode}`: rows that are deleted would stay in the topic"
             yield Problem(("emit",), reason, "remove it; the topic of the table has the same changes")
         if self.emit and self.emit.topic == self.topic:
@@ -374,7 +398,7 @@ class TableSection(TableOptions):
             reason = "comes after `sql`, which may have copied personal data"
             yield Problem(("steps", str(masks[0]), "mask"), reason, "put it before")
         several = [n for n, each in enumerate(self.steps) if each.flatten and each.flatten.explode]
-        mode = "upsert" if self.upsert else "change_data" if self.change_data else None
+        mode = next((each for each in BY_KEY if getattr(self, each)), None)
         if several and mode:
             reason = f"cannot be used with `{mode}`, where a record is one row that replaces another"
             yield Problem(("steps", str(several[0]), "flatten", "explode"), reason, "remove it, or the mode")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cli.verify.claim import Claim
 
-RECORD_KEY = f"{SYSTEM_COLUMN}.key"
+RECORD_KEY, RECORD_TIME = f"{SYSTEM_COLUMN}.key", f"{SYSTEM_COLUMN}.timestamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Mode:
     first: the table holds the first record of each key, or those `window_us` apart; else the newest. order_by: path of the column
     that orders records. deletes: a tombstone names a row. to: offsets below which the key counts, in a table that is append by
     now; None: all. changes: the topic has a database's changes, ordered by these fields of their source; keeps: deleted rows
-    stay. totals: the table aggregates by the key.
+    stay. versions: the table holds every record of each key, and when it was valid. totals: the table aggregates by the key.
     """
 
     key: tuple[str, ...]
@@ -43,6 +43,7 @@ class Mode:
     to: Mapping[int, int] | None = None
     changes: tuple[str, ...] | None = None
     keeps: bool = False
+    versions: bool = False
     totals: Aggregate | None = None
 
     @property
@@ -54,6 +55,12 @@ class Mode:
     def drops(self) -> bool:
         """Whether a record that a step leaves out deletes the row of its key."""
         return self.newest and self.order_by is None
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Paths of columns: the first that is not null says from when a version is valid."""
+        own = self.order_by or (None if self.changes is None else f"{CHANGE['name']}.at")
+        return (own, RECORD_TIME) if own else (RECORD_TIME,)
 
     def covers(self, partition: int, offset: int) -> bool:
         """Whether the key decides if the record is a row."""
@@ -102,8 +109,13 @@ def mode_of(claim: Claim, schema: Schema, key_column: str | None) -> Mode | None
     order = None if noted["order_by"] is None else schema.find_column_name(noted["order_by"])
     of_record = {RECORD_KEY, key_column}
     deletes = all(name in of_record or name.split(".")[0] == key_column for name in names)
+    if noted["mode"] == "history":
+        changes = () if noted["changes"] else None
+        deletes = deletes and changes is None
+        return Mode(
+            names, order_by=order, deletes=deletes, changes=changes, keeps=noted["changes"], versions=True
+        )
     if noted["mode"] == "change_data":
-        keeps = noted["deleted"] == "keep"
-        changes = tuple(noted["source"])
+        keeps, changes = noted["deleted"] == "keep", tuple(noted["source"])
         return Mode(names, order_by=order, deletes=deletes and not keeps, changes=changes, keeps=keeps)
     return Mode(names, order_by=order, deletes=deletes, to=(to or {}) if folded else None)

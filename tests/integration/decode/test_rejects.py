@@ -23,7 +23,15 @@ from tests.integration.support.servers.gate import Answer, Gate, Request
 BAD = b"\x01no magic byte"
 TWO_GIGABYTES = b"\xfe\xff\xff\xff\x0f"
 """The length 2,147,483,647 as Avro writes it."""
-OF_OTHERS = ("null_key", "bad_change", "no_route", "step_failed", "value_unavailable", "lookup_missing")
+OF_OTHERS = (
+    "null_key",
+    "bad_change",
+    "truncation",
+    "no_route",
+    "step_failed",
+    "value_unavailable",
+    "lookup_missing",
+)
 """Reasons that only tables with a mode or with steps know."""
 ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
 

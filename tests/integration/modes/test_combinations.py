@@ -67,7 +67,7 @@ class Scene:
     """A topic of a mode, and its records: the second batch has the keys of the first, and some more."""
 
     def __init__(self, engine: Engine, mode: str) -> None:
-        self.engine, self.changes, self.sent = engine, "change_data" in MODES[mode], 0
+        self.engine, self.changes, self.sent = engine, "change_data" in json.dumps(MODES[mode]), 0
         self.topic = engine.topic(schema=json.dumps(around(ROW) if self.changes else ROW), partitions=1)
 
     def produce(self, topic: str | None = None) -> None:
@@ -198,7 +198,7 @@ def test_a_table_becomes_one_of_another_mode_or_is_suspended(
 
     drain(table)
     wanted = table_of(to)
-    none: dict[str, Any] = dict.fromkeys(("change_data", "deduplicate", "aggregate"))
+    none: dict[str, Any] = dict.fromkeys(("change_data", "history", "deduplicate", "aggregate"))
     other = replace(table, upsert=wanted.upsert, **none)
     if mode == to or switched(mode, to) is None:
         drain(other)

@@ -6,6 +6,7 @@ import pytest
 from calve.errors import Suspended
 from calve.modes.aggregate import Aggregate, Measure, Window
 from calve.modes.deduplicate import Deduplicate
+from calve.modes.history import History, with_history
 from calve.modes.mode import APPEND, Mode
 from calve.modes.switch import described, folded_as, folded_to, kind_of, opened, switch
 from calve.modes.upsert import ChangeData, Upsert, require_tombstones
@@ -137,3 +138,30 @@ def test_a_table_of_totals_notes_the_words_of_calve_yaml() -> None:
     assert Aggregate.of_note(HOURLY or "").window == Window("_kafka.timestamp", 3_600_000)
     assert described(COLUMNS, TOTALS) == "aggregate by id; n = count(*), total = sum(a * b)"
     assert described(COLUMNS, HOURLY).endswith("; each 3600 s of _kafka.timestamp")
+
+
+def test_a_history_needs_a_time_and_a_name_of_its_own() -> None:
+    assert History(("id",), by="_kafka.timestamp").resolve(COLUMNS).key == ("id",)
+    with pytest.raises(
+        Suspended, match="price is a double, and a history needs a timestamp with a time zone"
+    ):
+        History(("id",), by="price").resolve(COLUMNS)
+    with pytest.raises(Suspended, match="a column _history of their own"):
+        with_history(struct(field("_History", "string")))
+
+
+def test_a_position_says_how_versions_follow_one_another() -> None:
+    by_column, changes = History(("id",), by="_kafka.timestamp"), History(("id",), changes=True)
+    assert described(COLUMNS, by_column.note(COLUMNS)) == "history by id; from _kafka.timestamp"
+    assert described(COLUMNS, changes.note(COLUMNS)) == "history by id; of change events"
+    for other in (None, changes.note(COLUMNS), Upsert(("id",)).note(COLUMNS)):
+        with pytest.raises(Suspended, match=r"history|versions|settings"):
+            switch("t", "t", by_column.note(COLUMNS), other)
+
+
+def test_a_history_of_changes_needs_a_topic_that_keeps_deletions() -> None:
+    require_tombstones("t", History(("id",), changes=True), compacted=False)
+    require_tombstones("t", History(("id",)), compacted=True)
+    with pytest.raises(Suspended, match="is compacted") as caught:
+        require_tombstones("t", History(("id",), changes=True), compacted=True)
+    assert "deletes: keep" not in str(caught.value.fix)

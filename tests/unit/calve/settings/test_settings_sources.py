@@ -11,6 +11,7 @@ from calve.config.job import Job, Kafka, Registry, Source
 from calve.errors import ConfigError
 from calve.modes.aggregate import Aggregate, Measure, Window
 from calve.modes.deduplicate import Deduplicate
+from calve.modes.history import History
 from calve.modes.upsert import ChangeData, Upsert
 from calve.schema.columns import Transform
 from calve.settings import load, load_deployment
@@ -281,6 +282,13 @@ def test_a_table_by_key_is_not_partitioned_by_its_event_time_unless_it_says_so()
                 "route: {column: shop, value: eu}",
             )
         ),
+        ("history: {}, change_data: {}", "cannot be used together with `change_data`"),
+        ("history: {of: cdc}", "history.of"),
+        ("history: {of: change_data, order_by: at}", "the time of the change orders the versions"),
+        ("history: {order_by: at}, steps: [filter: id > 5]", "those have no such column"),
+        ("history: {}, emit: {topic: t2}", "rows that are deleted would stay in the topic"),
+        ("history: {}, steps: [flatten: {explode: items}]", "a record is one row that replaces another"),
+        ("history: {of: change_data}, value: {format: string}", "Debezium writes Avro or JSON"),
         ("change_data: {}, steps: [flatten: {explode: items}]", "a record is one row that replaces another"),
         ("change_data: {deletes: never}", '"never" cannot be used'),
         ("change_data: {}, value: {format: string}", "Debezium writes Avro or JSON"),
@@ -337,6 +345,20 @@ def test_a_table_without_duplicates_has_a_key_and_perhaps_a_window(
 def test_a_table_of_changes_deletes_where_tombstones_name_its_rows(written: str, changes: ChangeData) -> None:
     job = loaded(written, stack=STACK)
     assert job.tables[0].mode == changes
+    assert Job.from_json(job.to_json()) == job
+
+
+@pytest.mark.parametrize(
+    ("written", "history"),
+    [
+        ("history: {}", History(("_kafka.key",), deletes=True, bucketed=True)),
+        ("history: {key: [id], order_by: of.at}", History(("id",), by="of.at", bucketed=True)),
+        ("history: {of: change_data}", History(("_kafka.key",), changes=True, bucketed=True)),
+    ],
+)
+def test_a_table_of_versions_reads_records_or_changes(written: str, history: History) -> None:
+    job = loaded(written, stack=STACK)
+    assert job.tables[0].mode == history
     assert Job.from_json(job.to_json()) == job
 
 
