@@ -22,6 +22,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.typedef import IcebergBaseModel
 
 from calve.config.job import Lake
 from calve.errors import ConfigError, Fatal, Retryable
@@ -96,7 +97,8 @@ class Metadata:
         if isinstance(table, Metadata):
             return table
         fields = {"table_uuid", "location", "properties", "snapshots", "current_snapshot_id", "refs"}
-        text = table.metadata.model_dump_json(include=fields)
+        # PyIceberg's own method refuses format 3, which it reads.
+        text = IcebergBaseModel.model_dump_json(table.metadata, include=fields)
         return cls.parse(TableName(*table.name()), text, table.io, lambda: table)
 
     @classmethod

@@ -127,7 +127,7 @@ def folded(sent: Iterable[Sent], mode: History) -> list[Version]:
     return sorted(found, key=str)
 
 
-@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("mode", [BY_RECORD_KEY, BY_MADE], ids=["by offset", "by a column"])
 def test_the_table_has_every_version_of_each_row_whatever_rounds_read_them(
     engine: Engine, mode: History, version: int
