@@ -17,7 +17,7 @@ from cli.verify.formats.fields import CONFLUENT, Framing
 from cli.verify.topic import Records
 
 LASTING = {
-    *("null_value", "truncated", "bad_magic", "malformed", "trailing_bytes", "bad_change"),
+    *("null_value", "truncated", "bad_magic", "malformed", "trailing_bytes", "bad_change", "truncation"),
     *("key_malformed", "null_key"),
     *UNDELIVERED,
 }
