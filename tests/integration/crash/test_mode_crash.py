@@ -19,12 +19,19 @@ from tests.integration.support.crashing import (
     PROVOKED,
     TOTALS,
     UPSERTS,
+    VERSIONS,
     Scene,
 )
 from tests.integration.support.engine import Engine, at, each_time
 
 slow = pytest.mark.full
-MODES = {"upsert": UPSERTS, "change_data": CHANGES, "deduplicate": FIRSTS, "aggregate": TOTALS}
+MODES = {
+    "upsert": UPSERTS,
+    "change_data": CHANGES,
+    "history": VERSIONS,
+    "deduplicate": FIRSTS,
+    "aggregate": TOTALS,
+}
 modes = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 
 
@@ -40,6 +47,7 @@ def test_the_next_job_mends_what_one_has_left(engine: Engine, mode: Mode) -> Non
     [
         (UPSERTS, POINTS_OF_UPSERTS),
         (CHANGES, POINTS_OF_UPSERTS),
+        (VERSIONS, POINTS_OF_UPSERTS),
         (FIRSTS, POINTS),
         (TOTALS, POINTS_OF_TOTALS),
     ],

@@ -25,6 +25,7 @@ from pyiceberg.catalog import Catalog
 from calve.config.job import Lake, Table
 from calve.modes.aggregate import Aggregate, Measure
 from calve.modes.deduplicate import Deduplicate
+from calve.modes.history import History
 from calve.modes.mode import Mode
 from calve.modes.upsert import ChangeData, Upsert
 from calve.names import TableName
@@ -74,7 +75,7 @@ class Scene:
 
     `fates`: the reason of every reject, None for every good record, by place. `foreign`: a record of each batch is framed with
     an id of another subject, which the job must look up. `mode`: what the table does with the records of a key; a record without
-    a value is a tombstone where they are upserts. Only `keys` knows those.
+    a value is a tombstone where they are upserts or versions. Only `keys` knows those.
     """
 
     engine: Engine
@@ -118,7 +119,7 @@ class Scene:
         places = [(each.partition, offset) for each, offset in zip(raw, offsets, strict=True)]
         self.fates |= {place: kind for place, (_, kind) in zip(places, records, strict=True)}
         self.ids |= {place: row["id"] for place, row in zip(places, made, strict=True)}
-        deletes = isinstance(self.mode, Upsert)
+        deletes = isinstance(self.mode, Upsert | History)
         self.keys |= {
             place: (
                 each.key,
@@ -219,7 +220,7 @@ class Scene:
 
     def _expected(self) -> dict[Place, str | None]:
         """The fates of those records that are to be seen: of the good ones with a key only the newest, or the first, of each."""
-        if self.mode is None:
+        if self.mode is None or isinstance(self.mode, History):
             return dict(self.fates)
         if isinstance(self.mode, Aggregate):
             return {place: fate for place, fate in self.fates.items() if fate}
@@ -238,6 +239,7 @@ class Scene:
         names = {
             Upsert: "upsert",
             ChangeData: "change_data",
+            History: "history",
             Deduplicate: "deduplicate",
             Aggregate: "aggregate",
         }
@@ -480,6 +482,7 @@ POINTS_OF_UPSERTS = tuple(each for each in POINTS if each not in OF_REDRIVE)
 POINTS_OF_TOTALS = tuple(each for each in POINTS_OF_UPSERTS if each != "table.evolved")
 UPSERTS = Upsert(("_kafka.key",), deletes=True, bucketed=True)
 CHANGES = ChangeData(("_kafka.key",), deletes=True, bucketed=True)
+VERSIONS = History(("_kafka.key",), deletes=True, bucketed=True)
 FIRSTS = Deduplicate(("_kafka.key",))
 TOTALS = Aggregate(("_kafka.key",), (Measure("n", "count(*)"), Measure("ids", "sum(id)")))
 ONCE = (*OF_FOREIGN, "state.written", "idle.tagged", "idle.noted", *PROVOKED)
