@@ -9,7 +9,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from calve.modes.mode import Mode, ModeName, column, plain_columns, unusable
+from calve.errors import Suspended
+from calve.modes.mode import Mode, ModeName, column, plain_columns
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import CHANGE, HISTORY, Json, struct
 
@@ -63,8 +64,12 @@ class History(Mode):
             kind = column(columns, self.by, "history.order_by")["type"]
             if kind != "timestamptz":
                 shown = kind["type"] if isinstance(kind, dict) else kind
-                why = f"{self.by} is a {shown}, and a history needs a timestamp with a time zone"
-                raise unusable(why, "history.order_by")
+                raise Suspended(
+                    "key_unusable",
+                    f"{self.by} cannot order versions: it is a {shown}, and they need a timestamp with a time zone",
+                    fix="in calve.yaml, change history.order_by, or let a step cast it",
+                    at=("history", "order_by"),
+                )
         return replace(self, key=key)
 
     def note(self, columns: Json) -> str:
@@ -76,5 +81,6 @@ class History(Mode):
 def with_history(made: Json) -> Json:
     """The columns of a table of versions of rows with these columns. Raises Suspended: `key_unusable`: one has the name."""
     if any(each["name"].lower() == HISTORY["name"] for each in made["fields"]):
-        raise unusable(f"the records have a column {HISTORY['name']} of their own", "history")
+        why = f"the records have a column {HISTORY['name']}, and a history needs this name"
+        raise Suspended("key_unusable", why, fix="let a `sql` step rename it", at=("history",))
     return struct(*made["fields"], HISTORY)

@@ -142,11 +142,9 @@ def test_a_table_of_totals_notes_the_words_of_calve_yaml() -> None:
 
 def test_a_history_needs_a_time_and_a_name_of_its_own() -> None:
     assert History(("id",), by="_kafka.timestamp").resolve(COLUMNS).key == ("id",)
-    with pytest.raises(
-        Suspended, match="price is a double, and a history needs a timestamp with a time zone"
-    ):
+    with pytest.raises(Suspended, match="price cannot order versions: it is a double"):
         History(("id",), by="price").resolve(COLUMNS)
-    with pytest.raises(Suspended, match="a column _history of their own"):
+    with pytest.raises(Suspended, match="a history needs this name"):
         with_history(struct(field("_History", "string")))
 
 
