@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from typing import ClassVar, Self
 
 from calve.config.masking_keys import Key
@@ -32,10 +33,15 @@ Places = dict[str, dict[str, list[list[int]]]]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A column path and the value it must have; `value` may be encrypted."""
+    """A column path and the value it must have, or one of the `others`: those are of other persons. Values may be encrypted."""
 
     column: str
     value: str = field(repr=False)
+    others: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return self.value, *self.others
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,23 @@ class Request(WaitingRequest):
     NAME: ClassVar[str] = FORGET
     where: tuple[Condition, ...]
     sealed: str | None = None
+
+    @property
+    def persons(self) -> int:
+        return max(len(each.values) for each in self.where)
+
+    def with_values(self, change: Callable[[int, str], str]) -> Self:
+        """The request with each value changed; change: takes its place in the request."""
+        places = count()
+        where = tuple(Condition(each.column, *_changed(each.values, places, change)) for each in self.where)
+        return replace(self, where=where)
+
+
+def _changed(
+    values: Iterable[str], places: Iterator[int], change: Callable[[int, str], str]
+) -> tuple[str, tuple[str, ...]]:
+    first, *others = (change(next(places), value) for value in values)
+    return first, tuple(others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +112,7 @@ class Found(Stored):
 class Entry:
     """The outcome of a request: the audit record. `problem`: why nothing was done.
 
-    files: rewritten data files. removed: files that the answering job deleted.
+    persons: how many values were asked for. files: rewritten data files. removed: files that the answering job deleted.
     unopened: dead letters encrypted with keys that the secret lacks, which nobody can read.
     """
 
@@ -106,6 +129,7 @@ class Entry:
     letter_places: Places = field(default_factory=dict)
     since: dict[str, Offsets] = field(default_factory=dict)
     problem: str | None = None
+    persons: int = 1
 
     @classmethod
     def all(cls, properties: Mapping[str, str]) -> tuple[Self, ...]:

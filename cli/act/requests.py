@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from calve.config.job import Table as Settings
 from calve.errors import CalveError, Retryable
 from calve.names import TableName
 from calve.requests import forget, redrive, requests
+from calve.schema.columns import Json
 from cli.conditions import Condition, Conditions
 from cli.config import Common, load_jobs, table_named
 from cli.console import Console
@@ -60,6 +62,9 @@ class Kind(Generic[Answer]):
     slow: bool = False
     deletes: bool = False
 
+    def refusal(self, table: TableName, problem: str) -> CalveError:
+        return CalveError(f"{self.refused} {table}: {problem}", fix=self.fix)
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedTable:
@@ -75,11 +80,25 @@ class OpenedTable:
     @classmethod
     def open(cls, table: str, given: Common) -> Self:
         job, settings = table_named(load_jobs(given.config, given.env, tables=[table]), table)
+        found = cls.found(job, settings, given.console)
+        if found is None:
+            name = job.table_name(settings, cluster_database(job))
+            raise CalveError(f"the table {name} does not exist yet", fix=f"calve status {table} says why")
+        return found
+
+    @classmethod
+    def found(cls, job: Job, settings: Settings, console: Console) -> Self | None:
+        """None: the table does not exist yet."""
         name, catalog = job.table_name(settings, cluster_database(job)), open_catalog(job.lake)
         main = load(catalog, name)
         if main is None:
-            raise CalveError(f"the table {name} does not exist yet", fix=f"calve status {table} says why")
-        return cls(given.console, job, settings, name, main, load(catalog, name.dead_letters))
+            return None
+        return cls(console, job, settings, name, main, load(catalog, name.dead_letters))
+
+    @property
+    def schema(self) -> Json:
+        """The table's columns in Iceberg's JSON form."""
+        return json.loads(self.main.schema().model_dump_json())
 
     def refuse_second(self, kind: Kind[Any]) -> None:
         """Refuse a request while another of this kind waits; one that cannot be parsed does not count."""
@@ -105,6 +124,19 @@ class OpenedTable:
         look_at: what a person should look at before consent. more: of the document.
         """
         self.console.consent(question, yes=yes, fix=f"look at {look_at}, then add --yes")
+        self.leave(kind, request)
+        found = self.answer(kind, request)
+        self.console.document({"table": str(self.name), **(more or {}), **asdict(found)})
+        if found.problem:
+            raise kind.refusal(self.name, found.problem)
+        return found
+
+    def leave(self, kind: Kind[Any], request: requests.WaitingRequest) -> None:
+        """Leave a request in the table."""
+        self.change({kind.request.NAME: request.to_json()}, check=lambda: self.refuse_second(kind))
+
+    def answer(self, kind: Kind[Answer], request: requests.WaitingRequest) -> Answer:
+        """Wait for the answer to a request. Raises Unanswered: no job answered in time."""
         title = f"{kind.title} {self.name}"
 
         def answer() -> Answer | None:
@@ -114,12 +146,7 @@ class OpenedTable:
                 raise CalveError(f"a {title}: another request has taken the place of this one")
             return found
 
-        self.change({kind.request.NAME: request.to_json()}, check=lambda: self.refuse_second(kind))
-        found = self.wait(title, answer, id=request.id, slow=kind.slow, deletes=kind.deletes)
-        self.console.document({"table": str(self.name), **(more or {}), **asdict(found)})
-        if found.problem:
-            raise CalveError(f"{kind.refused} {self.name}: {found.problem}", fix=kind.fix)
-        return found
+        return self.wait(title, answer, id=request.id, slow=kind.slow, deletes=kind.deletes)
 
     def change(
         self,

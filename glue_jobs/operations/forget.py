@@ -129,7 +129,13 @@ class Forget(Operation[Request, Entry]):
             removed += self._purge_dead_letters(places)
         purge.remove(opened.main, found.exports)
         faults.point("forget.exported", opened.config.name)
-        done = {"requested": request.at, "done": now(), "removed": removed, "unopened": unopened}
+        done = {
+            "persons": request.persons,
+            "requested": request.at,
+            "done": now(),
+            "removed": removed,
+            "unopened": unopened,
+        }
         return Entry(**(asdict(found) | done | {"exports": len(found.exports)}))
 
     def _require_possible(self, dead_letters: Table | None) -> None:

@@ -27,7 +27,7 @@ from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.table.counts import unknown_ids
 from glue_jobs.table.open_table import OpenTable
 
-TEXTS, BYTES = "calve:forget:texts", "calve:forget:bytes"
+TEXTS, VALUES, TEXT = (f"calve:forget:{each}" for each in ("texts", "values", "text"))
 LEAST_BYTES = 6
 """Shorter values occur in records of many people. They are compared only with the whole key."""
 
@@ -40,7 +40,10 @@ Select = Callable[[DataFrame, How], DataFrame]
 
 @dataclass(frozen=True)
 class Person:
-    """The person that meets all conditions. `keys`: the keys that hash personal data; their tokens replace the values."""
+    """The person that meets all conditions, or many persons, each with a value of the one column.
+
+    `keys`: the keys that hash personal data; their tokens replace the values.
+    """
 
     lake: Lake
     where: tuple[Condition, ...]
@@ -48,6 +51,9 @@ class Person:
 
     def rows(self, frame: DataFrame, how: How = GONE) -> DataFrame:
         """As `Select`, of a frame that has the columns of the conditions."""
+        if len(self.where) == 1:  # many values are a join
+            texts = F.broadcast(self._wanted.select(F.explode(quote(f"{TEXTS}:0")).alias(TEXT)))
+            return frame.join(texts, at(self.where[0].column).cast("string") == F.col(TEXT), how)
         named = (
             F.array_contains(F.col(quote(f"{TEXTS}:{n}")), at(each.column).cast("string"))
             for n, each in enumerate(self.where)
@@ -57,18 +63,20 @@ class Person:
 
     def records(self, records: DataFrame) -> DataFrame:
         """Records that contain the values in their bytes. A short value must equal the key."""
-        named = (self._is_named(n, each.value.encode()) for n, each in enumerate(self.where))
+        named = (F.exists(F.col(quote(f"{VALUES}:{n}")), self._is_named) for n in range(len(self.where)))
         return self._where(records, reduce(Column.__and__, named))
 
-    def _is_named(self, n: int, value: bytes) -> Column:
-        wanted = F.col(quote(f"{BYTES}:{n}"))
-        if len(value) < LEAST_BYTES:
-            return F.col("key").eqNullSafe(wanted)
+    @staticmethod
+    def _is_named(value: Column) -> Column:
+        wanted = value.cast("binary")
         in_headers = F.exists(
             F.coalesce("headers", F.array()),
             lambda each: _contains(each["value"], wanted) | _contains(each["key"].cast("binary"), wanted),
         )
-        return _contains(F.col("key"), wanted) | _contains(F.col("value"), wanted) | in_headers
+        anywhere = _contains(F.col("key"), wanted) | _contains(F.col("value"), wanted) | in_headers
+        return F.when(F.octet_length(wanted) < LEAST_BYTES, F.col("key").eqNullSafe(wanted)).otherwise(
+            anywhere
+        )
 
     def _where(self, frame: DataFrame, met: Column) -> DataFrame:
         columns = [F.col(quote(name)) for name in frame.columns]
@@ -76,14 +84,18 @@ class Person:
 
     @cached_property
     def _wanted(self) -> DataFrame:
-        """One row with, for each condition, all texts that represent its value, and its bytes."""
+        """One row with, for each condition, all texts that represent its values, and these."""
         values: list[object] = []
         kinds: list[str] = []
         for n, each in enumerate(self.where):
-            data = each.value.encode()
-            tokens = (f"{key.id}:{hmac.digest(key.secret, data, 'sha256').hex()}" for key in self.keys)
-            values += [self.lake.strings(each.value, *tokens), data]
-            kinds += [f"{quote(f'{TEXTS}:{n}')} array<string>", f"{quote(f'{BYTES}:{n}')} binary"]
+            data = [value.encode() for value in each.values]
+            tokens = (
+                f"{key.id}:{hmac.digest(key.secret, value, 'sha256').hex()}"
+                for key in self.keys
+                for value in data
+            )
+            values += [self.lake.strings(*each.values, *tokens), self.lake.strings(*each.values)]
+            kinds += [f"{quote(f'{TEXTS}:{n}')} array<string>", f"{quote(f'{VALUES}:{n}')} array<string>"]
         return frame_of(self.lake.spark, ", ".join(kinds), [values])
 
 
@@ -98,17 +110,18 @@ def person_of(table: OpenTable, request: Request) -> Person:
     key = next((each for each in keys if each.id == request.sealed), None)
     if key is None:
         raise CalveError(f"the secret lacks the masking key {request.sealed}, which encrypts the request")
+    values = [value for each in where for value in each.values]
     sealed = [
-        [n, seal_key(key, request.id), base64.b64decode(each.value), bound_to(request.id, n)]
-        for n, each in enumerate(where)
+        [n, seal_key(key, request.id), base64.b64decode(value), bound_to(request.id, n)]
+        for n, value in enumerate(values)
     ]
     frame = frame_of(table.services.lake.spark, "n int, round_key binary, data binary, bound binary", sealed)
     clear = F.try_aes_decrypt("data", "round_key", F.lit("GCM"), F.lit("DEFAULT"), "bound").cast("string")
     found = {row["n"]: row["clear"] for row in frame.select("n", clear.alias("clear")).collect()}
     if None in found.values():
         raise CalveError("the values of the request cannot be decrypted")
-    opened = tuple(Condition(each.column, found[n]) for n, each in enumerate(where))
-    return Person(table.services.lake, opened, keys)
+    opened = request.with_values(lambda n, _: found[n])
+    return Person(table.services.lake, opened.where, keys)
 
 
 def dead_letters_of(

@@ -14,6 +14,7 @@ from calve.config.publishing import Emit
 from calve.config.steps import Flatten
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.upsert import Upsert
+from calve.requests.forget import Condition
 from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN
 from cli.main import app
 from glue_jobs.rounds.loop import TableLoop
@@ -96,6 +97,28 @@ def test_no_byte_of_a_forgotten_person_is_left_and_every_other_is(
     assert_proved(scene.proof())
     engine.sql(f"DELETE FROM {{t}} WHERE _kafka.key = CAST('{scene.persons[2].key}' AS BINARY)", scene.topic)
     assert scene.proof().findings
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param("append", marks=pytest.mark.long), pytest.param("masked", marks=pytest.mark.full)]
+)
+def test_many_persons_are_forgotten_in_one_pass(engine: Engine, tmp_path: Path, kind: str) -> None:
+    """One of them is in no row. Short values are compared with whole keys, each by itself."""
+    settings, _ = KINDS[kind]
+    scene = Scene(engine, tmp_path, settings, count=5)
+    scene.round()
+    before = scene.found()
+    gone, left = scene.persons[:3], scene.persons[3:]
+    request = scene.ask_for(Condition("email", gone[0].email, (gone[1].email, "a@b", gone[2].email)))
+    scene.work()
+    entry = scene.answer(request)
+    assert (entry.persons, entry.rows, entry.letters, entry.problem) == (4, 3, 9, None)
+    after, mine = scene.found(), ("0: ", "1: ", "2: ")
+    assert not [place for place in after if place.startswith(mine)]
+    assert {place for place in before if not place.startswith(mine)} <= after.keys()
+    assert len(scene.rows()) == len(left)
+    assert len(scene.letters()) == 3 * len(left)
+    assert_proved(scene.proof())
 
 
 def exported(scene: Scene, places: dict[str, set[str]]) -> set[str]:

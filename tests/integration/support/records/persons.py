@@ -128,7 +128,9 @@ class Scene:
         )
 
     def ask(self, **where: str) -> str:
-        conditions = tuple(Condition(name.replace("__", "."), value) for name, value in where.items())
+        return self.ask_for(*(Condition(name.replace("__", "."), value) for name, value in where.items()))
+
+    def ask_for(self, *conditions: Condition) -> str:
         request = Request(uuid.uuid4().hex, "2026-05-01T00:00:00+00:00", conditions)
         request = sealed(request, self.engine.job(masking=self.masking), self.table)
         self.engine.table(self.topic).set_properties({FORGET: request.to_json()})

@@ -86,7 +86,7 @@ def test_it_says_what_goes_and_what_it_cannot_reach(main: Table, monkeypatch: py
     assert code == 0, error
     for said in (
         "where email matches",
-        "the history of both tables",
+        "the history of these tables",
         "those whose window holds one of the rows",
         "the topic, until its retention",
         "versions of objects in the bucket",
@@ -113,7 +113,7 @@ def test_a_value_without_a_column_is_the_key_of_the_rows(
     run("--key", "user 1", "--yes")
     configure(monkeypatch, replace(PLAIN, upsert=Upsert(("email",))))
     _, text, _ = run("--key", "a@b.c", "--key", "_kafka.key=1", "--yes")
-    assert "stored exports of the table: all" in text
+    assert "stored exports of trading.trades: all" in text
     assert [each.where for each in seen] == [
         (Condition("_kafka.key", "user 1"),),
         (Condition("email", "a@b.c"), Condition("_kafka.key", "1")),
@@ -142,6 +142,76 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     _, _, error = run(*(part for each in arguments for part in ("--key", each)), "--yes")
     assert isinstance(error, ConfigError)
     assert message in str(error)
+    assert FORGET not in main.refresh().properties
+
+
+def test_many_persons_of_a_file_are_one_request_to_each_table_that_has_the_column(
+    main: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line is a person once. No value is said."""
+    catalog = FolderCatalog(tmp_path)
+    wanted = Schema.model_validate(with_ids(COLUMNS) | {"schema-id": 0})
+    other = Schema.model_validate(with_ids(struct(field("id", "string"), KAFKA)) | {"schema-id": 0})
+    for name, columns in (
+        *((each, wanted) for each in ("trades", "users", "totals", "masked")),
+        ("others", other),
+    ):
+        catalog.make((NAME.database, name), columns)
+    tables = (
+        PLAIN,
+        replace(PLAIN, name="users", upsert=Upsert(("email",))),
+        replace(PLAIN, name="totals", aggregate=Aggregate(("email",), ())),
+        replace(PLAIN, name="masked", steps=(Mask(fields={"email": Rule("drop")}),)),
+        replace(PLAIN, name="others"),
+        replace(PLAIN, name="unborn"),
+    )
+    jobs = (replace(JOB, tables=tables),)
+    monkeypatch.setattr("cli.act.forget.load_jobs", lambda *_, **__: jobs)
+    monkeypatch.setattr("cli.act.forget.open_catalog", lambda _: catalog)
+    monkeypatch.setattr("cli.act.requests.open_catalog", lambda _: catalog)
+    monkeypatch.setattr("cli.act.forget.cluster_database", lambda _: None)
+    seen = answering(monkeypatch, rows=2)
+    file = tmp_path / "ids"
+    file.write_text("a@b.c\n\nd@e.f\na@b.c\n  g@h.i \n")
+    result = CliRunner().invoke(app, ["forget", "--person", "email", "--from-file", str(file), "--yes"])
+    assert result.exit_code == 0, result.exception
+    wanted_persons = (Condition("email", "a@b.c", ("d@e.f", "g@h.i")),)
+    assert [each.where for each in seen] == [wanted_persons, wanted_persons]
+    for said in (
+        "rows of trading.trades",
+        "rows of trading.users",
+        "left out: the rows of trading.totals are totals",
+        "left out: trading.masked: email is masked by drop",
+        "table: trading.trades",
+        "table: trading.users",
+    ):
+        assert said in result.stdout
+    assert "a@b.c" not in result.stdout
+    assert "trading.others" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines", "message"),
+    [
+        (["trades"], None, "needs to know whom to forget"),
+        (["trades", "--key", "email=1", "--person", "email"], "a", "needs to know whom to forget"),
+        (["trades", "--person", "email"], None, "needs to know whom to forget"),
+        (["--key", "email=1"], None, "--key needs a table"),
+        (["trades", "--person", "email"], "\n \n", "names no person"),
+        (["trades", "--person", "email"], "\n".join(map(str, range(1_001))), "names 1,001 persons"),
+        (["trades", "--person", "nobody"], "a", "no column nobody"),
+    ],
+)
+def test_an_unclear_request_for_many_is_refused(
+    main: Table, tmp_path: Path, arguments: list[str], lines: str | None, message: str
+) -> None:
+    if lines is not None:
+        file = tmp_path / "ids"
+        file.write_text(lines)
+        arguments = [*arguments, "--from-file", str(file)]
+    result = CliRunner().invoke(app, ["forget", *arguments, "--yes"])
+    assert isinstance(result.exception, ConfigError)
+    assert message in str(result.exception)
     assert FORGET not in main.refresh().properties
 
 
