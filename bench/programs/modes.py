@@ -1,7 +1,7 @@
 """`python -m bench.programs.modes MODE SETTINGS CHANGES ROUNDS SIZES...`: rounds of a table by key as it grows, beside appends.
 
 A topic is kept in the mode, as it is, and for `upsert` also by Spark's own MERGE. For each size the tables are filled first.
-Then rounds of all read the same records in turn: for `upsert` and `aggregate` those of keys from all over, for `deduplicate` new
+Then rounds of all read the same records in turn: for `upsert`, `history` and `aggregate` those of keys from all over, for `deduplicate` new
 keys and, one in twenty, keys from all over.
 """
 
@@ -26,6 +26,7 @@ from calve.config.job import Job, Source, Table
 from calve.config.spark_conf import CATALOG
 from calve.modes.aggregate import Aggregate, Measure
 from calve.modes.deduplicate import Deduplicate
+from calve.modes.history import History
 from calve.modes.upsert import Upsert
 from cli.kafka import client_properties
 from cli.run.datagen.produce import create_topic
@@ -44,6 +45,7 @@ KNOWN = 20
 """One record of so many has a key that a table without duplicates has already."""
 MODES: dict[str, Any] = {
     "upsert": Upsert(("_kafka.key",), deletes=True, bucketed=True),
+    "history": History(("_kafka.key",), deletes=True, bucketed=True),
     "deduplicate": Deduplicate(("_kafka.key",)),
     "aggregate": Aggregate(
         ("_kafka.key",), (Measure("records", "count(*)"), Measure("reached", "max(_kafka.offset)"))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from calve.schema.columns import HISTORY
 from cli.verify.columns import arrow_columns, column_hashes, row_hashes
 from cli.verify.counts import Key
-from cli.verify.keyed.store import Store
+from cli.verify.keyed.store import Store, places_of
 from cli.verify.keyed.upsert import Blanks
 from cli.verify.rows import Rows, Spots
 
@@ -86,10 +86,7 @@ class Versions(Store):
         if not len(rows.offsets):
             return
         self._width = self._width or len(rows.columns)
-        columns = {
-            "key": rows.keys,
-            "partition": rows.partitions.cast(pa.int64()),
-            "offset": rows.offsets.cast(pa.int64()),
+        columns = places_of(rows) | {
             "time": rows.orders.cast(pa.int64()),
             "deleted": rows.deleted,
             "known": pa.repeat(pa.scalar(known), len(rows.offsets)),

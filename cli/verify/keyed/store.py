@@ -12,10 +12,16 @@ import duckdb
 import pyarrow as pa
 
 from cli.verify.counts import Key
-from cli.verify.rows import ByFile
+from cli.verify.rows import ByFile, Rows
 
 MEMORY = "1GB"
 BATCH_ROWS = 100_000
+
+
+def places_of(rows: Rows) -> dict[str, Any]:
+    """The key of each row, and its place, as columns of a table."""
+    partitions, offsets = rows.partitions.cast(pa.int64()), rows.offsets.cast(pa.int64())
+    return {"key": rows.keys, "partition": partitions, "offset": offsets}
 
 
 class Store:

@@ -18,7 +18,7 @@ from calve.modes.switch import kind_of
 from cli.verify.claim import Round, numbers_of
 from cli.verify.columns import row_hashes
 from cli.verify.counts import Key
-from cli.verify.keyed.store import Store
+from cli.verify.keyed.store import Store, places_of
 from cli.verify.rows import ByFile, Rows, Spots
 
 TRUNCATES = "t"
@@ -97,10 +97,7 @@ class Fold(Store):
 
     def add(self, found: Iterable[Rows]) -> None:
         for rows in (each for each in found if len(each.offsets)):
-            columns = {
-                "key": rows.keys,
-                "partition": rows.partitions.cast(pa.int64()),
-                "offset": rows.offsets.cast(pa.int64()),
+            columns = places_of(rows) | {
                 "timestamp": rows.timestamps.cast(pa.int64()),
                 "hash": rows.hashes,
                 "order": rows.orders,
