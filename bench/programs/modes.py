@@ -1,8 +1,8 @@
 """`python -m bench.programs.modes MODE SETTINGS CHANGES ROUNDS SIZES...`: rounds of a table by key as it grows, beside appends.
 
 A topic is kept in the mode, as it is, and for `upsert` also by Spark's own MERGE. For each size the tables are filled first.
-Then rounds of all read the same records in turn: for `upsert`, `history` and `aggregate` those of keys from all over, for `deduplicate` new
-keys and, one in twenty, keys from all over.
+Then rounds of all read the same records in turn: of keys from all over; for `deduplicate` of new keys and, one in twenty, of keys
+from all over.
 """
 
 from __future__ import annotations
