@@ -78,9 +78,6 @@ FileOption = Annotated[
         "--from-file",
         metavar="FILE",
         help=f"The persons, a value a line, at most {MOST_PERSONS:,}; `-`: the standard input. No value is an argument.",
-        exists=True,
-        dir_okay=False,
-        allow_dash=True,
     ),
 ]
 
@@ -109,15 +106,14 @@ def forget(
         raise ConfigError("the command needs to know whom to forget", fix=fix)
     if person and from_file:
         where: tuple[Condition, ...] = (_listed(person, from_file),)
-        tables = [OpenedTable.open(table, given)] if table else _having(where, given)
+        tables = [_able(OpenedTable.open(table, given), where)] if table else _having(where, given)
     elif table:
-        tables = [OpenedTable.open(table, given)]
-        where = tuple(_condition(each, tables[0].settings) for each in key or ())
+        opened = OpenedTable.open(table, given)
+        where = tuple(_condition(each, opened.settings) for each in key or ())
+        tables = [_able(opened, where)]
     else:
         raise ConfigError("--key needs a table", fix="name it: calve forget TABLE --key COLUMN=VALUE")
     for each in tables:
-        if problem := _problem(each, where):
-            raise problem
         each.refuse_second(FORGETTING)
     _say(console, tables, where)
     persons, names = len(where[0].values), ", ".join(str(each.name) for each in tables)
@@ -167,7 +163,11 @@ def _answer(console: Console, tables: Sequence[OpenedTable], requests: Sequence[
 
 def _listed(column: str, file: Path) -> Condition:
     """The persons of a file, each once."""
-    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise ConfigError(f"{file} cannot be read: {why}", fix="name a file with a value a line") from None
     values = [*dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())]
     if not values:
         raise ConfigError(f"{file} names no person", fix="write a value a line")
@@ -181,12 +181,14 @@ def _having(where: Sequence[Condition], given: Common) -> list[OpenedTable]:
     """All tables that can tell these persons. The others are named, unless they lack the column."""
     jobs = load_jobs(given.config, given.env)
     database = cluster_database(jobs[0])
-    lake = Tables(open_catalog(jobs[0].lake))
-    found = surveyed(jobs, lake, database or jobs[0].lake.database, ())
+    catalog = open_catalog(jobs[0].lake)
+    found = surveyed(jobs, Tables(catalog), database or jobs[0].lake.database, ())
     tables = []
     for job in (with_tables(each, found) for each in jobs):
         for settings in job.tables:
-            opened = OpenedTable.found(job, settings, given.console)
+            opened = OpenedTable.found(
+                job, settings, job.table_name(settings, database), catalog, given.console
+            )
             if opened is None or all(column_problem(opened.schema, each.column) for each in where):
                 continue
             if problem := _problem(opened, where):
@@ -198,6 +200,13 @@ def _having(where: Sequence[Condition], given: Common) -> list[OpenedTable]:
             f"no table has a column {where[0].column} that tells persons", fix="name another one"
         )
     return tables
+
+
+def _able(opened: OpenedTable, where: Sequence[Condition]) -> OpenedTable:
+    """The same table. Raises ConfigError: these persons cannot be forgotten in it."""
+    if problem := _problem(opened, where):
+        raise problem
+    return opened
 
 
 def _problem(opened: OpenedTable, where: Sequence[Condition]) -> ConfigError | None:

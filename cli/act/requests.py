@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Self, TypeVar
 
 import typer
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
@@ -80,16 +81,17 @@ class OpenedTable:
     @classmethod
     def open(cls, table: str, given: Common) -> Self:
         job, settings = table_named(load_jobs(given.config, given.env, tables=[table]), table)
-        found = cls.found(job, settings, given.console)
+        name = job.table_name(settings, cluster_database(job))
+        found = cls.found(job, settings, name, open_catalog(job.lake), given.console)
         if found is None:
-            name = job.table_name(settings, cluster_database(job))
             raise CalveError(f"the table {name} does not exist yet", fix=f"calve status {table} says why")
         return found
 
     @classmethod
-    def found(cls, job: Job, settings: Settings, console: Console) -> Self | None:
+    def found(
+        cls, job: Job, settings: Settings, name: TableName, catalog: Catalog, console: Console
+    ) -> Self | None:
         """None: the table does not exist yet."""
-        name, catalog = job.table_name(settings, cluster_database(job)), open_catalog(job.lake)
         main = load(catalog, name)
         if main is None:
             return None

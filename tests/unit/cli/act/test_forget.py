@@ -197,6 +197,11 @@ def test_many_persons_of_a_file_are_one_request_to_each_table_that_has_the_colum
         (["trades", "--key", "email=1", "--person", "email"], "a", "needs to know whom to forget"),
         (["trades", "--person", "email"], None, "needs to know whom to forget"),
         (["--key", "email=1"], None, "--key needs a table"),
+        (
+            ["trades", "--person", "email", "--from-file", "gone.txt"],
+            None,
+            "gone.txt cannot be read: No such",
+        ),
         (["trades", "--person", "email"], "\n \n", "names no person"),
         (["trades", "--person", "email"], "\n".join(map(str, range(1_001))), "names 1,001 persons"),
         (["trades", "--person", "nobody"], "a", "no column nobody"),
