@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from calve.modes.mode import Mode, ModeName, column, plain_columns
+from calve.modes.mode import Mode, ModeName, ids_of, plain_columns
 from calve.schema.columns import Json
 
 
@@ -25,5 +25,5 @@ class Deduplicate(Mode):
         return replace(self, key=plain_columns(columns, self.key, "deduplicate.key"))
 
     def note(self, columns: Json) -> str:
-        key = [column(columns, each, "key")["id"] for each in self.resolve(columns).key]
+        key = ids_of(columns, self.resolve(columns).key)
         return json.dumps({"mode": "deduplicate", "key": key, "window_ms": self.window_ms})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from calve.errors import Suspended
-from calve.modes.mode import Mode, ModeName, column, plain_columns
+from calve.modes.mode import Mode, ModeName, column, ids_of, plain_columns
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import CHANGE, HISTORY, Json, struct
 
@@ -73,7 +73,7 @@ class History(Mode):
         return replace(self, key=key)
 
     def note(self, columns: Json) -> str:
-        key = [column(columns, each, "key")["id"] for each in self.resolve(columns).key]
+        key = ids_of(columns, self.resolve(columns).key)
         by = None if self.by is None else column(columns, self.by, "order_by")["id"]
         return json.dumps({"mode": "history", "key": key, "order_by": by, "changes": self.changes})
 

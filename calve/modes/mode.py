@@ -117,6 +117,11 @@ def column(columns: Json, path: str, option: str) -> Json:
     return found
 
 
+def ids_of(columns: Json, paths: Iterable[str]) -> list[int]:
+    """The field ids of a key, which outlive renames. Raises Suspended: `key_unusable`: a column is missing."""
+    return [column(columns, each, "key")["id"] for each in paths]
+
+
 def unusable(why: str, option: str) -> Suspended:
     return Suspended(
         "key_unusable",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from calve.errors import Suspended
-from calve.modes.mode import Mode, ModeName, column, plain_columns, unusable
+from calve.modes.mode import Mode, ModeName, column, ids_of, plain_columns, unusable
 from calve.schema.columns import Json
 
 
@@ -35,7 +35,7 @@ class Upsert(Mode):
         return replace(self, key=key)
 
     def note(self, columns: Json) -> str:
-        key = [column(columns, each, "key")["id"] for each in self.resolve(columns).key]
+        key = ids_of(columns, self.resolve(columns).key)
         order = None if self.order_by is None else column(columns, self.order_by, "order_by")["id"]
         return json.dumps({"mode": self.kind, "key": key, "order_by": order})
 

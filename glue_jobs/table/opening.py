@@ -134,8 +134,8 @@ class Opener:
             source = only(every, self._admitted(every, versions, found.properties if found else {}))
         chain = self._chain(source, versions).with_any_keys(self.services.lake.spark)
         made = self._made(chain, source)
-        data = made if self.config.history is None else with_history(made)
-        return self._plan(source, made, chain, versions, with_ids(struct(*data["fields"], KAFKA)), every)
+        columns = struct(*self._kept(made)["fields"], KAFKA)
+        return self._plan(source, made, chain, versions, with_ids(columns), every)
 
     def requested(self) -> bool:
         """True if a request waits, or a pause began or ended since the last look. Asks the catalog."""
@@ -153,12 +153,10 @@ class Opener:
     def _create(self, versions: Versions) -> Table:
         source, kafka, totals = self.schemas.first_columns(versions), KAFKA, {}
         chain = self._chain(source, versions)
-        data = self._made(chain, source)
+        data = self._kept(self._made(chain, source))
         if self.config.aggregate is not None:
             data, kafka = columns_of(data, self.config.aggregate), kafka_column()
             totals = {TOTALS: "true"}
-        elif self.config.history is not None:
-            data = with_history(data)
         columns = struct(*data["fields"], kafka)
         if self.config.mode.row_key:
             self.config.mode.resolve(columns)
@@ -201,8 +199,8 @@ class Opener:
         if self._opened and self._pinned == (data_columns(main.schema), versions) and not looks_up:
             self._opened = replace(self._opened, main=main)
             return self._opened
-        by_versions = self.config.history is not None
-        if self.config.aggregate is None and not self.config.steps and not by_versions:
+        as_decoded = self.config.aggregate is None and self.config.history is None and not self.config.steps
+        if as_decoded:
             self._evolve(main, lambda table: self.schemas.evolution(table, versions))
             every = source = made = data_columns(main.schema)
             chain = self._chain(source, versions)
@@ -214,7 +212,7 @@ class Opener:
             if self.config.aggregate is None:
 
                 def wanted(table: Json) -> list[tuple[Schema | None, list[Change]]]:
-                    found = step_changes(str(self.name), table, with_history(made) if by_versions else made)
+                    found = step_changes(str(self.name), table, self._kept(made))
                     return [(None, found)] if found else []
 
                 self._evolve(main, wanted)
@@ -287,6 +285,10 @@ class Opener:
 
         means = StepResources(keys, table, self.schemas.tags(source, versions))
         return chain_of(self.config, means, self.schemas.key_column)
+
+    def _kept(self, made: Json) -> Json:
+        """The table's columns for records with these, unless it aggregates them. Raises Suspended: as `with_history`."""
+        return made if self.config.history is None else with_history(made)
 
     def _made(self, chain: Chain, source: Json) -> Json:
         return chain.columns(self.services.lake.spark, source) if chain.steps else source

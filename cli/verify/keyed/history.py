@@ -42,6 +42,8 @@ class Versions(Store):
     by_column: a column orders the records. blanks: values that updates may lack. forgotten: places whose records are deleted.
     """
 
+    ambiguous = 0
+
     def __init__(
         self, *, by_column: bool, blanks: Blanks | None = None, forgotten: Spots | None = None
     ) -> None:
@@ -74,10 +76,6 @@ class Versions(Store):
             places = zip(partitions.to_pylist(), offsets.to_pylist(), strict=True)
             found |= {key: each for key, each in zip(places, values, strict=True) if key in among}
         return found
-
-    @property
-    def ambiguous(self) -> int:
-        return 0
 
     def figures(self) -> Mapping[str, int]:
         return self._counts
