@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 SYSTEM_COLUMN = "_kafka"
+RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 DEAD_LETTERS_SUFFIX = "__dead_letters"
 BRANCH_PREFIX = "calve_round_"
 MSK_PREFIX = "AmazonMSK_"

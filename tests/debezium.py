@@ -118,3 +118,69 @@ def event(op: str, *, before: Any = None, after: Any = None, **source: Any) -> d
     """An event of `envelope`."""
     known = {"connector": "postgresql", "db": "shop", "ts_ms": 1_700_000_000_123, "lsn": 17, "ts_us": None}
     return {"op": op, "before": before, "after": after, "source": known | source, "ts_ms": None}
+
+
+DOCUMENT_KEY = json.dumps(
+    {
+        "type": "record",
+        "name": "Key",
+        "namespace": "shop.db.people",
+        "fields": [{"name": "id", "type": "string"}],
+    }
+)
+DOCUMENTS = json.dumps(
+    {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": "shop.db.people",
+        "fields": [
+            _optional("before", ["null", "string"]),
+            _optional("after", ["null", "string"]),
+            _optional(
+                "updateDescription",
+                [
+                    "null",
+                    {
+                        "type": "record",
+                        "name": "updatedescription",
+                        "namespace": "io.debezium.connector.mongodb.changestream",
+                        "fields": [
+                            _optional("removedFields", ["null", {"type": "array", "items": "string"}]),
+                            _optional("updatedFields", ["null", "string"]),
+                        ],
+                    },
+                ],
+            ),
+            {
+                "name": "source",
+                "type": {
+                    "type": "record",
+                    "name": "Source",
+                    "namespace": "io.debezium.connector.mongo",
+                    "fields": [
+                        {"name": "connector", "type": "string"},
+                        {"name": "ts_ms", "type": "long"},
+                        {"name": "db", "type": "string"},
+                        {"name": "collection", "type": "string"},
+                        {"name": "ord", "type": "int"},
+                        _optional("ts_us", ["null", "long"]),
+                        _optional("wallTime", ["null", "long"]),
+                    ],
+                },
+            },
+            _optional("op", ["null", "string"]),
+            _optional("ts_ms", ["null", "long"]),
+        ],
+    }
+)
+"""The schema of events of the connector for MongoDB: https://debezium.io/documentation/reference/stable/connectors/mongodb.html."""
+OF_DRIVER = (
+    '{"_id": {"$oid": "596e275826f08b2730779e1f"},'
+    '"name": "O\'\\"Neil\\" {\\"$oid\\" : \\"596e275826f08b2730779e1f\\"} \u00e9\\n",'
+    '"age": 41,"visits": {"$numberLong": "9007199254740993"},"score": 2.5,"whole": 3.0,"tiny": 1.0E-300,'
+    '"price": {"$numberDecimal": "12.340"},"nan": {"$numberDecimal": "NaN"},"joined": {"$date": 1700000000123},'
+    '"born": {"$date": -86400000},"active": true,"nothing": null,"photo": {"$binary": "AQID","$type": "00"},'
+    '"address": {"city": "Bern","zip": 3000},"tags": ["a","b"],"stamp": {"$timestamp": {"t": 5,"i": 6}},'
+    '"re": {"$regex": "^a","$options": "i"},"sym": {"$symbol": "x"},"min": {"$minKey": 1},"empty": {},"none": []}'
+)
+"""A document as `org.bson` 5.5.1 writes it with the settings of Debezium's `JsonSerialization`, run once."""

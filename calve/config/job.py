@@ -132,6 +132,7 @@ class Source:
 
     subject: a name in the registry, or a pattern with `*`; None: the topic's. schema: the text of the only schema.
     rest: of undeclared JSON properties. column: of keys, and of values that are one column. message: None: the file's first.
+    document: of MongoDB's events: the schema of documents (`calve.schema.documents.declared`); None: rows are no documents.
     """
 
     subject: str | None = None
@@ -141,6 +142,7 @@ class Source:
     rest: str | None = None
     column: str | None = None
     message: str | None = None
+    document: str | None = None
 
     @property
     def registered(self) -> bool:

@@ -11,12 +11,12 @@ from calve.decoding.field_quarantine import leaves as leaves_of
 from calve.decoding.field_quarantine import only
 from calve.decoding.formats import FIELDS, FORMATS, REGISTERED, Top, columns, writer
 from calve.errors import Suspended
-from calve.schema.change_events import of_event
+from calve.schema.change_events import DOCUMENT, of_event
 from calve.schema.columns import Json, struct, tags_of
 from calve.schema.evolution import Change, SchemaProblem, plain
 from calve.schema.lineage import Fit, Proposal, comments, fit, propose, settle
 from calve.schema.protobuf.columns import with_former_names
-from calve.schema.wire import CONFLUENT, Schema, Wire
+from calve.schema.wire import BARE, CONFLUENT, Schema, Wire
 from calve.schema.writers import ProtobufWriter, Writer
 
 
@@ -30,6 +30,7 @@ class DecodePlan:
     others: prefixes of values that belong to other tables of the topic. They are neither rows nor rejects.
     numbers: `_kafka.schema_id` of the table's own schemas, if it differs from the id.
     columns: what all writers read values as: columns of the table, or the parts of a change event.
+    document: how MongoDB's documents in change events are read; None: the rows of the events are no documents.
     """
 
     writers: tuple[Writer, ...]
@@ -39,6 +40,14 @@ class DecodePlan:
     others: tuple[bytes, ...] = ()
     numbers: Mapping[int, int] = default(default_factory=dict)
     columns: Json = default(default_factory=struct)
+    document: DecodePlan | None = None
+
+    @property
+    def row_of_event(self) -> Json:
+        """The columns of the rows in change events."""
+        if self.document is not None:
+            return self.document.columns
+        return next(each["type"] for each in self.columns["fields"] if each["name"] == "after")
 
     @property
     def ids(self) -> frozenset[int]:
@@ -138,10 +147,13 @@ def decoding(
             made = replace(made, others={})
         writers.append(made)
     numbers = {version.id: version.number for version in versions if version.number != version.id}
-    columns = plain(table if fields is None else only(table, fields))
+    columns, document = plain(table if fields is None else only(table, fields)), None
+    if top.document:
+        document = decoding(table, [top.document], wire=BARE, top=top.of_document, fields=fields)
     if top.changes:
-        columns = of_event(columns, top.order)
-    return DecodePlan(tuple(writers), tuple(incompatible), wire, None, tuple(others), numbers, columns)
+        columns = of_event(DOCUMENT if document else columns, top.order)
+    found = tuple(writers), tuple(incompatible), wire, None, tuple(others), numbers
+    return DecodePlan(*found, columns, document)
 
 
 def misfit(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calve.registry.registry import NO_ID
-from calve.schema import avro, json_schema
+from calve.schema import avro, documents, json_schema
 from calve.schema.avro_reader import reading
-from calve.schema.change_events import AVRO_LOGICAL, JSON_TYPES, read_as, row_of
+from calve.schema.change_events import AVRO_LOGICAL, DOCUMENT, JSON_TYPES, read_as, row_of
 from calve.schema.columns import Json, field, struct
 from calve.schema.evolution import Rule, SchemaProblem
 from calve.schema.json_scalars import CONNECT_TYPES, PAYLOAD, as_json_schema, is_connect_schema
 from calve.schema.protobuf.columns import columns_of, plan
 from calve.schema.protobuf.files import has_message, load, message_of, messages
 from calve.schema.protobuf.model import File
-from calve.schema.wire import Schema, Wire, varint_of, zigzag
+from calve.schema.wire import NO_ID, Schema, Wire, varint_of, zigzag
 from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
 
 
@@ -27,7 +26,8 @@ class Top:
     taken: a name that no field may have, because the key's column has it.
     message: the message of a Protobuf file, with or without package; None: the first.
     changes: it is a change event; the columns are the fields of its row, with Debezium's types.
-    `order`: fields of its `source` that are also read.
+    `order`: fields of its `source` that are also read. `document`: the schema of MongoDB's documents in it, which `rest` is then
+    for; None: its rows are no documents.
     """
 
     column: str | None = None
@@ -36,6 +36,14 @@ class Top:
     message: str | None = None
     changes: bool = False
     order: tuple[str, ...] = ()
+    document: Schema | None = None
+
+    @property
+    def of_document(self) -> Top:
+        """The treatment of documents: a text is one column."""
+        if self.document is not None and self.document.type == "STRING":
+            return Top(documents.COLUMN)
+        return Top(rest=self.rest)
 
 
 FIELDS = Top()
@@ -60,7 +68,9 @@ def columns(schema: Schema, top: Top = FIELDS) -> Json:
     if top.changes and schema.type not in OF_CHANGES:
         raise SchemaProblem("", f"change events are {' or '.join(OF_CHANGES)}, and this is {schema.type}")
     try:
-        found = row_of(own_columns(schema, top)) if top.changes else own_columns(schema, top)
+        found = own_columns(schema, top)
+        if top.changes:
+            found = row_of(found, top.document and own_columns(top.document, top.of_document))
     except (ValueError, LookupError, TypeError, AttributeError):
         raise SchemaProblem("", f"this is no {schema.type} schema") from None
     for word, column, fix in (("key", top.taken, "key: {column: NAME}"), ("rest", top.rest, "rest: NAME")):
@@ -79,7 +89,7 @@ def own_columns(schema: Schema, top: Top) -> Json:
             return avro.columns_of(_avro_schema(schema, top))
         case "JSON":
             found = json_schema.columns_of(_json_shape(schema, top))
-            if not top.rest:
+            if not top.rest or top.document:
                 return found
             rest = field(top.rest, "string", doc="what the schema does not declare, as JSON")
             return struct(*found["fields"], rest)
@@ -96,7 +106,9 @@ def writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
     `table`: the columns, or those of the row of a change event (`change_events.read_as`), each with the name by which the schema
     writes it (`calve.schema.lineage.Fit`). Raises `SchemaProblem` if they cannot be read so.
     """
-    read = read_as(own_columns(schema, top), table, top.order) if top.changes else table
+    read = table
+    if top.changes:
+        read = read_as(own_columns(schema, top), DOCUMENT if top.document else table, top.order)
     match schema.type:
         case "AVRO":
             return AvroWriter(schema.id, wire.frame(schema.id), reading(_avro_schema(schema, top), read))
@@ -130,7 +142,8 @@ def _json_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
     frame, shape = wire.frame(schema.id), _json_shape(schema, top)
     member = PAYLOAD if _is_embedded(schema) else None
     if top.column is None:
-        return JsonWriter(schema.id, frame, shape, table, top.rest, member=member)
+        rest = None if top.document else top.rest
+        return JsonWriter(schema.id, frame, shape, table, rest, member=member)
     [part] = shape["fields"]
     if isinstance(part["type"], str):
         return JsonWriter(schema.id, frame, shape, table, scalar=top.column, member=member)

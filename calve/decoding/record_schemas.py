@@ -19,6 +19,7 @@ from calve.decoding.formats import Top, concerns
 from calve.errors import Retryable, Suspended
 from calve.registry.registry import FRAMED, Declared, Registry, identity
 from calve.schema.columns import CHANGE, Json, struct
+from calve.schema.documents import declared
 from calve.schema.evolution import Change, Rule
 from calve.schema.lineage import Proposal
 from calve.schema.wire import BARE, Schema, Wire
@@ -249,9 +250,11 @@ class RecordSchemas:
     def read_with(self, versions: Versions) -> dict[str, str]:
         """The schemas of values and keys: `calve.registry.registry.identity` of the only schema, or `FRAMED`.
 
-        Framed values are left out, and keys without a column.
+        Framed values are left out, and keys without a column. `document`: the schema of documents in them.
         """
         found = {} if self.value.wire.size else {"value": identity(versions.values[-1])}
+        if self.value.top.document is not None:
+            found["document"] = identity(self.value.top.document)
         if self.key is not None:
             found["key"] = FRAMED if self.key.wire.size else identity(versions.keys[-1])
         return found
@@ -276,6 +279,12 @@ class RecordSchemas:
         return decode_plan.proposal(share, versions, candidate, part.top)
 
 
+def of_changes(top: Top, source: Source, order: Sequence[str]) -> Top:
+    """The treatment of the values of a topic of change events, ordered by fields of their source."""
+    document = None if source.document is None else declared(source.document)
+    return replace(top, changes=True, order=tuple(order), document=document)
+
+
 def record_schemas_of(table: job.Table, registry: Registry | None) -> RecordSchemas:
     """The schemas of a table's records; `registry` may be None if `table.registered` is false."""
 
@@ -293,5 +302,5 @@ def record_schemas_of(table: job.Table, registry: Registry | None) -> RecordSche
     taken = key.top.column if key else None
     top = Top(table.value.column, table.value.rest, taken, table.value.message)
     if table.mode.reads_changes:
-        top = replace(top, changes=True, order=table.mode.source_order)
+        top = of_changes(top, table.value, table.mode.source_order)
     return RecordSchemas(part(table.value, "value", top), key)

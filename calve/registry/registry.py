@@ -14,10 +14,8 @@ from typing import ClassVar, Protocol
 from calve.config import job
 from calve.config.job import Source
 from calve.errors import ConfigError
-from calve.schema.wire import Schema, Wire
+from calve.schema.wire import NO_ID, Schema, Wire
 
-NO_ID = 0
-"""Instead of an id, without a registry."""
 FRAMED = "framed"
 """Instead of an `identity`, if each record names its schema."""
 

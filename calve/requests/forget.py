@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 
 from calve.config.masking_keys import Key
 from calve.config.steps import Mask, Step, names_behind, ways_to
-from calve.names import SYSTEM_COLUMN
+from calve.names import RECORD_KEY
 from calve.requests.expired_history import ExpiredHistory
 from calve.requests.requests import WaitingRequest
 from calve.requests.rollback import first_read
@@ -24,8 +24,6 @@ from calve.stored import Stored, from_plain
 from calve.table.position import Offsets, Position, TopicKey
 from calve.table.protocol import Commit
 from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN, is_first
-
-RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 
 Places = dict[str, dict[str, list[list[int]]]]
 """Incarnation of the topic (`TopicKey`) -> partition -> ranges [from, to) of offsets."""

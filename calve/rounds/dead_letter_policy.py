@@ -217,6 +217,8 @@ def _fix_of(table: Table, rejects: Rejects) -> str:
                 else "`value: {format: FORMAT, schema: FILE}`"
             )
             return f"in calve.yaml, name the schema that wrote the values of table {table.name}: {said}"
+        case "bad_change" if table.value.document is not None:
+            return f"in calve.yaml, correct the file of `value.document` of table {table.name}"
         case "bad_change":
             mode = "of: change_data" if table.history else "change_data"
             return f"remove `{mode}` of table {table.name}: its records are not change events of Debezium"

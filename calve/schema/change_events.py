@@ -24,32 +24,36 @@ UNAVAILABLE = "__debezium_unavailable_value"
 TIMES = {"ts_us": "long", "ts_ms": "long"}
 """Fields of `source` with the time of a change, the finest first."""
 NUMBERS = ("int", "long")
-MONGODB = (
-    "`after` is a text: so Debezium's connector for MongoDB writes a document, which has no columns. Let its transform"
-    " ExtractNewDocumentState write the fields, and use `upsert` instead of `change_data`"
+NO_EVENT = "it is no change event of Debezium, which has `before`, `after`, `op` and `source`"
+UNDECLARED = (
+    "`after` is a text: so the connector for MongoDB writes a document. Declare its columns, with `value: {document: FILE}`, or"
+    " keep the text, with `value: {document: text}`"
 )
+NO_DOCUMENT = "`after` has columns: only events of MongoDB hold documents. Remove `value.document`"
 
 
-def row_of(envelope: Json) -> Json:
-    """The columns of the rows in events; `envelope`: the columns of the whole event.
+def row_of(envelope: Json, document: Json | None = None) -> Json:
+    """The columns of the rows in events; `envelope`: the columns of the whole event, document: those of MongoDB's documents.
 
     Raises `SchemaProblem` if it is no change event, or a field has a name that calve uses.
     """
     after = _fields(envelope).get("after")
-    if _fields(envelope).get("op") != "string" or after is None or not _is_struct(after):
-        why = "it is no change event of Debezium, which has `before`, `after`, `op` and `source`"
-        raise SchemaProblem("", MONGODB if after == "string" else why, Rule.NO_RECORD)
-    for each in after["fields"]:
+    if _fields(envelope).get("op") != "string" or not (after == "string" or _is_struct(after)):
+        raise SchemaProblem("", NO_EVENT, Rule.NO_RECORD)
+    if _is_struct(after) != (document is None):
+        raise SchemaProblem("", UNDECLARED if document is None else NO_DOCUMENT, Rule.NO_RECORD)
+    row: Json = after if document is None else document
+    for each in row["fields"]:
         if each["name"].lower() in (SYSTEM_COLUMN, CHANGE["name"]):
             why = "calve uses this name for a column of its own"
             raise SchemaProblem(each["name"], why, Rule.FIELD_NAME_RESERVED)
-    return after
+    return row
 
 
 def read_as(envelope: Json, row: Json, order: Sequence[str]) -> Json:
     """The part of an event that is read, the same for all schemas of a table: `op`, `before`, `after`, and `slots` of `source`.
 
-    `row`: the table's columns, as in `calve.schema.lineage.Fit`. `order`: fields of `source`.
+    `row`: the table's columns, as in `calve.schema.lineage.Fit`, or `DOCUMENT`. `order`: fields of `source`.
     Raises `SchemaProblem` if a field of `order` is missing, or is neither an integer nor a text.
     """
     parts = _fields(envelope)
@@ -65,21 +69,20 @@ def read_as(envelope: Json, row: Json, order: Sequence[str]) -> Json:
     op, before, after, _ = of_event(row, order)["fields"]
     return struct(
         op,
-        before | {"written": "before" if _is_struct(parts.get("before")) else None},
+        before | {"written": "before" if _is_struct(parts.get("before")) == _is_struct(row) else None},
         after,
         field("source", struct(*read)) | {"written": "source" if source else None},
     )
 
 
+DOCUMENT = "string"
+"""Instead of the columns of a row: MongoDB's document, which is read after the event."""
+
+
 def of_event(row: Json, order: Sequence[str]) -> Json:
-    """The columns that events are read to; `row`: those of their rows."""
+    """The columns that events are read to; `row`: those of their rows, or `DOCUMENT`."""
     source = struct(*(field(slot, kind) for slot, (_, kind) in slots(order).items()))
     return struct(field("op", "string"), field("before", row), field("after", row), field("source", source))
-
-
-def row_of_event(events: Json) -> Json:
-    """The columns of rows, of those that events are read to."""
-    return next(each["type"] for each in events["fields"] if each["name"] == "after")
 
 
 def slots(order: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -92,7 +95,7 @@ def _fields(kind: Json) -> dict[str, Json]:
     return {each["name"]: each["type"] for each in kind["fields"]}
 
 
-def _is_struct(kind: Json) -> bool:
+def _is_struct(kind: Json | None) -> bool:
     return isinstance(kind, dict) and kind["type"] == "struct"
 
 

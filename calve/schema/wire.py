@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+NO_ID = 0
+"""The id of a schema that no registry has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Schema:

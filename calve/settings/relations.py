@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from calve.config.share import part_name
 from calve.config.topics import expression_problem, naming_problem
 from calve.decoding.formats import FORMATS, Top, columns
 from calve.names import FIELD_NAME
-from calve.registry.registry import NO_ID
+from calve.schema.documents import AS_TEXT, declared
 from calve.schema.evolution import SchemaProblem
-from calve.schema.wire import Schema
+from calve.schema.wire import NO_ID, Schema
 from calve.settings.document import at, mapping, schema_text
 from calve.settings.entries.deploy import MOST_PARTS
 from calve.settings.entries.steps import mask_step
@@ -246,26 +247,38 @@ def _schemas(table: Entry, folder: Path) -> Iterator[Problem]:
     )
     of_value = Top(rest=_name(value, "rest"), taken=taken, message=_text(value, "message"), changes=changes)
     of_key = Top(taken, message=_text(key, "message"))
+    document = _text(value, "document")
+    if document and document != AS_TEXT:
+        of_text = replace(of_value, changes=False)
+        if problem := _schema_problem(document, folder, of_text, declared):
+            yield Problem(("value", "document"), *problem)
+            return
     for part, section, top in (("value", value, of_value), ("key", key, of_key)):
-        if problem := _schema_problem(section, folder, top):
+        file, kind = _text(section, "schema"), str(section.get("format")).upper()
+        if not file or kind == "REGISTRY":
+            continue
+        if part == "value" and document:
+            text = document if document == AS_TEXT else schema_text(folder, document)
+            top = replace(top, document=declared(text))
+        if problem := _schema_problem(file, folder, top, partial(Schema, NO_ID, type=kind)):
             yield Problem((part, "schema"), *problem)
 
 
-def _schema_problem(section: Mapping[str, Any], folder: Path, top: Top) -> tuple[str, str | None] | None:
-    file, kind = section.get("schema"), str(section.get("format")).upper()
-    if not isinstance(file, str) or not file or kind == "REGISTRY":
-        return None
+def _schema_problem(
+    file: str, folder: Path, top: Top, schema_of: Callable[[str], Schema]
+) -> tuple[str, str | None] | None:
     try:
         text = schema_text(folder, file)
     except (OSError, UnicodeDecodeError) as error:
         why = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror or "cannot be read"
         return f'"{folder / file}" cannot be read: {why}', "name a schema file, relative to calve.yaml"
-    if kind not in FORMATS:
-        return None
     try:
-        columns(Schema(NO_ID, text, kind), top)
-    except SchemaProblem as problem:
-        return f'"{file}" makes no table: {problem.message}', None
+        schema = schema_of(text)
+        if schema.type in FORMATS:
+            columns(schema, top)
+    except (SchemaProblem, ValueError) as problem:
+        why = problem.message if isinstance(problem, SchemaProblem) else "this is no JSON"
+        return f'"{file}" makes no table: {why}', None
     return None
 
 

@@ -29,17 +29,17 @@ from calve.modes.aggregate import WINDOW_START, Aggregate, Measure, Window, colu
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History
 from calve.modes.upsert import ChangeData, Upsert
-from calve.names import SYSTEM_COLUMN, TableName
+from calve.names import RECORD_KEY, SYSTEM_COLUMN, TableName
 from calve.schema.columns import CHANGE, Transform
+from calve.schema.documents import AS_TEXT
 from calve.settings.document import schema_text
 from calve.settings.entries.deploy import KEYS_TO_RETAIN, UNSCALED, JobSection, RotateSection
-from calve.settings.entries.sources import PartSection
+from calve.settings.entries.sources import PartSection, SourceSection
 from calve.settings.entries.tables import TableSection
 from calve.settings.fields import resolved
 from calve.settings.model import Configuration
 from calve.settings.schedules import CONTINUOUS
 
-RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 ARRIVAL_TIME = f"{SYSTEM_COLUMN}.timestamp"
 CHANGE_POSITION = f"{CHANGE['name']}.position"
 
@@ -205,11 +205,15 @@ def _emit(table: TableSection) -> Emit | None:
 
 
 def _source(section: PartSection, folder: Path) -> Source:
+    document = section.document if isinstance(section, SourceSection) else None
+    if document is not None and document != AS_TEXT:
+        document = schema_text(folder, document)
     return resolved(
         Source,
         section,
         prefix=section.prefix or ("confluent" if section.format == "registry" else "none"),
         schema=schema_text(folder, section.schema_) if section.schema_ else None,
+        document=document,
     )
 
 

@@ -20,9 +20,8 @@ from calve.config.job import Job
 from calve.config.job import Table as Settings
 from calve.config.masking_keys import newest, read_keys
 from calve.errors import CalveError, ConfigError
-from calve.names import FIELD_NAME
+from calve.names import FIELD_NAME, RECORD_KEY
 from calve.requests.forget import (
-    RECORD_KEY,
     Condition,
     Entry,
     Request,

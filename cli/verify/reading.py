@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 
 import pyarrow as pa
 
 from calve.config import job
 from calve.decoding.formats import Top, message_prefixes
-from calve.decoding.record_schemas import KEY, subjects_of
+from calve.decoding.record_schemas import KEY, of_changes, subjects_of
 from calve.names import SYSTEM_COLUMN
-from calve.registry.registry import FRAMED, NO_ID, Registry, identity
+from calve.registry.registry import FRAMED, Registry, identity
 from calve.schema.evolution import SchemaProblem
 from calve.schema.protobuf.files import has_message, load, message_of
-from calve.schema.wire import Schema
+from calve.schema.wire import NO_ID, Schema
 from calve.table.position import Offsets
 from cli.verify.claim import Round, Rounds
 from cli.verify.counts import Filters, Key
@@ -192,7 +192,9 @@ class Decoders:
         others = {SYSTEM_COLUMN, key.column if key else SYSTEM_COLUMN}
         top = Top(value.column, value.rest, message=value.message)
         if self.changes is not None:
-            top = replace(top, changes=True, order=tuple(self.changes))
+            top = of_changes(top, value, self.changes)
+        if top.document and read_with is not None and read_with.get("document") != identity(top.document):
+            raise LookupError
         own = pa.schema([each for each in columns if each.name not in others])
         return Decoder(columns, self.topic, self._values(own, value, "value", top, read_with), key)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from glue_jobs.columns.texts import Bytes, Longs
@@ -24,6 +25,17 @@ class Spans:
     places: NDArray[np.int32]
     sizes: NDArray[np.int32]
     records: Longs
+
+
+def spans_of(values: pa.Array) -> Spans:
+    """All values of an array of texts or bytes; the size of a null is -1."""
+    size, (_, ends, content) = len(values), values.buffers()
+    offsets = np.frombuffer(ends, np.int32, size + 1, values.offset * 4) if size else np.zeros(1, np.int32)
+    data = np.frombuffer(content if content is not None and content.size else bytes(1), np.uint8)
+    sizes = np.diff(offsets)
+    if values.null_count:
+        sizes[values.is_null().to_numpy(zero_copy_only=False)] = -1
+    return Spans(data, offsets[:-1], sizes, np.arange(size))
 
 
 class Buffers:

@@ -19,7 +19,7 @@ from calve.config.job import PartName
 from calve.decoding.decode_plan import DecodePlan
 from calve.modes.mode import APPEND, Mode
 from calve.names import quote
-from calve.schema.change_events import DELETES, SAYS, TRUNCATES, row_of_event
+from calve.schema.change_events import DELETES, SAYS, TRUNCATES
 from calve.schema.columns import CHANGE, Json, field, struct
 from glue_jobs.columns.expressions import spark_type
 from glue_jobs.columns.helpers import DECODED, IDLE, OTHER, REFUSED, REJECT, SCHEMA_ID, SIZE, TOMBSTONE
@@ -44,7 +44,8 @@ class Judged:
         """The parts of a record that are judged: its value, and its key if that is read."""
         columns = struct(*(decoding.columns["fields"] or [NOTHING]))
         if mode.reads_changes:
-            value = cls(decoding, struct(*row_of_event(columns)["fields"], CHANGE), tuple(mode.source_order))
+            row = decoding.row_of_event
+            value = cls(decoding, struct(*row["fields"], CHANGE), tuple(mode.source_order))
         else:
             value = cls(decoding, columns)
         if decoding.key is None:

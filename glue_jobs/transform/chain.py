@@ -19,7 +19,7 @@ from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType
 from calve.config.job import Table
 from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value
 from calve.errors import Suspended
-from calve.names import SYSTEM_COLUMN, quote, quote_path
+from calve.names import RECORD_KEY, quote, quote_path
 from calve.schema.columns import CHANGE, KAFKA, Json, struct
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.tokens import any_keys
@@ -77,9 +77,6 @@ def run_route(frame: DataFrame, step: Route) -> DataFrame:
 
 def _is_one(value: Column, values: Sequence[Value]) -> Column:
     return F.coalesce(value.isin(*values), false()) if values else false()
-
-
-RECORD_KEY = f"{SYSTEM_COLUMN}.key"
 
 
 @dataclass(frozen=True, slots=True)

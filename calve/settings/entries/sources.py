@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from calve.schema.documents import AS_TEXT
 from calve.settings import fields
 from calve.settings.entries.deploy import RotateSection, rotation_problems
 from calve.settings.fields import Section
@@ -95,10 +96,14 @@ class SourceSection(PartSection):
 
     rest: fields.ColumnName | None = None
     column: fields.ColumnName | None = None
+    document: fields.Text | None = None
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        if self.rest is not None and self.format != "json":
+        if self.rest is not None and self.document == AS_TEXT:
+            reason = "has no use with `document: text`, which keeps all"
+            yield Problem(("rest",), reason, "remove it, or declare columns: `document: FILE`")
+        if self.rest is not None and self.document is None and self.format != "json":
             yield Problem(("rest",), self._useless, "remove it, or add `format: json` and `schema: FILE`")
         if self.column is not None and not self.kept:
             yield Problem(("column",), self._useless, "remove it: the fields of the schema are the columns")

@@ -14,6 +14,7 @@ from calve.config.maintenance import Maintenance
 from calve.config.steps import Value, masked_columns
 from calve.modes.aggregate import WINDOW_START, column_of
 from calve.modes.measures import MeasureProblem, columns_in, parse
+from calve.names import RECORD_KEY
 from calve.settings import fields, notation
 from calve.settings.document import at
 from calve.settings.entries.sources import KeySection, SourceSection
@@ -357,14 +358,28 @@ class TableSection(TableOptions):
         for name in [each for each in self.parameters if each not in used]:
             yield Problem(("parameters", name), "is named by no step", f"write :{name} in one, or remove it")
 
+    def _document_problems(self, mode: Literal["change_data", "history"]) -> Iterator[Problem]:
+        section: ChangeDataSection | HistorySection | None = getattr(self, mode)
+        named = section.key if section and self.value.document is not None else None
+        columns = {RECORD_KEY} if self.key is None else {RECORD_KEY, self.key.column}
+        for path in named or ():
+            if path not in columns and path.partition(".")[0] not in columns:
+                reason = f"names {path} of the document, and MongoDB's deletions hold no document"
+                yield Problem((mode, "key"), reason, "remove it: the record key is the `_id`")
+
     def _change_data_problems(self) -> Iterator[Problem]:
         if not (self.change_data or (self.history and self.history.of == "change_data")):
+            if self.value.document is not None:
+                reason = "has no use without `change_data`: only events of MongoDB hold documents"
+                yield Problem(("value", "document"), reason, "remove it, or add `change_data: {}`")
             return
         if self.value.format not in {"registry", "avro", "json"}:
             reason = f'"{self.value.format}" cannot be used with `change_data`: Debezium writes Avro or JSON'
             yield Problem(("value", "format"), reason, "use `avro`, `json`, or remove it to ask the registry")
-        if self.value.rest is not None:
-            yield Problem(("value", "rest"), "has no use with `change_data`", "remove it")
+        if self.value.rest is not None and self.value.document is None:
+            fix = "remove it; of MongoDB's documents, add `document: FILE`"
+            yield Problem(("value", "rest"), "has no use with `change_data`", fix)
+        yield from self._document_problems("change_data" if self.change_data else "history")
 
     def _order_problems(self) -> Iterator[Problem]:
         """Nothing remembers when a record that a step left out would have counted."""

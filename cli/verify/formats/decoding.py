@@ -14,11 +14,12 @@ from calve.decoding.decode_plan import fits
 from calve.decoding.formats import FIELDS, Top, own_columns, writer
 from calve.names import SYSTEM_COLUMN
 from calve.schema import writers
+from calve.schema.change_events import DOCUMENT as OF_TEXT
 from calve.schema.change_events import read_as
 from calve.schema.columns import CHANGE, Json
 from calve.schema.evolution import SchemaProblem
 from calve.schema.lineage import Fit
-from calve.schema.wire import Schema
+from calve.schema.wire import BARE, Schema
 from cli.verify.columns import arrow_columns, iceberg_columns, with_children
 from cli.verify.formats.avro import AvroWriter
 from cli.verify.formats.fields import (
@@ -31,13 +32,15 @@ from cli.verify.formats.fields import (
     Writer,
     as_written,
 )
-from cli.verify.formats.json_values import JsonWriter
+from cli.verify.formats.json_values import DocumentWriter, JsonWriter
 from cli.verify.formats.protobuf import ProtobufWriter, compiled
 from cli.verify.topic import Records, timestamp_us
 
 PLAIN = ("STRING", "BYTES")
 ROW_OF = {"c": "after", "r": "after", "u": "after", "d": "before", "t": None, "m": None}
 """Operation -> the part of an event that is the row; None: it concerns no single row."""
+DOCUMENT = "document"
+"""Where an event has the row of its document, once that is read."""
 DIGITS = re.compile(r"[0-9]{1,20}")
 MICROSECONDS = {"ts_us_long": 1, "ts_ms_long": 1000}
 UNFIT = (Unreadable, SchemaProblem, ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -56,19 +59,35 @@ class _PlainWriter(Writer):
 
 
 class _ChangeWriter(Writer):
-    """Events of a database's changes, ordered by fields of their source. The newest change is a column."""
+    """Events of a database's changes, ordered by fields of their source. The newest change is a column.
 
-    def __init__(self, columns: pa.Schema, events: Writer, order: Sequence[str]) -> None:
+    documents: reads MongoDB's documents, which events hold in the place of rows; None: they do not.
+    """
+
+    def __init__(
+        self, columns: pa.Schema, events: Writer, order: Sequence[str], documents: Writer | None
+    ) -> None:
         super().__init__(events.frame, columns)
         self._events = events
         self._order = order
+        self._documents = documents
 
     def decode(self, value: bytes) -> Any:
         event = self._events.decode(value)
         op = event.get("op")
         if op not in ROW_OF or (ROW_OF[op] == "after" and event.get("after") is None):
             raise Unreadable("bad_change")
-        return event
+        return event if self._documents is None else event | {DOCUMENT: self._document(event)}
+
+    def _document(self, event: Mapping[str, Any]) -> Any:
+        """The row that a document is. A deletion needs none."""
+        text = event.get(ROW_OF[event["op"]] or "")
+        try:
+            return {} if text is None or self._documents is None else self._documents.decode(text.encode())
+        except MALFORMED:
+            if event["op"] == "d":
+                return {}
+            raise Unreadable("bad_change") from None
 
     def is_ambiguous(self, value: bytes) -> bool:
         return self._events.is_ambiguous(value)
@@ -78,7 +97,12 @@ class _ChangeWriter(Writer):
         with_row = [event | {"after": event.get(ROW_OF[event["op"]] or "")} for event in rows]
         names = [each.name for each in self._events.columns]
         parts = dict(zip(names, self._events.project(with_row), strict=True))
-        row = zip(parts["after"].type, parts["after"].flatten(), strict=True)
+        if self._documents is None:
+            columns, arrays = list(parts["after"].type), parts["after"].flatten()
+        else:
+            columns = self._documents.columns
+            arrays = self._documents.project([event[DOCUMENT] for event in rows])
+        row = zip(columns, arrays, strict=True)
         found = {each.name: _within_years(array) for each, array in row}
         ops, sources = parts["op"].to_pylist(), parts["source"].to_pylist()
         kinds = {each.name: each.type for each in self.columns}
@@ -224,12 +248,13 @@ class Values:
         top = self.top
         change = CHANGE["name"] if top.changes else None
         read = self._read_as(pa.schema([each for each in self.columns if each.name != change]), schema)
-        columns, plan = self.columns, writer(schema, read, self.framing, top)
-        if top.changes:
-            read = read_as(own_columns(schema, top), read, top.order)
-            columns = arrow_columns(read)
-        found = _writer(frame, columns, schema, read, plan, top)
-        return _ChangeWriter(self.columns, found, top.order) if top.changes else found
+        plan = writer(schema, read, self.framing, top)
+        if not top.changes:
+            return _writer(frame, self.columns, schema, read, plan, top)
+        documents = None if top.document is None else _documents(top.document, read, top)
+        read = read_as(own_columns(schema, top), read if documents is None else OF_TEXT, top.order)
+        events = _writer(frame, arrow_columns(read), schema, read, plan, top)
+        return _ChangeWriter(self.columns, events, top.order, documents)
 
     def _read_as(self, columns: pa.Schema, schema: Schema) -> Json:
         """The columns with the names by which the schema writes them."""
@@ -243,6 +268,17 @@ class Values:
         if fit.named is None:
             raise Unreadable("incompatible_schema")
         return as_written(table, fit.named)
+
+
+def _documents(schema: Schema, read: Json, top: Top) -> Writer:
+    """read: the columns of documents."""
+    columns = arrow_columns(read)
+    match writer(schema, read, BARE, top.of_document):
+        case writers.JsonWriter() as plan:
+            return DocumentWriter(b"", columns, plan, None)
+        case writers.PlainWriter() as plan:
+            return _PlainWriter(b"", columns, plan)
+    raise Unreadable("incompatible_schema")
 
 
 def _writer(

@@ -40,6 +40,8 @@ STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 ESCAPES = re.compile(r"\\(?:u(....)|.)")
 DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 DECIMAL_BYTES = 16
+WHOLE = re.compile("-?(0|[1-9][0-9]*)", re.ASCII)
+NUMBER = re.compile(rf"{WHOLE.pattern}(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 NOT_FINITE = {text: float(text) for text in ("NaN", "Infinity", "-Infinity")}
 """What converters write for numbers of a database for which JSON has none."""
 
@@ -178,7 +180,10 @@ class JsonWriter(Writer):
         self._convert = converter(shape, table)
 
     def decode(self, value: bytes) -> Any:
-        found = read(value[len(self.frame) :])
+        return self.row(read(value[len(self.frame) :]))
+
+    def row(self, found: Any) -> Any:
+        """The row of a value of JSON. Raises as `decode`."""
         if self._member is not None:
             if not isinstance(found, Members) or self._member not in found:
                 raise ValueError
@@ -200,6 +205,40 @@ class JsonWriter(Writer):
         rest = Members({name: each for name, each in found.items() if name not in self._declared})
         rest.twice = found.twice - self._declared
         return written(rest) if rest else None
+
+
+class DocumentWriter(JsonWriter):
+    """For MongoDB's documents, which are JSON once values of MongoDB's own types have their plain form."""
+
+    def decode(self, value: bytes) -> Any:
+        return self.row(plain(read(value)))
+
+
+def plain(value: Any) -> Any:
+    """A document's value, where each object that stands for a value of a type of MongoDB is that value."""
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if not isinstance(value, Members):
+        return value
+    found = Members({name: plain(each) for name, each in value.items()})
+    found.twice = value.twice
+    form = () if found.twice else tuple(found)
+    match form, next(iter(found.values()), None):
+        case ("$oid",), str(text) if re.fullmatch("[0-9a-fA-F]{24}", text):
+            return text
+        case ("$numberLong",) | ("$numberInt",), str(text) if WHOLE.fullmatch(text):
+            return _integer(text)
+        case ("$numberDouble",), str(text) if NUMBER.fullmatch(text):
+            return _integer(text) if WHOLE.fullmatch(text) else _real(text)
+        case ("$numberDecimal",), str(text) if re.fullmatch("[-+.0-9A-Za-z]*", text):
+            return text
+        case ("$binary", "$type"), str(text) if re.fullmatch("[A-Za-z0-9+/=]*", text):
+            return text
+        case ("$symbol",), str(text):
+            return text
+        case ("$date",), int(moment):
+            return moment
+    return found
 
 
 def converter(shape: Json, column: Json) -> Convert:

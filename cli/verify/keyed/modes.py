@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from calve.modes.aggregate import Aggregate
 from calve.modes.switch import folded_as, folded_to, kind_of
-from calve.names import SYSTEM_COLUMN
+from calve.names import RECORD_KEY, SYSTEM_COLUMN
 from calve.schema.columns import CHANGE
 from cli.verify.columns import column_at, column_hashes, row_hashes
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cli.verify.claim import Claim
 
-RECORD_KEY, RECORD_TIME = f"{SYSTEM_COLUMN}.key", f"{SYSTEM_COLUMN}.timestamp"
+RECORD_TIME = f"{SYSTEM_COLUMN}.timestamp"
 
 
 @dataclass(frozen=True, slots=True)

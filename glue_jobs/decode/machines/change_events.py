@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -14,11 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from calve.decoding.decode_plan import DecodePlan
 from calve.schema.change_events import DELETES, SAYS, TRUNCATES, UNAVAILABLE, UPDATES, WRITES, slots
 from calve.schema.columns import CHANGE, FIRST_MICROS, LAST_MICROS, MOST_MILLIS
+from calve.schema.documents import PLAIN
+from calve.schema.writers import JsonWriter
 from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.buffers import spans_of
 from glue_jobs.decode.machines.cells import Items
 from glue_jobs.decode.machines.moments import DAY_MICROS
+from glue_jobs.decode.machines.parts import PartDecoder, structs
 
 Mask = NDArray[np.bool_]
 DIGITS = 20
@@ -30,7 +35,8 @@ NUMBER = rf"\A[0-9]{{1,{DIGITS}}}\z"
 class Opened:
     """What each event does. rows: the columns of its row, and `CHANGE`; of a deleted row, as the event has it.
 
-    bad: it has an unknown operation, or lacks the row that it writes; also events that are null. idle: it changes no single row.
+    bad: it has an unknown operation, lacks the row that it writes, or has a document that does not match its schema; also events
+    that are null. idle: it changes no single row.
     deletes, truncates: it deletes its row, or all of them.
     """
 
@@ -41,25 +47,61 @@ class Opened:
     truncates: Mask
 
 
-def opened(events: pa.StructArray, order: Sequence[str]) -> Opened:
-    """Open events. order: fields of `source` that order changes.
+class Events:
+    """Opens change events. Not thread-safe. order: fields of `source` that order changes."""
 
-    Databases have dates before year 1 or after 9999. They become the first or the last allowed one (ADR 40).
-    """
-    op, before, after, source = (
-        pc.struct_field(events, name) for name in ("op", "before", "after", "source")
-    )
-    deleted = pc.equal(op, DELETES)
-    deletes, truncates = _mask(deleted), _mask(pc.equal(op, TRUNCATES))
-    idle = truncates | _mask(pc.equal(op, SAYS))
-    written = _mask(pc.is_in(op, pa.array(WRITES))) & _mask(pc.is_valid(after))
-    row = pc.if_else(pa.array(deletes), before, after) if deletes.any() else after
-    change = pa.StructArray.from_arrays(
-        [op, _moment(source), _position(source, order), deleted], fields=list(arrow_type(CHANGE["type"]))
-    )
-    columns = [kept_within_years(each) for each in row.flatten()]
-    rows = pa.RecordBatch.from_arrays([*columns, change], [*(each.name for each in row.type), CHANGE["name"]])
-    return Opened(rows, ~(written | deletes | idle), idle, deletes, truncates)
+    def __init__(self, decoding: DecodePlan, order: Sequence[str]) -> None:
+        self._kind, self._order = arrow_type(decoding.columns), order
+        self._documents = Documents(decoding.document) if decoding.document else None
+
+    def of(self, columns: pa.Table, count: int) -> Opened:
+        """Open so many events, of these columns."""
+        return self.opened(structs(columns, self._kind, count))
+
+    def opened(self, events: pa.StructArray) -> Opened:
+        """Open events.
+
+        Databases have dates before year 1 or after 9999. They become the first or the last allowed one (ADR 40).
+        """
+        op, before, after, source = (
+            pc.struct_field(events, name) for name in ("op", "before", "after", "source")
+        )
+        deleted = pc.equal(op, DELETES)
+        deletes, truncates = _mask(deleted), _mask(pc.equal(op, TRUNCATES))
+        idle = truncates | _mask(pc.equal(op, SAYS))
+        written = _mask(pc.is_in(op, pa.array(WRITES))) & _mask(pc.is_valid(after))
+        row = pc.if_else(pa.array(deletes), before, after) if deletes.any() else after
+        if self._documents is not None:
+            row, misfits = self._documents.read(row)
+            written &= ~misfits
+        change = pa.StructArray.from_arrays(
+            [op, _moment(source), _position(source, self._order), deleted],
+            fields=list(arrow_type(CHANGE["type"])),
+        )
+        held = [kept_within_years(each) for each in row.flatten()]
+        rows = pa.RecordBatch.from_arrays(
+            [*held, change], [*(each.name for each in row.type), CHANGE["name"]]
+        )
+        return Opened(rows, ~(written | deletes | idle), idle, deletes, truncates)
+
+
+class Documents:
+    """Reads MongoDB's documents. Not thread-safe."""
+
+    def __init__(self, decoding: DecodePlan) -> None:
+        self._kind, self._decoder = arrow_type(decoding.columns), PartDecoder(decoding)
+        self._are_json = any(isinstance(each, JsonWriter) for each in decoding.writers)
+
+    def read(self, texts: pa.StringArray) -> tuple[pa.StructArray, Mask]:
+        """The rows of texts, and which texts do not match their schema; the rows of those are null, as of texts that are null."""
+        if self._are_json:
+            for expression, value in PLAIN:
+                texts = pc.replace_substring_regex(texts, expression, value)
+        spans = spans_of(texts)
+        found = self._decoder.read(replace(spans, records=np.flatnonzero(spans.sizes >= 0)))
+        places = found.places(len(texts))
+        rows = structs(found.columns, self._kind, found.records.size)
+        return rows.take(pa.array(places, mask=places < 0)), (spans.sizes >= 0) & (places < 0)
 
 
 def lacking(rows: pa.Table) -> dict[str, Mask]:

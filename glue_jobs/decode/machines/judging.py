@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from calve.decoding.decode_plan import DecodePlan
 from calve.schema.columns import Json
 from calve.schema.wire import Wire
 from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.columns.buffers import Spans
+from glue_jobs.columns.buffers import Spans, spans_of
 from glue_jobs.columns.texts import Longs
-from glue_jobs.decode.machines.change_events import opened
+from glue_jobs.decode.machines.change_events import Events
 from glue_jobs.decode.machines.parts import NOBODY, PartDecoder, Prefixes, structs
 
 CHUNK_BYTES = 4_000_000
@@ -29,8 +30,8 @@ class Judge:
     """
 
     def __init__(self, decoding: DecodePlan, columns: Json, order: Sequence[str] | None = None) -> None:
-        self._decoding, self._columns, self._order = decoding, arrow_type(columns, fixed=False), order
-        self._read = arrow_type(decoding.columns)
+        self._decoding, self._columns = decoding, arrow_type(columns, fixed=False)
+        self._events = None if order is None else Events(decoding, order)
         self._decoder = PartDecoder(decoding)
         self._known = sorted(decoding.numbers)
         self._magics = Prefixes(decoding.wire.magics)
@@ -38,23 +39,18 @@ class Judge:
 
     def judge(self, values: pa.Array) -> Iterator[pa.Array]:
         """The values (binary) in arrays of structs, in order."""
-        size, (_, ends, content) = len(values), values.buffers()
-        offsets = np.frombuffer(ends, np.int32, size + 1, values.offset * 4)
-        data = np.frombuffer(content if content is not None and content.size else bytes(1), np.uint8)
-        sizes = np.diff(offsets)
-        if values.null_count:
-            sizes[values.is_null().to_numpy(zero_copy_only=False)] = -1
+        spans = spans_of(values)
         begin = 0
-        while begin < size:
-            end = max(begin + 1, int(np.searchsorted(offsets, int(offsets[begin]) + CHUNK_BYTES)))
-            yield self._judged(Spans(data, offsets[:-1], sizes, np.arange(begin, min(end, size))), begin)
+        while begin < len(values):
+            end = max(begin + 1, int(np.searchsorted(spans.places, int(spans.places[begin]) + CHUNK_BYTES)))
+            yield self._judged(replace(spans, records=spans.records[begin:end]), begin)
             begin = end
 
     def _judged(self, spans: Spans, begin: int) -> pa.Array:
         found, count = self._decoder.read(spans), spans.records.size
         held, rejected = found.columns, found.rejected
-        if self._order is not None:
-            does = opened(structs(held, self._read, found.records.size), self._order)
+        if self._events is not None:
+            does = self._events.of(held, found.records.size)
             held, rejected = pa.table(does.rows), [*rejected, ("bad_change", found.records[does.bad])]
         rows = structs(held, self._columns, found.records.size)
         if found.records.size < count:

@@ -20,8 +20,8 @@ from calve.schema.columns import Json
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.buffers import Spans
 from glue_jobs.columns.texts import Longs
-from glue_jobs.decode.machines.change_events import Mask, opened
-from glue_jobs.decode.machines.parts import Found, PartDecoder, structs
+from glue_jobs.decode.machines.change_events import Events, Mask
+from glue_jobs.decode.machines.parts import Found, PartDecoder
 from glue_jobs.kafka.records import DELIVERED, Records
 
 
@@ -53,7 +53,7 @@ class Decoder:
     def __init__(self, decoding: DecodePlan, columns: Json, mode: Mode = APPEND) -> None:
         self._schema = pa.schema(arrow_type(columns))
         self._mode = mode
-        self._events = arrow_type(decoding.columns) if mode.reads_changes else None
+        self._events = Events(decoding, mode.source_order) if mode.reads_changes else None
         self._value = PartDecoder(decoding)
         self._key = PartDecoder(decoding.key) if decoding.key else None
 
@@ -90,10 +90,10 @@ class Decoder:
         )
 
     def _opened(
-        self, found: Found, kind: pa.StructType, with_key: Callable[[Any, Longs, Any], Decoded]
+        self, found: Found, events: Events, with_key: Callable[[Any, Longs, Any], Decoded]
     ) -> tuple[Decoded, list[Decoded], int]:
-        """The rows that events write, those that they delete, and the number of truncations. kind: of events."""
-        does = opened(structs(found.columns, kind, found.records.size), self._mode.source_order)
+        """The rows that events write, those that they delete, and the number of truncations."""
+        does = events.of(found.columns, found.records.size)
 
         def those(wanted: Mask) -> Decoded:
             if wanted.all():

@@ -15,11 +15,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from calve.decoding.decode_plan import DecodePlan
 from calve.schema.change_events import UNAVAILABLE, of_event
 from calve.schema.columns import CHANGE, FIRST_MICROS, LAST_MICROS, MOST_MILLIS, Json, field, struct
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.helpers import DECODED, IDLE, TOMBSTONE
-from glue_jobs.decode.machines.change_events import lacking, opened
+from glue_jobs.decode.machines.change_events import Events, lacking
 from glue_jobs.process.workers import map_in_arrow
 from glue_jobs.transform.unavailable import lacks_values as lacks_values_by_rows
 from tests.columnar import plain
@@ -55,7 +56,7 @@ def test_events_are_the_same_rows_by_columns(spark: SparkSession, order: tuple[s
     kind = of_event(ROW, order)
     values = [Values(dice).of(kind, "event") for _ in range(600)]
     values = [None if dice.random() < 0.02 else each for each in values]
-    does = opened(pa.array(values, arrow_type(kind)), order)
+    does = Events(DecodePlan((), columns=kind), order).opened(pa.array(values, arrow_type(kind)))
     rows = by_rows(spark, values, kind, order)
     written = [each["name"] for each in ROW["fields"]] + [CHANGE["name"]]
     assert does.rows.schema.names == written
@@ -76,7 +77,8 @@ def test_events_are_the_same_rows_by_columns(spark: SparkSession, order: tuple[s
 def test_a_slice_of_events_is_opened_alone() -> None:
     dice, kind = Random(18), of_event(ROW, ("lsn",))
     events = pa.array([Values(dice).of(kind, "event") for _ in range(90)], arrow_type(kind))
-    whole, part = opened(events, ("lsn",)), opened(events.slice(30, 40), ("lsn",))
+    reader = Events(DecodePlan((), columns=kind), ("lsn",))
+    whole, part = reader.opened(events), reader.opened(events.slice(30, 40))
     assert part.rows.equals(whole.rows.slice(30, 40))
     of_part, of_whole = lacking(pa.table(part.rows)), lacking(pa.table(whole.rows))
     assert of_part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -34,12 +34,20 @@ ORDER = json.dumps(
 LISTED = Filter("name IS NULL OR name NOT LIKE '%3' AND name NOT LIKE '%6'")
 
 
+class Changes(Protocol):
+    """A topic of change events."""
+
+    topic: str
+
+    def target(self, mode: ChangeData, **settings: Any) -> Any: ...
+
+
 @dataclass
 class Twice:
     """A topic as a table of each engine. `settings`: of both tables."""
 
     engine: Engine
-    database: Database
+    database: Changes
     patch: pytest.MonkeyPatch
     settings: dict[str, Any]
     mode: ChangeData = BY_RECORD_KEY
@@ -75,7 +83,11 @@ class Twice:
         return {each[0]: each[1:] for each in found}
 
     def prove(self) -> None:
-        taken = {name: self.settings[name] for name in ("steps", "masking", "key") if name in self.settings}
+        taken = {
+            name: self.settings[name]
+            for name in ("steps", "masking", "key", "value")
+            if name in self.settings
+        }
         for name in self.names:
             assert_proved(proof(self.engine, name, **taken))
 

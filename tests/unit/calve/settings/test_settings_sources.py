@@ -296,6 +296,16 @@ def test_a_table_by_key_is_not_partitioned_by_its_event_time_unless_it_says_so()
             "change_data: {}, value: {format: json, schema: s.json, rest: more}",
             "has no use with `change_data`",
         ),
+        ("value: {document: text}", "only events of MongoDB hold documents"),
+        ("history: {}, value: {document: text}", "has no use without `change_data`"),
+        ("change_data: {}, value: {document: text, rest: more}", "has no use with `document: text`"),
+        ("change_data: {key: [_id]}, value: {document: text}", "names _id of the document"),
+        (
+            "history: {of: change_data, key: [a.b]}, value: {document: text}",
+            "history.key  names a.b of the document",
+        ),
+        ("change_data: {}, value: {document: none.json}", 'none.json" cannot be read'),
+        ("change_data: {}, value: {document: calve.yaml}", '"calve.yaml" makes no table: this is no JSON'),
     ],
 )
 def test_a_mode_that_says_too_little_or_too_much_is_refused(written: str, says: str) -> None:

@@ -13,8 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from calve.decoding.formats import Top
-from calve.registry.registry import NO_ID
-from calve.schema.wire import Schema
+from calve.schema.wire import NO_ID, Schema
 from cli.verify.columns import row_hashes
 from cli.verify.formats.decoding import Decoder, Values
 from cli.verify.formats.fields import Unreadable
