@@ -40,6 +40,8 @@ OPTIONS: dict[str, Values] = {
         "steps": [{"lookup": {"table": "others", "on": {"id": "id"}, "columns": {"label": "name"}}}]
     },
     "`mask`": {"steps": [{"mask": {"name": "hash"}}]},
+    "`expect`": {"expect": [{"that": "id > 1", "at_least": "10%"}]},
+    "`expect`, `drop`": {"expect": [{"that": "id > 1", "else": "drop"}]},
     "`route`": {"route": {"column": "id", "value": [1, 2]}},
     "`quarantine_new_fields`": {
         "quarantine_new_fields": True,

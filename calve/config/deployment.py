@@ -40,6 +40,11 @@ class JobDeployment:
     maintenance_window: str = "Sun:3"
     conf: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def reports_expectations(self) -> bool:
+        """Whether a table's job may report that too few records meet an expectation."""
+        return any(each.reports_expectations for each in (*self.settings.tables, *self.settings.patterns))
+
 
 @dataclass(frozen=True, slots=True)
 class Msk:

@@ -11,7 +11,7 @@ from typing import Literal
 from calve.config.maintenance import Maintenance
 from calve.config.publishing import Announce, Emit
 from calve.config.share import Share
-from calve.config.steps import Mask, Step
+from calve.config.steps import Expect, Mask, Step
 from calve.errors import Fatal
 from calve.modes.aggregate import Aggregate
 from calve.modes.deduplicate import Deduplicate
@@ -201,6 +201,12 @@ class Table:
     def masks(self) -> bool:
         """Whether personal data is masked, so that records may not be kept unencrypted."""
         return any(isinstance(each, Mask) and each.masks for each in self.steps)
+
+    @property
+    def reports_expectations(self) -> bool:
+        """Whether the job may report that too few records meet an expectation."""
+        expected = (each for each in self.steps if isinstance(each, Expect))
+        return any(each.at_least is not None and not each.suspends for each in expected)
 
     @property
     def registered(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
 from calve.schema.columns import Json
@@ -121,7 +121,37 @@ class Mask:
         return {self.key, self.headers, *(each.how for each in rules)} != {"keep"}
 
 
-Step = Route | Flatten | Filter | Sql | Lookup | Mask
+UNMET = "expectation_unmet"
+"""The reject reason of a record that does not meet an expectation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """A condition of Spark SQL for every record, behind all other steps. Records that do not meet it are dead letters or dropped.
+
+    at_least: the share of records that must meet it within `calve.rounds.expectations.WITHIN_S`; None: any. If fewer do, the job
+    says so, or with `suspends` does not commit.
+    """
+
+    condition: str
+    drop: bool = False
+    at_least: float | None = None
+    suspends: bool = False
+    kind: Literal["expect"] = "expect"
+
+
+Step = Route | Flatten | Filter | Sql | Lookup | Mask | Expect
+
+
+def place(steps: Sequence[Step], number: int) -> str:
+    """A step's place in calve.yaml. A route is beside the list of steps and before it, expectations are behind it."""
+    step = steps[number]
+    match step:
+        case Route():
+            return step.kind
+        case Expect():
+            return f"expect[{sum(isinstance(each, Expect) for each in steps[:number])}]"
+    return f"steps[{number - isinstance(steps[0], Route)}].{step.kind}"
 
 
 def ways_to(path: str) -> list[str]:
@@ -168,12 +198,17 @@ def noted(steps: Sequence[Step], records: Json, tags: Mapping[str, Sequence[str]
             # The order of tags decides; that of other mappings does not.
             [each.kind, _without_defaults(each)]
             + (list(each.tags) if isinstance(each, Mask) and len(each.tags) > 1 else [])
-            for each in steps
+            for each in map(_rule_alone, steps)
         ],
         _names(records),
         {p: list(t) for p, t in tags.items()},
     )
     return {NOTE: hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]}
+
+
+def _rule_alone(step: Step) -> Step:
+    """A step without what changes the fate of no record."""
+    return replace(step, at_least=None, suspends=False) if isinstance(step, Expect) else step
 
 
 def _without_defaults(value: Any) -> Any:

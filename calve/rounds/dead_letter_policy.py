@@ -35,10 +35,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
-    """The rejects of a round: all by reason, and the `MAX_GROUPS` largest groups, largest first."""
+    """The rejects of a round: all by reason, and the `MAX_GROUPS` largest groups, largest first.
+
+    unmet: those that do not meet an expectation, by the number of its step.
+    """
 
     reasons: Mapping[str, int] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()
+    unmet: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def schemas(self) -> dict[str, int]:

@@ -28,6 +28,7 @@ REASONS = {
     "null_key": "a key column of the table is null, so the record identifies no row",
     "no_route": "no table of the topic has a route for the record's value",
     "step_failed": "a step cannot compute a value of the record: an overflow, a bad cast, a division by zero or the like",
+    "expectation_unmet": "the record does not meet an expectation of the table: `expect` in calve.yaml",
     "value_unavailable": "an update lacks a value that a step reads: the database's log omits what did not change",
     "lookup_missing": "the table of a lookup has no row with the record's key",
     "key_unknown_schema_id": "the registry knows no schema of the id in the key",

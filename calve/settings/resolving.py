@@ -151,7 +151,11 @@ def _table(name: str, table: TableSection, checked: Configuration, folder: Path)
         value=_source(table.value, folder),
         key=_source(table.key, folder) if table.key else None,
         **dict.fromkeys(MODES) | _mode(table),
-        steps=(*((route,) if route else ()), *(each.step(table.parameters) for each in table.steps)),
+        steps=(
+            *((route,) if route else ()),
+            *(each.step(table.parameters) for each in table.steps),
+            *(each.step(table.parameters) for each in table.expect),
+        ),
         emit=_emit(table),
     )
 

@@ -53,6 +53,7 @@ class TableStatus:
     fix: of the state. lag_records: offsets from the table's position to the end of the topic; lag_s: age of the oldest record
     that is not in the table; lag_source: who reports it, as of `lag_as_of`. freshness_s, freshness_p50_s, freshness_p95_s: of the
     last commit; freshness_target_s: the target; freshness_missed: why that commit missed it. dead_letters: open ones by reason.
+    expectations_missed: what too few records of the hour before the last commit met, in sentences.
     lost: offsets that expired before they were read, in the commits that are kept.
     """
 
@@ -78,6 +79,7 @@ class TableStatus:
     freshness_target_s: float = 0.0
     freshness_missed: str | None = None
     dead_letters: dict[str, int] = field(default_factory=dict)
+    expectations_missed: tuple[str, ...] = ()
     lost: int = 0
     files: int = 0
     bytes: int = 0
@@ -179,15 +181,19 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         what = f"{table.lost:,} offsets were gone before they could be read; its kept snapshots say when"
         fix = f"lengthen the topic's retention.ms; see calve status {name}"
         yield Trouble(Urgency.NOTE, name, what, fix)
+    for each in table.expectations_missed:
+        yield Trouble(
+            Urgency.NOTE, name, each, f"correct the source of the records; calve dead-letters list {name}"
+        )
     if dead_letters := sum(table.dead_letters.values()):
         known = Counter({reason: n for reason, n in table.dead_letters.items() if reason != ANY_REASON})
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in known.most_common())
         what = f"{dead_letters:,} dead letters" + (f": {reasons}" if reasons else "")
         yield Trouble(Urgency.NOTE, name, what, f"calve dead-letters list {name}")
-    for each in table.waiting:
-        age_s = _age_s(each.at, now)
+    for request in table.waiting:
+        age_s = _age_s(request.at, now)
         if age_s is not None and age_s > max(UNANSWERED_S, 2 * table.freshness_target_s):
-            what = f"its {each.request} has waited for a job for {duration(age_s)}"
+            what = f"its {request.request} has waited for a job for {duration(age_s)}"
             yield Trouble(Urgency.NOTE, name, what, LOOK_AT_THE_JOB)
 
 

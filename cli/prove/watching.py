@@ -21,7 +21,7 @@ from cli.prove.scene import EXPORT, TRADES, Scene
 from cli.run.demo.link import LINK, lines_behind, request
 
 JOB = "main"
-NOT_OF_THE_JOB = (metrics.TOPICS_NOT_KEPT, metrics.MAINTENANCE_FAILED)
+NOT_OF_THE_JOB = (metrics.TOPICS_NOT_KEPT, metrics.EXPECTATIONS_MISSED, metrics.MAINTENANCE_FAILED)
 BY_TABLE = (metrics.FRESHNESS, metrics.LAG, metrics.ROWS)
 ROUND = '{ $.event = "round.committed" }'
 

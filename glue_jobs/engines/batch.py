@@ -18,7 +18,7 @@ from calve.errors import Retryable, Suspended
 from calve.rounds.dead_letter_policy import Rejects
 from calve.table.position import Offsets, TopicKey
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, key_names
-from glue_jobs.columns.helpers import RECEIVED, REJECT
+from glue_jobs.columns.helpers import RECEIVED, REJECT, RULE
 from glue_jobs.dead_letters.records import encrypted
 from glue_jobs.decode.decode import judging, marked
 from glue_jobs.iceberg.layout import tasks_for
@@ -27,7 +27,7 @@ from glue_jobs.process.workers import errors_of_workers
 from glue_jobs.table.counts import (
     Counts,
     count_by_partition,
-    counted_reasons,
+    counted_rejects,
     observe_rejects,
     reject_groups,
     unknown_ids,
@@ -80,31 +80,33 @@ class Batch:
         """The same batch after another read that found the records whose rows cannot be computed: they are rejects."""
         made = self.table.row_plan.all_rows(rows(self.records())).where(F.col(REJECT).isNotNull())
         names = key_names((*PLACE, REJECT))
-        places = made.select(
-            *(c.alias(n) for c, n in zip((*map(at, PLACE), F.col(REJECT)), names, strict=True))
-        )
+        rule = F.col(RULE) if RULE in made.columns else F.lit(None).cast("int")
+        why = F.struct(F.col(REJECT), rule.alias(RULE))
+        places = made.select(*(c.alias(n) for c, n in zip((*map(at, PLACE), why), names, strict=True)))
         found = places.groupBy(*names[:2]).agg(F.min(names[2]).alias(names[2])).localCheckpoint()
         return replace(self, failing=found)
 
-    def stage_rejects(self, counts: Counts, round_id: str) -> tuple[Staged, dict[str, int]]:
+    def stage_rejects(self, counts: Counts, round_id: str) -> tuple[Staged, Rejects]:
         """Write the rejects as data files of the dead-letter table and count the reasons, in a second read of their range.
 
         If the table masks, the dead letters are encrypted by the newest key.
         """
         observed, observation = observe_rejects(self._rejects(counts))
-        refused = rejected(observed, self.table.decode_plan, topic=self.topic, round_id=round_id)
+        refused = rejected(
+            observed, self.table.decode_plan, self.table.config.steps, topic=self.topic, round_id=round_id
+        )
         if self.table.config.masks:
             refused = encrypted(refused, newest(self.table.services.masking_keys, time.time_ns() // 1_000))
         dead_letters = self.table.dead_letters.ensure()
         before = self.table.worker_s.value
         staged = stage(dead_letters, refused.coalesce(1), f"{round_id}-letters")
-        return replace(staged, cpu_s=self.table.worker_s.value - before), counted_reasons(observation)
+        return replace(staged, cpu_s=self.table.worker_s.value - before), counted_rejects(observation)
 
     def count_rejects(self, counts: Counts) -> Rejects:
         """Count the rejects that are not kept, in a second read of their range."""
         observed, observation = observe_rejects(self._rejects(counts))
         groups = reject_groups(observed, self.table.decode_plan)
-        return Rejects(counted_reasons(observation), groups)
+        return replace(counted_rejects(observation), groups=groups)
 
     def filtered_schemas(self, counts: Counts) -> dict[str, int]:
         """Records of other tables by schema, unless there are too many schemas."""
@@ -145,7 +147,12 @@ class Batch:
         why = self.failing.columns[-1]
         place = [at(path) == F.col(name) for path, name in zip(PLACE, self.failing.columns, strict=False)]
         joined = found.join(F.broadcast(self.failing), place, "left")
-        return joined.withColumn(REJECT, F.coalesce(REJECT, why)).drop(*self.failing.columns)
+        rules = [F.col(RULE)] if RULE in found.columns else []
+        named = {
+            REJECT: F.coalesce(REJECT, F.col(why)[REJECT]),
+            RULE: F.coalesce(*rules, F.col(why)[RULE]),
+        }
+        return joined.withColumns(named).drop(*self.failing.columns)
 
     def _read(self, start: Offsets, to: Offsets, **how: Any) -> DataFrame:
         """how: as `glue_jobs.kafka.source.read`."""

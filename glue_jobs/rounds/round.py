@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from calve.errors import Retryable, Suspended
 from calve.modes.upsert import require_tombstones
 from calve.requests.requests import Pause
+from calve.rounds.expectations import Rules, check_rules, missed, require_expected
 from calve.table.position import Ledger
 from calve.table.protocol import (
     begin,
@@ -197,15 +198,18 @@ class Round:
             skipped = batch.count_rejects(counts)
             require_same(planned.topic, counts, sum(skipped.reasons.values()))
             return Judged(written, skipped=skipped)
-        rejects, reasons = batch.stage_rejects(counts, self.id)
+        rejects, kept = batch.stage_rejects(counts, self.id)
         require_same(planned.topic, counts, rejects.rows)
         faults.point("reject.staged", name)
         at = planned.at
         held = at.table.dead_letters.stage_on_branch(rejects, round_id=self.id, base=at.base)
-        return Judged(written, rejects, reasons, held=held)
+        return Judged(written, rejects, kept, held=held)
 
     def audit(self, judged: Judged) -> Audited | Outcome:
-        """Check the topic again, explain every offset and balance the ledger. A round without records ends here."""
+        """Check the topic again, explain every offset and balance the ledger. A round without records ends here.
+
+        If too few records met an expectation that suspends, delete the staged files.
+        """
         written = judged.written
         planned, counts, files = written.plan, written.counts, written.files
         topic, batch, config = planned.topic, planned.batch, self.opener.config
@@ -238,18 +242,27 @@ class Round:
             rows_deleted=files.deletes.rows if files.deletes else 0,
             rows_filtered=counts.cut,
             lost=sum(b - a for a, b in planned.start.lost.values()),
-            rejected=dict(judged.reasons),
+            rejected=dict(judged.kept.reasons),
             skipped=dict(judged.skipped.reasons),
             skipped_schemas=judged.skipped.schemas,
             filtered_schemas=batch.filtered_schemas(counts),
         )
+        rules = Rules.of(config.steps, counts.by_rule, judged.kept.unmet or judged.skipped.unmet)
         check_ledger(ledger, staged_rows=files.rows)
+        check_rules(rules, ledger)
         if not counts.records and not planned.start.lost and not self._must_persist(planned):
             self.memory.read_from, self.memory.read_to = (planned.at.base.round, topic.key), batch.to
             return Outcome(
                 planned.at.base, batch.to, more=planned.more, complete_until=planned.complete_until
             )
-        return Audited(judged, topic, after, ledger)
+        main = planned.at.table.main
+        found = missed(config.steps, main.ancestors(), ledger, rules, now=time.time())
+        try:
+            require_expected(config.name, config.steps, found)
+        except Suspended:
+            discard(main, files)
+            raise
+        return Audited(judged, topic, after, ledger, rules, found)
 
     def publish(self, audited: Audited) -> Committed:
         """Commit rows, position and ledger at once. Refuse if the position is not `base` any more."""
@@ -271,13 +284,16 @@ class Round:
             "read_with": table.read_with,
             COUNTS: written.files.counts,
             ANNOUNCED: self.opener.announcer.sent_to,
+            "left_out": audited.rules.left_out,
+            "unmet": audited.rules.unmet,
+            "expected": [asdict(each) for each in audited.missed],
         }
         summary = encode(
             position=position,
             topic=key,
             start={key: planned.since},
             ledger=audited.ledger,
-            metrics={name: each for name, each in (metrics | stated).items() if each not in (None, {})},
+            metrics={name: each for name, each in (metrics | stated).items() if each not in (None, {}, [])},
         )
         began = time.monotonic()
         snapshot, files = publish_round(table.main, written.files, summary, base=base, round_id=self.id)
@@ -287,6 +303,8 @@ class Round:
         self.memory.committed_at = time.monotonic()
         if counts.records:
             self.memory.bytes_per_record = counts.size_bytes / counts.records
+        for each in audited.missed:
+            table.event("expectation.missed", **asdict(each))
         faults.point("publish.committed", table.config.name)
         outcome = Outcome(
             position,

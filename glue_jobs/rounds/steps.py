@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from calve.rounds.dead_letter_policy import Rejects
+from calve.rounds.expectations import Missed, Rules
 from calve.table.position import DeadLetterRound, Ledger, Offsets, Position
 from calve.table.protocol import Begin, TopicState
 from glue_jobs.engines.batch import Batch
@@ -63,19 +63,24 @@ class Judged:
 
     written: Written
     rejects: Staged = NOTHING
-    reasons: Mapping[str, int] = field(default_factory=dict)
+    kept: Rejects = field(default_factory=Rejects)
     skipped: Rejects = field(default_factory=Rejects)
     held: DeadLetterRound | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """The ledger explains every offset. topic: as the audit uses it, from before the round; after: its state now."""
+    """The ledger explains every offset. topic: as the audit uses it, from before the round; after: its state now.
+
+    rules: counts by rule. missed: the expectations that too few records met.
+    """
 
     judged: Judged
     topic: TopicState
     after: TopicState
     ledger: Ledger
+    rules: Rules
+    missed: tuple[Missed, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,19 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from calve.config.job import PartName
+from calve.config.steps import UNMET
 from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
-from calve.rounds.dead_letter_policy import MAX_GROUPS, Group
+from calve.rounds.dead_letter_policy import MAX_GROUPS, Group, Rejects
 from calve.schema.columns import REASONS
 from calve.schema.wire import Wire
 from calve.table.position import Offsets
 from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP
-from glue_jobs.columns.helpers import FILTERED, OTHER, RECEIVED, REJECT, SIZE
+from glue_jobs.columns.helpers import FILTERED, OTHER, RECEIVED, REJECT, RULE, SIZE
 from glue_jobs.table.records import explained
 
 MAX_UNKNOWN_IDS = 1_000
+MAX_RULES = 1_000
+"""More than a table has steps: then its histogram counts each one."""
 RANKS = 200
 """The rank error of a timestamp percentile is at most one in 200."""
 
@@ -42,7 +45,7 @@ class Counts:
     `changes`: of an upsert or aggregate table, the rows that are new or replace others.
     `duplicates`: good records without a row, because the table holds the first record of their key.
     `truncates`: events that empty a table. `unavailable`: updates that lack a value. `left_out`: good records that a
-    step filtered.
+    step filtered. `by_rule`: these, and `cut`, by the number of the step.
     `made`: rows, where a record may make several. `failed` of these could not be computed; a step after the explosion
     filtered `cut`.
     """
@@ -64,6 +67,7 @@ class Counts:
     made: int | None = None
     failed: int = 0
     cut: int = 0
+    by_rule: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -111,7 +115,7 @@ def observe_records(
         # would cut it.
         found["others"] = F.histogram_numeric(F.col(OTHER).cast("double"), F.lit(2 * (MAX_OTHERS + 1)))
     if FILTERED in flat.columns:
-        found["left_out"] = F.count_if(FILTERED)
+        found |= {"left_out": F.count_if(FILTERED), "by_rule": _by_rule(F.col(FILTERED))}
     return _observe(flat, found | dict(further or {}))
 
 
@@ -123,27 +127,40 @@ def counted_records(observation: Observation) -> Counts:
     seconds: dict[str, Any] = {
         name: None if millis is None else millis / 1000 for name, millis in times.items()
     }
-    others: Counter[int] = Counter()
-    for value, count in got.get("others") or ():
-        others[round(value)] += round(count)
     return Counts(
         **{name: int(got.get(name) or 0) for name in names},
         **seconds,
         reject_range=(int(got["first"]), int(got["last"])) if got["rejects"] else None,
-        others=others,
+        others=_of_histogram(got.get("others")),
+        by_rule=_of_histogram(got.get("by_rule")),
     )
+
+
+def _by_rule(chosen: Column) -> Column:
+    """A histogram of `RULE` of chosen rows. As doubles, for the reason of `others` above."""
+    return F.histogram_numeric(F.when(chosen, F.col(RULE)).cast("double"), F.lit(2 * MAX_RULES))
+
+
+def _of_histogram(bins: Any) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for value, count in bins or ():
+        found[round(value)] += round(count)
+    return found
 
 
 def observe_rows(made: DataFrame) -> tuple[DataFrame, Observation]:
     """Count the rows while Spark reads them, where a record may make several."""
     found = {"made": F.count(F.lit(1)), "failed": F.count(REJECT) if REJECT in made.columns else F.lit(0)}
-    cut = F.count_if(FILTERED) if FILTERED in made.columns else F.lit(0)
-    return _observe(made, found | {"cut": cut})
+    if FILTERED in made.columns:
+        found |= {"cut": F.count_if(FILTERED), "by_rule": _by_rule(F.col(FILTERED))}
+    return _observe(made, found)
 
 
 def with_counted_rows(counts: Counts, observation: Observation) -> Counts:
-    found = observation.get
-    return replace(counts, made=int(found["made"]), failed=int(found["failed"]), cut=int(found["cut"]))
+    found: dict[str, Any] = observation.get
+    by_rule = Counter(counts.by_rule) + _of_histogram(found.get("by_rule"))
+    made, failed, cut = (int(found.get(name) or 0) for name in ("made", "failed", "cut"))
+    return replace(counts, made=made, failed=failed, cut=cut, by_rule=by_rule)
 
 
 def count_by_partition(records: DataFrame) -> Offsets:
@@ -152,11 +169,17 @@ def count_by_partition(records: DataFrame) -> Offsets:
 
 
 def observe_rejects(decoded: DataFrame) -> tuple[DataFrame, Observation]:
-    return _observe(decoded, {reason: F.count_if(F.col(REJECT) == reason) for reason in REASONS})
+    found = {reason: F.count_if(F.col(REJECT) == reason) for reason in REASONS}
+    if RULE in decoded.columns:
+        found[RULE] = _by_rule(F.col(REJECT) == UNMET)
+    return _observe(decoded, found)
 
 
-def counted_reasons(observation: Observation) -> dict[str, int]:
-    return {reason: int(count) for reason, count in observation.get.items() if count}
+def counted_rejects(observation: Observation) -> Rejects:
+    """Without groups."""
+    found: dict[str, Any] = dict(observation.get)
+    unmet = _of_histogram(found.pop(RULE, None))
+    return Rejects({reason: int(count) for reason, count in found.items() if count}, unmet=unmet)
 
 
 def reject_groups(records: DataFrame, decoding: DecodePlan) -> tuple[Group, ...]:

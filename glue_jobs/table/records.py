@@ -8,6 +8,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from calve.config.steps import UNMET, Expect, Step, place
 from calve.decoding.decode_plan import DecodePlan
 from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import LATER, REASONS, Json
@@ -20,6 +21,7 @@ from glue_jobs.columns.helpers import (
     OTHER,
     RECEIVED,
     REJECT,
+    RULE,
     SCHEMA_ID,
     SIZE,
     TOMBSTONE,
@@ -75,10 +77,12 @@ def rows(flat: DataFrame) -> DataFrame:
         deletes = F.col(TOMBSTONE) if TOMBSTONE in flat.columns else false()
         good = good.where(~F.col(FILTERED) | deletes)
     good = good.where(F.col(OTHER).isNull()) if OTHER in flat.columns else good
-    return good.drop(REJECT, SIZE, OTHER, IDLE, FILTERED)
+    return good.drop(REJECT, SIZE, OTHER, IDLE, FILTERED, RULE)
 
 
-def rejected(flat: DataFrame, decoding: DecodePlan, *, topic: TopicKey, round_id: str) -> DataFrame:
+def rejected(
+    flat: DataFrame, decoding: DecodePlan, steps: Sequence[Step], *, topic: TopicKey, round_id: str
+) -> DataFrame:
     """The rejected records, with `RECEIVED`, as rows of the dead-letter table, in its column order."""
     kafka, received = F.col(SYSTEM_COLUMN), F.col(RECEIVED)
     return flat.where(F.col(REJECT).isNotNull()).select(
@@ -92,7 +96,7 @@ def rejected(flat: DataFrame, decoding: DecodePlan, *, topic: TopicKey, round_id
         kafka[SCHEMA_ID].alias(SCHEMA_ID),
         F.lit("decode").alias("stage"),
         F.col(REJECT).alias("reason"),
-        message(decoding).alias("message"),
+        (message(decoding, steps) if RULE in flat.columns else message(decoding)).alias("message"),
         F.lit(1).alias("attempt"),
         F.lit(round_id).alias("round"),
         F.current_timestamp().alias("rejected_at"),
@@ -100,10 +104,15 @@ def rejected(flat: DataFrame, decoding: DecodePlan, *, topic: TopicKey, round_id
     )
 
 
-def message(decoding: DecodePlan) -> Column:
-    """Why each reject cannot be a row, in a sentence. Needs records with `RECEIVED`."""
+def message(decoding: DecodePlan, steps: Sequence[Step] = ()) -> Column:
+    """Why each reject cannot be a row, in a sentence. Needs records with `RECEIVED`; with steps, `RULE`, too."""
     reasons = F.create_map(*(F.lit(text) for pair in REASONS.items() for text in pair))
-    return F.coalesce(explained(decoding), reasons[F.col(REJECT)])
+    unmet = F.lit(None).cast("string")
+    for number, step in enumerate(steps):
+        if isinstance(step, Expect):
+            text = F.lit(f"{place(steps, number)} is not met: {step.condition}")
+            unmet = F.coalesce(unmet, F.when((F.col(REJECT) == UNMET) & (F.col(RULE) == number), text))
+    return F.coalesce(explained(decoding), unmet, reasons[F.col(REJECT)])
 
 
 def explained(decoding: DecodePlan) -> Column:

@@ -17,16 +17,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType
 
 from calve.config.job import Table
-from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value
+from calve.config.steps import UNMET, Expect, Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value, place
 from calve.errors import Suspended
 from calve.names import RECORD_KEY, quote, quote_path
 from calve.schema.columns import CHANGE, KAFKA, Json, struct
 from glue_jobs.columns.expressions import false
+from glue_jobs.columns.helpers import FILTERED, REJECT, RULE
 from glue_jobs.columns.tokens import any_keys
 from glue_jobs.transform.flatten import exploded, run_flatten
 from glue_jobs.transform.lookup import run_lookup
 from glue_jobs.transform.mask import run_mask
-from glue_jobs.transform.query import run_filter, run_sql
+from glue_jobs.transform.query import run_expect, run_filter, run_sql
 from glue_jobs.transform.row_columns import data, has_changes, is_live, record, remade, type_at, unusable
 from glue_jobs.transform.types import iceberg_columns, spark_schema
 from glue_jobs.transform.unavailable import rejecting
@@ -75,6 +76,16 @@ def run_route(frame: DataFrame, step: Route) -> DataFrame:
     return remade(frame, frame, data(frame), reject=reject, filtered=live & left_out)
 
 
+def _by_rule(frame: DataFrame, number: int, *, rejects: bool = False) -> DataFrame:
+    """The rows that a step has made, with `RULE` for those that it filtered, and with `rejects` for unmet expectations."""
+    if FILTERED not in frame.columns and not rejects:
+        return frame
+    filtered = F.col(FILTERED) if FILTERED in frame.columns else false()
+    unmet = F.coalesce(F.col(REJECT) == UNMET, false()) if rejects else false()
+    rule = F.when(filtered | unmet, F.lit(number))
+    return frame.withColumn(RULE, F.coalesce(F.col(RULE), rule) if RULE in frame.columns else rule)
+
+
 def _is_one(value: Column, values: Sequence[Value]) -> Column:
     return F.coalesce(value.isin(*values), false()) if values else false()
 
@@ -103,7 +114,7 @@ class Chain:
             if number > self._first_explosion:
                 frame = self.run(number, step, frame)
             if number >= self._first_explosion and isinstance(step, Flatten):
-                with self.naming(number, step):
+                with self.naming(number):
                     frame = exploded(frame, step)
         return frame
 
@@ -148,36 +159,31 @@ class Chain:
 
     def run(self, number: int, step: Step, frame: DataFrame) -> DataFrame:
         """The result of one step. A list to explode is still a list."""
-        with self.naming(number, step):
+        with self.naming(number):
             match step:
                 case Route():
-                    return run_route(frame, step)
+                    return _by_rule(run_route(frame, step), number)
                 case Flatten():
                     return run_flatten(frame, step, self.stay)
                 case Filter():
-                    return run_filter(frame, step)
+                    return _by_rule(run_filter(frame, step), number)
                 case Sql():
-                    return run_sql(frame, step)
+                    return _by_rule(run_sql(frame, step), number)
                 case Lookup():
                     return run_lookup(frame, step, self.means.tables(step))
                 case Mask():
                     return run_mask(frame, step, self.means.keys, self.means.tags)
+                case Expect():
+                    return _by_rule(run_expect(frame, step), number, rejects=not step.drop)
 
     @contextmanager
-    def naming(self, number: int, step: Step) -> Iterator[None]:
+    def naming(self, number: int) -> Iterator[None]:
         try:
             yield
         except Suspended as problem:
-            text = f"{self.place(number, step)}: {problem.message}"
-            at = tuple(re.findall(r"\w+", self.place(number, step)))
+            where = place(self.steps, number)
+            text, at = f"{where}: {problem.message}", tuple(re.findall(r"\w+", where))
             raise Suspended(problem.code, text, fix=problem.fix, at=at) from None
-
-    def place(self, number: int, step: Step) -> str:
-        """The step's place in calve.yaml. A route is beside the list of steps and comes before it."""
-        if isinstance(step, Route):
-            return step.kind
-        routed = isinstance(self.steps[0], Route)
-        return f"steps[{number - routed}].{step.kind}"
 
 
 def _plain(path: str) -> str:

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.column import _to_seq
 from pyspark.sql.types import StructField, StructType
 
-from calve.config.steps import Filter, Sql
+from calve.config.steps import UNMET, Expect, Filter, Sql
 from calve.names import SYSTEM_COLUMN
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.helpers import FILTERED, TOMBSTONE
@@ -251,6 +251,17 @@ def run_filter(frame: DataFrame, step: Filter) -> DataFrame:
     frame = rejecting(frame, query.condition_reads)
     judged, _, reject, filtered = _judged(frame, query.condition)
     return remade(frame, judged, data(frame), reject=reject, filtered=filtered)
+
+
+def run_expect(frame: DataFrame, step: Expect) -> DataFrame:
+    """As `run_filter`, but rows for which the condition is not true are rejected, unless the step drops them."""
+    query = understand_condition(frame, step.condition)
+    frame = rejecting(frame, query.condition_reads)
+    judged, _, reject, unmet = _judged(frame, query.condition)
+    if step.drop:
+        return remade(frame, judged, data(frame), reject=reject, filtered=unmet)
+    assert reject is not None and unmet is not None  # noqa: PT018, S101 there is a condition
+    return remade(frame, judged, data(frame), reject=F.coalesce(reject, F.when(unmet, F.lit(UNMET))))
 
 
 def _judged(

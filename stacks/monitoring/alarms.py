@@ -69,6 +69,7 @@ def of_tables(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
     far_behind = f"A table of {name} is far behind its topic: calve status shows which."
     lost = f"Offsets of a topic of {name} were gone before they were read: the log has which."
     paused = f"For a day some table of {name} has been paused: calve status shows which."
+    unmet = f"Too few records of a table of {name} meet an expectation: calve status shows which."
     silent = f"{name} says nothing of a table, not even that it is idle: the log has which."
     alarm("state", listed.TROUBLE, "Sum", stopped)
     if alerts.freshness_s is not None:
@@ -78,6 +79,8 @@ def of_tables(board: Board, job: JobDeployment, metrics: JobMetrics) -> None:
     alarm("lag", listed.LAG, "Maximum", far_behind, above=alerts.lag_records, periods=QUARTER)
     alarm("lost", listed.LOST, "Sum", lost)
     alarm("paused", listed.PAUSED, "Sum", paused, **A_WHOLE_DAY)
+    if job.reports_expectations:
+        alarm("expectations", listed.EXPECTATIONS_MISSED, "Sum", unmet)
     if not job.schedule:
         alarm("silent", listed.SILENT, "Maximum", silent)
 

@@ -26,6 +26,7 @@ ALIVE = '{ $.event = "job.tables" }'
 FAILED = '{ $.event = "job.failed" }'
 SOME_LOST = '{ $.event = "round.committed" && $.lost > 0 }'
 NOT_KEPT = '{ $.event = "topic.refused" }'
+MISSED = '{ $.event = "expectation.missed" }'
 NOT_MAINTAINED = '{ $.event = "maintenance.failed" }'
 NOT_ANNOUNCED = '{ $.event = "announcement.failed" }'
 # As text: the reasons are keys of an object, which a JSON filter cannot list or add. So it counts rounds, not records.
@@ -58,6 +59,7 @@ OF_JOB = (
     _Filter(listed.ANNOUNCEMENTS_FAILED, NOT_ANNOUNCED),
 )
 OF_PATTERNS = (_Filter(listed.TOPICS_NOT_KEPT, NOT_KEPT),)
+OF_EXPECTATIONS = (_Filter(listed.EXPECTATIONS_MISSED, MISSED),)
 OF_MAINTENANCE = (_Filter(listed.MAINTENANCE_FAILED, NOT_MAINTAINED),)
 """From the log of the job's maintenance."""
 
@@ -72,7 +74,12 @@ class JobMetrics:
         self._namespace = namespace
         self._job: Job = job.definition.settings
         self._dimension = "Table" if self._job.lake.namespace == "database" else "Topic"
-        filters = [*OF_JOB, *(OF_PATTERNS if self._job.patterns else ())]
+        expects = job.definition.reports_expectations
+        filters = [
+            *OF_JOB,
+            *(OF_PATTERNS if self._job.patterns else ()),
+            *(OF_EXPECTATIONS if expects else ()),
+        ]
         self._add(Construct(job, "Metrics"), filters, job.log_group)
         if len(self._job.tables) <= MOST_TABLES:
             self._add(Construct(job, "TableMetrics"), OF_TABLES, job.log_group, per_table=True)

@@ -23,6 +23,7 @@ from calve.config.publishing import (
     Snowflake,
     Warehouse,
 )
+from calve.config.steps import Expect
 from calve.names import TableName
 
 UNKNOWN = "s3://made-by-the-stack"
@@ -164,7 +165,14 @@ SHOP = Deployment(
         JobDeployment(
             replace(
                 _SHOP,
-                tables=(Table("orders", "orders", announce=Announce("status", ("LOST", "STOLEN"))),),
+                tables=(
+                    Table(
+                        "orders",
+                        "orders",
+                        announce=Announce("status", ("LOST", "STOLEN")),
+                        steps=(Expect("quantity > 0", at_least=0.999),),
+                    ),
+                ),
                 patterns=(Table("shop_{1}", r"shop\.(.*)"), Table("{topic}", "(eu|us)-.*")),
                 entries=(
                     Entry("orders", "orders"),

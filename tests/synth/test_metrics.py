@@ -7,7 +7,7 @@ import pytest
 
 from calve.outputs import metrics
 from calve.outputs.metrics import METRICS, Function, Log, Metric, Service
-from stacks.monitoring.job_metrics import OF_JOB, OF_MAINTENANCE, OF_PATTERNS
+from stacks.monitoring.job_metrics import OF_EXPECTATIONS, OF_JOB, OF_MAINTENANCE, OF_PATTERNS
 from tests.integration.support.events import documented
 from tests.synth.conftest import text
 
@@ -59,7 +59,7 @@ def test_those_of_a_jobs_log_are_of_documented_events_and_keys():
 
 
 def test_filters_make_exactly_those_of_a_jobs_log():
-    made = [*OF_JOB, *OF_PATTERNS, *OF_MAINTENANCE]
+    made = [*OF_JOB, *OF_PATTERNS, *OF_EXPECTATIONS, *OF_MAINTENANCE]
     assert {each.metric for each in made} == {each for each in METRICS if isinstance(each.source, Log)}
     for each in made:
         assert isinstance(each.metric.source, Log)

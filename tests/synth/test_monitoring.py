@@ -233,6 +233,14 @@ def test_a_topic_that_no_table_can_be_named_after_has_an_alarm(seen, log):
     assert seen("shop", line) == {"topics-not-kept": 1}
 
 
+def test_an_expectation_that_is_missed_has_an_alarm_where_a_table_has_one(seen, log):
+    line = log(
+        "expectation.missed", table="d.orders", topic="t", condition="quantity > 0", met=0.5, at_least=0.999
+    )
+    assert seen("shop", line) == {"tables-expectations": 1}
+    assert seen("trading", line) == {}
+
+
 def test_a_table_is_late_by_its_own_promise_or_by_the_age_that_alerts_name(synthesized):
     late = {
         name: (alarm["MetricName"], alarm["Threshold"])

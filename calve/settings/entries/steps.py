@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from calve.config.steps import Filter, Flatten, Lookup, Mask, Rule, Sql, Step
+from calve.config.steps import Expect, Filter, Flatten, Lookup, Mask, Rule, Sql, Step
 from calve.names import DATABASE_NAME, TABLE_NAME, field_problem
 from calve.settings import fields
 from calve.settings.fields import Section
@@ -147,6 +147,11 @@ ParameterName = Annotated[
 ParameterValue = Annotated[Value, BeforeValidator(_value, json_schema_input_type=Value)]
 
 
+def marked(query: str) -> list[str]:
+    """The names of the parameters in a query."""
+    return list(dict.fromkeys(each["name"] for each in _TOKEN.finditer(query) if each["name"]))
+
+
 def filled(query: str, parameters: Mapping[str, Value]) -> str:
     """The query with a literal of Spark SQL in the place of each mark, all of which `parameters` has."""
     return _TOKEN.sub(lambda found: _literal(parameters[found["name"]]) if found["name"] else found[0], query)
@@ -227,8 +232,7 @@ class StepSection(Section):
     @property
     def marked(self) -> list[str]:
         """The names of the parameters in its query."""
-        found = (each["name"] for each in _TOKEN.finditer(self.sql or self.filter or ""))
-        return list(dict.fromkeys(filter(None, found)))
+        return marked(self.sql or self.filter or "")
 
     @property
     def filters(self) -> bool:
@@ -246,6 +250,24 @@ class StepSection(Section):
         if self.lookup is not None:
             return fields.resolved(Lookup, self.lookup)
         return fields.resolved(Flatten, self.flatten)
+
+
+class ExpectSection(Section):
+    """What the records of the table must meet, behind its steps; see docs/steps.md."""
+
+    that: fields.Text
+    at_least: fields.Share | None = None
+    else_: Literal["dead_letter", "drop", "suspend"] = Field(default="dead_letter", alias="else")
+
+    @property
+    def marked(self) -> list[str]:
+        """The names of the parameters in its condition."""
+        return marked(self.that)
+
+    def step(self, parameters: Mapping[str, Value]) -> Expect:
+        suspends = self.else_ == "suspend"
+        at_least = 1.0 if suspends and self.at_least is None else self.at_least
+        return Expect(filled(self.that, parameters), self.else_ == "drop", at_least, suspends)
 
 
 def _short_form(raw: Any) -> Any:

@@ -18,7 +18,7 @@ from calve.names import RECORD_KEY
 from calve.settings import fields, notation
 from calve.settings.document import at
 from calve.settings.entries.sources import KeySection, SourceSection
-from calve.settings.entries.steps import ParameterName, ParameterValue, WrittenStep
+from calve.settings.entries.steps import ExpectSection, ParameterName, ParameterValue, WrittenStep
 from calve.settings.fields import Section
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, near_miss
 
@@ -318,6 +318,7 @@ class TableSection(TableOptions):
     deduplicate: DeduplicateSection | None = None
     aggregate: AggregateSection | None = None
     steps: list[WrittenStep] = Field(default_factory=list)
+    expect: list[ExpectSection] = Field(default_factory=list)
     parameters: dict[ParameterName, ParameterValue] = Field(default_factory=dict)
     emit: EmitSection | None = None
     announce: AnnounceSection | None = None
@@ -349,12 +350,16 @@ class TableSection(TableOptions):
 
     def _parameter_problems(self) -> Iterator[Problem]:
         """Parameters that a step names and the table has not, and the other way round."""
-        for number, step in enumerate(self.steps):
-            for name in [each for each in step.marked if each not in self.parameters]:
+        named = [
+            (("steps", str(n), *each.model_fields_set), each.marked) for n, each in enumerate(self.steps)
+        ]
+        named += [(("expect", str(n), "that"), each.marked) for n, each in enumerate(self.expect)]
+        for path, marked in named:
+            for name in [each for each in marked if each not in self.parameters]:
                 reason = f"names :{name}, which is not a parameter of the table"
                 fix = near_miss(name, self.parameters) or f"add `parameters: {{{name}: ...}}` to the table"
-                yield Problem(("steps", str(number), *step.model_fields_set), reason, fix)
-        used = {name for each in self.steps for name in each.marked}
+                yield Problem(path, reason, fix)
+        used = {name for _, marked in named for name in marked}
         for name in [each for each in self.parameters if each not in used]:
             yield Problem(("parameters", name), "is named by no step", f"write :{name} in one, or remove it")
 
@@ -383,9 +388,10 @@ class TableSection(TableOptions):
 
     def _order_problems(self) -> Iterator[Problem]:
         """Nothing remembers when a record that a step left out would have counted."""
-        if not (self.route or any(each.filters for each in self.steps)):
+        drops = any(each.else_ == "drop" for each in self.expect)
+        if not (self.route or drops or any(each.filters for each in self.steps)):
             return
-        fix = "remove it, or the filter, WHERE or route"
+        fix = "remove it, or the filter, WHERE, route or `else: drop`"
         if self.change_data and self.change_data.order_by:
             reason = "cannot be used with a step that leaves out records: nothing would remember the change that did"
             yield Problem(("change_data", "order_by"), reason, fix)
@@ -412,6 +418,10 @@ class TableSection(TableOptions):
         if masks and any(each.sql for each in self.steps[: masks[0]]):
             reason = "comes after `sql`, which may have copied personal data"
             yield Problem(("steps", str(masks[0]), "mask"), reason, "put it before")
+        conditions = [each.that for each in self.expect]
+        for number, each in enumerate(conditions):
+            if each in conditions[:number]:
+                yield Problem(("expect", str(number), "that"), "is expected twice", "remove one")
         several = [n for n, each in enumerate(self.steps) if each.flatten and each.flatten.explode]
         mode = next((each for each in BY_KEY if getattr(self, each)), None)
         if several and mode:

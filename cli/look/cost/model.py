@@ -248,6 +248,7 @@ def _alarms(deployment: Deployment) -> int:
     count += any(job.schedule is None for job in deployment.jobs)  # on the watchdog
     for job in deployment.jobs:
         count += JOB_ALARMS + deployment.alerts.on_late_tables(job) + bool(job.settings.patterns)
+        count += job.reports_expectations
         count += 0 if job.schedule else CONTINUOUS_ALARMS
     if deployment.exports:
         by_ses = any(each.channel == "ses" for each in deployment.exports)

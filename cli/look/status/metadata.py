@@ -23,6 +23,7 @@ from calve.errors import Fatal, Retryable
 from calve.names import TableName
 from calve.outputs.job_status import TableState
 from calve.requests.requests import Pause
+from calve.rounds.expectations import Missed
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import Position
 from calve.table.protocol import complete_until
@@ -82,6 +83,7 @@ def _facts(tables: Tables, named: tuple[TableName, Table]) -> Facts:
         "freshness_p50_s": metrics.get("freshness_p50_s"),
         "freshness_p95_s": metrics.get("freshness_p95_s"),
         "freshness_missed": metrics.get("missed"),
+        "expectations_missed": tuple(str(Missed(**each)) for each in metrics.get("expected", ())),
         "dead_letters": _count_open(dead_letters) if dead_letters else {},
         "lost": sum(each.lost for each in history),
         "files": history[0].total("data-files") if history else 0,

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Sql, Step
+from calve.config.steps import UNMET, Expect, Filter, Flatten, Lookup, Mask, Route, Sql, Step
 from calve.schema.columns import CHANGE
 from cli.verify.columns import (
     column_at,
@@ -202,8 +202,9 @@ def _run_of(
                 return routed(rows, step, tombstones=tombstones)
             case Flatten():
                 return flattened(rows, step, stay), {}
-            case Filter():
-                return queries.where(rows, step.condition, tombstones=tombstones)
+            case Filter() | Expect():
+                judged = queries.where(rows, step.condition, tombstones=tombstones)
+                return judged if isinstance(step, Filter) else required(judged, step)
             case Sql():
                 return queries.select(rows, step.query, tombstones=tombstones)
             case Lookup() if others is not None:
@@ -221,6 +222,13 @@ def _run_of(
     return run
 
 
+def required(judged: Outcome, step: Expect) -> Outcome:
+    """The outcome of an expectation, by that of a filter with its condition."""
+    made, without = judged
+    reason = LEFT_OUT if step.drop else UNMET
+    return made, {place: reason if why == LEFT_OUT else why for place, why in without.items()}
+
+
 def _reads(step: Step, rows: pa.RecordBatch, queries: Queries) -> Collection[str]:
     """The columns by which the step judges a record."""
     match step:
@@ -230,7 +238,7 @@ def _reads(step: Step, rows: pa.RecordBatch, queries: Queries) -> Collection[str
             return [path.split(".")[0] for path in step.on]
         case Flatten():
             return step.maps
-        case Filter():
+        case Filter() | Expect():
             return queries.reads(rows, filtering(step.condition)).condition
         case Sql():
             return queries.reads(rows, step.query).condition

@@ -150,6 +150,7 @@ class TaskCounts:
             oldest=min(known("oldest"), default=None),
             reject_range=(min(ranges)[0], max(last for _, last in ranges)) if ranges else None,
             others=dict(sum(map(Counter, known("others")), Counter[int]())),
+            by_rule=dict(sum(map(Counter, known("by_rule")), Counter[int]())),
             made=sum(made) if made else None,
         )
         ages = Ages.together(each.ages for each in found).thinned()
@@ -299,7 +300,12 @@ def _chunks(
                 deleted(columns.take(pa.array(made.filtered)))
             rejects = _rejects(records.offset[decoded.good[made.rejected]])
             counts = Counts(
-                left_out=len(made.filtered), made=made.made, failed=made.failed, cut=made.cut, **rejects
+                left_out=len(made.filtered),
+                made=made.made,
+                failed=made.failed,
+                cut=made.cut,
+                by_rule=made.by_rule,
+                **rejects,
             )
             yield TaskCounts(counts)
 

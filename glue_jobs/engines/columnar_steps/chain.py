@@ -5,8 +5,9 @@ Each operation takes rows and the masking keys; `glue_jobs.engines.columnar_step
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Literal
 
@@ -155,6 +156,12 @@ def filtered(condition: Expression, rows: Rows, _: Keys) -> Outcome:
     return rows, cut if found.failed is None else cut & ~found.failed, found.failed
 
 
+def required(condition: Expression, rows: Rows, keys: Keys) -> Outcome:
+    """`expect`: rejects rows for which the condition is not true, and those for which it fails."""
+    _, cut, failed = filtered(condition, rows, keys)
+    return rows, None, either(cut, failed)
+
+
 def computed(columns: Sequence[tuple[str, Expression]], rows: Rows, _: Keys) -> Outcome:
     """A select list. Rejects rows for which a column fails."""
     found, failed = {name: evaluate(each, rows) for name, each in columns}, None
@@ -204,6 +211,7 @@ class Made:
 
     rejected: places of the rejected records. made: the number of rows, where a record may make several.
     `failed` of these could not be computed, and `cut` were filtered. Neither is in `rows`.
+    by_rule: how many records, or rows, each step filtered, by its number.
     """
 
     rows: pa.Table
@@ -212,20 +220,23 @@ class Made:
     made: int | None = None
     failed: int = 0
     cut: int = 0
+    by_rule: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """of_records: operations on records. explode: the list that makes several rows of each. of_rows: operations on these.
+    """of_records: operations on records, each with the number of its step. explode: the list that makes several rows of each.
+
+    of_rows: operations on these.
 
     of_deletions: operations on records that delete the row of their key.
     source: the columns that records are decoded to, as in Spark. columns: those of the table.
     Holds no secret: `run` receives the masking keys.
     """
 
-    of_records: tuple[Operation, ...]
+    of_records: tuple[tuple[int, Operation], ...]
     explode: str | None
-    of_rows: tuple[Operation, ...]
+    of_rows: tuple[tuple[int, Operation], ...]
     of_deletions: tuple[Operation, ...]
     source: Columns
     columns: Columns
@@ -235,18 +246,20 @@ class Steps:
 
         keys: `calve.config.masking_keys.read_keys`, if the table masks.
         """
-        rows, filtered, rejected = _run(self.of_records, _as(self.source, Rows.of(batch)), keys)
+        rows, filtered, rejected, by_rule = _run(self.of_records, _as(self.source, Rows.of(batch)), keys)
         if self.explode is None:
-            yield Made(self._table(rows), filtered, rejected)
+            yield Made(self._table(rows), filtered, rejected, by_rule=by_rule)
             return
         for part in exploded(self.explode, rows):
-            made, cut, failed = _run(self.of_rows, part, keys)
-            yield Made(self._table(made), filtered, rejected, len(part), len(failed), len(cut))
-            filtered, rejected = filtered[:0], rejected[:0]  # counted with the first part
+            made, cut, failed, cut_by = _run(self.of_rows, part, keys)
+            counts = len(part), len(failed), len(cut), by_rule + cut_by
+            yield Made(self._table(made), filtered, rejected, *counts)
+            filtered, rejected, by_rule = filtered[:0], rejected[:0], Counter()  # counted with the first part
 
     def deletions(self, batch: pa.Table | pa.RecordBatch, keys: Keys = ()) -> pa.Table:
         """Records that delete, with the columns of the table. Only those of its key matter."""
-        return self._table(_run(self.of_deletions, _as(self.source, Rows.of(batch)), keys)[0])
+        operations = [(0, each) for each in self.of_deletions]
+        return self._table(_run(operations, _as(self.source, Rows.of(batch)), keys)[0])
 
     def _table(self, rows: Rows) -> pa.Table:
         return _as(self.columns, rows).table()
@@ -259,16 +272,17 @@ def _as(columns: Columns, rows: Rows) -> Rows:
 
 
 def _run(
-    operations: Sequence[Operation], rows: Rows, keys: Keys
-) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64]]:
-    """The remaining rows, and the records of filtered and of rejected rows."""
-    filtered, rejected = [rows.record[:0]], [rows.record[:0]]
-    for operation in operations:
+    operations: Sequence[tuple[int, Operation]], rows: Rows, keys: Keys
+) -> tuple[Rows, NDArray[np.int64], NDArray[np.int64], Counter[int]]:
+    """The remaining rows, the records of filtered and of rejected rows, and how many each step filtered."""
+    filtered, rejected, by_rule = [rows.record[:0]], [rows.record[:0]], Counter[int]()
+    for number, operation in operations:
         made, cut, failed = operation(rows, keys)
         if cut is not None:
             filtered.append(rows.record[cut])
+            by_rule[number] += len(filtered[-1])
         if failed is not None:
             rejected.append(rows.record[failed])
         gone = either(cut, failed)
         rows = made if gone is None else made.where(~gone)
-    return rows, np.concatenate(filtered), np.concatenate(rejected)
+    return rows, np.concatenate(filtered), np.concatenate(rejected), by_rule

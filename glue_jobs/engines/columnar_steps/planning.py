@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType, MapType, StringType, StructType
 
 from calve.config.engine_choice import Unsupported
-from calve.config.steps import Filter, Flatten, Lookup, Mask, Route, Rule, Sql, Step
+from calve.config.steps import Expect, Filter, Flatten, Lookup, Mask, Route, Rule, Sql, Step, place
 from calve.names import quote
 from calve.schema.columns import KAFKA, Json, struct
 from glue_jobs.columns.arrow_types import arrow_type
@@ -37,25 +37,25 @@ def columnar_steps(chain: Chain, spark: SparkSession, source: Json, columns: Jso
     """
     frame = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
     chain = chain.with_any_keys(spark)
-    of_records: list[Operation] = []
-    of_rows: list[Operation] = []
+    of_records: list[tuple[int, Operation]] = []
+    of_rows: list[tuple[int, Operation]] = []
     of_deletions: list[Operation] = []
     explosion = None
     for number, step in enumerate(chain.steps):
-        place = chain.place(number, step)
+        where = place(chain.steps, number)
         if isinstance(step, Lookup):
-            raise Unsupported(f"{place} needs the row engine")
+            raise Unsupported(f"{where} needs the row engine")
         made = chain.run(number, step, frame)
-        planned, deleting = _operations(step, frame, chain, place)
-        (of_records if explosion is None else of_rows).extend(planned)
+        planned, deleting = _operations(step, frame, chain, where)
+        (of_records if explosion is None else of_rows).extend((number, each) for each in planned)
         of_deletions += deleting
         if isinstance(step, Flatten) and step.explode is not None:
             if explosion is not None:
-                raise Unsupported(f"{place} explodes a list of rows that come from another list")
-            with chain.naming(number, step):
+                raise Unsupported(f"{where} explodes a list of rows that come from another list")
+            with chain.naming(number):
                 name = exploded_column(made, step)
                 explosion, items = name, made.withColumn(name, F.explode_outer(quote(name)))
-                of_rows.append(partial(operations.flattened, leaves(items, step, items=name)))
+                of_rows.append((number, partial(operations.flattened, leaves(items, step, items=name))))
                 made = exploded(made, step)
         frame = made
     return Steps(
@@ -69,9 +69,9 @@ def columnar_steps(chain: Chain, spark: SparkSession, source: Json, columns: Jso
 
 
 def _operations(
-    step: Step, frame: DataFrame, chain: Chain, place: str
+    step: Step, frame: DataFrame, chain: Chain, where: str
 ) -> tuple[list[Operation], list[Operation]]:
-    """The operations of a step on the columns of a frame, and those on records that delete; place: its location in calve.yaml."""
+    """The operations of a step on the columns of a frame, and those on records that delete; where: its location in calve.yaml."""
 
     def reading(names: Collection[str], operation: Operation) -> Operation:
         return partial(operations.available, names, operation) if has_changes(frame) and names else operation
@@ -87,26 +87,31 @@ def _operations(
         case Mask():
             columns = record(frame)
             kept = _fields(
-                columns, rules(step, chain.means.tags, columns), f"{place}: ", changes=has_changes(frame)
+                columns, rules(step, chain.means.tags, columns), f"{where}: ", changes=has_changes(frame)
             )
             changes = [(columns.names[number], change) for number, change in kept]
             masked_rows: Operation = partial(operations.masked_rows, changes, step.key, step.headers)
             return [masked_rows], [masked_rows]
-        case Filter():
+        case Filter() | Expect():
             query = understand_condition(frame, step.condition)
         case Sql():
             query = understand(frame, step.query)
-    planning = Planning(frame, place)
+    planning = Planning(frame, where)
     planned: list[Operation] = []
     deleting: list[Operation] = []
     if query.condition is not None:
-        condition = partial(operations.filtered, planning.of(query.condition))
-        planned.append(reading(query.condition_reads, condition))
+        judge = operations.filtered if _drops(step) else operations.required
+        planned.append(reading(query.condition_reads, partial(judge, planning.of(query.condition))))
     if query.columns:
         made = [(name, planning.of(each)) for name, each in query.columns.items()]
         planned.append(reading(query.reads, partial(operations.computed, made)))
         deleting.append(partial(operations.computed_alone, made))
     return planned, deleting
+
+
+def _drops(step: Step) -> bool:
+    """Whether a record for which the step's condition is not true is dropped, not rejected."""
+    return step.drop if isinstance(step, Expect) else True
 
 
 def _fields(

@@ -42,9 +42,13 @@ FIRST_ID = 0x596E275826F08B2730779E00
 
 @dataclass
 class Collection:
-    """A collection of people by `_id`, whose changes go to a topic, a document's to one partition."""
+    """A collection of people by `_id`, whose changes go to a topic, a document's to one partition.
+
+    images: a deletion holds the document as it was (`changeStreamPreAndPostImages`).
+    """
 
     engine: Engine
+    images: bool = False
     topic: str = ""
     people: dict[int, dict[str, Any]] = field(default_factory=dict)
     order: int = 0
@@ -64,8 +68,9 @@ class Collection:
         self.event(op, person, self.text(person))
 
     def delete(self, person: int) -> None:
+        before = self.text(person) if self.images else None
         del self.people[person]
-        self.event("d", person, None)
+        self.event("d", person, None, before)
         self._send(person, None)
 
     def text(self, person: int) -> str:
@@ -182,7 +187,7 @@ def test_what_no_column_declares_is_kept(engine: Engine) -> None:
 
 @pytest.mark.long
 def test_documents_may_stay_texts_and_have_a_history(engine: Engine) -> None:
-    people, dice = Collection(engine), random.Random(4)
+    people, dice = Collection(engine, images=True), random.Random(4)
     text, listed = Source(document=AS_TEXT), f"{people.topic}_versions"
     history = History(("_kafka.key",), changes=True, bucketed=True)
     targets = [
@@ -198,6 +203,9 @@ def test_documents_may_stay_texts_and_have_a_history(engine: Engine) -> None:
     current = engine.rows(listed).where("_history.is_current")
     for found in (engine.rows(people.topic), current):
         assert sorted(row["document"] for row in found.collect()) == expected
+    deleted = engine.rows(listed).where("_history.deleted").select("document").collect()
+    assert deleted
+    assert all(row["document"] for row in deleted)
     for name in (people.topic, listed):
         assert_proved(proof(engine, name, value=text))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.config.job import Job, Kafka, Registry, Source
+from calve.config.steps import Expect, Filter
 from calve.errors import ConfigError
 from calve.modes.aggregate import Aggregate, Measure, Window
 from calve.modes.deduplicate import Deduplicate
@@ -296,6 +297,15 @@ def test_a_table_by_key_is_not_partitioned_by_its_event_time_unless_it_says_so()
             "change_data: {}, value: {format: json, schema: s.json, rest: more}",
             "has no use with `change_data`",
         ),
+        ("expect: [{else: drop}]", "expect[0].that  is missing"),
+        ("expect: [{that: id > 0, else: warn}]", '"warn" cannot be used'),
+        ("expect: [{that: id > 0, at_least: 101%}]", "expect[0].at_least"),
+        ("expect: [{that: id > 0}, {that: id > 0, else: drop}]", "expect[1].that  is expected twice"),
+        ("expect: [{that: id > :least}]", "names :least, which is not a parameter of the table"),
+        (
+            "history: {order_by: at}, expect: [{that: id > 5, else: drop}]",
+            "Remove it, or the filter, WHERE, route or `else: drop`",
+        ),
         ("value: {document: text}", "only events of MongoDB hold documents"),
         ("history: {}, value: {document: text}", "has no use without `change_data`"),
         ("change_data: {}, value: {document: text, rest: more}", "has no use with `document: text`"),
@@ -355,6 +365,22 @@ def test_a_table_without_duplicates_has_a_key_and_perhaps_a_window(
 def test_a_table_of_changes_deletes_where_tombstones_name_its_rows(written: str, changes: ChangeData) -> None:
     job = loaded(written, stack=STACK)
     assert job.tables[0].mode == changes
+    assert Job.from_json(job.to_json()) == job
+
+
+def test_expectations_are_the_last_steps_with_their_parameters() -> None:
+    written = (
+        "steps: [filter: id > 5], parameters: {least: 3}, expect: [{that: price > :least}, "
+        "{that: a = 1, else: drop, at_least: 50%}, {that: b = 1, else: suspend}]"
+    )
+    job = loaded(written, stack=STACK)
+    assert job.tables[0].steps == (
+        Filter("id > 5"),
+        Expect("price > 3"),
+        Expect("a = 1", drop=True, at_least=0.5),
+        Expect("b = 1", at_least=1.0, suspends=True),
+    )
+    assert job.tables[0].reports_expectations
     assert Job.from_json(job.to_json()) == job
 
 

@@ -168,3 +168,9 @@ def test_a_promise_that_the_last_commit_broke_is_told_though_nothing_waits_any_m
     )
     assert of(replace(slow, commit_age_s=3600.0)) == []
     assert of(replace(slow, freshness_missed="outage")) == []
+
+
+def test_an_expectation_that_too_few_records_meet_is_a_note() -> None:
+    (found,) = of(replace(FINE, expectations_missed=("`price > 0` holds for 97 % of the records",)))
+    assert (found.urgency, found.what) == (Urgency.NOTE, "`price > 0` holds for 97 % of the records")
+    assert found.fix == f"correct the source of the records; calve dead-letters list {FINE.name}"
