@@ -70,7 +70,7 @@ FULL = Sizes(
         "orders_protobuf": 2_000_000,
     },
     rounds=2,
-    modes=("upsert", "history", "deduplicate", "aggregate"),
+    modes=("upsert", "masked", "history", "deduplicate", "aggregate"),
     keys=(1_000_000, 4_000_000, 16_000_000),
     seconds=30,
     commits=1_000,

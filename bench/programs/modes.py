@@ -7,6 +7,7 @@ from all over.
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 import uuid
@@ -24,6 +25,7 @@ from pyspark.sql import functions as F
 from bench.programs.marks import mark
 from calve.config.job import Job, Source, Table
 from calve.config.spark_conf import CATALOG
+from calve.config.steps import Mask, Rule
 from calve.modes.aggregate import Aggregate, Measure
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History
@@ -43,18 +45,26 @@ VALUE_BYTES = 100
 STRIDE = 104_729
 KNOWN = 20
 """One record of so many has a key that a table without duplicates has already."""
-MODES: dict[str, Any] = {
-    "upsert": Upsert(("_kafka.key",), deletes=True, bucketed=True),
-    "history": History(("_kafka.key",), deletes=True, bucketed=True),
-    "deduplicate": Deduplicate(("_kafka.key",)),
-    "aggregate": Aggregate(
-        ("_kafka.key",), (Measure("records", "count(*)"), Measure("reached", "max(_kafka.offset)"))
-    ),
+UPSERT = Upsert(("_kafka.key",), deletes=True, bucketed=True)
+MODES: dict[str, dict[str, Any]] = {
+    "upsert": {"upsert": UPSERT},
+    "masked": {"upsert": UPSERT, "steps": (Mask({"value": Rule("hash")}, key="keep"),)},
+    "history": {"history": History(("_kafka.key",), deletes=True, bucketed=True)},
+    "deduplicate": {"deduplicate": Deduplicate(("_kafka.key",))},
+    "aggregate": {
+        "aggregate": Aggregate(
+            ("_kafka.key",), (Measure("records", "count(*)"), Measure("reached", "max(_kafka.offset)"))
+        )
+    },
 }
+"""The settings of each table. `masked`: upserts whose value is hashed."""
+MASKING_KEY = {"id": "k1", "from": "2020-01-01T00:00:00Z", "key": base64.b64encode(bytes(32)).decode()}
 
 
 def main(mode: str, settings: Path, changes: int, rounds: int, sizes: list[int]) -> None:
-    job = Job.from_json(settings.read_text())
+    masking = settings.with_name("masking.json")
+    masking.write_text(json.dumps({"keys": [MASKING_KEY]}))
+    job = replace(Job.from_json(settings.read_text()), masking=f"file:{masking}")
     spark = spark_session(job)
     with closing(Cluster(job.kafka)) as cluster:
         for size in sizes:
@@ -70,7 +80,7 @@ Drain = Callable[[], None]
 
 def drains_of(job: Job, topic: str, mode: str, spark: SparkSession, cluster: Cluster) -> dict[str, Drain]:
     plain = Table(topic, topic, value=Source(format="bytes", prefix="none"))
-    tables = (replace(plain, name=f"{topic}_append"), replace(plain, **{mode: MODES[mode]}))
+    tables = (replace(plain, name=f"{topic}_append"), replace(plain, **MODES[mode]))
     openers = openers_of(replace(job, tables=tables), Lake(spark, "bench"), cluster)
     found: dict[str, Drain] = {
         name: partial(drain, opener, TableMemory())
