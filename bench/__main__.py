@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from bench import jars, machine
 from bench.chart import svg
@@ -23,6 +24,7 @@ from bench.throughput import throughput
 from bench.workloads.all import WORKLOADS
 from cli.config import load_jobs
 from cli.console import Console
+from cli.embedded import aws
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.stack import running
 
@@ -38,6 +40,8 @@ def main(arguments: Sequence[str]) -> None:
         if any(each.name == "connect" for each in systems):
             jars.download(root, console.progress())
         job = replace(load_jobs(root / "calve.yaml")[0], tables=())
+        if job.lake.endpoint:
+            aws.make_bucket(urlsplit(job.lake.warehouse).netloc, job.name, job.lake.endpoint)
         bench = Bench(Scene(stack, job, Path(folder)), console, systems, results)
         for name in WORKLOADS if options.workload is None else WORKLOADS.keys() & {options.workload}:
             bench.throughput(name, sizes if name in sizes.records or not options.workload else FULL)
