@@ -194,17 +194,19 @@ def _mode(table: TableSection) -> dict[str, Any]:
 
 
 def _emit(table: TableSection) -> Emit | None:
-    """Aggregates are keyed by their group, and only the newest row of each group is needed."""
-    emit = table.emit
+    """The newest row of each key is all that is needed of a table that replaces rows: its key is that of the records."""
+    emit, keyed = table.emit, table.upsert or table.change_data
     if emit is None:
         return None
-    groups = [column_of(each) for each in table.aggregate.by] if table.aggregate else []
-    groups += [WINDOW_START] if table.aggregate and table.aggregate.window else []
+    own = [column_of(each) for each in table.aggregate.by] if table.aggregate else []
+    own += [WINDOW_START] if table.aggregate and table.aggregate.window else []
+    if keyed and keyed.key != [RECORD_KEY]:
+        own = keyed.key or ([table.key.column] if table.key else [])
     return resolved(
         Emit,
         emit,
-        key=tuple(groups if emit.key is None else emit.key),
-        cleanup_policy=emit.cleanup_policy or ("compact" if table.aggregate else "delete"),
+        key=tuple(own if emit.key is None else emit.key),
+        cleanup_policy=emit.cleanup_policy or ("compact" if table.aggregate or keyed else "delete"),
     )
 
 

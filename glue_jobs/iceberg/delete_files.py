@@ -19,17 +19,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
 from glue_jobs.iceberg.catalog import Table
+from glue_jobs.iceberg.storage import Storage
 from glue_jobs.process.java import elements, getter, values
 
 MAGIC, BITMAP = b"PFA1", bytes.fromhex("d1d33964")
 POSITION, PATH = 2147483545, 2147483546
 """Iceberg's field ids of the columns of position deletes."""
+NO_POSITIONS = np.empty(0, np.int64)
 _UPLOADS = ThreadPoolExecutor(8, thread_name_prefix="deletes")
 """Kept for the life of the process: each thread has a connection to the JVM."""
 COLUMNS = pa.schema([
@@ -237,6 +241,47 @@ def _vector(path: str, positions: BitMap64) -> tuple[bytes, Json]:
 def positions_of(vector: bytes) -> BitMap64:
     """The positions in the blob of a deletion vector."""
     return BitMap64.deserialize(vector[4 + len(BITMAP) : -4])
+
+
+def deleted_positions(file: DeleteFile, path: str, storage: Storage) -> NDArray[np.int64]:
+    """The positions that a delete file deletes from the data file of this path."""
+    with storage.open(file.path) as source:
+        if file.size is not None:
+            return np.asarray(positions_of(source.read_at(file.size, file.offset)).to_array(), np.int64)
+        rows = pq.read_table(source, columns=["file_path", "pos"])
+    found: NDArray[np.int64] = rows.filter(pc.equal(rows["file_path"], path))["pos"].to_numpy()
+    return found
+
+
+def deleted_by(table: Table, snapshot: Any, storage: Storage) -> dict[str, NDArray[np.int64]]:
+    """The positions of rows that a commit of calve deleted, by the location of the data file, without rows that it added itself.
+
+    snapshot: Java's. A new delete file has all positions of its data file, also those of the delete file that it replaces.
+    """
+    io = table.java.io()
+    own = {str(each.location()) for each in elements(snapshot.addedDataFiles(io))}
+    added, removed = (
+        _by_data_file(table, elements(each))
+        for each in (snapshot.addedDeleteFiles(io), snapshot.removedDeleteFiles(io))
+    )
+    found: dict[str, NDArray[np.int64]] = {}
+    for path in added.keys() - own:
+        after, before = (
+            [deleted_positions(each, path, storage) for each in files.get(path, ())]
+            for files in (added, removed)
+        )
+        new = np.setdiff1d(np.concatenate(after), np.concatenate([NO_POSITIONS, *before]))
+        found |= {path: new} if len(new) else {}
+    return found
+
+
+def _by_data_file(table: Table, files: Iterable[Any]) -> dict[str, list[DeleteFile]]:
+    java = _listed(table, files)
+    paths = values(table.jvm, java.stream(), _getter(table, "DeleteFile.referencedDataFile"))
+    found: dict[str, list[DeleteFile]] = {}
+    for path, each in zip(paths, _delete_files(table, java.stream), strict=True):
+        found.setdefault(path, []).append(each)
+    return found
 
 
 def _parquet(path: str, positions: BitMap64) -> tuple[bytes, Json]:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark import SparkContext
@@ -18,7 +17,7 @@ from calve.schema.columns import Json
 from calve.schema.evolution import column_at
 from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.arrow_types import column_at as values_at
-from glue_jobs.iceberg.delete_files import DeleteFile, LiveFile, positions_of
+from glue_jobs.iceberg.delete_files import LiveFile, deleted_positions
 from glue_jobs.iceberg.storage import FIELD_ID, Storage, failures
 from glue_jobs.index.decision import order_of, ranks
 from glue_jobs.index.hashing import Hashes, hashes
@@ -121,7 +120,7 @@ class KeyColumns:
             return Keys(keys, positions, order)
         alive = np.ones(len(positions), bool)
         for each in file.deletes:
-            alive[_deleted(each, file.path, storage)] = False
+            alive[deleted_positions(each, file.path, storage)] = False
         positions = np.flatnonzero(alive)
         return Keys(keys.take(positions), positions, None if order is None else order[positions])
 
@@ -212,13 +211,3 @@ def _column(rows: pa.Table, paths: Mapping[int, str], column: tuple[int, pa.Data
 
 def _together(parts: list[NDArray[Any]], kind: type) -> NDArray[Any]:
     return np.concatenate([np.empty(0, kind), *parts])
-
-
-def _deleted(file: DeleteFile, path: str, storage: Storage) -> NDArray[np.int64]:
-    """The positions that a delete file deletes from the data file of this path."""
-    with storage.open(file.path) as source:
-        if file.size is not None:
-            return np.asarray(positions_of(source.read_at(file.size, file.offset)).to_array(), np.int64)
-        rows = pq.read_table(source, columns=["file_path", "pos"])
-    found: NDArray[np.int64] = rows.filter(pc.equal(rows["file_path"], path))["pos"].to_numpy()
-    return found

@@ -1,11 +1,13 @@
 """Emit the rows of each commit as records of an output topic: at least once, after the commit (ADR 23).
 
-The source is the commit's own files, never the input records: only a committed row is emitted.
+The source is the commit's own files, never the input records: only a committed row is emitted. A key whose row a commit deleted
+becomes a tombstone (ADR 69).
 """
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame
@@ -16,19 +18,23 @@ from calve.config.job import PartName
 from calve.config.publishing import Emit
 from calve.errors import Retryable, topic_forbidden
 from calve.log import event
-from calve.names import SYSTEM_COLUMN, quote
+from calve.names import RECORD_KEY, SYSTEM_COLUMN, quote
 from calve.outputs.emitting import HEADERS, Emitted, avro_schema, json_schema, left
 from calve.registry.confluent import ConfluentRegistry
 from calve.rounds.column_rules import require_emit_key
-from calve.schema.columns import Json, struct
+from calve.schema.columns import CHANGE, Json, struct
 from calve.schema.evolution import data_columns
 from calve.table.position import Position
 from calve.table.summary import EMITTED, ROUND, ledger_of
 from glue_jobs.columns.expressions import at
 from glue_jobs.iceberg.staging import added_rows
+from glue_jobs.outputs.deleted_keys import assembled, deleted_keys, may_delete
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class, java_classes
 from glue_jobs.table.open_table import OpenTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROUND_HEADER = "calve-round"
 
@@ -56,6 +62,12 @@ def emit(table: OpenTable, base: Position) -> None:
                 _write(table, settings, _records(table, settings, rows, round_id))
                 facts = {"round": round_id, "rows": ledger_of(commit.summary).rows_appended}
                 event("rows.emitted", table=str(table.name), topic=settings.topic, **facts)
+        gone = deleted_keys(table, commit.id) if may_delete(table) else None
+        if gone is not None:
+            table.services.output.ensure_topic(settings)
+            _write(table, settings, _tombstones(table, settings, gone, round_id))
+            facts = {"round": round_id, "tombstones": gone.num_rows}
+            event("tombstones.emitted", table=str(table.name), topic=settings.topic, **facts)
         faults.point("emit.written", table.config.name)
     if waiting or emitted.round != base.round:
         _note(table, Emitted.at(base))
@@ -86,23 +98,44 @@ def _write(table: OpenTable, settings: Emit, records: DataFrame) -> None:
 def _records(table: OpenTable, settings: Emit, rows: DataFrame, round_id: str) -> DataFrame:
     """Rows in the form of Spark's Kafka sink. Key: the key columns of calve.yaml, or the record's key as the table has it."""
     columns = data_columns(table.main.schema)
-    registry = cast("ConfluentRegistry", table.services.registry)  # calve.settings lets no other kind through
-    key = at(f"{SYSTEM_COLUMN}.key")
-    if settings.key:
-        require_emit_key(settings, columns)
-        known = {each["name"]: each for each in columns["fields"]}
-        key = _encoded(registry, settings, struct(*(known[name] for name in settings.key)), "key")
-    value = _encoded(registry, settings, columns, "value")
+    key = _key(table, settings, columns) if settings.key else at(RECORD_KEY)
+    value = _encoded(table, settings, columns, "value")
+    if table.mode.reads_changes:
+        value = F.when(~at(f"{CHANGE['name']}.deleted"), value)
     told = [(name, at(f"{SYSTEM_COLUMN}.{field}").cast("string")) for name, field in HEADERS.items()]
-    pairs = [*told, (ROUND_HEADER, F.lit(round_id))]
-    headers = F.array(
-        *(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in pairs)
-    )
+    headers = _headers([*told, (ROUND_HEADER, F.lit(round_id))])
     return rows.select(key.alias("key"), value.alias("value"), headers.alias("headers"))
 
 
-def _encoded(registry: ConfluentRegistry, settings: Emit, columns: Json, part: PartName) -> Column:
+def _tombstones(table: OpenTable, settings: Emit, keys: pa.Table, round_id: str) -> DataFrame:
+    """Records without a value, of these keys (`deleted_keys`), in the form of Spark's Kafka sink."""
+    spark = table.main.lake.spark
+    if settings.key:
+        columns = data_columns(table.main.schema)
+        rows = spark.createDataFrame(assembled(columns, settings.key, keys))
+        key = _key(table, settings, columns)
+    else:
+        rows, key = spark.createDataFrame(keys.rename_columns(["key"])), F.col("key")
+    value, headers = F.lit(None).cast("binary"), _headers([(ROUND_HEADER, F.lit(round_id))])
+    return rows.select(key.alias("key"), value.alias("value"), headers.alias("headers"))
+
+
+def _headers(pairs: Iterable[tuple[str, Column]]) -> Column:
+    return F.array(
+        *(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in pairs)
+    )
+
+
+def _key(table: OpenTable, settings: Emit, columns: Json) -> Column:
+    """The columns of the key as framed bytes. Raises Suspended: `emit_unusable`: one is missing."""
+    require_emit_key(settings, columns)
+    known = {each["name"]: each for each in columns["fields"]}
+    return _encoded(table, settings, struct(*(known[name] for name in settings.key)), "key")
+
+
+def _encoded(table: OpenTable, settings: Emit, columns: Json, part: PartName) -> Column:
     """These columns as framed bytes. The schema is registered on first use."""
+    registry = cast("ConfluentRegistry", table.services.registry)  # calve.settings lets no other kind through
     name = f"{settings.topic}_{part}"
     row = F.struct(*(F.col(quote(each["name"])) for each in columns["fields"]))
     if settings.format == "avro":

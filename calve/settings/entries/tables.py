@@ -400,10 +400,17 @@ class TableSection(TableOptions):
             yield Problem(("history", "order_by"), reason, fix)
 
     def _output_problems(self) -> Iterator[Problem]:
-        mode = next((each for each in BY_KEY if getattr(self, each)), None)
-        if self.emit and mode:
-            reason = f"cannot be used with `{mode}`: rows that are deleted would stay in the topic"
-            yield Problem(("emit",), reason, "remove it; the topic of the table has the same changes")
+        if self.emit and self.history:
+            reason = "cannot be used with `history`: a version that ends is written again"
+            yield Problem(("emit",), reason, "remove it, or emit from a table of the newest rows")
+        keyed = self.upsert or self.change_data
+        if self.emit and keyed:
+            if self.emit.key is not None:
+                reason = "has no use: records have the key of the table"
+                yield Problem(("emit", "key"), reason, "remove it")
+            for path in [each for each in keyed.key or () if "." in each and each != RECORD_KEY]:
+                reason = f"cannot be used here: the key names {path}, which is no column"
+                yield Problem(("emit",), reason, "add `flatten`, and name the column that it makes")
         if self.emit and self.emit.topic == self.topic:
             reason = "is the topic that the table is read from"
             yield Problem(("emit", "topic"), reason, "name another topic")
