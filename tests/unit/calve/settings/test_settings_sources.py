@@ -287,7 +287,9 @@ def test_a_table_by_key_is_not_partitioned_by_its_event_time_unless_it_says_so()
         ("history: {of: cdc}", "history.of"),
         ("history: {of: change_data, order_by: at}", "the time of the change orders the versions"),
         ("history: {order_by: at}, steps: [filter: id > 5]", "those have no such column"),
-        ("history: {}, emit: {topic: t2}", "rows that are deleted would stay in the topic"),
+        ("history: {}, emit: {topic: t2}", "a version that ends is written again"),
+        ("upsert: {}, emit: {topic: t2, key: [id]}", "records have the key of the table"),
+        ("change_data: {key: [a.id]}, emit: {topic: t2}", "the key names a.id, which is no column"),
         ("history: {}, steps: [flatten: {explode: items}]", "a record is one row that replaces another"),
         ("history: {of: change_data}, value: {format: string}", "Debezium writes Avro or JSON"),
         ("change_data: {}, steps: [flatten: {explode: items}]", "a record is one row that replaces another"),
@@ -366,6 +368,25 @@ def test_a_table_of_changes_deletes_where_tombstones_name_its_rows(written: str,
     job = loaded(written, stack=STACK)
     assert job.tables[0].mode == changes
     assert Job.from_json(job.to_json()) == job
+
+
+@pytest.mark.parametrize(
+    ("written", "key", "policy"),
+    [
+        ("upsert: {}", (), "compact"),
+        ("upsert: {key: [_kafka.key]}", (), "compact"),
+        ("key: {column: pk}, change_data: {}", ("pk",), "compact"),
+        ("change_data: {key: [id, shop]}", ("id", "shop"), "compact"),
+        ("aggregate: {by: [shop.id], measures: {n: count(*)}}", ("shop_id",), "compact"),
+        ("deduplicate: {key: [id]}", (), "delete"),
+    ],
+)
+def test_records_of_an_output_topic_have_the_key_of_the_table(
+    written: str, key: tuple[str, ...], policy: str
+) -> None:
+    emit = loaded(f"{written}, emit: {{topic: t2}}", stack=STACK).tables[0].emit
+    assert emit is not None
+    assert (emit.key, emit.cleanup_policy) == (key, policy)
 
 
 def test_expectations_are_the_last_steps_with_their_parameters() -> None:
