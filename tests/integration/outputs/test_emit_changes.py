@@ -89,17 +89,20 @@ def test_tombstones_of_a_topic_are_those_of_its_output(engine: Engine) -> None:
         value = None if price is None else engine.encode(topic, trades(1)[0] | {"id": number, "price": price})
         engine.send(topic, value, key=b"%d" % number, partition=number % 2)
 
-    for batch in (
+    batches: list[list[tuple[int, int | None]]] = [
         [(1, 1), (2, 1), (3, 1)],
         [(1, None), (9, None), (2, 2)],
-        [(1, 3), (3, None), (2, None), (2, 4)],
-    ):
+        [(3, None), (2, None), (2, 4)],
+        [(1, 3)],
+    ]
+    for batch in batches:
         for number, price in batch:
             send(number, price)
         engine.flush()
         engine.drain(target)
     prices = {key: value and value["price"] for key, value in compacted(engine, out).items()}
     assert prices == {b"1": 3, b"2": 4, b"3": None}
+    assert sorted(key for key, value, _ in records(engine, out) if value is None) == [b"1", b"3"]
     assert sorted(row["price"] for row in engine.rows(topic).collect()) == [3, 4]
 
 
