@@ -128,5 +128,5 @@ def _unmet(ledger: Ledger) -> int:
 
 
 def _percent(share: float) -> str:
-    """Two digits more than whole percents, rounded down: 99.999 % of an expected 100 % is not 100 %."""
-    return f"{int(share * 10_000) / 100:g} %"
+    """Hundredths of percents, rounded down: of expected 100 %, 99.999 % is not 100 %."""
+    return f"{int(share * 10_000 + 1e-6) / 100:g} %"

@@ -67,9 +67,11 @@ def read_as(envelope: Json, row: Json, order: Sequence[str]) -> Json:
         holds = source.get(name) in (NUMBERS if kind == "long" else (kind,))
         read.append(field(slot, kind) | {"written": name if holds else None})
     op, before, after, _ = of_event(row, order)["fields"]
+    had = parts.get("before")
+    is_row = had == DOCUMENT if row == DOCUMENT else _is_struct(had)
     return struct(
         op,
-        before | {"written": "before" if _is_struct(parts.get("before")) == _is_struct(row) else None},
+        before | {"written": "before" if is_row else None},
         after,
         field("source", struct(*read)) | {"written": "source" if source else None},
     )

@@ -29,6 +29,7 @@ OF_OTHERS = (
     "truncation",
     "no_route",
     "step_failed",
+    "expectation_unmet",
     "value_unavailable",
     "lookup_missing",
 )

@@ -64,7 +64,7 @@ def test_the_topic_of_a_database_is_its_table_compacted(
     engine: Engine, masking: str, mode: ChangeData, settings: dict[str, Any]
 ) -> None:
     """Masked and filtered: rows come and go by changes, deletions, changed keys, and by what the filter leaves out."""
-    database, dice, out = Database(engine), random.Random(31), output()
+    database, dice, out = Database(engine, full=mode.keep_deleted), random.Random(31), output()
     steps = (Mask(fields={"note": Rule("hash")}, key="keep"), Filter("name NOT LIKE '%3'"))
     emit = Emit(out, key=settings.pop("emit", ()), partitions=2, cleanup_policy="compact")
     target = database.target(mode, steps=steps, masking=masking, emit=emit, **settings)
@@ -73,6 +73,8 @@ def test_the_topic_of_a_database_is_its_table_compacted(
         engine.drain(target)
         assert emitted(engine, out) == rows_of(engine, database.topic)
     assert any(value is None for value in compacted(engine, out).values())
+    if mode.keep_deleted:
+        assert engine.rows(database.topic).where("_change.deleted").count() > 0
     assert not any(row and str(row["note"]).startswith("note ") for row in compacted(engine, out).values())
     if emit.key == ("pk",):
         assert {decoded(engine, key)["pk"]["id"] for key in compacted(engine, out)} >= set(
