@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,21 @@ from typer.testing import CliRunner
 from calve.config.publishing import Emit
 from calve.config.steps import Flatten
 from calve.modes.deduplicate import Deduplicate
+from calve.modes.history import History
 from calve.modes.upsert import Upsert
-from calve.requests.forget import Condition
+from calve.requests.forget import Condition, Entry, Request
 from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN
 from cli.main import app
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.outputs.test_emit import output, places, records
 from tests.integration.support.crashing import OF_FORGET, Died, dying
 from tests.integration.support.engine import Engine, at
-from tests.integration.support.proofs import assert_proved
+from tests.integration.support.proofs import assert_proved, proof
+from tests.integration.support.records.database import BY_RECORD_KEY, KEPT, Database
 from tests.integration.support.records.persons import MASK, Scene
+from tests.integration.support.records.planted import Planted, Search
 from tests.integration.support.running import run, running
+from tests.integration.support.stored import catalogued, objects
 
 UPSERTS = Upsert(("_kafka.key",), deletes=True, bucketed=True)
 KINDS: dict[str, tuple[dict[str, Any], Callable[[Scene], dict[str, str]]]] = {
@@ -119,6 +124,67 @@ def test_many_persons_are_forgotten_in_one_pass(engine: Engine, tmp_path: Path, 
     assert len(scene.rows()) == len(left)
     assert len(scene.letters()) == 3 * len(left)
     assert_proved(scene.proof())
+
+
+OF_CHANGES: dict[str, dict[str, Any]] = {
+    "change_data": {"change_data": BY_RECORD_KEY},
+    "deleted rows kept": {"change_data": KEPT},
+    "history": {"history": History(("_kafka.key",), changes=True, bucketed=True)},
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(each, marks=pytest.mark.full if "kept" in each else pytest.mark.long)
+        for each in OF_CHANGES
+    ],
+)
+def test_no_byte_of_a_row_of_a_database_is_left(engine: Engine, kind: str) -> None:
+    """Of rows that changed, that updates left values out of, and that were deleted; every other row is as it was."""
+    database, planted = Database(engine, full=True), Planted()
+
+    def search() -> set[str]:
+        found = Search(planted)
+        kept = (
+            *objects(engine, lambda each: database.topic in each["Key"]),
+            *catalogued(engine, database.topic),
+        )
+        return {place for name, data in kept for place in found.found(name, data)}
+
+    def rows() -> list[str]:
+        return sorted(str(each) for each in engine.rows(database.topic).where("id <> 0").collect())
+
+    target = engine.target(database.topic, **OF_CHANGES[kind])
+    for key in range(4):
+        texts = {each: planted.text(f"{key}: {each}") for each in ("name", "note")}
+        database.insert(key, **texts, tags=[planted.text(f"{key}: tags")])
+    engine.flush()
+    engine.drain(target)
+    for key in (0, 1):
+        database.update(key, name=planted.text(f"{key}: name now"))
+    engine.flush()
+    engine.drain(target)
+    for key in (0, 2):
+        database.delete(key)
+    database.insert(0, name=planted.text("0: name again"), note=None)
+    engine.flush()
+    engine.drain(target)
+    before, others = search(), rows()
+    assert {"0: name", "0: note", "0: tags", "0: name now", "0: name again", "1: note"} <= before
+
+    request = Request(uuid.uuid4().hex, "2026-05-01T00:00:00+00:00", (Condition("id", "0"),))
+    engine.table(database.topic).set_properties({FORGET: request.to_json()})
+    engine.drain(target)
+
+    entry = Entry.of(engine.table(database.topic).properties, request.id)
+    assert entry is not None
+    assert (entry.problem, entry.rows > 0) == (None, True)
+    after = search()
+    assert not [place for place in after if place.startswith("0: ")]
+    assert {"1: name now", "1: note", "1: tags", "3: name", "3: note", "3: tags"} <= after
+    assert rows() == others
+    assert_proved(proof(engine, database.topic))
 
 
 def exported(scene: Scene, places: dict[str, set[str]]) -> set[str]:
