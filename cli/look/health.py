@@ -181,19 +181,18 @@ def _of_table(table: TableStatus, now: datetime) -> Iterator[Trouble]:
         what = f"{table.lost:,} offsets were gone before they could be read; its kept snapshots say when"
         fix = f"lengthen the topic's retention.ms; see calve status {name}"
         yield Trouble(Urgency.NOTE, name, what, fix)
-    for each in table.expectations_missed:
-        yield Trouble(
-            Urgency.NOTE, name, each, f"correct the source of the records; calve dead-letters list {name}"
-        )
+    for missed in table.expectations_missed:
+        fix = f"correct the source of the records; calve dead-letters list {name}"
+        yield Trouble(Urgency.NOTE, name, missed, fix)
     if dead_letters := sum(table.dead_letters.values()):
         known = Counter({reason: n for reason, n in table.dead_letters.items() if reason != ANY_REASON})
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in known.most_common())
         what = f"{dead_letters:,} dead letters" + (f": {reasons}" if reasons else "")
         yield Trouble(Urgency.NOTE, name, what, f"calve dead-letters list {name}")
-    for request in table.waiting:
-        age_s = _age_s(request.at, now)
+    for each in table.waiting:
+        age_s = _age_s(each.at, now)
         if age_s is not None and age_s > max(UNANSWERED_S, 2 * table.freshness_target_s):
-            what = f"its {request.request} has waited for a job for {duration(age_s)}"
+            what = f"its {each.request} has waited for a job for {duration(age_s)}"
             yield Trouble(Urgency.NOTE, name, what, LOOK_AT_THE_JOB)
 
 
