@@ -151,15 +151,15 @@ def _of_histogram(bins: Any) -> Counter[int]:
 def observe_rows(made: DataFrame) -> tuple[DataFrame, Observation]:
     """Count the rows while Spark reads them, where a record may make several."""
     found = {"made": F.count(F.lit(1)), "failed": F.count(REJECT) if REJECT in made.columns else F.lit(0)}
-    if FILTERED in made.columns:
-        found |= {"cut": F.count_if(FILTERED), "by_rule": _by_rule(F.col(FILTERED))}
-    return _observe(made, found)
+    if FILTERED not in made.columns:
+        return _observe(made, found | {"cut": F.lit(0)})
+    return _observe(made, found | {"cut": F.count_if(FILTERED), "by_rule": _by_rule(F.col(FILTERED))})
 
 
 def with_counted_rows(counts: Counts, observation: Observation) -> Counts:
     found: dict[str, Any] = observation.get
     by_rule = Counter(counts.by_rule) + _of_histogram(found.get("by_rule"))
-    made, failed, cut = (int(found.get(name) or 0) for name in ("made", "failed", "cut"))
+    made, failed, cut = (int(found[name]) for name in ("made", "failed", "cut"))
     return replace(counts, made=made, failed=failed, cut=cut, by_rule=by_rule)
 
 

@@ -22,6 +22,7 @@ from tests.integration.outputs.test_emit import DEATHS, output, records
 from tests.integration.steps.test_masked_tables import masking
 from tests.integration.support.crashing import run_job
 from tests.integration.support.engine import Engine, at, trades
+from tests.integration.support.events import assert_as_documented
 from tests.integration.support.records.database import BY_ID, BY_RECORD_KEY, KEPT, Database
 
 __all__ = ["masking"]
@@ -82,7 +83,9 @@ def test_the_topic_of_a_database_is_its_table_compacted(
         )
 
 
-def test_tombstones_of_a_topic_are_those_of_its_output(engine: Engine) -> None:
+def test_tombstones_of_a_topic_are_those_of_its_output(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Also of keys that come again, and of keys that never had a row."""
     topic, out = engine.topic(partitions=2), output()
     target = engine.target(topic, upsert=BY_KEY, emit=Emit(out, cleanup_policy="compact"))
@@ -102,6 +105,13 @@ def test_tombstones_of_a_topic_are_those_of_its_output(engine: Engine) -> None:
             send(number, price)
         engine.flush()
         engine.drain(target)
+    events = [
+        each
+        for each in map(json.loads, capsys.readouterr().out.splitlines())
+        if each["event"] == "tombstones.emitted"
+    ]
+    assert_as_documented(events)
+    assert [each["tombstones"] for each in events] == [1, 1]
     prices = {key: value and value["price"] for key, value in compacted(engine, out).items()}
     assert prices == {b"1": 3, b"2": 4, b"3": None}
     assert sorted(key for key, value, _ in records(engine, out) if value is None) == [b"1", b"3"]

@@ -17,6 +17,7 @@ from calve.table.summary import REDRIVE, metrics_of
 from tests.alarms import goes_off, lines
 from tests.integration.steps.test_steps import ROWS, sale, schema
 from tests.integration.support.engine import Engine, suspended, trades
+from tests.integration.support.events import assert_as_documented
 from tests.integration.support.proofs import assert_proved, proof
 
 KEEPS = Expect("price IS NULL OR price >= 3")
@@ -79,6 +80,7 @@ def test_too_few_records_are_reported_until_enough_others_came(
     engine.drain(target)
     log = capsys.readouterr().out
     [missed] = [each for each in map(json.loads, log.splitlines()) if each["event"] == "expectation.missed"]
+    assert_as_documented([missed])
     assert (missed["condition"], missed["met"], missed["at_least"]) == (expected.condition, 0.7, 0.9)
     assert goes_off("table-expectations", lines(log))
     assert told(engine, topic)[1]["expected"] == [
