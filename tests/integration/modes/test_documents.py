@@ -210,7 +210,7 @@ def test_documents_may_stay_texts_and_have_a_history(engine: Engine) -> None:
         assert_proved(proof(engine, name, value=text))
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_another_document_file_adds_columns_and_rows_of_before_are_not_judged_by_it(engine: Engine) -> None:
     people, dice = Collection(engine), random.Random(5)
     people.churn(dice, 30)

@@ -56,9 +56,9 @@ def emitted(engine: Engine, out: str) -> dict[int, Any]:
     [
         pytest.param(BY_RECORD_KEY, {}, id="record key"),
         pytest.param(BY_RECORD_KEY, {"format_version": 3}, id="format 3", marks=pytest.mark.long),
-        pytest.param(BY_ID, {"emit": ("id",)}, id="column", marks=pytest.mark.long),
+        pytest.param(BY_ID, {"emit": ("id",)}, id="column", marks=pytest.mark.full),
         pytest.param(BY_PK, {"key": Source(column="pk"), "emit": ("pk",)}, id="struct"),
-        pytest.param(KEPT, {}, id="kept", marks=pytest.mark.long),
+        pytest.param(KEPT, {}, id="kept", marks=pytest.mark.full),
     ],
 )
 def test_the_topic_of_a_database_is_its_table_compacted(

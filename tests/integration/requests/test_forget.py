@@ -136,7 +136,7 @@ OF_CHANGES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(each, marks=pytest.mark.full if "kept" in each else pytest.mark.long)
+        pytest.param(each, marks=pytest.mark.long if each == "history" else pytest.mark.full)
         for each in OF_CHANGES
     ],
 )

@@ -23,6 +23,7 @@ from tests.integration.support.proofs import assert_proved, proof
 KEEPS = Expect("price IS NULL OR price >= 3")
 DROPS = Expect("side = 'BUY'", drop=True)
 engines = pytest.mark.parametrize("chosen", ["columnar", pytest.param("rows", marks=pytest.mark.long)])
+mostly = pytest.mark.parametrize("chosen", ["columnar", pytest.param("rows", marks=pytest.mark.full)])
 
 
 def told(engine: Engine, table: str) -> tuple[Ledger, dict[str, Any]]:
@@ -68,7 +69,7 @@ def test_records_that_do_not_meet_one_are_dead_letters_or_dropped_and_counted_by
     assert_proved(proof(engine, topic, steps=steps))
 
 
-@engines
+@mostly
 def test_too_few_records_are_reported_until_enough_others_came(
     engine: Engine, capsys: pytest.CaptureFixture[str], chosen: str
 ) -> None:
@@ -94,7 +95,7 @@ def test_too_few_records_are_reported_until_enough_others_came(
     assert EXPECTATIONS_MISSED.source.event == "expectation.missed"  # type: ignore[union-attr]
 
 
-@engines
+@mostly
 def test_a_table_suspends_without_a_trace_until_the_expectation_is_corrected(
     engine: Engine, chosen: str
 ) -> None:
@@ -145,7 +146,7 @@ def test_behind_an_exploded_list_rows_are_judged(engine: Engine, chosen: str) ->
     assert_proved(proof(engine, topic, steps=steps))
 
 
-@engines
+@mostly
 def test_in_a_table_of_upserts_a_dropped_record_deletes_its_row_and_a_refused_one_does_not(
     engine: Engine, chosen: str
 ) -> None:
