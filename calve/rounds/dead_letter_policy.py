@@ -10,8 +10,8 @@ from typing import Self
 from calve.config.job import Budget, Table
 from calve.errors import Suspended
 from calve.table.position import Ledger
-from calve.table.protocol import Commit
-from calve.table.summary import ROUND, has_ledger, ledger_of
+from calve.table.protocol import Commit, each_round
+from calve.table.summary import ledger_of
 
 BY_SCHEMA = ("unknown_schema_id", "incompatible_schema")
 """Reasons that all records with one schema id share within a round; they may change later."""
@@ -106,12 +106,9 @@ def spent(
 
 
 def _rounds(past: Iterable[Commit]) -> Iterator[UsedBudget]:
-    """The counts of each round, which several commits may repeat; newest first, as `past`."""
-    seen = set()
-    for commit in past:
-        if has_ledger(commit.summary) and commit.summary[ROUND] not in seen:
-            seen.add(commit.summary[ROUND])
-            yield UsedBudget(commit.committed_at, RejectCounts.of(ledger_of(commit.summary)))
+    """The counts of each round; newest first, as `past`."""
+    for commit in each_round(past):
+        yield UsedBudget(commit.committed_at, RejectCounts.of(ledger_of(commit.summary)))
 
 
 def check_rejects(

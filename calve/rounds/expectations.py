@@ -10,8 +10,8 @@ from typing import Any, Self
 from calve.config.steps import UNMET, Expect, Step, place
 from calve.errors import Suspended
 from calve.table.position import Ledger
-from calve.table.protocol import Commit
-from calve.table.summary import has_ledger, ledger_of, metrics_of, round_of
+from calve.table.protocol import Commit, each_round
+from calve.table.summary import ledger_of, metrics_of
 
 WITHIN_S = 3_600.0
 """The time whose rounds count for `at_least`."""
@@ -82,10 +82,10 @@ def missed(
     if not expected:
         return ()
     recent = [(ledger, rules), *_recent(past, now)]
+    records = sum(_judged(ledger, rules, steps) for ledger, rules in recent)
     found = []
     for each in expected:
         unmet = sum(rules.of_expectation(each.condition) for _, rules in recent)
-        records = sum(_judged(ledger, rules, steps) for ledger, rules in recent)
         met = 1 - unmet / records if records else 1.0
         least = each.at_least or 0.0
         if met < least * (1 - 1e-12):  # 99.9 * 0.01 is more than 0.999
@@ -106,13 +106,9 @@ def require_expected(table: str, steps: Sequence[Step], found: Iterable[Missed])
 
 
 def _recent(past: Iterable[Commit], now: float) -> Iterator[tuple[Ledger, Rules]]:
-    """Ledger and rules of each round, which several commits may repeat."""
-    seen = set()
-    for commit in takewhile(lambda each: now - each.committed_at <= WITHIN_S, past):
-        name = round_of(commit.summary)
-        if has_ledger(commit.summary) and name not in seen:
-            seen.add(name)
-            yield ledger_of(commit.summary), Rules.of_metrics(metrics_of(commit.summary))
+    """Ledger and rules of each round of the last hour."""
+    for commit in each_round(takewhile(lambda each: now - each.committed_at <= WITHIN_S, past)):
+        yield ledger_of(commit.summary), Rules.of_metrics(metrics_of(commit.summary))
 
 
 def _judged(ledger: Ledger, rules: Rules, steps: Sequence[Step]) -> int:

@@ -7,7 +7,7 @@ So the model in `tests/unit/calve/table/test_protocol_model.py` runs the same co
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -18,6 +18,7 @@ from calve.table.summary import (
     COMPLETE_UNTIL,
     EARLIER,
     decode,
+    has_ledger,
     has_position,
     ledger_of,
     metrics_of,
@@ -289,6 +290,16 @@ def only_rewritten(ancestors: Iterable[Commit], since: int) -> bool:
 def contains_round(ancestors: Iterable[Commit], round_id: str) -> bool:
     """True if main's history holds this round. This resolves an ambiguous commit, never a blind retry."""
     return any(round_of(commit.summary) == round_id for commit in ancestors)
+
+
+def each_round(past: Iterable[Commit]) -> Iterator[Commit]:
+    """The first commit of each round in `past`: several may repeat its ledger."""
+    seen = set()
+    for commit in past:
+        name = round_of(commit.summary)
+        if has_ledger(commit.summary) and name not in seen:
+            seen.add(name)
+            yield commit
 
 
 def check_ledger(ledger: Ledger, *, staged_rows: int) -> None:

@@ -96,7 +96,7 @@ def rejected(
         kafka[SCHEMA_ID].alias(SCHEMA_ID),
         F.lit("decode").alias("stage"),
         F.col(REJECT).alias("reason"),
-        (message(decoding, steps) if RULE in flat.columns else message(decoding)).alias("message"),
+        message(decoding, steps if RULE in flat.columns else ()).alias("message"),
         F.lit(1).alias("attempt"),
         F.lit(round_id).alias("round"),
         F.current_timestamp().alias("rejected_at"),

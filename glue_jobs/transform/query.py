@@ -255,11 +255,11 @@ def run_filter(frame: DataFrame, step: Filter) -> DataFrame:
 
 def run_expect(frame: DataFrame, step: Expect) -> DataFrame:
     """As `run_filter`, but rows for which the condition is not true are rejected, unless the step drops them."""
+    if step.drop:
+        return run_filter(frame, Filter(step.condition))
     query = understand_condition(frame, step.condition)
     frame = rejecting(frame, query.condition_reads)
     judged, _, reject, unmet = _judged(frame, query.condition)
-    if step.drop:
-        return remade(frame, judged, data(frame), reject=reject, filtered=unmet)
     assert reject is not None and unmet is not None  # noqa: PT018, S101 there is a condition
     return remade(frame, judged, data(frame), reject=F.coalesce(reject, F.when(unmet, F.lit(UNMET))))
 
