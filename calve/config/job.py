@@ -5,13 +5,14 @@ Standard library only: a Glue job cannot import native wheels from its extra Pyt
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from calve.config.maintenance import Maintenance
 from calve.config.publishing import Announce, Emit
 from calve.config.share import Share
-from calve.config.steps import Expect, Mask, Step
+from calve.config.steps import Expect, Mask, Step, plain, tokens_by
 from calve.errors import Fatal
 from calve.modes.aggregate import Aggregate
 from calve.modes.deduplicate import Deduplicate
@@ -19,7 +20,7 @@ from calve.modes.history import History
 from calve.modes.mode import APPEND, Mode
 from calve.modes.upsert import ChangeData, Upsert
 from calve.names import TableName, database_for_cluster
-from calve.schema.columns import Transform
+from calve.schema.columns import Json, Transform
 from calve.stored import Stored
 
 Auth = Literal["none", "tls", "sasl_plain", "sasl_scram", "msk_iam", "mtls"]
@@ -192,6 +193,17 @@ class Table:
     def mode(self) -> Mode:
         """The only place that chooses a mode."""
         return self.upsert or self.change_data or self.history or self.deduplicate or self.aggregate or APPEND
+
+    def mode_note(self, columns: Json) -> str | None:
+        """As `Mode.note`, and which masking key hashes columns of its key: the tokens of another key would find no row."""
+        note, by = self.mode.note(columns), self.hashed_key.values()
+        return json.dumps(json.loads(note) | {"hashed_by": sorted({*by})}) if note and by else note
+
+    @property
+    def hashed_key(self) -> dict[str, str]:
+        """The columns of the mode's key that are tokens of one masking key, with its id."""
+        found = tokens_by(self.steps, {})
+        return {path: by for path in self.mode.key if (by := found.get(plain(path)))}
 
     @property
     def count_by(self) -> str | None:

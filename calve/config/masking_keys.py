@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from calve.errors import ConfigError
+from calve.errors import ConfigError, Suspended
 from calve.secrets import secret_text
 
 EXAMPLE = '{"keys": [{"id": "2026a", "from": "2026-01-01T00:00:00Z", "key": "<base64 of 32 random bytes>"}]}'
@@ -28,7 +28,7 @@ SEAL = b"calve.dead-letters"
 FIRST_YEAR_DAY, FIRST_YEAR_US = -2_147_483_456, -9_223_371_158_400_000_000
 """The start of the first full year of dates, or timestamps; Spark fails on earlier values."""
 
-_ID = re.compile(r"[a-z0-9_-]{1,16}")
+KEY_ID = re.compile(r"[a-z0-9_-]{1,16}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -69,6 +69,22 @@ def newest(keys: Sequence[Key], now_us: int) -> Key:
     return begun[-1] if begun else keys[0]
 
 
+def hashing(keys: Sequence[Key], masking_key: str | None) -> tuple[Key, ...]:
+    """The one of the keys with this id, or all: they make the tokens.
+
+    Raises Suspended: `step_unusable`: no key has the id.
+    """
+    found = tuple(each for each in keys if masking_key in (None, each.id))
+    if not found:
+        raise Suspended(
+            "step_unusable",
+            f"`masking_key` is {masking_key}, and the secret has no key with this id: it has"
+            f" {', '.join(each.id for each in keys)}",
+            fix="name one of them in calve.yaml, or put the key back into the secret",
+        )
+    return found
+
+
 def pads(secret: bytes) -> tuple[bytes, bytes]:
     """The blocks before the data of the inner and of the outer hash."""
     secret = sha256(secret).digest() if len(secret) > BLOCK_BYTES else secret
@@ -98,7 +114,7 @@ def _parsed(text: str) -> tuple[str | None, list[Key]]:
 def _key(raw: Any) -> Key | str:
     if not isinstance(raw, dict) or not all(isinstance(raw.get(name), str) for name in ("id", "from", "key")):
         return 'is not an object with the texts "id", "from" and "key"'
-    if not _ID.fullmatch(raw["id"]):
+    if not KEY_ID.fullmatch(raw["id"]):
         return 'has an "id" that is not of 1 to 16 of a-z, 0-9, _ and -'
     no_time = 'has a "from" that is not a time with a time zone'
     try:

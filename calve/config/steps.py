@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
+from calve.names import RECORD_KEY
 from calve.schema.columns import Json
 
 Value = str | int | bool
@@ -106,12 +107,14 @@ class Mask:
     """Masking of a record. fields: by path. tags: by a tag of the schema; `fields` take precedence.
 
     key, headers: what happens to `_kafka.key` and to header values, which may hold the same data in the clear.
+    masking_key: the id of the key that makes all tokens; None: the key of the record's time.
     """
 
     fields: dict[str, Rule] = field(default_factory=dict)
     tags: dict[str, Rule] = field(default_factory=dict)
     key: Literal["hash", "null", "keep"] = "hash"
     headers: Literal["hash", "null", "keep"] = "null"
+    masking_key: str | None = None
     kind: Literal["mask"] = "mask"
 
     @property
@@ -182,6 +185,27 @@ def masked_columns(steps: Sequence[Step], tags: Mapping[str, Sequence[str]]) -> 
     ruled = {path for each in steps if isinstance(each, Mask) for path in each.fields}
     ruled |= {path for path, found in tags.items() if is_masked(steps, path, found)}
     return {name for path in ruled for name in names_behind(steps, path)}
+
+
+def tokens_by(steps: Iterable[Step], tags: Mapping[str, Iterable[str]]) -> dict[str, str | None]:
+    """The fields that become tokens, as `plain`, with the masking key that makes them all; None: several make them.
+
+    A tag never chooses one key: a producer may give it to a field whose values are in the table already.
+    """
+    found: dict[str, str | None] = {}
+    for step in (each for each in steps if isinstance(each, Mask)):
+        hashing = {tag for tag, rule in step.tags.items() if rule.how == "hash"}
+        tagged = {path for path, own in tags.items() if not hashing.isdisjoint(own)}
+        found |= {plain(path): None for path in tagged - step.fields.keys()}
+        hashed = [path for path, rule in step.fields.items() if rule.how == "hash"]
+        received = [RECORD_KEY] if step.key == "hash" else []
+        found |= {plain(path): step.masking_key for path in (*hashed, *received)}
+    return found
+
+
+def plain(path: str) -> str:
+    """A path without dots and the separators that `flatten` puts in their place."""
+    return path.replace(".", "").replace("_", "")
 
 
 NOTE = "steps"

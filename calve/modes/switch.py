@@ -24,6 +24,12 @@ def switch(table: str, name: str, before: str | None, wanted: str | None) -> Swi
         return "open"
     if (was, now) == ("append", "upsert") and folded_as(before) in (None, wanted):
         return "fold"
+    if before and wanted and _by(before) != _by(wanted):
+        raise Suspended(
+            "mode_changed",
+            f"the keys of the rows of table {table} are {_by(before)}, and are to be {_by(wanted)}: they would not be found",
+            fix=f"take back the change of `mask` at table {name} in calve.yaml, or name another table",
+        )
     if was == now:
         text = f"table {table} was made with other settings of `{now}`"
     elif folded_as(before):
@@ -93,6 +99,8 @@ def described(columns: Json, mode: str | None) -> str:
         return f"{text}; each {window['size_ms'] / 1000:g} s of {window['column']}" if window else text
     names = _paths(columns, "")
     text = f"{kind} by {', '.join(names.get(each, '?') for each in found['key'])}"
+    if "hashed_by" in found:
+        text += f" ({_by(mode)})"
     if kind == "history":
         if order := found["order_by"]:
             return f"{text}; from {names.get(order, '?')}"
@@ -104,6 +112,11 @@ def described(columns: Json, mode: str | None) -> str:
         return f"{text}; newest by {names.get(order, '?')}"
     window = found.get("window_ms")
     return f"{text}; within {window / 1000:g} s" if window else text
+
+
+def _by(mode: str) -> str:
+    by = json.loads(mode).get("hashed_by")
+    return f"hashed by the masking key {', '.join(by)}" if by else "not hashed"
 
 
 def kind_of(mode: str | None) -> str:

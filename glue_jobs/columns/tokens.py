@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from calve.config.masking_keys import BLOCK_BYTES, Key, pads, read_keys
+from calve.config.masking_keys import BLOCK_BYTES, Key, hashing, pads, read_keys
 from calve.names import quote
 from glue_jobs.columns.expressions import TIMESTAMP, at, case
 
@@ -48,23 +48,24 @@ class MaskingKeys:
 
     spark: SparkSession
     reference: str
-    _read: tuple[float, tuple[Key, ...], DataFrame] | None = None
+    _read: tuple[float, tuple[Key, ...], dict[str | None, DataFrame]] | None = None
 
     @property
     def keys(self) -> tuple[Key, ...]:
         """As `calve.config.masking_keys.read_keys`, including its errors."""
         return self._current()[1]
 
-    @property
-    def frame(self) -> DataFrame:
-        """As `key_frame`; raises the errors of `calve.config.masking_keys.read_keys`."""
-        return self._current()[2]
+    def frame(self, masking_key: str | None) -> DataFrame:
+        """As `key_frame`, of the key with this id, or of all. Raises the errors of `read_keys` and `hashing`."""
+        _, keys, frames = self._current()
+        if masking_key not in frames:
+            frames[masking_key] = key_frame(self.spark, hashing(keys, masking_key))
+        return frames[masking_key]
 
-    def _current(self) -> tuple[float, tuple[Key, ...], DataFrame]:
+    def _current(self) -> tuple[float, tuple[Key, ...], dict[str | None, DataFrame]]:
         found, now = self._read, time.monotonic()
         if found is None or now - found[0] > READ_EVERY_S:
-            keys = read_keys(self.reference)
-            found = self._read = (now, keys, key_frame(self.spark, keys))
+            found = self._read = (now, read_keys(self.reference), {})
         return found
 
 

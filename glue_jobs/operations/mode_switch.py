@@ -51,7 +51,7 @@ UNKNOWN = "nobody knows which rows they delete"
 
 def fresh(table: OpenTable, base: Position) -> Position:
     """A table that has read nothing takes any mode."""
-    return base if base.offsets else replace(base, mode=table.mode.note(table.main.schema))
+    return base if base.offsets else replace(base, mode=table.config.mode_note(table.main.schema))
 
 
 def switch(table: OpenTable, base: Position) -> bool:
@@ -60,7 +60,7 @@ def switch(table: OpenTable, base: Position) -> bool:
     Raises Suspended: `mode_changed`: the change is not possible; `key_unusable`: some rows have no key.
     Raises LostRace, Retryable: as a round.
     """
-    wanted = table.mode.note(table.main.schema)
+    wanted = table.config.mode_note(table.main.schema)
     match change_of(str(table.name), table.config.name, base.mode, wanted):
         case None:
             return False
@@ -126,6 +126,9 @@ class _Fold:
         )
 
     def _require_keys(self, batch: DataFrame) -> None:
+        for path, by in self.table.config.hashed_key.items():
+            if batch.where(~at(path).cast("string").startswith(f"{by}:")).limit(1).collect():
+                raise self._unable(f"it has rows whose {path} was hashed by another masking key than {by}")
         nameless = batch.where(reduce(Column.__or__, (at(path).isNull() for path in self.upsert.key)))
         if found := nameless.select(*(at(path) for path in PLACE)).limit(1).collect():
             raise Suspended(

@@ -275,10 +275,10 @@ class Opener:
         return without_bounds(columns, hidden_columns(self.config, chain.means.tags, columns))
 
     def _chain(self, source: Json, versions: Versions) -> Chain:
-        def keys() -> DataFrame:
+        def keys(masking_key: str | None) -> DataFrame:
             if self.services.masking is None:
                 raise AssertionError("a table that masks was opened without its keys")
-            return self.services.masking.frame
+            return self.services.masking.frame(masking_key)
 
         def table(step: Lookup) -> DataFrame:
             return self.lookups.table(replace(step, table=step.full_name(self.name.database)))

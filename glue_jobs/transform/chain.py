@@ -17,9 +17,23 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType
 
 from calve.config.job import Table
-from calve.config.steps import UNMET, Expect, Filter, Flatten, Lookup, Mask, Route, Sql, Step, Value, place
+from calve.config.steps import (
+    UNMET,
+    Expect,
+    Filter,
+    Flatten,
+    Lookup,
+    Mask,
+    Route,
+    Sql,
+    Step,
+    Value,
+    place,
+    plain,
+    tokens_by,
+)
 from calve.errors import Suspended
-from calve.names import RECORD_KEY, quote, quote_path
+from calve.names import quote, quote_path
 from calve.schema.columns import CHANGE, KAFKA, Json, struct
 from glue_jobs.columns.expressions import false
 from glue_jobs.columns.helpers import FILTERED, REJECT, RULE
@@ -35,12 +49,12 @@ from glue_jobs.transform.unavailable import rejecting
 
 @dataclass(frozen=True, slots=True)
 class StepResources:
-    """keys: the current `tokens.key_frame`. tables: rows of other tables, the same throughout a round.
+    """keys: `tokens.key_frame` of the masking key with this id, or of all current ones.
 
-    tags: of the fields of records, by path.
+    tables: rows of other tables, the same throughout a round. tags: of the fields of records, by path.
     """
 
-    keys: Callable[[], DataFrame]
+    keys: Callable[[str | None], DataFrame]
     tables: Callable[[Lookup], DataFrame]
     tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -119,23 +133,18 @@ class Chain:
         return frame
 
     def require_lasting(self, key: Iterable[str]) -> None:
-        """Refuse keys that are hashed: a value's token changes when the masking key is replaced.
+        """Refuse key columns that are hashed by the key of the record's time: a value then has several tokens.
 
         Raises Suspended: `key_unusable`.
         """
-        hashed = set()
-        for step in (each for each in self.steps if isinstance(each, Mask)):
-            tagged = ((path, step.tags.get(tag)) for path, tags in self.means.tags.items() for tag in tags)
-            rules = {path: rule for path, rule in tagged if rule} | step.fields
-            hashed |= {_plain(path) for path, rule in rules.items() if rule.how == "hash"}
-            if step.key == "hash":
-                hashed.add(_plain(RECORD_KEY))
+        hashed = tokens_by(self.steps, self.means.tags)
         for path in key:
-            if _plain(path) in hashed:
+            if hashed.get(plain(path), "") is None:
                 raise Suspended(
                     "key_unusable",
                     f"{path} is hashed, and its hashes change with the masking key: they cannot identify rows",
-                    fix="choose another key for the mode, or mask the column another way; `key: keep` leaves _kafka.key as it is",
+                    fix="add `masking_key: ID` to the step `mask`, the id of a key in its secret, and name the column in"
+                    " `fields`; `key: keep` leaves _kafka.key as it is",
                 )
 
     def columns(self, spark: SparkSession, source: Json) -> Json:
@@ -150,7 +159,7 @@ class Chain:
         return struct(*found["fields"], CHANGE) if has_changes(made) else found
 
     def with_any_keys(self, spark: SparkSession) -> Chain:
-        return replace(self, means=replace(self.means, keys=lambda: any_keys(spark)))
+        return replace(self, means=replace(self.means, keys=lambda _: any_keys(spark)))
 
     @property
     def _first_explosion(self) -> int:
@@ -184,11 +193,6 @@ class Chain:
             where = place(self.steps, number)
             text, at = f"{where}: {problem.message}", tuple(re.findall(r"\w+", where))
             raise Suspended(problem.code, text, fix=problem.fix, at=at) from None
-
-
-def _plain(path: str) -> str:
-    """A path without dots and the separators that flattening puts in their place."""
-    return path.replace(".", "").replace("_", "")
 
 
 def chain_of(table: Table, means: StepResources, key_column: str | None) -> Chain:

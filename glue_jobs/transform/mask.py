@@ -173,11 +173,14 @@ def paths(kind: T.DataType, prefix: str = "") -> Iterator[str]:
 
 
 def run_mask(
-    frame: DataFrame, step: Mask, keys: Callable[[], DataFrame], tags: Mapping[str, tuple[str, ...]]
+    frame: DataFrame,
+    step: Mask,
+    keys: Callable[[str | None], DataFrame],
+    tags: Mapping[str, tuple[str, ...]],
 ) -> DataFrame:
     """Mask fields by path and by tag; in `_kafka`, mask the key and the headers.
 
-    keys: returns `tokens.key_frame`, used only for hashing. tags: the schema's tags by field path.
+    keys: returns `tokens.key_frame` for the id of a masking key, used only for hashing. tags: the schema's tags by field path.
     A struct without remaining fields is dropped. Map keys stay unchanged.
     Raises Suspended: a field does not exist, or the rule cannot mask its type.
     """
@@ -189,7 +192,7 @@ def run_mask(
         _record(step).alias(name) if name == SYSTEM_COLUMN else F.col(quote(name)) for name in beside(frame)
     ]
     hashes = "hash" in (step.key, step.headers, *(rule.how for rule in found.values()))
-    return (with_key(frame, keys()) if hashes else frame).select(*kept, *others)
+    return (with_key(frame, keys(step.masking_key)) if hashes else frame).select(*kept, *others)
 
 
 def _field(value: Column, kind: T.DataType, found: Mapping[Path, Rule], path: str, leaf: Masks) -> Column:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from calve.config.masking_keys import KEY_ID
 from calve.config.steps import Expect, Filter, Flatten, Lookup, Mask, Rule, Sql, Step
 from calve.names import DATABASE_NAME, TABLE_NAME, field_problem
 from calve.settings import fields
@@ -19,6 +20,7 @@ from calve.settings.fields import Section
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, near_miss, one_of
 
 WORDS = ("fields", "tags", "key", "headers")
+BESIDE = (*WORDS, "masking_key")
 RULES = ("drop", "null", "hash", "keep", "partial", "generalise")
 RECEIVED = ("hash", "null", "keep")
 SPANS = ("year", "month")
@@ -35,7 +37,7 @@ class MaskingSection(Section):
 
 
 def mask_step(raw: Any) -> Mask:
-    """`{customer.email: hash, card: drop}`, or `{fields: {...}, tags: {PII: hash}, key: hash, headers: null}`.
+    """`{customer.email: hash, card: drop}`, or `{fields: {...}, tags: {PII: hash}, key: hash, headers: null}`, or with more.
 
     A mapping that has one of `WORDS` is of the second kind.
     """
@@ -53,6 +55,11 @@ def mask_step(raw: Any) -> Mask:
             if received[word] not in RECEIVED:
                 reason = f'"{raw[word]}" cannot be used'
                 problems.append(Problem((word,), reason, f"use {one_of(RECEIVED)}"))
+    if not short and "masking_key" in raw:
+        received["masking_key"] = by = raw["masking_key"]
+        if not isinstance(by, str) or not KEY_ID.fullmatch(by):
+            fix = 'name the id of a key in the secret of `masking`, as "2026a"'
+            problems.append(Problem(("masking_key",), f'"{by}" is not the id of a masking key', fix))
     problems += _clashes(by_path, where)
     if problems:
         raise InvalidParts(problems)
@@ -62,7 +69,7 @@ def mask_step(raw: Any) -> Mask:
 def _strangers(raw: dict[str, Any]) -> Iterator[Problem]:
     fix = f"name columns under `fields`; also one that is called {one_of(WORDS)}"
     for name in raw:
-        if name not in WORDS:
+        if name not in BESIDE:
             yield Problem((name,), f"is not a known key beside {one_of(w for w in WORDS if w in raw)}", fix)
     if raw.keys().isdisjoint(("fields", "tags")):
         yield Problem((), "names no columns", f"{fix}; where there are none, add `fields: {{}}`")

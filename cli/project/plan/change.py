@@ -121,7 +121,7 @@ def _of_losses(before: Table, after: Table) -> Iterator[Consequence]:
 def _of_mode(table: Table, held: DeployedTable) -> Consequence:
     """What the job does with existing rows if the mode changes."""
     try:
-        kind = switch(table.name, table.name, held.mode, table.mode.note(held.columns))
+        kind = switch(table.name, table.name, held.mode, table.mode_note(held.columns))
     except Suspended as refused:
         at = ((table.mode.kind,) if table.mode.key else ()) if refused.code == "mode_changed" else None
         return Consequence(f"the job will suspend it: {refused.message}", breaking=True, at=at)

@@ -99,7 +99,7 @@ def _held(table: Table, held: DeployedTable) -> Iterator[Difference]:
     if not held.empty:
         there["mode"] = described(held.columns, held.mode)
         try:
-            configured["mode"] = described(held.columns, table.mode.note(held.columns))
+            configured["mode"] = described(held.columns, table.mode_note(held.columns))
         except Suspended as unusable:
             configured["mode"] = unusable.message
     yield from differences(there, configured)

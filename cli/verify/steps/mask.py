@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from calve.config.masking_keys import Key
+from calve.config.masking_keys import Key, hashing
 from calve.config.steps import Mask, Rule
 from calve.names import SYSTEM_COLUMN
 from calve.schema.change_events import UNAVAILABLE
@@ -32,8 +32,11 @@ class Tokens:
     keys: Sequence[Key]
     _made: dict[tuple[int, bytes], str] = field(default_factory=dict)
 
-    def numbers(self, timestamps: Any) -> Any:
-        """The index of the key for each record."""
+    def numbers(self, timestamps: Any, masking_key: str | None) -> Any:
+        """The index of the key for each record. Raises Suspended: as `hashing`."""
+        if masking_key is not None:
+            [found] = hashing(self.keys, masking_key)
+            return np.full(len(timestamps), list(self.keys).index(found))
         since = np.array([each.since_us for each in self.keys])
         moments = timestamps.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
         return np.maximum(np.searchsorted(since, moments, side="right") - 1, 0)
@@ -57,7 +60,7 @@ def masked(
     wanted[SYSTEM_COLUMN, "headers", "value"] = Rule(step.headers)
     wanted = {path: rule for path, rule in wanted.items() if rule.how != "keep"}
     kafka = rows.column(SYSTEM_COLUMN)
-    keys = tokens.numbers(kafka.field("timestamp"))
+    keys = tokens.numbers(kafka.field("timestamp"), step.masking_key)
     leaf = _but_placeholders if has_changes(rows.schema) else _leaf
     made = pa.RecordBatch.from_struct_array(_masked(rows.to_struct_array(), wanted, keys, tokens, leaf))
     place = made.schema.get_field_index(SYSTEM_COLUMN)

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calve.config.masking_keys import Key
+from calve.config.masking_keys import Key, hashing
 from calve.config.steps import Leaf, Route
+from calve.config.steps import Mask as MaskStep
 from calve.schema.change_events import UNAVAILABLE
 from calve.schema.columns import CHANGE
 from glue_jobs.decode.machines.cells import Items, conformed, weights
@@ -104,17 +105,15 @@ def fields_changed(left: Sequence[tuple[int, Change]], array: pa.Array, tokens: 
     return pa.StructArray.from_arrays(made, fields=fields, mask=pc.is_null(array))
 
 
-def masked_rows(
-    columns: Sequence[tuple[str, Change]], key: Received, headers: Received, rows: Rows, keys: Keys
-) -> Outcome:
-    """columns: the remaining columns, with the change of each. key, headers: as in `calve.config.steps.Mask`."""
-    tokens, kafka = Tokens.of(keys, rows.kafka), rows.kafka
+def masked_rows(columns: Sequence[tuple[str, Change]], step: MaskStep, rows: Rows, keys: Keys) -> Outcome:
+    """columns: the remaining columns, with the change of each. Raises Suspended: as `hashing`."""
+    tokens, kafka = Tokens.of(hashing(keys, step.masking_key) if keys else (), rows.kafka), rows.kafka
     made = {name: change(rows.columns[name], tokens) for name, change in columns}
     arrays = {each.name: kafka.field(each.name) for each in kafka.type}
-    arrays["key"] = _received(arrays["key"], key, tokens)
-    if headers != "keep":
+    arrays["key"] = _received(arrays["key"], step.key, tokens)
+    if step.headers != "keep":
         items = Items.of(arrays["headers"])
-        values = _received(items.values.field("value"), headers, tokens.of_items(items.sizes))
+        values = _received(items.values.field("value"), step.headers, tokens.of_items(items.sizes))
         header = pa.StructArray.from_arrays(
             [items.values.field("key"), values], fields=list(items.values.type)
         )

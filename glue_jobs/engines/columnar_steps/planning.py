@@ -90,7 +90,7 @@ def _operations(
                 columns, rules(step, chain.means.tags, columns), f"{where}: ", changes=has_changes(frame)
             )
             changes = [(columns.names[number], change) for number, change in kept]
-            masked_rows: Operation = partial(operations.masked_rows, changes, step.key, step.headers)
+            masked_rows: Operation = partial(operations.masked_rows, changes, step)
             return [masked_rows], [masked_rows]
         case Filter() | Expect():
             query = understand_condition(frame, step.condition)

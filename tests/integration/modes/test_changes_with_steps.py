@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pytest
@@ -23,7 +23,7 @@ __all__ = ["masking"]
 long = pytest.mark.long
 BY_PK = ChangeData(("pk.id",), deletes=True, bucketed=True)
 PK = Source(column="pk")
-MASK = Mask(fields={"note": Rule("hash"), "tags": Rule("partial", 1)}, key="keep")
+MASK = Mask(fields={"note": Rule("hash"), "tags": Rule("partial", 1)}, masking_key="k1")
 ORDER = json.dumps(
     {
         "type": "record",
@@ -220,7 +220,7 @@ def test_a_new_field_of_a_database_stays_out_until_somebody_decides(engine: Engi
     engine.drain(database.target(steps=(MASK,), **settings))
     assert "email" not in engine.rows(database.topic).columns
     assert_proved(proof(engine, database.topic, steps=(MASK,), masking=masking))
-    decided = Mask(fields=MASK.fields | {"email": Rule("partial", "domain")}, key="keep")
+    decided = replace(MASK, fields=MASK.fields | {"email": Rule("partial", "domain")})
     database.update(1, note="y", tags=None)
     engine.flush()
     engine.drain(database.target(steps=(decided,), **settings))

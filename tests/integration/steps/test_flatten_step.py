@@ -33,7 +33,7 @@ def orders(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
 
 
 def run(frame: DataFrame, *steps: Flatten, stay: frozenset[str] = frozenset()) -> DataFrame:
-    chain = Chain(steps, StepResources(lambda: frame, lambda _: frame), stay)
+    chain = Chain(steps, StepResources(lambda _: frame, lambda _: frame), stay)
     return chain.of_rows(chain.of_records(frame))
 
 

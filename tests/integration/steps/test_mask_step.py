@@ -55,7 +55,7 @@ def _binary(value: Any) -> Any:
 
 
 def masked(rows: DataFrame, fields: Mapping[str, Rule], **more: Any) -> DataFrame:
-    return run_mask(rows, Mask(dict(fields), **more), lambda: key_frame(rows.sparkSession, [OLD, NEW]), {})
+    return run_mask(rows, Mask(dict(fields), **more), lambda _: key_frame(rows.sparkSession, [OLD, NEW]), {})
 
 
 def values(rows: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
@@ -327,7 +327,7 @@ def test_fields_are_masked_by_their_tags(spark: SparkSession) -> None:
     rows = frame(spark, "a struct<b: string, c: string>, d string", [("x", "y"), "z"])
     tags = {"a.b": ("PII",), "a.c": ("PII",), "d": ("SECRET",)}
     step = Mask({"a.c": KEEP}, {"PII": HASH, "SECRET": DROP})
-    assert values(run_mask(rows, step, lambda: key_frame(spark, [OLD]), tags)) == [((token("x"), "y"),)]
+    assert values(run_mask(rows, step, lambda _: key_frame(spark, [OLD]), tags)) == [((token("x"), "y"),)]
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_what_cannot_be_masked_suspends_the_table(
 
 
 def test_a_step_that_only_keeps_changes_nothing_and_needs_no_key(spark: SparkSession) -> None:
-    def no_keys() -> DataFrame:
+    def no_keys(_: str | None) -> DataFrame:
         raise AssertionError("asked for keys")
 
     rows = frame(spark, "email string, n int", ("a@b.c", 1))

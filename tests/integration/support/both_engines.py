@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from calve.config.masking_keys import Key
+from calve.config.masking_keys import Key, hashing
 from calve.config.steps import Step
 from calve.modes.mode import APPEND
 from calve.names import SYSTEM_COLUMN, quote
@@ -65,7 +65,9 @@ def same(
     spark, frame = records.sparkSession, records.coalesce(1).localCheckpoint()
     chain = Chain(
         tuple(steps),
-        StepResources(lambda: key_frame(spark, keys) if keys else any_keys(spark), _none, tags or {}),
+        StepResources(
+            lambda by: key_frame(spark, hashing(keys, by)) if keys else any_keys(spark), _none, tags or {}
+        ),
     )
     source = _columns(frame)
     columns = columns or chain.columns(spark, source)
@@ -119,7 +121,7 @@ def _columns(frame: DataFrame) -> Json:
     return iceberg_columns(frame.select(*map(quote, data(frame))).schema)
 
 
-def _no_keys() -> DataFrame:
+def _no_keys(_: str | None) -> DataFrame:
     raise AssertionError("nothing is hashed")
 
 

@@ -3,6 +3,8 @@ from dataclasses import replace
 
 import pytest
 
+from calve.config.job import Table
+from calve.config.steps import Mask, Rule, tokens_by
 from calve.errors import Suspended
 from calve.modes.aggregate import Aggregate, Measure, Window
 from calve.modes.deduplicate import Deduplicate
@@ -63,6 +65,29 @@ TOTALS = BY_ID.note(COLUMNS)
 HOURLY = replace(BY_ID, window=Window("_kafka.timestamp", 3_600_000)).note(COLUMNS)
 TOPIC = TopicKey("c", "t")
 OPENED = opened(UPSERTED or "", {TOPIC: {0: 7}})
+
+
+def test_the_masking_key_that_hashes_a_key_stays() -> None:
+    mask = Mask({"id": Rule("hash")}, masking_key="a")
+    table = Table("t", "t", upsert=Upsert(("id",)), steps=(mask,))
+    noted = table.mode_note(COLUMNS)
+    assert described(COLUMNS, noted) == "upsert by id (hashed by the masking key a)"
+    assert switch("db.t", "t", noted, noted) is None
+    for others in ((), (replace(mask, masking_key="b"),)):
+        with pytest.raises(
+            Suspended, match=r"are hashed by the masking key a, and are to be (not )?hashed"
+        ) as caught:
+            switch("db.t", "t", noted, replace(table, steps=others).mode_note(COLUMNS))
+        assert caught.value.code == "mode_changed"
+    assert (
+        replace(table, steps=(Mask({"price": Rule("hash")}, masking_key="a"),)).mode_note(COLUMNS) == UPSERTED
+    )
+
+
+def test_a_tag_chooses_no_masking_key_for_the_key_of_a_mode() -> None:
+    mask = Mask({"of.shop": Rule("hash")}, {"PII": Rule("hash"), "X": Rule("drop")}, masking_key="a")
+    tags = {"id": ["PII"], "of.shop": ["PII"], "price": ["X"]}
+    assert tokens_by((mask,), tags) == {"id": None, "ofshop": "a", "kafkakey": "a"}
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,13 @@ def test_the_long_form_says_the_rest() -> None:
     )
 
 
+def test_one_masking_key_may_make_all_tokens() -> None:
+    assert mask_step({"fields": {"a": "hash"}, "masking_key": "2026a"}) == Mask(
+        {"a": HASH}, masking_key="2026a"
+    )
+    assert mask_step({"masking_key": "hash"}) == Mask({"masking_key": HASH}), "a column, in the short form"
+
+
 def test_the_key_is_hashed_and_headers_are_emptied_if_nothing_is_said() -> None:
     made = mask_step({"tags": {"PII": "drop"}})
     assert (made.key, made.headers) == ("hash", "null")
@@ -70,6 +77,7 @@ STAYS = "use domain, or a number of characters from 1 to 100"
 SPAN = "use year, month, or the width of a band, at least 2, such as 100"
 NO_PATH = '"a-b" is not a field path: "a-b" must be letters, digits and _ and start with a letter or _'
 RESERVED = '"_kafka.key" is reserved: _kafka holds topic, partition, offset and the other facts of the record'
+KEY_ID = 'name the id of a key in the secret of `masking`, as "2026a"'
 PLACES = "name columns under `fields`; also one that is called fields, tags, key or headers"
 
 
@@ -93,6 +101,7 @@ PLACES = "name columns under `fields`; also one that is called fields, tags, key
         ({"_kafka.key": "hash"}, Problem(("_kafka.key",), RESERVED)),
         ({"tags": {" ": "hash"}}, Problem(("tags", " "), "is not a tag", "write it as the schema has it, such as PII")),
         ({"fields": {}, "key": "drop"}, Problem(("key",), '"drop" cannot be used', "use hash, null or keep")),
+        ({"fields": {}, "masking_key": 2026}, Problem(("masking_key",), '"2026" is not the id of a masking key', KEY_ID)),
         ({"key": "hash", "fields": {}, "email": "hash"}, Problem(("email",), "is not a known key beside fields or key", PLACES)),
         ({"key": "hash"}, Problem((), "names no columns", f"{PLACES}; where there are none, add `fields: {{}}`")),
         ({"a": "drop", "a.b": "hash"}, Problem(("a.b",), 'is in "a", which has a rule', "remove one of the two")),
