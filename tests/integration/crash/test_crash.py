@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from calve.modes.mode import Mode
 from glue_jobs.iceberg import staging
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.process import faults
@@ -107,9 +107,9 @@ def test_jobs_die_at_every_point_of_a_later_round(engine: Engine) -> None:
     scene.finish()
 
 
-def abandoned(engine: Engine, point: str, *, mode: Mode | None = None) -> None:
-    """Jobs die at the point in the first round, while they recover from that, and in a later round."""
-    scene = Scene(engine, foreign=point in OF_FOREIGN, mode=mode)
+def abandoned(engine: Engine, point: str, **settings: Any) -> None:
+    """Jobs die at the point in the first round, while they recover from that, and in a later round. `settings`: of `Scene`."""
+    scene = Scene(engine, foreign=point in OF_FOREIGN, **settings)
     if point in NOT_AT_FIRST:
         scene.produce()
         scene.work()
@@ -136,13 +136,13 @@ def test_jobs_that_die_at_the_same_point_are_mended_by_the_next(engine: Engine, 
     abandoned(engine, point)
 
 
-def overtaken(engine: Engine, *points: str, mode: Mode | None = None) -> None:
+def overtaken(engine: Engine, *points: str, **settings: Any) -> None:
     """Another job does all there is to do while one stands still at the point; then that one goes on.
 
     Of several points, those that drop the table must come before those that have published: what was unknown then is known
     to the next table.
     """
-    scene = Scene(engine, mode=mode)
+    scene = Scene(engine, **settings)
     scene.produce()
     scene.work()
 
@@ -203,14 +203,12 @@ def test_a_job_goes_on_where_another_has_died(engine: Engine, stands_at: str) ->
     scene.finish()
 
 
-def killed(
-    engine: Engine, points: Sequence[str], logs: Path, *, again: bool, mode: Mode | None = None
-) -> None:
+def killed(engine: Engine, points: Sequence[str], logs: Path, *, again: bool, **settings: Any) -> None:
     """A process with a table for each point is killed when every table stands at its own; then the next process.
 
     `again`: the next one is killed as well, while it recovers, and one in a later round.
     """
-    scenes = {point: Scene(engine, foreign=point in OF_FOREIGN, mode=mode) for point in points}
+    scenes = {point: Scene(engine, foreign=point in OF_FOREIGN, **settings) for point in points}
 
     def run(name: str, at_points: Sequence[str], nth: Callable[[str], int]) -> None:
         log = logs / f"{name}.log"

@@ -5,6 +5,7 @@ is a part of what must hold.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,31 +33,28 @@ MODES = {
     "deduplicate": FIRSTS,
     "aggregate": TOTALS,
 }
-modes = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+MASKED: dict[str, Any] = {
+    "masked": {"masked": True},
+    "masked upsert": {"mode": UPSERTS, "masked": True},
+    "masked change_data": {"mode": CHANGES, "masked": True},
+    "masked history": {"mode": VERSIONS, "masked": True},
+}
+SCENES = {name: {"mode": mode} for name, mode in MODES.items()} | MASKED
+scenes = pytest.mark.parametrize("settings", SCENES.values(), ids=SCENES)
 
 
 @slow
-@modes
-def test_the_next_job_mends_what_one_has_left(engine: Engine, mode: Mode) -> None:
-    abandoned(engine, "publish.committed", mode=mode)
+@scenes
+def test_the_next_job_mends_what_one_has_left(engine: Engine, settings: dict[str, Any]) -> None:
+    abandoned(engine, "publish.committed", **settings)
 
 
 @slow
-@pytest.mark.parametrize(
-    ("mode", "points"),
-    [
-        (UPSERTS, POINTS_OF_UPSERTS),
-        (CHANGES, POINTS_OF_UPSERTS),
-        (VERSIONS, POINTS_OF_UPSERTS),
-        (FIRSTS, POINTS),
-        (TOTALS, POINTS_OF_TOTALS),
-    ],
-    ids=MODES,
-)
-def test_jobs_die_at_every_point_of_a_later_round(
-    engine: Engine, mode: Mode, points: tuple[str, ...]
-) -> None:
-    scene = Scene(engine, mode=mode)
+@scenes
+def test_jobs_die_at_every_point_of_a_later_round(engine: Engine, settings: dict[str, Any]) -> None:
+    mode = settings.get("mode")
+    points = POINTS if mode in (None, FIRSTS) else POINTS_OF_TOTALS if mode is TOTALS else POINTS_OF_UPSERTS
+    scene = Scene(engine, **settings)
     scene.produce()
     scene.work()
     for point in sorted(points, key=lambda each: each in PROVOKED):
@@ -69,16 +67,18 @@ def test_jobs_die_at_every_point_of_a_later_round(
 
 
 @slow
-@modes
-def test_a_job_that_was_overtaken_changes_nothing_any_more(engine: Engine, mode: Mode) -> None:
+@scenes
+def test_a_job_that_was_overtaken_changes_nothing_any_more(engine: Engine, settings: dict[str, Any]) -> None:
     points = ("stage.end", "reject.end", "publish.begin", "publish.committed", "release.appended")
-    overtaken(engine, *points, mode=mode)
+    overtaken(engine, *points, **settings)
 
 
 @slow
-@modes
-def test_processes_that_are_killed_are_mended_by_the_next(engine: Engine, tmp_path: Path, mode: Mode) -> None:
-    killed(engine, (*CRITICAL, "stage.end", "table.created"), tmp_path, again=True, mode=mode)
+@scenes
+def test_processes_that_are_killed_are_mended_by_the_next(
+    engine: Engine, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    killed(engine, (*CRITICAL, "stage.end", "table.created"), tmp_path, again=True, **settings)
 
 
 def compacted(engine: Engine, point: str, mode: Mode = UPSERTS) -> None:

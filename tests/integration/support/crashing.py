@@ -10,10 +10,11 @@ import sys
 import threading
 import time
 import uuid
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from fastavro import parse_schema, schemaless_writer
 from pyiceberg.catalog import Catalog
 
 from calve.config.job import Lake, Table
+from calve.config.steps import Mask, Rule
 from calve.modes.aggregate import Aggregate, Measure
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History
@@ -75,12 +77,14 @@ class Scene:
 
     `fates`: the reason of every reject, None for every good record, by place. `foreign`: a record of each batch is framed with
     an id of another subject, which the job must look up. `mode`: what the table does with the records of a key; a record without
-    a value is a tombstone where they are upserts or versions. Only `keys` knows those.
+    a value is a tombstone where they are upserts or versions. Only `keys` knows those. `masked`: keys and a column are hashed,
+    and dead letters are sealed.
     """
 
     engine: Engine
     foreign: bool = False
     mode: Mode | None = None
+    masked: bool = False
     topic: str = ""
     fates: dict[Place, str | None] = field(default_factory=dict)
     keys: dict[Place, tuple[bytes, bool]] = field(default_factory=dict)
@@ -133,7 +137,10 @@ class Scene:
 
     @property
     def table(self) -> Table:
-        return Table(self.topic, self.topic, engine=CHOICE, flush_bytes=CHILD_FLUSH_BYTES, **self._modes)
+        steps: Any = {"steps": MASKS} if self.masked else {}
+        return Table(
+            self.topic, self.topic, engine=CHOICE, flush_bytes=CHILD_FLUSH_BYTES, **self._modes, **steps
+        )
 
     def evolve(self) -> None:
         """Register the next version of the schema, with a field more."""
@@ -147,7 +154,8 @@ class Scene:
 
     def opener(self, **settings: Any) -> Opener:
         """The table as a new job opens it."""
-        return self.engine.target(self.topic, flush_bytes=FLUSH_BYTES, **self._modes, **settings)
+        masks: Any = {"steps": MASKS, "masking": secret(self.engine)} if self.masked else {}
+        return self.engine.target(self.topic, flush_bytes=FLUSH_BYTES, **self._modes, **masks, **settings)
 
     def code(self) -> str | None:
         """Why the table was left as it is."""
@@ -179,6 +187,8 @@ class Scene:
             assert self.totals() == self.expected_totals()
         else:
             rows = main.scan(selected_fields=("_kafka",)).to_arrow().to_pylist()
+            if self.masked:
+                assert {each["_kafka"]["key"][:3] for each in rows} <= {b"k1:", None}
             held = [(each["_kafka"]["partition"], each["_kafka"]["offset"], None) for each in rows]
         open_ = Selection().within(letters)
         dead = letters.scan(open_, selected_fields=("partition", "offset", "reason")).to_arrow().to_pylist()
@@ -189,6 +199,8 @@ class Scene:
         assert not left, f"left over: {left}"
         job = self.engine.job()
         sources = Sources(catalog, job.kafka, job.registry, self.engine.stack.region)
+        if self.masked:
+            sources = replace(sources, steps=MASKS, masking=secret(self.engine))
         proof = verify(self.name, sources, LineProgress(lambda _: None))
         assert proof.ok, proof.findings
         unproved = {each.name for each in proof.checks if each.state == "not verifiable"}
@@ -312,6 +324,18 @@ def broken(kind: str | None, value: bytes, foreign_id: int) -> bytes | None:
     raise ValueError(kind)
 
 
+MASKS = (Mask(fields={"side": Rule("hash")}, masking_key="k1"),)
+
+
+def secret(engine: Engine) -> str:
+    """The reference of the masking keys of all scenes of a stack."""
+    file = engine.stack.root / "masking-of-scenes.json"
+    if not file.exists():
+        key = {"id": "k1", "from": "2020-01-01T00:00:00Z", "key": b64encode(b"k" * 32).decode()}
+        file.write_text(json.dumps({"keys": [key]}))
+    return f"file:{file}"
+
+
 def open_catalog(engine: Engine) -> Catalog:
     stack = engine.stack
     warehouse = engine.job().lake.warehouse
@@ -349,7 +373,7 @@ def run_job(
     It is killed as soon as `until` is true.
     """
     settings = log.with_suffix(".json")
-    settings.write_text(engine.job(*tables).to_json())
+    settings.write_text(engine.job(*tables, masking=secret(engine)).to_json())
     environment = spark_environment(engine.stack, quick=True) | ({"CALVE_FAULT": fault} if fault else {})
     command = [sys.executable, "-m", "glue_jobs.ingest", "--settings-file", str(settings), "--drain"]
     with log.open("w") as output:
