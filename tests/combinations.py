@@ -109,6 +109,11 @@ def switched(name: str, to: str) -> str | None:
     try:
         switch("t", "t", before, after)
     except Suspended:
+        kind = table_of(name).mode.kind
+        if kind == "history":
+            return "its versions have ends, which further records would no longer move"
+        if (kind, to) == ("upsert", "`history`"):
+            return "rows that newer records replaced are gone, and would be missing in the history"
         return "its rows do not tell what another mode would have made of the records"
     return None
 
@@ -124,6 +129,7 @@ def commands(name: str) -> dict[str, str | None]:
         "`rewind`, `rollback`": None,
         "becomes append": switched(name, "append"),
         "becomes `upsert`": switched(name, "`upsert`"),
+        "becomes `history`": switched(name, "`history`"),
     }
 
 

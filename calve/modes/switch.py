@@ -11,8 +11,12 @@ from calve.modes.mode import ModeName
 from calve.schema.columns import Json
 from calve.table.position import Offsets, TopicKey, decode_offsets, encode_offsets
 
-Switch = Literal["fold", "open"]
-"""`fold`: the rows become what upserts would have made of them. `open`: they stay, and each further record is a row."""
+Switch = Literal["fold", "open", "version"]
+"""`fold`: the rows become what upserts would have made of them. `open`: they stay, and each further record is a row.
+
+`version`: each row becomes a version.
+"""
+CHANGES = {("append", "upsert"), ("upsert", "append"), ("append", "history")}
 
 
 def switch(table: str, name: str, before: str | None, wanted: str | None) -> Switch | None:
@@ -24,6 +28,12 @@ def switch(table: str, name: str, before: str | None, wanted: str | None) -> Swi
         return "open"
     if (was, now) == ("append", "upsert") and folded_as(before) in (None, wanted):
         return "fold"
+    if (
+        (was, now) == ("append", "history")
+        and not folded_as(before)
+        and not json.loads(str(wanted))["changes"]
+    ):
+        return "version"
     if before and wanted and _by(before) != _by(wanted):
         raise Suspended(
             "mode_changed",
@@ -42,7 +52,7 @@ def switch(table: str, name: str, before: str | None, wanted: str | None) -> Swi
 def require_kind(table: str, name: str, before: str | None, now: ModeName) -> None:
     """Refuse modes to which the one in the position never changes, whatever their settings. Raises Suspended: `mode_changed`."""
     was = kind_of(before)
-    if was != now and {was, now} != {"append", "upsert"}:
+    if was != now and (was, now) not in CHANGES:
         raise _refused(_of_kinds(table, was, now), name, was, now)
 
 

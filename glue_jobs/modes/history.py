@@ -59,6 +59,12 @@ def stage_versions(
     return replace(staged, deletes=deletes), staged.rows
 
 
+def stage_every(mode: History, table: OpenTable, good: DataFrame, tasks: int, stage_id: str) -> Staged:
+    """Stage a version for each record of a table that had no versions. `good`: all its records, as in `stage_versions`."""
+    made = with_times(versions(good, mode, table.row_plan.columns), None, mode, late=True)
+    return table.stage(made.drop(FILE, POSITION), tasks, stage_id)
+
+
 def versions(good: DataFrame, mode: History, columns: Json) -> DataFrame:
     """The records as rows of the table with these columns, each from its own time on. None has an end."""
     gone = F.col(TOMBSTONE) if TOMBSTONE in good.columns else false()

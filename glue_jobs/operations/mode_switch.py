@@ -2,6 +2,7 @@
 
 To `upsert`: the appended rows are treated as one batch of changes. Current rows stay; the others are deleted by
 position. Records without a value wait as dead letters. They are tombstones now and are marked as redriven.
+To `history`: in the same way, but every row is written again, with the time for which it was valid.
 From `upsert`: the rows stay, and the position stores the offsets up to which they are folded.
 """
 
@@ -15,10 +16,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from calve.errors import Suspended
+from calve.modes.history import History
 from calve.modes.mode import Mode
 from calve.modes.switch import folded_to, kind_of, opened
 from calve.modes.switch import switch as change_of
 from calve.requests.redrive import Request, position_after
+from calve.schema.columns import HISTORY
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import ancestry_is_cut, check_ledger
 from calve.table.summary import REDRIVE, ledger_of
@@ -39,6 +42,7 @@ from glue_jobs.decode.decode import decode
 from glue_jobs.engines.batch import PLACE
 from glue_jobs.iceberg.staging import NOTHING, Staged
 from glue_jobs.index.table_index import TableIndex
+from glue_jobs.modes.history import stage_every
 from glue_jobs.operations.publishing import publish_work
 from glue_jobs.operations.redrive import stage_marks
 from glue_jobs.process import faults
@@ -67,7 +71,7 @@ def switch(table: OpenTable, base: Position) -> bool:
         case "open":
             position = _after(table, base, opened(str(base.mode), base.offsets))
             _commit(table, base, position, NOTHING, Ledger())
-        case "fold":
+        case "fold" | "version":
             _Fold(table, base, table.mode).run(wanted)
     return True
 
@@ -78,7 +82,7 @@ class _Fold:
 
     table: OpenTable
     base: Position
-    upsert: Mode
+    mode: Mode
 
     def run(self, wanted: str | None) -> None:
         table, position = self.table, _after(self.table, self.base, wanted)
@@ -87,9 +91,13 @@ class _Fold:
         batch = rows.where(self._beyond(at(PARTITION), at(OFFSET)))
         self._require_keys(batch)
         dead = self._tombstones()
-        staged = self._stage_deletes(rows, batch, dead, position.round)
+        if isinstance(self.mode, History):
+            staged = self._stage_versions(self.mode, batch, dead, position.round)
+        else:
+            staged = self._stage_deletes(rows, batch, dead, position.round)
         faults.point("switch.staged", table.config.name)
-        ledger = Ledger(rows_deleted=staged.deletes.rows if staged.deletes else 0)
+        deleted = staged.deletes.rows if staged.deletes else 0
+        ledger = Ledger(rows_appended=staged.rows, rows_deleted=deleted)
         if dead is None:
             _commit(table, self.base, position, staged, ledger)
             return
@@ -110,9 +118,9 @@ class _Fold:
         unknown = ancestry_is_cut(ancestors) and self.table.config.on_error == "skip"
         if len(self.base.offsets) > 1:
             why = "it holds records of a topic that was made again since, and no order between both"
-        elif self.upsert.deletes and (skipped or unknown):
+        elif self.mode.deletes and (skipped or unknown):
             why = f"{skipped or 'perhaps some'} records without a value were skipped: {UNKNOWN}"
-        elif self.upsert.drops and filtered:
+        elif self.mode.drops and filtered:
             why = f"its steps left out {filtered} records: {UNKNOWN}"
         else:
             return
@@ -121,15 +129,15 @@ class _Fold:
     def _unable(self, why: str) -> Suspended:
         return Suspended(
             "mode_changed",
-            f"table {self.table.name} cannot change to the mode upsert: {why}",
-            fix=f"in calve.yaml, remove `upsert` from table {self.table.config.name}, or name another table",
+            f"table {self.table.name} cannot change to the mode {self.mode.kind}: {why}",
+            fix=f"in calve.yaml, remove `{self.mode.kind}` from table {self.table.config.name}, or name another table",
         )
 
     def _require_keys(self, batch: DataFrame) -> None:
         for path, by in self.table.config.hashed_key.items():
             if batch.where(~at(path).cast("string").startswith(f"{by}:")).limit(1).collect():
                 raise self._unable(f"it has rows whose {path} was hashed by another masking key than {by}")
-        nameless = batch.where(reduce(Column.__or__, (at(path).isNull() for path in self.upsert.key)))
+        nameless = batch.where(reduce(Column.__or__, (at(path).isNull() for path in self.mode.key)))
         if found := nameless.select(*(at(path) for path in PLACE)).limit(1).collect():
             raise Suspended(
                 "key_unusable",
@@ -144,7 +152,7 @@ class _Fold:
         Those with an unreadable key stay dead letters.
         """
         table = self.table
-        dead_letters = table.dead_letters.level_with(self.base) if self.upsert.deletes else None
+        dead_letters = table.dead_letters.level_with(self.base) if self.mode.deletes else None
         if dead_letters is None:
             return None
         keys = table.services.masking_keys
@@ -154,16 +162,27 @@ class _Fold:
             raise self._unable(
                 f"{unopened} dead letters without a value are encrypted by keys that the secret lacks: {UNKNOWN}"
             )
-        decoded = decode(chosen, table.decode_plan, self.upsert)
+        decoded = decode(chosen, table.decode_plan, self.mode)
         records = table.row_plan.records(decoded.where(F.col(TOMBSTONE)), DEAD_LETTER)
         dead, _ = table.row_plan.rows(records)
         return dead if dead.limit(1).collect() else None
+
+    def _stage_versions(
+        self, mode: History, batch: DataFrame, dead: DataFrame | None, round_id: str
+    ) -> Staged:
+        """Every row and tombstone as a version, and deletes of the rows as they were."""
+        table, changes = self.table, batch.drop(HISTORY["name"]).withColumn(TOMBSTONE, false())
+        if dead is not None:
+            changes = changes.unionByName(dead.drop(DEAD_LETTER))
+        staged = stage_every(mode, table, changes, 2 * table.services.cores, round_id)
+        gone = keys_of(batch, PLACE)
+        return replace(staged, deletes=TableIndex().stage_deletes(table.main, gone, PLACE, round_id))
 
     def _stage_deletes(
         self, rows: DataFrame, batch: DataFrame, dead: DataFrame | None, round_id: str
     ) -> Staged:
         """Deletes of the batch's outdated rows, and of earlier rows that the batch replaces."""
-        table, upsert = self.table, self.upsert
+        table, upsert = self.table, self.mode
         changes = batch.withColumn(TOMBSTONE, false())
         if dead is not None:
             changes = changes.unionByName(dead.drop(DEAD_LETTER))
@@ -196,7 +215,7 @@ def _after(table: OpenTable, base: Position, mode: str | None) -> Position:
 
 
 def _commit(table: OpenTable, base: Position, position: Position, staged: Staged, ledger: Ledger) -> None:
-    check_ledger(ledger, staged_rows=0)
+    check_ledger(ledger, staged_rows=staged.rows)
     entries = {REDRIVE: position.round} if ledger.selected else {}
     publish_work(table, base, position, staged, ledger, entries=entries)
     faults.point("switch.committed", table.config.name)

@@ -128,6 +128,8 @@ def _of_mode(table: Table, held: DeployedTable) -> Consequence:
     text = "the rows stay, and every further record is one: a key may have several"
     if kind == "fold":
         text = "the job deletes the rows that newer records of their key replace, in one commit"
+    elif kind == "version":
+        text = "the job writes every row again, with the time for which it was valid, in one commit"
     return Consequence(text, breaking=True)
 
 

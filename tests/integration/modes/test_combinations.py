@@ -183,7 +183,7 @@ def test_what_is_asked_of_a_table_of_a_mode_is_done_or_refused_with_its_reason(
     assert found.findings == ()
 
 
-@pytest.mark.parametrize("to", ["append", "`upsert`"])
+@pytest.mark.parametrize("to", ["append", "`upsert`", pytest.param("`history`", marks=pytest.mark.full)])
 @in_modes("append", "`upsert`", "`change_data`")
 def test_a_table_becomes_one_of_another_mode_or_is_suspended(
     engine: Engine, masking: str, mode: str, to: str
@@ -198,8 +198,8 @@ def test_a_table_becomes_one_of_another_mode_or_is_suspended(
 
     drain(table)
     wanted = table_of(to)
-    none: dict[str, Any] = dict.fromkeys(("change_data", "history", "deduplicate", "aggregate"))
-    other = replace(table, upsert=wanted.upsert, **none)
+    none: dict[str, Any] = dict.fromkeys(("change_data", "deduplicate", "aggregate"))
+    other = replace(table, upsert=wanted.upsert, history=wanted.history, **none)
     if mode == to or switched(mode, to) is None:
         drain(other)
         return

@@ -11,8 +11,11 @@ import pytest
 
 from calve.errors import LostRace, Retryable
 from calve.modes.deduplicate import Deduplicate
+from calve.modes.history import History
 from calve.modes.upsert import Upsert
 from cli.lake import ancestors
+from tests.integration.modes.test_history import BY_MADE, Accounts, folded
+from tests.integration.modes.test_history import BY_RECORD_KEY as BY_OFFSET
 from tests.integration.modes.test_upsert import ORDERS, notes, order
 from tests.integration.support.crashing import Died, dying, open_catalog
 from tests.integration.support.engine import DATABASE, Engine, at, suspended, trades
@@ -101,6 +104,39 @@ def test_an_order_of_its_own_holds_over_the_modes(engine: Engine) -> None:
         engine.drain(engine.target(topic, upsert=mode))
         assert not wanted or notes(engine, topic) == wanted
         assert_proved(proof(engine, topic))
+
+
+@pytest.mark.parametrize("mode", [BY_OFFSET, BY_MADE], ids=["by offset", "by a column"])
+def test_a_table_of_all_records_becomes_a_history(engine: Engine, mode: History) -> None:
+    """Tombstones waited among the dead letters."""
+    accounts, dice = Accounts(engine), random.Random(41)
+    for _ in range(2):
+        accounts.scramble(dice, 30, keys=6, late=0.4)
+        engine.drain(engine.target(accounts.topic))
+    for _ in range(2):
+        target = accounts.target(mode)
+        engine.drain(target)
+        assert accounts.held() == folded(accounts.sent, mode)
+        assert_proved(proof(engine, accounts.topic))
+        accounts.scramble(dice, 30, keys=6, late=0.4)
+
+
+@pytest.mark.full
+def test_jobs_that_die_on_the_way_to_a_history_leave_the_one_or_the_other(engine: Engine) -> None:
+    accounts, dice = Accounts(engine), random.Random(42)
+    accounts.scramble(dice, 30, keys=6, late=0.4)
+    engine.drain(engine.target(accounts.topic))
+    rows = engine.offsets(accounts.topic)
+    for point in POINTS:
+        with dying(point), pytest.raises(Died):
+            engine.drain(accounts.target())
+        if POINTS.index(point) < POINTS.index("switch.committed"):
+            assert engine.offsets(accounts.topic) == rows
+        else:
+            assert accounts.held() == folded(accounts.sent, BY_OFFSET)
+    engine.drain(accounts.target())
+    assert accounts.held() == folded(accounts.sent, BY_OFFSET)
+    assert_proved(proof(engine, accounts.topic))
 
 
 def test_what_the_rows_cannot_tell_suspends_the_table_and_changes_nothing(engine: Engine) -> None:

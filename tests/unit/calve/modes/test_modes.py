@@ -63,6 +63,7 @@ KEEPING = ChangeData(("id",), source_order=("lsn",), keep_deleted=True).note(COL
 BY_ID = Aggregate(("id",), (Measure("n", "count(*)"), Measure("total", "sum(a * b)")))
 TOTALS = BY_ID.note(COLUMNS)
 HOURLY = replace(BY_ID, window=Window("_kafka.timestamp", 3_600_000)).note(COLUMNS)
+VERSIONS = History(("id",)).note(COLUMNS)
 TOPIC = TopicKey("c", "t")
 OPENED = opened(UPSERTED or "", {TOPIC: {0: 7}})
 
@@ -99,6 +100,8 @@ def test_a_tag_chooses_no_masking_key_for_the_key_of_a_mode() -> None:
         (None, UPSERTED, "fold"),
         (UPSERTED, None, "open"),
         (OPENED, UPSERTED, "fold"),
+        (None, VERSIONS, "version"),
+        (VERSIONS, VERSIONS, None),
     ],
 )
 def test_a_table_may_be_appended_to_and_upserted_in_turn(
@@ -180,6 +183,13 @@ def test_a_position_says_how_versions_follow_one_another() -> None:
     for other in (None, changes.note(COLUMNS), Upsert(("id",)).note(COLUMNS)):
         with pytest.raises(Suspended, match=r"history|versions|settings"):
             switch("t", "t", by_column.note(COLUMNS), other)
+    for before in (OPENED, UPSERTED, CHANGES, FIRST):  # rows are gone that versions would need
+        with pytest.raises(Suspended, match=r"every version of each row|newest record of each key before"):
+            switch("t", "t", before, by_column.note(COLUMNS))
+    with pytest.raises(
+        Suspended, match="every version of each row"
+    ):  # the rows are events, with other columns
+        switch("t", "t", None, changes.note(COLUMNS))
 
 
 def test_a_history_of_changes_needs_a_topic_that_keeps_deletions() -> None:
