@@ -213,14 +213,15 @@ class Scene:
     @property
     def _unprovable(self) -> set[str]:
         """What cannot be proved once others have expired the history: the beginning, where newer rows take away the oldest row,
-        which says it, and totals.
+        which says it, totals, and with which steps rounds were read.
         """
+        steps = {"earlier schema"} if self.masked else set()
         match self.mode:
             case Upsert():
-                return {"beginning"}
+                return steps | {"beginning"}
             case Aggregate():
-                return {"beginning", "groups"}
-        return set()
+                return steps | {"beginning", "groups"}
+        return steps
 
     def totals(self) -> list[tuple[bytes, int, int]]:
         """Key, number of records and sum of their ids, of every row."""
