@@ -33,8 +33,6 @@ def of_settings(table: Table) -> tuple[str, ...]:
     """Reasons in calve.yaml against the columnar engine. None: the schemas of the records decide."""
     mode = table.mode
     found = [*reasons(each.kind for each in table.steps)]
-    if mode.keeps_versions:
-        found.append("it holds every version of a row")
     if mode.key and any(isinstance(each, Flatten) and each.explode for each in table.steps):
         found.append("a record makes several rows of its key")
     return tuple(found)

@@ -77,18 +77,19 @@ NO_RECORDS = KeyedRecords._make(
 class KeyRule:
     """How a mode chooses among the records of a key. key, order_by: paths of columns. newest: keep the newest, not the first.
 
-    window_ms: keep the first again after so long; None: only once.
+    window_ms: keep the first again after so long; None: only once. every: keep all of them.
     """
 
     key: tuple[str, ...]
     newest: bool
     order_by: str | None = None
     window_ms: int | None = None
+    every: bool = False
 
     @classmethod
     def of(cls, mode: Mode) -> KeyRule:
         """The rule of a mode with a key."""
-        return cls(mode.key, mode.replaces_rows, mode.order_by, mode.window_ms)
+        return cls(mode.key, mode.replaces_rows, mode.order_by, mode.window_ms, mode.keeps_versions)
 
     def compared(self, records: KeyedRecords) -> NDArray[np.int64] | None:
         """The values that the index holds of rows (`Mode.compared`): times or numbers, if any."""
@@ -115,7 +116,7 @@ class KeyRule:
         The best of a part between partitions need not be that of the batch, because a later record may replace what it lost to.
         With a window any record may stay.
         """
-        if self.window_ms is not None:
+        if self.every or self.window_ms is not None:
             return np.ones(len(records.high), bool)
 
         def of_shared(shared: KeyedRecords) -> NDArray[np.intp]:

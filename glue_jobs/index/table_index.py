@@ -27,7 +27,7 @@ from glue_jobs.index.data_files import KeyColumns, Keys, is_readable, read_keys,
 from glue_jobs.index.decision import KeyedRecords, order_of, ranks, starts
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.key_index import DeleteFiles, Held, KeyIndex, LiveRows
-from glue_jobs.index.runs import NO_ORDER
+from glue_jobs.index.runs import NO_ORDER, Places
 from glue_jobs.process.workers import map_in_arrow
 
 ORDER, NUMBER = "order", "calve:number"
@@ -101,9 +101,11 @@ class TableIndex:
         again = partial(self.delete, table, keys, columns, f"{stage_id}-again", added)
         return self._delete(table, head, found, stage_id, again, added)
 
-    def delete_at(self, table: Table, found: Mapping[str, BitMap64], stage_id: str) -> Deletes | None:
+    def delete_at(
+        self, table: Table, found: Mapping[str, BitMap64], stage_id: str, added: Sequence[AddedFile] = ()
+    ) -> Deletes | None:
         """As `delete`, of rows at positions of main's files, where they were at the last look. Others' rewrites end the round."""
-        return self._delete(table, self._snapshot, found, stage_id, lambda: None)
+        return self._delete(table, self._snapshot, found, stage_id, lambda: None, added)
 
     def _delete(
         self,
@@ -162,26 +164,39 @@ class TableIndex:
         numbers, orders = self._index.orders(keys)
         return numbers, pa.array(orders, mask=orders == NO_ORDER)
 
-    @contextmanager
-    def rows_of_keys(
+    def near(
         self, table: Table, records: KeyedRecords, columns: Sequence[str], choose: Callable[[Held, Held], Any]
-    ) -> Iterator[DataFrame | None]:
-        """Main's rows of the keys of these records, with `FILE` and `POSITION`; None: there are none. Read them inside the block.
+    ) -> dict[str, Places]:
+        """The positions of main's rows of the keys of these records, by file.
 
         choose: which of the rows are wanted, by the keys and orders of rows and records.
         """
         if self._look(table, tuple(columns)) is None:
-            yield None
-            return
+            return {}
         order = np.lexsort((records.low, records.high))
         begins = starts((records.high[order], records.low[order]))
         key_of = np.empty(len(order), np.intp)  # the number of each record's key
         key_of[order] = np.cumsum(begins) - 1
         of_records = key_of, ranks(records.order)
         keys = records.keys.take(order[begins])
-        found = self._index.chosen(keys, lambda rows: choose(rows, of_records))
-        with _rows_at(table, found) as rows:
+        return self._index.chosen(keys, lambda rows: choose(rows, of_records))
+
+    @contextmanager
+    def rows_of_keys(
+        self, table: Table, records: KeyedRecords, columns: Sequence[str], choose: Callable[[Held, Held], Any]
+    ) -> Iterator[DataFrame | None]:
+        """The rows that are `near`, with `FILE` and `POSITION`; None: there are none. Read them inside the block."""
+        with _rows_at(table, self.near(table, records, columns, choose)) as rows:
             yield rows
+
+    def rows_at(self, table: Table, places: Mapping[str, Places]) -> pa.Table | None:
+        """The rows at positions of main's files, with `FILE` and `POSITION`; None: there are none."""
+        with _rows_at(table, places) as rows:
+            return None if rows is None else rows.toArrow()
+
+    def bytes_at(self, places: Mapping[str, Places]) -> float:
+        """The bytes of rows at positions of main's files, as of the last look: compressed, all columns."""
+        return sum(self._live.files[path].bytes_of(len(each)) for path, each in places.items())
 
     def values(
         self, table: Table, keys: Hashes, columns: Sequence[str], wanted: Sequence[str]

@@ -23,6 +23,7 @@ from glue_jobs.modes.by_key import decided, stage_by_key
 from glue_jobs.modes.change_data import stage_change_data
 from glue_jobs.modes.filling import TooLarge
 from glue_jobs.modes.history import stage_versions
+from glue_jobs.modes.versions import MOST_BYTES, placed
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.totals.fold import Totals
@@ -53,10 +54,14 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     """Write the good records as data files and count all records; returns also the batch for reading its rejects.
 
     If rows of a record cannot be computed, the row engine reads the batch again and rejects the record. It also makes a batch of
-    change data with a truncation, which ends rows of the table, or with more lacking values than the driver has room for.
+    change data with a truncation, which ends rows of the table, or with more lacking values, or versions, than the driver has
+    room for.
     Raises CalveError: as `Engine.stage`. Nothing is committed.
     """
-    by_rows = RowEngine(fold_of(batch.table.mode))
+    mode = batch.table.mode
+    by_rows = RowEngine(fold_of(mode))
+    if isinstance(mode, History) and batch.size_bytes > MOST_BYTES:
+        engine = by_rows
     files, counts, left = engine.stage(batch, stage_id)
     if counts.failed or (left is not None and counts.truncates):
         discard(batch.table.main, files)
@@ -65,7 +70,10 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     match left:
         case KeyedFiles():
             try:
-                files, counts = decided(batch.table, files, counts, left, stage_id)
+                if isinstance(mode, History):
+                    files, counts = placed(mode, batch.table, files, counts, left, stage_id)
+                else:
+                    files, counts = decided(batch.table, files, counts, left, stage_id)
             except TooLarge:
                 discard(batch.table.main, files)
                 files, counts, _ = by_rows.stage(replace(batch, lacks_values=True), stage_id)

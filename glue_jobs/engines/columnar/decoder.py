@@ -104,7 +104,7 @@ class Decoder:
             )
 
         gone = does.deletes & (not self._mode.keep_deleted)
-        idle = those(does.idle)
+        idle = those(does.idle & ~(does.truncates & self._mode.keeps_versions))
         made = those(~(does.bad | does.idle | gone))
         truncates = np.isin(idle.good, found.records[does.truncates]).sum()
         return made, [those(gone)] if gone.any() else [], int(truncates)

@@ -218,7 +218,8 @@ def _plan(table: TablePlan) -> _Plan:
     found: tuple[str, ...] = ()
     if row_plan.chain.steps:
         try:
-            columns = row_plan.made if row_plan.mode.groups_rows else row_plan.columns
+            further = row_plan.mode.groups_rows or row_plan.mode.keeps_versions  # columns that no step makes
+            columns = row_plan.made if further else row_plan.columns
             steps = columnar_steps(row_plan.chain, spark, row_plan.source, columns)
         except Unsupported as why:
             found = (why.message,)

@@ -89,9 +89,14 @@ class Files:
         if self._pending_bytes >= self._layout.batch_bytes:
             self._flush()
 
-    def delete(self, deletions: KeyedRecords) -> None:
+    def delete(self, rows: pa.Table) -> None:
         """Take records that delete the rows of their keys. They decide about the rows of this batch, too."""
-        self._deletions.append(deletions)
+        assert self._rule is not None, "no record deletes a row without a key"  # noqa: S101
+        self._deletions.append(KeyedRecords.of(rows, self._rule, deletes=True))
+
+    def set_aside(self, rows: pa.Table) -> None:
+        """Take rows that another has yet to complete and write. Raises Fatal: as `write`."""
+        self._aside.append(self._fitted(rows))
 
     @property
     def deletions(self) -> KeyedRecords:

@@ -18,6 +18,7 @@ from pyspark import TaskContext
 
 from calve.config.masking_keys import Key
 from calve.decoding.decode_plan import DecodePlan
+from calve.modes.history import History
 from calve.modes.mode import APPEND, Mode
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
@@ -29,6 +30,7 @@ from glue_jobs.engines.columnar.parquet import Files, Written
 from glue_jobs.engines.columnar_steps.chain import Steps
 from glue_jobs.iceberg.staging import LONGEST, MOST_VALUES
 from glue_jobs.index.decision import NO_RECORDS, KeyedRecords, KeyRule, without_key
+from glue_jobs.index.versions import as_versions
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch
 from glue_jobs.kafka.records import KIND, Records, header_lists, parts
@@ -225,6 +227,20 @@ class TaskResult:
     aside: pa.Table | None = None
 
 
+class VersionsAside(Files):
+    """Sets aside each record as a version of its row, and writes no file: the driver knows the versions before and after it."""
+
+    def __init__(self, layout: Layout, location: str, mode: History) -> None:
+        super().__init__(layout, location)
+        self._mode = mode
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        self.set_aside(as_versions(pa.table(rows), self._mode, gone=False))
+
+    def delete(self, rows: pa.Table) -> None:
+        self.set_aside(as_versions(rows, self._mode, gone=True))
+
+
 def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | TaskError:
     """Do a part of the work. place: names the task and its attempt in its file names."""
     values: list[Values | None] = []
@@ -233,7 +249,11 @@ def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | 
         if work.count_by:
             values.append(values_of(rows[work.count_by]))
 
-    files = Files(work.layout, f"{work.location}-{place}", work.rule, seen, changes=work.mode.reads_changes)
+    location, mode = f"{work.location}-{place}", work.mode
+    if isinstance(mode, History):
+        files: Files = VersionsAside(work.layout, location, mode)
+    else:
+        files = Files(work.layout, location, work.rule, seen, changes=mode.reads_changes)
     totals = Gathered(work.fold) if work.fold else None
     try:
         counted = TaskCounts.together(_chunks(work, ranges, files, totals))
@@ -281,7 +301,7 @@ def _chunks(
             rows = work.steps.deletions(rows, work.keys)
         lacking = without_key(rows, rule.key)
         kept = rows if lacking is None else rows.filter(pa.array(~lacking))
-        files.delete(KeyedRecords.of(kept, rule, deletes=True))
+        files.delete(kept)
         return Counts(**_rejects(offsets_of(rows)[lacking])) if lacking is not None else Counts()
 
     for records in fetch(work.settings, work.topic, work.topic_id, ranges, CHUNK_BYTES):

@@ -17,6 +17,8 @@ from calve.config.steps import Filter
 from calve.modes.history import History
 from calve.requests import forget
 from calve.table.summary import FORGET
+from glue_jobs.engines.choice import RowEngine
+from glue_jobs.modes import versions
 from tests.integration.modes.test_changes_agree import reasons
 from tests.integration.requests.test_redrive_by_key import redriven
 from tests.integration.support.engine import Engine
@@ -127,14 +129,23 @@ def folded(sent: Iterable[Sent], mode: History) -> list[Version]:
     return sorted(found, key=str)
 
 
-@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.fixture(params=["columnar", pytest.param("too large", marks=pytest.mark.long)])
+def made_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The columnar engine, or that of rows because the driver has no room for the versions."""
+    if request.param == "too large":
+        monkeypatch.setattr(versions, "MOST_BYTES", 0)
+    else:
+        monkeypatch.setattr(RowEngine, "stage", None)
+    return str(request.param)
+
+
 @pytest.mark.parametrize("mode", [BY_RECORD_KEY, BY_MADE], ids=["by offset", "by a column"])
 def test_the_table_has_every_version_of_each_row_whatever_rounds_read_them(
-    engine: Engine, mode: History, version: int
+    engine: Engine, made_by: str, mode: History
 ) -> None:
     """Records come late, and keys move to another partition."""
-    accounts, dice = Accounts(engine), random.Random(version)
-    target = accounts.target(mode, format_version=version)
+    accounts, dice = Accounts(engine), random.Random(made_by)
+    target = accounts.target(mode, format_version=2 if made_by == "columnar" else 3)
     for keys, late in ((20, 0.0), (3, 0.5), (10, 0.5)):
         accounts.scramble(dice, 60, keys=keys, late=late)
         (outcome,) = engine.drain(target)
@@ -153,7 +164,9 @@ NOT_SEVEN = Filter("name IS NULL OR name NOT LIKE '%7'")
 
 
 @pytest.mark.parametrize("steps", [(), (NOT_SEVEN,)], ids=["all rows", "a filter"])
-def test_the_current_versions_are_the_rows_of_the_database(engine: Engine, steps: tuple[Filter, ...]) -> None:
+def test_the_current_versions_are_the_rows_of_the_database(
+    engine: Engine, made_by: str, steps: tuple[Filter, ...]
+) -> None:
     """Rows are deleted. Without a filter keys change, and updates lack values, which are those of the version before."""
     database, dice = Database(engine), random.Random(31)
     target = engine.target(database.topic, history=OF_CHANGES, steps=steps)

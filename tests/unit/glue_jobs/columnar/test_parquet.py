@@ -15,7 +15,7 @@ from calve.errors import Fatal
 from calve.schema.columns import KAFKA, Transform, field, list_of, struct
 from glue_jobs.engines.columnar.layouts import leaves
 from glue_jobs.engines.columnar.parquet import Files
-from glue_jobs.index.decision import KeyedRecords, KeyRule
+from glue_jobs.index.decision import KeyRule
 from tests.arrow_rows import ALL, EMPTY, ROW, plain
 from tests.unit.glue_jobs.columnar.layouts import layout, local, read, written
 
@@ -114,9 +114,11 @@ def test_rows_that_a_later_record_deletes_are_in_no_file(tmp_path: Path) -> None
         [{"id": 7, "_kafka": {"partition": 0, "offset": 1, "timestamp": 2}}], plain(KEYED)
     )
     rule = KeyRule(("id",), newest=True)
-    deletion = KeyedRecords.of(rows, rule, deletes=True)
+    later = pa.Table.from_pylist(
+        [{"id": 7, "_kafka": {"partition": 0, "offset": 2, "timestamp": 2}}], plain(KEYED)
+    )
     files = Files(layout(KEYED), f"file://{tmp_path}/round-1-0", rule)
-    files.delete(deletion._replace(offset=deletion.offset + 1))
+    files.delete(later)
     files.write(rows)
     assert files.close() == []
     assert files.deletions.offset.tolist() == [2]

@@ -146,7 +146,7 @@ def staged(
         task = Files(LAYOUT, f"file://{directory}/round-1-{number}", rule, changes=True)
         for changes, deleting in mine:
             gone = pa.Table.from_pylist(deleting, SCHEMA).select(["id", "_kafka"])
-            task.delete(KeyedRecords.of(gone, rule, deletes=True))
+            task.delete(gone)
             task.write(pa.Table.from_pylist(changes, SCHEMA))
         files += task.close()
         deletions.append(task.deletions)
