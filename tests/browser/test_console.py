@@ -73,7 +73,7 @@ def serving(of_each: int, labels: Sequence[str] = ("shop",)) -> Iterator[str]:
         return Overview("shop", NOW, [one], history=ROUNDS) if table else overview(of_each)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), handler(Pages(dict.fromkeys(labels, look)))) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()

@@ -23,7 +23,7 @@ ANY_TIME = {
     "message.timestamp.before.max.ms": str(2**63 - 1),
     "message.timestamp.after.max.ms": str(2**63 - 1),
 }
-ENGINES = pytest.mark.parametrize("choice", ["columnar", "rows"])
+ENGINES = pytest.mark.parametrize("choice", ["columnar", pytest.param("rows", marks=pytest.mark.long)])
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -40,7 +40,7 @@ class Answers(BaseHTTPRequestHandler):
 def server() -> Iterator[str]:
     Answers.pages, Answers.asked, Answers.credentials = {}, [], None
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as listening:
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{listening.server_address[1]}"
         listening.shutdown()
 

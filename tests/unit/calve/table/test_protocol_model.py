@@ -97,6 +97,7 @@ def test_every_offset_has_exactly_one_fate_in_very_many_schedules(kind: str) -> 
     run_all(kind, range(SCHEDULES, FULL_SCHEDULES))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", BROKEN)
 def test_the_model_notices_a_broken_rule(rule: str) -> None:
     kind, rules = BROKEN[rule]

@@ -96,7 +96,7 @@ def port() -> Iterator[int]:
         return overview(status("ant"), history=History() if table else None)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), handler(Pages({"trading": look}))) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield server.server_port
         server.shutdown()

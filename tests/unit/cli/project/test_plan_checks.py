@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from calve.modes.deduplicate import Deduplicate
 from calve.modes.upsert import Upsert
 from calve.schema.columns import KAFKA, Transform, field, struct, with_ids
 from calve.settings.problems import Problem
+from cli.kafka import Cluster
 from cli.project.plan.change import Change, Difference
 from cli.project.plan.changes import Bills, changes
 from cli.project.plan.checks import (
@@ -266,7 +268,10 @@ def test_a_change_that_suspends_the_table_is_a_problem() -> None:
     assert list(consequences(changes(deployment(TABLE), Deployed("t")), {})) == []
 
 
-def test_systems_that_do_not_answer_are_problems_and_offline_says_what_was_not_looked_at() -> None:
+def test_systems_that_do_not_answer_are_problems_and_offline_says_what_was_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cli.project.plan.survey.Cluster", partial(Cluster, patience_s=0.5))
     registered = replace(TABLE, name="others", value=Source())
     whole = deployment(
         replace(TABLE, sort_by=(Transform("prize"),)), registered, registry="http://127.0.0.1:1"

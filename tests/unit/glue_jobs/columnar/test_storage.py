@@ -30,7 +30,7 @@ def asked() -> Iterator[tuple[str, list[str]]]:
             """Nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Put) as server:
-        threading.Thread(target=server.serve_forever).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,)).start()
         yield f"http://127.0.0.1:{server.server_port}", paths
         server.shutdown()
 
