@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from calve.errors import Suspended
-from calve.modes.mode import ModeName
+from calve.modes.mode import Mode
 from calve.schema.columns import Json
 from calve.table.position import Offsets, TopicKey, decode_offsets, encode_offsets
 
@@ -49,14 +49,24 @@ def switch(table: str, name: str, before: str | None, wanted: str | None) -> Swi
     raise _refused(text, name, was, now)
 
 
-def require_kind(table: str, name: str, before: str | None, now: ModeName) -> None:
+def require_kind(table: str, name: str, before: str | None, now: Mode) -> None:
     """Refuse modes to which the one in the position never changes, whatever their settings. Raises Suspended: `mode_changed`."""
     was = kind_of(before)
-    if was != now and (was, now) not in CHANGES:
-        raise _refused(_of_kinds(table, was, now), name, was, now)
+    if was == now.kind == "history":
+        possible = json.loads(str(before))["changes"] == now.reads_changes
+    elif was == now.kind:
+        possible = True
+    else:
+        possible = (was, now.kind) in CHANGES and not now.reads_changes
+    if not possible:
+        raise _refused(_of_kinds(table, was, now.kind), name, was, now.kind)
 
 
 def _of_kinds(table: str, was: str, now: str) -> str:
+    if was == now:
+        return (
+            f"table {table} is to hold versions of other records: a topic has changes of a database, or rows"
+        )
     return f"table {table} is to hold {HELD[now]}, but it has held {HELD[was]} so far"
 
 

@@ -304,7 +304,7 @@ class Opener:
         while wanted(data_columns(main.schema)):
             base, _ = position_of(main, self._dead_letters, self.services)
             if base.offsets:
-                require_kind(str(self.name), self.config.name, base.mode, self.config.mode.kind)
+                require_kind(str(self.name), self.config.name, base.mode, self.config.mode)
             left = wanted(data_columns(main.schema))
             if not left:  # another writer was faster: the refreshed table has the columns
                 return

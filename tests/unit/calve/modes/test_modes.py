@@ -10,7 +10,7 @@ from calve.modes.aggregate import Aggregate, Measure, Window
 from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History, with_history
 from calve.modes.mode import APPEND, Mode
-from calve.modes.switch import described, folded_as, folded_to, kind_of, opened, switch
+from calve.modes.switch import described, folded_as, folded_to, kind_of, opened, require_kind, switch
 from calve.modes.upsert import ChangeData, Upsert, require_tombstones
 from calve.schema.columns import field, list_of, struct, with_ids
 from calve.table.position import TopicKey
@@ -190,6 +190,28 @@ def test_a_position_says_how_versions_follow_one_another() -> None:
         Suspended, match="every version of each row"
     ):  # the rows are events, with other columns
         switch("t", "t", None, changes.note(COLUMNS))
+
+
+def test_a_table_is_refused_before_its_columns_change() -> None:
+    rows, changes = History(("id",)), History(("id",), changes=True)
+    for before, now in (
+        (None, Upsert(("id",))),
+        (None, rows),
+        (UPSERTED, APPEND),
+        (changes.note(COLUMNS), changes),
+    ):
+        require_kind("t", "t", before, now)
+    refused: list[tuple[str | None, Mode]] = [
+        (None, changes),
+        (UPSERTED, rows),
+        (rows.note(COLUMNS), changes),
+        (changes.note(COLUMNS), rows),
+        (None, ChangeData(("id",))),
+    ]
+    for before, now in refused:
+        with pytest.raises(Suspended) as caught:
+            require_kind("t", "t", before, now)
+        assert caught.value.code == "mode_changed"
 
 
 def test_a_history_of_changes_needs_a_topic_that_keeps_deletions() -> None:
