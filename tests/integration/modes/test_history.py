@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -130,13 +130,19 @@ def folded(sent: Iterable[Sent], mode: History) -> list[Version]:
 
 
 @pytest.fixture(params=["columnar", pytest.param("too large", marks=pytest.mark.long)])
-def made_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def made_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The columnar engine, or that of rows because the driver has no room for the versions."""
+    by_rows, made = RowEngine.stage, []
+
+    def stage(*given: Any) -> Any:
+        made.append("rows")
+        return by_rows(*given)
+
     if request.param == "too large":
         monkeypatch.setattr(versions, "MOST_BYTES", 0)
-    else:
-        monkeypatch.setattr(RowEngine, "stage", None)
-    return str(request.param)
+    monkeypatch.setattr(RowEngine, "stage", stage)
+    yield str(request.param)
+    assert bool(made) == (request.param == "too large")
 
 
 @pytest.mark.parametrize("mode", [BY_RECORD_KEY, BY_MADE], ids=["by offset", "by a column"])
@@ -185,7 +191,7 @@ def test_the_current_versions_are_the_rows_of_the_database(
     assert_proved(proof(engine, database.topic, steps=steps))
 
 
-def test_a_truncation_is_a_dead_letter(engine: Engine) -> None:
+def test_a_truncation_is_a_dead_letter(engine: Engine, made_by: str) -> None:
     database = Database(engine, partitions=1)
     target = engine.target(database.topic, history=OF_CHANGES)
     database.insert(1)
