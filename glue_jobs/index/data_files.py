@@ -149,7 +149,7 @@ def read_keys(
 
     Raises Retryable: the object store failed.
     """
-    return _read(context, files, FEW_KEYS, lambda file: columns.read(file, storage))
+    return read_each(context, files, FEW_KEYS, lambda file: columns.read(file, storage))
 
 
 def read_values(
@@ -160,12 +160,19 @@ def read_values(
     storage: Storage,
 ) -> tuple[dict[str, pa.Table], float]:
     """The same for the values at positions in the files, by path."""
-    return _read(context, files, FEW_VALUES, lambda file: columns.values(file, positions[file.path], storage))
+    return read_each(
+        context, files, FEW_VALUES, lambda file: columns.values(file, positions[file.path], storage)
+    )
 
 
-def _read(
+def read_each(
     context: SparkContext, files: Sequence[LiveFile], few_rows: int, read: Callable[[LiveFile], V]
 ) -> tuple[dict[str, V], float]:
+    """What is read from each file, by path, without the unreadable ones; and the CPU seconds of workers.
+
+    few_rows: the driver itself reads files that have no more rows together.
+    """
+
     def each(files: Iterable[LiveFile]) -> Iterator[tuple[str, V]]:
         for file in files:
             with suppress(Unreadable):

@@ -28,6 +28,7 @@ from glue_jobs.index.decision import KeyedRecords, order_of, ranks, starts
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.key_index import DeleteFiles, Held, KeyIndex, LiveRows
 from glue_jobs.index.runs import NO_ORDER, Places
+from glue_jobs.index.whole_rows import read_rows
 from glue_jobs.process.workers import map_in_arrow
 
 ORDER, NUMBER = "order", "calve:number"
@@ -190,7 +191,17 @@ class TableIndex:
             yield rows
 
     def rows_at(self, table: Table, places: Mapping[str, Places]) -> pa.Table | None:
-        """The rows at positions of main's files, with `FILE` and `POSITION`; None: there are none."""
+        """The rows at positions of main's files, with `FILE` and `POSITION`; None: there are none.
+
+        Iceberg reads the files if Arrow cannot read one of them.
+        """
+        files, spark = [self._live.files[path] for path in places], table.lake.spark
+        found, cpu_s = read_rows(spark.sparkContext, table.schema, files, places, Storage.of(spark))
+        self._files_read += len(files)
+        self._read_cpu_s += cpu_s
+        if len(found) == len(files):
+            parts = [_with_places(found[path], path, each) for path, each in places.items()]
+            return pa.concat_tables(parts) if parts else None
         with _rows_at(table, places) as rows:
             return None if rows is None else rows.toArrow()
 
@@ -359,6 +370,11 @@ def _rows_at(
     with rows_of(table, [planned.task(path) for path in positions], with_places=True) as rows:
         assert rows is not None, "there are files"  # noqa: S101
         yield rows.select("*", FILE, POSITION).join(wanted, [FILE, POSITION])
+
+
+def _with_places(rows: pa.Table, path: str, positions: Places) -> pa.Table:
+    named = pa.repeat(pa.scalar(path), len(rows))
+    return rows.append_column(FILE, named).append_column(POSITION, pa.array(positions, pa.int64()))
 
 
 def hashed(keys: pa.Table) -> Hashes:
