@@ -203,7 +203,7 @@ class Table:
     def hashed_key(self) -> dict[str, str]:
         """The columns of the mode's key that are tokens of one masking key, with its id."""
         found = tokens_by(self.steps, {})
-        return {path: by for path in self.mode.key if (by := found.get(plain(path)))}
+        return {path: by for path in self.mode.row_key if (by := found.get(plain(path)))}
 
     @property
     def count_by(self) -> str | None:

@@ -28,11 +28,8 @@ def switch(table: str, name: str, before: str | None, wanted: str | None) -> Swi
         return "open"
     if (was, now) == ("append", "upsert") and folded_as(before) in (None, wanted):
         return "fold"
-    if (
-        (was, now) == ("append", "history")
-        and not folded_as(before)
-        and not json.loads(str(wanted))["changes"]
-    ):
+    reads_changes = now == "history" and json.loads(str(wanted))["changes"]
+    if (was, now) == ("append", "history") and not folded_as(before) and not reads_changes:
         return "version"
     if before and wanted and _by(before) != _by(wanted):
         raise Suspended(

@@ -334,7 +334,7 @@ MASKS = (Mask(fields={"side": Rule("hash")}, masking_key="k1"),)
 
 def secret(engine: Engine) -> str:
     """The reference of the masking keys of all scenes of a stack."""
-    file = engine.stack.root / "masking-of-scenes.json"
+    file = engine.stack.root / ".calve" / "masking-of-scenes.json"
     if not file.exists():
         key = {"id": "k1", "from": "2020-01-01T00:00:00Z", "key": b64encode(b"k" * 32).decode()}
         file.write_text(json.dumps({"keys": [key]}))
