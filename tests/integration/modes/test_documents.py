@@ -145,6 +145,7 @@ def rows(engine: Engine, table: str, *more: str) -> dict[str, Any]:
     return {each[0]: tuple(each) for each in found}
 
 
+@pytest.mark.long
 def test_the_table_is_the_collection_masked_by_both_engines(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, masking: str
 ) -> None:

@@ -207,9 +207,8 @@ def test_a_truncation_is_a_dead_letter(engine: Engine, made_by: str) -> None:
     assert_proved(proof(engine, database.topic))
 
 
-@pytest.mark.parametrize(
-    "mode", [BY_RECORD_KEY, pytest.param(BY_MADE, marks=pytest.mark.long)], ids=["by offset", "by a column"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("mode", [BY_RECORD_KEY, BY_MADE], ids=["by offset", "by a column"])
 def test_records_that_come_back_go_between_the_others(engine: Engine, mode: History) -> None:
     """Dead letters whose schema was unknown. Versions after them in their partition may begin later by them."""
     accounts, dice = Accounts(engine), random.Random(32)

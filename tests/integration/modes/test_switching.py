@@ -106,7 +106,9 @@ def test_an_order_of_its_own_holds_over_the_modes(engine: Engine) -> None:
         assert_proved(proof(engine, topic))
 
 
-@pytest.mark.parametrize("mode", [BY_OFFSET, BY_MADE], ids=["by offset", "by a column"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param(BY_OFFSET, marks=pytest.mark.long), BY_MADE], ids=["by offset", "by a column"]
+)
 def test_a_table_of_all_records_becomes_a_history(engine: Engine, mode: History) -> None:
     """Tombstones waited among the dead letters."""
     accounts, dice = Accounts(engine), random.Random(41)

@@ -102,7 +102,7 @@ class Topic:
 @pytest.mark.parametrize(
     "mode",
     [
-        pytest.param(Upsert(KEY, deletes=True), id="upsert"),
+        pytest.param(Upsert(KEY, deletes=True), id="upsert", marks=pytest.mark.long),
         pytest.param(Upsert(KEY, order_by="price", deletes=True), id="by number", marks=pytest.mark.long),
         pytest.param(Upsert(KEY, order_by="side", deletes=True), id="by text", marks=pytest.mark.long),
         pytest.param(Upsert(KEY), id="without tombstones", marks=full),
