@@ -82,21 +82,16 @@ class KeyColumns:
                 raise Unreadable from None
 
     def _values(self, file: LiveFile, positions: NDArray[np.int64], storage: Storage) -> pa.Table:
-        parts, start = [], 0
         with storage.open(file.path) as source, pq.ParquetFile(source, pre_buffer=True) as parquet:
             paths = dict(_paths(parquet.schema_arrow))
             if not paths:
                 raise Unreadable
-            names = [paths[number] for number, _ in self.key if number in paths]
-            for number in range(parquet.num_row_groups):
-                end = start + parquet.metadata.row_group(number).num_rows
-                here = positions[slice(*np.searchsorted(positions, (start, end)))] - start
-                start = end
-                if len(here):
-                    rows = parquet.read_row_group(number, columns=names)
-                    columns = [_column(rows, paths, each).take(pa.array(here)) for each in self.key]
-                    parts.append(pa.table(columns, [str(each) for each, _ in self.key]))
-        return pa.concat_tables(parts)
+            columns = [paths[number] for number, _ in self.key if number in paths]
+            names = [str(each) for each, _ in self.key]
+            return pa.concat_tables(
+                pa.table([_column(rows, paths, each).take(here) for each in self.key], names)
+                for rows, here in groups_at(parquet, positions, columns)
+            )
 
     def _read(self, file: LiveFile, storage: Storage) -> Keys:
         high, low, orders = [], [], []
@@ -123,6 +118,19 @@ class KeyColumns:
             alive[deleted_positions(each, file.path, storage)] = False
         positions = np.flatnonzero(alive)
         return Keys(keys.take(positions), positions, None if order is None else order[positions])
+
+
+def groups_at(
+    parquet: pq.ParquetFile, positions: NDArray[np.int64], columns: list[str] | None = None
+) -> Iterator[tuple[pa.Table, pa.Array]]:
+    """Each row group with one of the positions, which ascend, and these in it. columns: None: all."""
+    start = 0
+    for number in range(parquet.num_row_groups):
+        end = start + parquet.metadata.row_group(number).num_rows
+        here = positions[slice(*np.searchsorted(positions, (start, end)))] - start
+        start = end
+        if len(here):
+            yield parquet.read_row_group(number, columns=columns), pa.array(here)
 
 
 def _without_struct(kind: pa.DataType) -> pa.DataType:

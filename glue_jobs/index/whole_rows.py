@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.machines.cells import Items
 from glue_jobs.iceberg.delete_files import LiveFile
 from glue_jobs.iceberg.storage import FIELD_ID, Storage, failures
-from glue_jobs.index.data_files import FEW_VALUES, Unreadable, read_each
+from glue_jobs.index.data_files import FEW_VALUES, Unreadable, groups_at, read_each
 
 Places = Mapping[str, NDArray[np.int64]]
 
@@ -42,7 +42,9 @@ def rows_at(columns: Json, file: LiveFile, positions: NDArray[np.int64], storage
     with failures():
         try:
             with storage.open(file.path) as source, pq.ParquetFile(source, pre_buffer=True) as parquet:
-                return pa.concat_tables([_as_now(each, columns) for each in _parts(parquet, positions)])
+                return pa.concat_tables(
+                    _as_now(rows.take(here), columns) for rows, here in groups_at(parquet, positions)
+                )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # whose text may quote a value
             raise Unreadable from None
 
@@ -54,17 +56,6 @@ def _is_known(columns: Json) -> bool:
     except KeyError:
         return False
     return "initial-default" not in json.dumps(columns)
-
-
-def _parts(parquet: pq.ParquetFile, positions: NDArray[np.int64]) -> Iterator[pa.Table]:
-    """The wanted rows of each row group that has one."""
-    start = 0
-    for number in range(parquet.num_row_groups):
-        end = start + parquet.metadata.row_group(number).num_rows
-        here = positions[slice(*np.searchsorted(positions, (start, end)))] - start
-        start = end
-        if len(here):
-            yield parquet.read_row_group(number).take(pa.array(here))
 
 
 def _as_now(rows: pa.Table, columns: Json) -> pa.Table:

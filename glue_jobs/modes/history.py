@@ -55,7 +55,7 @@ def stage_versions(
                 made.unpersist()
     finally:
         rows.unpersist()
-    deletes = table.index.delete_at(main, _by_file(moved), stage_id) if len(moved) else None
+    deletes = table.index.delete_at(main, by_file(moved), stage_id) if len(moved) else None
     return replace(staged, deletes=deletes), staged.rows
 
 
@@ -154,7 +154,8 @@ def _filled(every: DataFrame, keys: list[Column]) -> DataFrame:
     return every.withColumns(found).drop(LIFE)
 
 
-def _by_file(places: pa.Table) -> dict[str, BitMap64]:
+def by_file(places: pa.Table) -> dict[str, BitMap64]:
+    """The positions of rows by their `FILE`."""
     files = places[FILE].combine_chunks().dictionary_encode()
     positions, numbers = places[POSITION].to_numpy(), files.indices.to_numpy()
     paths = files.dictionary.to_pylist()

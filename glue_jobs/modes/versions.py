@@ -9,17 +9,17 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap64
 
 from calve.modes.history import History
 from glue_jobs.decode.machines.change_events import lacking
 from glue_jobs.engines.choice import loaded
-from glue_jobs.iceberg.staging import FILE, POSITION, Staged
+from glue_jobs.iceberg.staging import Staged
 from glue_jobs.index.decision import KeyedFiles, KeyedRecords
 from glue_jobs.index.neighbours import from_before, next_to
 from glue_jobs.index.table_index import AddedFile
 from glue_jobs.index.versions import Versions, with_history
 from glue_jobs.modes.filling import INFLATION, TooLarge
+from glue_jobs.modes.history import by_file
 from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable
 
@@ -53,7 +53,7 @@ def placed(
     changed = new | (versions.begin != before.begin) | (versions.end != before.end)
     made = with_history(every, versions).filter(pa.array(changed))
     staged, records = loaded(table.services.lake.spark.sparkContext).stage_rows(table, made, rule, stage_id)
-    moved = {} if held is None else _by_file(held.filter(pa.array(changed[len(rows) :])))
+    moved = {} if held is None else by_file(held.filter(pa.array(changed[len(rows) :])))
     added = [
         AddedFile(file, each.keys, rule.compared(each), np.ones(len(each.high), bool))
         for file, each in zip(staged.files, records, strict=True)
@@ -71,11 +71,3 @@ def _filled(every: pa.Table, versions: Versions) -> pa.Table:
             values = every[name].take(pa.array(np.where(asks, last, np.arange(len(every)))))
             every = every.set_column(every.schema.get_field_index(name), every.schema.field(name), values)
     return every
-
-
-def _by_file(places: pa.Table) -> dict[str, BitMap64]:
-    """The positions of rows by their `FILE`."""
-    files = places[FILE].combine_chunks().dictionary_encode()
-    positions, numbers = places[POSITION].to_numpy(), files.indices.to_numpy()
-    paths = files.dictionary.to_pylist()
-    return {path: BitMap64(positions[np.flatnonzero(numbers == n)]) for n, path in enumerate(paths)}

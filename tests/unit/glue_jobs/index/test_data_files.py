@@ -111,6 +111,9 @@ def test_values_are_those_at_the_positions(older: LiveFile) -> None:
     """Only row groups with such a position are read: the file has two rows in each."""
     found = columns().values(older, np.array([0, 3, 4]), STORAGE)
     assert [each.to_pylist() for each in found.columns] == [[1, 4, 5], ["a", "d", None]]
+    later = KeyColumns.of(TABLE, ("day",), None)
+    assert later is not None
+    assert later.values(older, np.array([0, 3]), STORAGE)[0].to_pylist() == [None, None]
     with pytest.raises(Unreadable):
         columns().values(older._replace(path=_without_ids(older)), np.array([0]), STORAGE)
 
