@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,14 +93,18 @@ class Versions(NamedTuple):
         found[line] = np.where(self.deleted[line], start, end)
         return self._replace(begin=begin, end=found)
 
-    def known_before(self, lacks: Mask) -> NDArray[np.int64]:
-        """The last version of each one's row that has a value which these lack, since the row was deleted last; -1: none."""
+    def known_before(self, lacking: Mapping[str, Mask]) -> Iterator[tuple[str, Mask, NDArray[np.int64]]]:
+        """Each column with the versions that lack its value, and the last version of each one's row that has it; -1: none.
+
+        None comes from before the row was deleted last.
+        """
         line, begins = self._line(self.begin)
-        known = ~(lacks | self.deleted)[line]
-        last = accumulated(np.where(known, np.arange(len(line)), -1), begins | self.deleted[line])
-        found = np.empty(len(line), np.int64)
-        found[line] = np.where(last < 0, -1, line[last])
-        return found
+        number, lives = np.arange(len(line)), begins | self.deleted[line]
+        for name, lacks in lacking.items():
+            last = accumulated(np.where((lacks | self.deleted)[line], -1, number), lives)
+            found = np.empty(len(line), np.int64)
+            found[line] = np.where(last < 0, -1, line[last])
+            yield name, lacks, found
 
     def _line(self, begin: Times) -> tuple[NDArray[np.intp], Mask]:
         """The numbers of the versions, row by row in their order, and where a row begins."""

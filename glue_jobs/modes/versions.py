@@ -38,25 +38,28 @@ def placed(
     if rows is None:
         return files, replace(counts, changes=0)
     choose = from_before if mode.by is None else next_to
-    near = index.near(main, KeyedRecords.of(rows, rule), rule.key, choose)
+    records = KeyedRecords.of(rows, rule)
+    near = index.near(main, records, rule.key, choose)
     if rows.nbytes + INFLATION * index.bytes_at(near) > MOST_BYTES:
         raise TooLarge
     held = index.rows_at(main, near)
     every = rows
     if held is not None:
-        every = pa.concat_tables([rows, held.select(rows.schema.names).cast(rows.schema)])
+        older = held.select(rows.schema.names).cast(rows.schema)
+        every = pa.concat_tables([rows, older])
+        records = KeyedRecords.together([records, KeyedRecords.of(older, rule)])
     new = np.arange(len(every)) < len(rows)
-    before = Versions.of(every, KeyedRecords.of(every, rule), new)
+    before = Versions.of(every, records, new)
     versions = before.with_times(by_offset=mode.by is None)
     if mode.changes:
         every = _filled(every, versions)
     changed = new | (versions.begin != before.begin) | (versions.end != before.end)
     made = with_history(every, versions).filter(pa.array(changed))
-    staged, records = loaded(table.services.lake.spark.sparkContext).stage_rows(table, made, rule, stage_id)
+    staged, written = loaded(table.services.lake.spark.sparkContext).stage_rows(table, made, rule, stage_id)
     moved = {} if held is None else by_file(held.filter(pa.array(changed[len(rows) :])))
     added = [
         AddedFile(file, each.keys, rule.compared(each), np.ones(len(each.high), bool))
-        for file, each in zip(staged.files, records, strict=True)
+        for file, each in zip(staged.files, written, strict=True)
     ]
     deletes = index.delete_at(main, moved, stage_id, added)
     return replace(staged, deletes=deletes, cpu_s=files.cpu_s), replace(counts, changes=staged.rows)
@@ -64,8 +67,7 @@ def placed(
 
 def _filled(every: pa.Table, versions: Versions) -> pa.Table:
     """Values that a new update lacks are those of the version before, unless that deletes. Else the placeholder stays."""
-    for name, lacks in lacking(every).items():
-        last = versions.known_before(lacks)
+    for name, lacks, last in versions.known_before(lacking(every)):
         asks = lacks & versions.new & (last >= 0)
         if asks.any():
             values = every[name].take(pa.array(np.where(asks, last, np.arange(len(every)))))

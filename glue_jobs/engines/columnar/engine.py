@@ -14,8 +14,6 @@ import pyarrow as pa
 from pyspark import SparkContext
 
 from calve.config.engine_choice import Unsupported
-from calve.config.masking_keys import Key, hashing
-from calve.config.steps import Mask
 from calve.modes.aggregate import Aggregate
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.columnar.layouts import Layout, layout
@@ -130,19 +128,10 @@ class ColumnarEngine:
             mode=mode,
             steps=self.plan.steps,
             count_by=table.config.count_by,
-            keys=self._keys(),
+            keys=table.services.masking_keys if table.config.masks else (),
             rule=KeyRule.of(mode) if mode.key else None,
             fold=fold_of(table, mode) if isinstance(mode, Aggregate) else None,
         )
-
-    def _keys(self) -> tuple[Key, ...]:
-        """The masking keys. Raises Suspended: as `hashing`."""
-        table = self.table
-        keys = table.services.masking_keys if table.config.masks else ()
-        for each in table.config.steps:
-            if keys and isinstance(each, Mask):
-                hashing(keys, each.masking_key)
-        return keys
 
 
 def fold_of(table: OpenTable, mode: Aggregate) -> Fold:

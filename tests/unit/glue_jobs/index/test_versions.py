@@ -87,7 +87,8 @@ def test_a_value_comes_from_the_version_before_unless_that_deletes() -> None:
     numbers = np.arange(5)
     records = KeyedRecords._make([*[np.zeros(5)] * 3, *[numbers] * 2, deleted, pa.nulls(5)])
     versions = Versions(records, deleted, numbers, numbers, deleted)
-    assert versions.known_before(lacks).tolist() == [0, 0, -1, -1, -1]
+    [(name, same, found)] = versions.known_before({"note": lacks})
+    assert (name, same is lacks, found.tolist()) == ("note", True, [0, 0, -1, -1, -1])
 
 
 def test_a_record_that_deletes_keeps_nothing_but_its_key() -> None:
