@@ -38,7 +38,7 @@ from cli.spark import spark_environment
 from glue_jobs.ingest import main
 from glue_jobs.outputs import outbox
 from tests.announcements import assert_as_documented
-from tests.integration.support.engine import DATABASE, TRADE, Engine, until
+from tests.integration.support.engine import DATABASE, TRADE, Engine, at, until
 from tests.integration.support.events import assert_as_documented as assert_log
 from tests.integration.support.exporting import JOB as DEPLOYED_JOB
 from tests.integration.support.exporting import NAME as DEPLOYMENT
@@ -204,9 +204,15 @@ def test_what_was_sent_is_announced_again_and_says_so(
 ) -> None:
     topic = engine.topic(partitions=1)
     table = Table(topic, topic)
-    for _ in range(3):
+    for _ in range(2):
         engine.produce(topic, 3)
         work(table)
+    heard.look()
+    heard.messages.clear()
+    engine.produce(topic, 3)
+    before = history(engine, topic)
+    with at("stage.begin", lambda _: until(lambda: ids(heard.of(topic)) == before)):
+        work(table)  # the round notes that all three are on the bus
     heard.look()
     heard.messages.clear()
     work(table)
