@@ -204,7 +204,8 @@ class Emit:
     """An output topic for the rows of a table.
 
     key: columns; none: the record's key. Partitions, retention and cleanup policy apply only if calve creates the topic.
-    retention_ms: None: the broker's default.
+    retention_ms: None: the broker's default. schema_id: where a record names its schema: an id before the value, or a GUID in a
+    header.
     """
 
     topic: str
@@ -213,6 +214,7 @@ class Emit:
     partitions: int = 6
     retention_ms: int | None = None
     cleanup_policy: Literal["delete", "compact"] = "delete"
+    schema_id: Literal["prefix", "header"] = "prefix"
 
 
 @dataclass(frozen=True, slots=True)

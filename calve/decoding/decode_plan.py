@@ -17,12 +17,13 @@ from calve.schema.evolution import Change, SchemaProblem, plain
 from calve.schema.lineage import Fit, Proposal, comments, fit, propose, settle
 from calve.schema.protobuf.columns import with_former_names
 from calve.schema.wire import BARE, CONFLUENT, Schema, Wire
-from calve.schema.writers import ProtobufWriter, Writer
+from calve.schema.writers import ProtobufWriter, Writer, reframed
 
 
 @dataclass(frozen=True, slots=True)
 class DecodePlan:
-    """The schema ids of a round, fixed: both reads of a round use the same ones.
+    """The schema ids of a round, fixed: both reads of a round use the same ones. A schema with a GUID counts as two: it has a
+    writer for values that name its id, and one for those whose records name the GUID.
 
     Ids in none of the tuples were unknown to the registry when the round began. A wire format without a frame has one writer
     for all values.
@@ -51,7 +52,7 @@ class DecodePlan:
 
     @property
     def ids(self) -> frozenset[int]:
-        own = {each.id for each in self.writers}
+        own = {self.wire.schema_id(each.prefix) if self.wire.size else each.id for each in self.writers}
         return frozenset(self.incompatible) | own | frozenset(self.other_ids)
 
     @property
@@ -126,7 +127,7 @@ def decoding(
     is `shared`. The same applies to other messages of a Protobuf file, if calve.yaml names the table's message.
     """
     known = {version.id for version in versions}
-    strange = [schema.id for schema in foreign if schema.id not in known]
+    strange = [number for schema in foreign if schema.id not in known for number in schema.ids]
     others = [frame for each in strange for frame in wire.frames(each)] if shared else []
     writers: list[Writer] = []
     incompatible = [] if shared else strange
@@ -134,19 +135,23 @@ def decoding(
         if not wire.size and version is not versions[-1]:
             continue
         if each.columns is None:
-            incompatible.append(version.id)
+            incompatible += version.ids
             continue
         try:
             read = each.columns if fields is None else only(each.columns, fields)
             made = writer(version, read, wire, top)
         except SchemaProblem:
-            incompatible.append(version.id)
+            incompatible += version.ids
             continue
-        if shared and top.message and isinstance(made, ProtobufWriter):
-            others += made.others
-            made = replace(made, others={})
-        writers.append(made)
-    numbers = {version.id: version.number for version in versions if version.number != version.id}
+        frame, *more = map(wire.frame, version.ids)
+        for one in (made, *(reframed(made, frame, another) for another in more)):
+            if shared and top.message and isinstance(one, ProtobufWriter):
+                others += one.others
+                one = replace(one, others={})
+            writers.append(one)
+    numbers = {
+        number: version.number for version in versions for number in version.ids if number != version.number
+    }
     columns, document = plain(table if fields is None else only(table, fields)), None
     if top.document:
         document = decoding(table, [top.document], wire=BARE, top=top.of_document, fields=fields)

@@ -43,6 +43,7 @@ class Subjects:
     part: PartName = "value"
     _foreign: dict[int, Schema] = field(default_factory=dict)
     _deleted: dict[int, Schema] = field(default_factory=dict)
+    _real: str | None = None
     _listed: list[Schema] | None = None
     _listed_at: float = 0.0
 
@@ -101,9 +102,13 @@ class Subjects:
         return True
 
     def matching(self, subjects: Sequence[str]) -> list[str]:
-        """The subjects that belong to this table."""
+        """The subjects that belong to this table. An alias has no schemas: the subject that it stands for has them."""
         pattern = ".*".join(re.escape(part) for part in self.name.split("*"))
-        return [each for each in subjects if re.fullmatch(pattern, each, re.DOTALL)]
+        found = [each for each in subjects if re.fullmatch(pattern, each, re.DOTALL)]
+        if found or not subjects or "*" in self.name:
+            return found
+        self._real = self._real or self.registry.real_name(self.name)
+        return [each for each in subjects if each == self._real]
 
 
 def subjects_of(registry: Registry, source: Source, topic: str, part: PartName = "value") -> Subjects:
@@ -263,9 +268,10 @@ class RecordSchemas:
         """Why values of a schema (`Wire.name`) cannot become rows of the table, if known: subject, path and rule."""
         schema_id = self.value.wire.named(name)
         versions, schemas = self.value.schemas.versions(), self.value.schemas
-        if all(each.id != schema_id for each in versions):
+        version = next((each for each in versions if schema_id in each.ids), None)
+        if version is None:
             return f"not one of {schemas.title}"
-        problem = decode_plan.misfit(self.value.share(table), versions, schema_id, self.value.top)
+        problem = decode_plan.misfit(self.value.share(table), versions, version.id, self.value.top)
         return schemas.title + (f", {problem.message}" if problem else "")
 
     def proposal(

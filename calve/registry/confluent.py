@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import tempfile
 import threading
 import urllib.parse
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from calve import http_client
 from calve.config import job
 from calve.errors import ConfigError, Fatal, Retryable, Suspended
 from calve.http_client import Tokens
-from calve.schema.wire import CONFLUENT, Schema, Wire
+from calve.schema.wire import CONFLUENT, FIRST_GUID, Schema, Wire
 from calve.secrets import HeldSecret, read_secret, value_of
 
 JSON_TYPE = "application/vnd.schemaregistry.v1+json"
 NOT_FOUND_CODES = {40401, 40402, 40403}
+DEFAULT_CONTEXT = "."
 
 
 class ConfluentRegistry:
-    """A `Registry` with Confluent's REST interface. secret: of basic authentication; tokens: instead. headers: always sent."""
+    """A `Registry` with Confluent's REST interface. secret: of basic authentication; tokens: instead. headers: always sent.
+
+    A url that ends with `/contexts/.NAME` is a registry of its own: the subjects and ids of that context.
+    """
 
     wire: Wire = CONFLUENT
 
@@ -41,7 +49,10 @@ class ConfluentRegistry:
         self._secret = secret
         self._tokens = tokens
         self._tls = tls
+        named = re.search(r"/contexts/:?([^/:]+):?/?$", url)
+        self._context = urllib.parse.unquote(named[1]) if named else DEFAULT_CONTEXT
         self._by_id: dict[int, Schema] = {}
+        self._by_guid: dict[int, int] = {}
         self._versions: dict[tuple[str, int], int] = {}
         self._registered: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
@@ -50,13 +61,13 @@ class ConfluentRegistry:
         return f"{topic}-{part}"
 
     def by_id(self, schema_id: int) -> Schema | None:
+        if schema_id >= FIRST_GUID:
+            return self._of_guid(schema_id)
         if schema_id not in self._by_id:
             found = self._get(f"/schemas/ids/{schema_id}")
             if found is None:
                 return None
-            schema = self._schema(schema_id, found)
-            with self._lock:
-                self._by_id.setdefault(schema_id, schema)
+            self._keep(self._schema(schema_id, found))
         return self._by_id[schema_id]
 
     def versions(self, subject: str) -> list[Schema]:
@@ -64,11 +75,21 @@ class ConfluentRegistry:
         return [schema for number in sorted(numbers) if (schema := self._version(subject, number))]
 
     def subjects(self) -> list[str]:
-        return sorted(self._get("/subjects") or [])
+        return sorted(map(self._unqualified, self._get("/subjects") or []))
 
     def subjects_of(self, schema_id: int) -> list[str]:
+        if schema_id >= FIRST_GUID:
+            named = self._of_guid(schema_id)
+            return self.subjects_of(named.id) if named else []
         found = self._get(f"/schemas/ids/{schema_id}/versions?deleted=true") or []
-        return sorted({str(each["subject"]) for each in found})
+        return sorted({self._unqualified(each["subject"]) for each in found})
+
+    def real_name(self, subject: str) -> str:
+        try:
+            found = self._get(f"/config/{urllib.parse.quote(subject, safe='')}", may_lack=True) or {}
+        except Fatal:  # the credentials may read schemas only
+            return subject
+        return self._unqualified(found.get("alias") or subject)
 
     def register(self, subject: str, text: str, kind: str) -> int:
         """The id of a schema (`AVRO`, `JSON`), a new version of the subject if needed. Raises Suspended: `schema_refused`."""
@@ -84,6 +105,23 @@ class ConfluentRegistry:
             for key in [key for key in self._versions if key[0] == subject]:
                 del self._versions[key]
 
+    def _unqualified(self, subject: str) -> str:
+        """The name of a subject in this registry's context."""
+        return subject.removeprefix(f":{self._context}:")
+
+    def _of_guid(self, guid: int) -> Schema | None:
+        """The schema of a GUID, which has one id in each context. Registries without GUIDs know none."""
+        if guid not in self._by_guid:
+            found = self._get(f"/schemas/guids/{UUID(int=guid)}/ids", may_lack=True) or []
+            own = [int(each["id"]) for each in found if each.get("context", DEFAULT_CONTEXT) == self._context]
+            schema = self.by_id(own[0]) if own else None
+            if schema is None:
+                return None
+            with self._lock:
+                self._by_guid[guid] = schema.id
+                self._by_id[schema.id] = replace(schema, guid=guid)
+        return self._by_id[self._by_guid[guid]]
+
     def _version(self, subject: str, number: int) -> Schema | None:
         known = self._versions.get((subject, number))
         if known is not None:
@@ -91,16 +129,22 @@ class ConfluentRegistry:
         found = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{number}")
         if found is None:
             return None
-        schema = self._schema(int(found["id"]), found)
+        schema = self._keep(self._schema(int(found["id"]), found))
         with self._lock:
             self._versions[subject, number] = schema.id
-            self._by_id.setdefault(schema.id, schema)
         return schema
+
+    def _keep(self, schema: Schema) -> Schema:
+        with self._lock:
+            if schema.guid is not None:
+                self._by_guid[schema.guid] = schema.id
+            return self._by_id.setdefault(schema.id, schema)
 
     def _schema(self, schema_id: int, found: Any) -> Schema:
         references: dict[str, str] = {}
         self._collect(found.get("references") or (), references, ())
-        return Schema(schema_id, found["schema"], found.get("schemaType", "AVRO"), references)
+        guid = UUID(found["guid"]).int if found.get("guid") else None
+        return Schema(schema_id, found["schema"], found.get("schemaType", "AVRO"), references, guid=guid)
 
     def _collect(self, wanted: Any, found: dict[str, str], inside: tuple[str, ...]) -> None:
         """Add the texts of references to `found`. A missing one is left out, and so not resolved."""
@@ -113,10 +157,11 @@ class ConfluentRegistry:
                 self._collect(schema.get("references") or (), found, (*inside, path))
                 found[name] = schema["schema"]
 
-    def _get(self, path: str, body: bytes | None = None) -> Any:
+    def _get(self, path: str, body: bytes | None = None, *, may_lack: bool = False) -> Any:
         """The registry's answer; None if there is none. A refused token is renewed once, a refused password retried for a while
-        after a change.
+        after a change. may_lack: registries of earlier versions do not know the path.
         """
+        ask = partial(self._ask, path, body, may_lack=may_lack)
         if self._tokens is None:
             headers: dict[str, str] = {}
             if self._secret:
@@ -124,19 +169,19 @@ class ConfluentRegistry:
                 user, password = (value_of(texts, each, reference) for each in ("username", "password"))
                 headers = http_client.basic(user, password)
             try:
-                return self._ask(path, headers, body)
+                return ask(headers)
             except Fatal as error:
                 if self._secret is None or not self._secret.refused():
                     raise
                 raise Retryable(f"{error.message}, which were changed a moment ago") from None
         token = self._tokens.current()
         try:
-            return self._ask(path, http_client.bearer(token), body)
+            return ask(http_client.bearer(token))
         except Fatal:
             self._tokens.refused(token)
-            return self._ask(path, http_client.bearer(self._tokens.current()), body)
+            return ask(http_client.bearer(self._tokens.current()))
 
-    def _ask(self, path: str, headers: Mapping[str, str], body: bytes | None) -> Any:
+    def _ask(self, path: str, body: bytes | None, headers: Mapping[str, str], *, may_lack: bool) -> Any:
         given = {**self._headers, **headers} | ({"Content-Type": JSON_TYPE} if body else {})
         server, method = f"the schema registry at {self._url}", "POST" if body else "GET"
         answer = http_client.ask(
@@ -145,7 +190,7 @@ class ConfluentRegistry:
         match answer.status:
             case 200:
                 return answer.json()
-            case 404 if _error_code(answer) in NOT_FOUND_CODES:
+            case 404 if may_lack or _error_code(answer) in NOT_FOUND_CODES:
                 return None
             case 401 | 403:
                 raise Fatal(

@@ -58,6 +58,9 @@ class GlueRegistry:
         found = self._look_up(schema_id)
         return [found[1]] if found else []
 
+    def real_name(self, subject: str) -> str:
+        return subject
+
     def forget(self, subject: str) -> None:
         with self._lock:
             for key in [key for key in self._versions if key[0] == subject]:

@@ -54,6 +54,7 @@ class Registry(Protocol):
     Every method raises `Retryable` if the registry does not answer, and `Fatal` if it refuses the credentials.
     wire: the format of its values. default_subject: of producers for a topic's values or keys. versions: all of a subject, oldest
     first. subjects: sorted. subjects_of: those that have or had a version with this schema, as far as the registry remembers.
+    by_id: also for a GUID (`calve.schema.wire.FIRST_GUID`). real_name: of the subject that an alias stands for, else the same.
     forget: clears the cache of a subject: one that was deleted and created again has other ids.
     """
 
@@ -69,6 +70,8 @@ class Registry(Protocol):
     def subjects(self) -> list[str]: ...
 
     def subjects_of(self, schema_id: int) -> list[str]: ...
+
+    def real_name(self, subject: str) -> str: ...
 
     def forget(self, subject: str) -> None: ...
 

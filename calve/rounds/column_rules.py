@@ -9,6 +9,7 @@ from calve.config.publishing import Emit
 from calve.errors import Suspended
 from calve.schema.columns import Json, Transform
 from calve.schema.evolution import Change, SchemaProblem, changes, column_at, no_column, show
+from calve.schema.wire import Schema
 
 COUNTABLE = ("string", "boolean", "int", "long")
 TIMES = ("timestamp", "timestamptz")
@@ -79,6 +80,18 @@ def require_emit_key(emit: Emit, columns: Json) -> None:
                 fix="in calve.yaml, change emit.key",
                 at=("emit", "key"),
             )
+
+
+def require_guid(schema: Schema | None) -> int:
+    """The GUID that headers of an output topic name. Raises Suspended: `emit_unusable`: the registry states none."""
+    if schema is None or schema.guid is None:
+        raise Suspended(
+            "emit_unusable",
+            "the registry states no GUIDs of schemas, and the headers of the output topic would name them",
+            fix="use a registry with GUIDs, as Confluent's since 8.0, or remove `emit.schema_id`",
+            at=("emit", "schema_id"),
+        )
+    return schema.guid
 
 
 def require_age(table: str, column: str, columns: Json) -> None:

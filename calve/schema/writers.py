@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from calve.schema.avro_reader import Value
 from calve.schema.columns import Json
@@ -64,3 +64,11 @@ class PlainWriter:
 
 
 Writer = AvroWriter | JsonWriter | ProtobufWriter | PlainWriter
+
+
+def reframed(writer: Writer, frame: bytes, new: bytes) -> Writer:
+    """The same for values that begin with a new frame in the place of `frame`."""
+    found = replace(writer, prefix=new + writer.prefix[len(frame) :])
+    if not isinstance(found, ProtobufWriter):
+        return found
+    return replace(found, others={new + each[len(frame) :]: name for each, name in found.others.items()})

@@ -13,7 +13,7 @@ from typing import ClassVar
 from calve.schema.columns import REASONS, UNDELIVERED
 from cli.verify.claim import Bounds, Round, Rounds
 from cli.verify.findings import Check, Finding
-from cli.verify.formats.fields import CONFLUENT, Framing
+from cli.verify.formats.fields import CONFLUENT, Framing, Unreadable
 from cli.verify.topic import Records
 
 LASTING = {
@@ -144,7 +144,7 @@ class Skips(Counted):
             if each.ledger.skipped_schemas
         }
         found = set()
-        for place, value in enumerate(records.values) if frames else ():
+        for place, value in enumerate(self.framing.of(records, "value") if frames else ()):
             each = self._reading.reading(records.partitions[place], records.offsets[place])
             if value is not None and each and self.framing.start(value) in frames.get(each.snapshot, ()):
                 found.add(place)
@@ -204,10 +204,12 @@ class Filters(Counted):
     def places(self, records: Records) -> dict[int, Round | None]:
         """The places of records that their round left to other tables; None if the round's snapshot has expired."""
         found: dict[int, Round | None] = {}
-        for place, value in enumerate(records.values if self.shared or self._named else ()):
-            if value is None or len(value) < self.framing.size or not value.startswith(self.framing.magics):
+        values = self.framing.of(records, "value") if self.shared or self._named else []
+        for place, value in enumerate(each or b"" for each in values):
+            try:
+                frame = self.framing.header(value)
+            except Unreadable:
                 continue
-            frame = self.framing.start(value)
             strange = self.foreign(frame) or (self.other is not None and self.other(value))
             if not strange and (self.other is not None or frame not in self._named):
                 continue
@@ -227,11 +229,12 @@ class Filters(Counted):
 
     def take(self, records: Records, others: Mapping[int, Round | None]) -> None:
         """Count records of other tables: those at these places."""
+        values = self.framing.of(records, "value") if others else []
         for place, each in others.items():
             if each is None:
                 self.unknown += 1
                 continue
-            name = self._name(records.values[place])
+            name = self._name(values[place])
             self.counted[each.snapshot][name if name in each.ledger.filtered_schemas else FURTHER] += 1
 
     def ledger_counts(self, each: Round) -> Counter[str]:

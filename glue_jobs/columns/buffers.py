@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from calve.config.job import PartName
+from calve.schema.wire import Wire
 from glue_jobs.columns.texts import Bytes, Longs
 
 ROOM = 4_194_304
@@ -36,6 +38,10 @@ def spans_of(values: pa.Array) -> Spans:
     if values.null_count:
         sizes[values.is_null().to_numpy(zero_copy_only=False)] = -1
     return Spans(data, offsets[:-1], sizes, np.arange(size))
+
+
+PartOf = Callable[[PartName, Wire], tuple[pa.Array, NDArray[np.int32]]]
+"""The values or keys of some records, in a wire format, and their sizes as received."""
 
 
 class Buffers:

@@ -9,8 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
+from calve.config.job import PartName
 from calve.names import SYSTEM_COLUMN, quote, quote_path
 from calve.schema.columns import Json
+from calve.schema.wire import GUID_MAGIC, HEADERS, Wire
 
 PARTITION, OFFSET, TIMESTAMP = (f"{SYSTEM_COLUMN}.{name}" for name in ("partition", "offset", "timestamp"))
 TYPES = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
@@ -74,3 +76,22 @@ def case(branches: Sequence[tuple[Column, Column]], otherwise: Column) -> Column
     """The value of the first true condition."""
     first, *rest = branches
     return reduce(lambda found, branch: found.when(*branch), rest, F.when(*first)).otherwise(otherwise)
+
+
+def named_column(part: PartName, wire: Wire, value: Column, headers: Column) -> Column:
+    """As `glue_jobs.kafka.header_ids.named`, of a value (binary) and the headers of its record."""
+    if wire.by_guid is None:
+        return value
+    theirs = F.filter(headers, lambda each: each["key"] == HEADERS[part])
+    header = F.try_element_at(theirs, F.lit(-1))["value"]
+    is_guid = F.substring(header, 1, len(GUID_MAGIC)) == F.lit(bytearray(GUID_MAGIC))
+    is_id = F.substring(header, 1, len(wire.magic)) == F.lit(bytearray(wire.magic))
+    by_guid = F.lit(bytearray(wire.by_guid))
+    rest = F.substring(header, len(GUID_MAGIC) + 1, 2**31 - 1)
+    whole = F.length(rest) >= wire.guid_frame_size - len(wire.by_guid)
+    return (
+        F.when(header.isNull() | value.isNull(), value)
+        .when(is_guid, F.concat(by_guid, rest, F.when(whole, value).otherwise(F.lit(bytearray()))))
+        .when(is_id & (F.length(header) >= wire.size), F.concat(header, value))
+        .otherwise(header)
+    )

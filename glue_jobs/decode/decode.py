@@ -21,10 +21,11 @@ from calve.modes.mode import APPEND, Mode
 from calve.names import quote
 from calve.schema.change_events import DELETES, SAYS, TRUNCATES
 from calve.schema.columns import CHANGE, Json, field, struct
-from glue_jobs.columns.expressions import spark_type
+from glue_jobs.columns.expressions import named_column, spark_type
 from glue_jobs.columns.helpers import DECODED, IDLE, OTHER, REFUSED, REJECT, SCHEMA_ID, SIZE, TOMBSTONE
 
 if TYPE_CHECKING:
+    from glue_jobs.columns.buffers import PartOf
     from glue_jobs.decode.machines.judging import Judge
 
 NOTHING = field("nothing", "boolean")
@@ -69,7 +70,7 @@ class Judged:
         return Judge(self.decoding, self.columns, self.order)
 
 
-Judges = Callable[[pa.RecordBatch], list[pa.Array]]
+Judges = Callable[["PartOf"], list[pa.Array]]
 
 
 def judging(decoding: DecodePlan, mode: Mode) -> tuple[T.StructType, Callable[[], Judges]]:
@@ -81,8 +82,9 @@ def judging(decoding: DecodePlan, mode: Mode) -> tuple[T.StructType, Callable[[]
 
     def judges() -> Judges:
         known = {part: each.judge() for part, each in parts.items()}
-        return lambda records: [
-            pa.concat_arrays([*judge.judge(records.column(part))]) for part, judge in known.items()
+        return lambda part_of: [
+            pa.concat_arrays([*judge.judge(*part_of(part, parts[part].decoding.wire))])
+            for part, judge in known.items()
         ]
 
     return columns, judges
@@ -103,7 +105,8 @@ def _column(part: PartName, judged: Judged) -> Column:
 
     made: Any = arrow_udf(judge, judged.kind)  # type: ignore[call-overload]
     # Otherwise Spark evaluates it again for each condition on its result that it pushes down.
-    return made.asNondeterministic()(F.col(part))  # type: ignore[no-any-return]
+    value = named_column(part, judged.decoding.wire, F.col(part), F.col("headers"))
+    return made.asNondeterministic()(value)  # type: ignore[no-any-return]
 
 
 def marked(decoded: DataFrame, decoding: DecodePlan, mode: Mode = APPEND) -> DataFrame:

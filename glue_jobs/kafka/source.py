@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from pyspark.sql import types as T
 from calve.names import quote
 from calve.schema.columns import MOST_MILLIS, UNDELIVERED
 from calve.table.position import Offsets
+from glue_jobs.columns.buffers import PartOf
 from glue_jobs.columns.helpers import REFUSED
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned
+from glue_jobs.kafka.header_ids import named_array
 from glue_jobs.kafka.records import Records, header_lists, parts
 from glue_jobs.process.workers import cpu_since_last_s, errors_by_value, map_in_arrow
 
@@ -39,8 +42,8 @@ SCHEMA = T.StructType(
 )
 SAMPLE = 1_000
 """The number of offsets in a sample of record sizes."""
-Adding = tuple[T.StructType, Callable[[], Callable[[pa.RecordBatch], list[pa.Array]]]]
-"""Further columns, and what makes them of records (columns of `SCHEMA`); a task calls for it at its start."""
+Adding = tuple[T.StructType, Callable[[], Callable[[PartOf], list[pa.Array]]]]
+"""Further columns, and what makes them of records (`named_array`); a task calls for it at its start."""
 NOTHING_MORE: Adding = T.StructType(), lambda: lambda _: []
 _REASONS = pa.array([None, *UNDELIVERED], pa.string())
 
@@ -81,9 +84,10 @@ def read(
             for numbers in batches:
                 for number in numbers.column(0).to_pylist():
                     for records in fetch(settings, topic, topic_id, ranges[number], CHUNK_BYTES):
-                        found = _batch(records)
-                        arrays = [*map(found.column, kept), *added(found)]
-                        yield pa.RecordBatch.from_arrays(arrays, columns.names)
+                        found = _batch(records, kept)
+                        yield pa.RecordBatch.from_arrays(
+                            [*found.columns, *added(partial(named_array, records))], columns.names
+                        )
         cpu_s.add(cpu_since_last_s())
 
     return _named(map_in_arrow(frame, task, columns), topic)
@@ -129,17 +133,26 @@ def bytes_per_record(
     return None
 
 
-def _batch(records: Records) -> pa.RecordBatch:
-    binary, size = pa.binary(), len(records)
-    whys = records.refused
-    columns = [
-        parts(binary, records.buffer, records.key_at, records.key_size),
-        parts(binary, records.buffer, records.value_at, records.value_size),
-        pa.repeat(pa.scalar(records.partition, pa.int32()), size),
-        pa.array(records.offset),
-        pa.array(records.timestamp),
-        pa.array(records.timestamp_type.astype(np.int32)),
-        header_lists(records, np.arange(size)),
-        _REASONS.take(pa.array(whys)) if whys.any() else pa.nulls(size, pa.string()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, SCHEMA.names)
+def _batch(records: Records, names: Sequence[str] = SCHEMA.names) -> pa.RecordBatch:
+    """These columns of `SCHEMA`."""
+    return pa.RecordBatch.from_arrays([_column(records, each) for each in names], list(names))
+
+
+def _column(records: Records, name: str) -> pa.Array:
+    binary, size, whys = pa.binary(), len(records), records.refused
+    match name:
+        case "key":
+            return parts(binary, records.buffer, records.key_at, records.key_size)
+        case "value":
+            return parts(binary, records.buffer, records.value_at, records.value_size)
+        case "partition":
+            return pa.repeat(pa.scalar(records.partition, pa.int32()), size)
+        case "offset":
+            return pa.array(records.offset)
+        case "timestampType":
+            return pa.array(records.timestamp_type.astype(np.int32))
+        case "headers":
+            return header_lists(records, np.arange(size))
+        case _ if name == MILLIS:
+            return pa.array(records.timestamp)
+    return _REASONS.take(pa.array(whys)) if whys.any() else pa.nulls(size, pa.string())

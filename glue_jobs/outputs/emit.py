@@ -21,9 +21,11 @@ from calve.log import event
 from calve.names import RECORD_KEY, SYSTEM_COLUMN, quote
 from calve.outputs.emitting import HEADERS, Emitted, avro_schema, json_schema, left
 from calve.registry.confluent import ConfluentRegistry
-from calve.rounds.column_rules import require_emit_key
+from calve.rounds.column_rules import require_emit_key, require_guid
 from calve.schema.columns import CHANGE, Json, struct
 from calve.schema.evolution import data_columns
+from calve.schema.wire import GUID_MAGIC, GUID_SIZE
+from calve.schema.wire import HEADERS as SCHEMA_HEADERS
 from calve.table.position import Position
 from calve.table.summary import EMITTED, ROUND, ledger_of
 from glue_jobs.columns.expressions import at
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROUND_HEADER = "calve-round"
+Header = tuple[str, Column]
 
 
 def emit(table: OpenTable, base: Position) -> None:
@@ -98,12 +101,12 @@ def _write(table: OpenTable, settings: Emit, records: DataFrame) -> None:
 def _records(table: OpenTable, settings: Emit, rows: DataFrame, round_id: str) -> DataFrame:
     """Rows in the form of Spark's Kafka sink. Key: the key columns of calve.yaml, or the record's key as the table has it."""
     columns = data_columns(table.main.schema)
-    key = _key(table, settings, columns) if settings.key else at(RECORD_KEY)
-    value = _encoded(table, settings, columns, "value")
+    key, of_key = _key(table, settings, columns) if settings.key else (at(RECORD_KEY), [])
+    value, of_value = _encoded(table, settings, columns, "value")
     if table.mode.reads_changes:
         value = F.when(~at(f"{CHANGE['name']}.deleted"), value)
     told = [(name, at(f"{SYSTEM_COLUMN}.{field}").cast("string")) for name, field in HEADERS.items()]
-    headers = _headers([*told, (ROUND_HEADER, F.lit(round_id))])
+    headers = _headers([*told, (ROUND_HEADER, F.lit(round_id)), *of_key, *of_value])
     return rows.select(key.alias("key"), value.alias("value"), headers.alias("headers"))
 
 
@@ -113,28 +116,31 @@ def _tombstones(table: OpenTable, settings: Emit, keys: pa.Table, round_id: str)
     if settings.key:
         columns = data_columns(table.main.schema)
         rows = spark.createDataFrame(assembled(columns, settings.key, keys))
-        key = _key(table, settings, columns)
+        key, of_key = _key(table, settings, columns)
     else:
-        rows, key = spark.createDataFrame(keys.rename_columns(["key"])), F.col("key")
-    value, headers = F.lit(None).cast("binary"), _headers([(ROUND_HEADER, F.lit(round_id))])
+        rows, key, of_key = spark.createDataFrame(keys.rename_columns(["key"])), F.col("key"), []
+    value, headers = F.lit(None).cast("binary"), _headers([(ROUND_HEADER, F.lit(round_id)), *of_key])
     return rows.select(key.alias("key"), value.alias("value"), headers.alias("headers"))
 
 
-def _headers(pairs: Iterable[tuple[str, Column]]) -> Column:
+def _headers(pairs: Iterable[Header]) -> Column:
     return F.array(
         *(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in pairs)
     )
 
 
-def _key(table: OpenTable, settings: Emit, columns: Json) -> Column:
-    """The columns of the key as framed bytes. Raises Suspended: `emit_unusable`: one is missing."""
+def _key(table: OpenTable, settings: Emit, columns: Json) -> tuple[Column, list[Header]]:
+    """As `_encoded`, the columns of the key. Raises Suspended: `emit_unusable`: one is missing."""
     require_emit_key(settings, columns)
     known = {each["name"]: each for each in columns["fields"]}
     return _encoded(table, settings, struct(*(known[name] for name in settings.key)), "key")
 
 
-def _encoded(table: OpenTable, settings: Emit, columns: Json, part: PartName) -> Column:
-    """These columns as framed bytes. The schema is registered on first use."""
+def _encoded(table: OpenTable, settings: Emit, columns: Json, part: PartName) -> tuple[Column, list[Header]]:
+    """These columns as bytes, and the header that names their schema, unless a prefix of the bytes does.
+
+    The schema is registered on first use. Raises Suspended: `emit_unusable`: the registry has no GUIDs.
+    """
     registry = cast("ConfluentRegistry", table.services.registry)  # calve.settings lets no other kind through
     name = f"{settings.topic}_{part}"
     row = F.struct(*(F.col(quote(each["name"])) for each in columns["fields"]))
@@ -145,4 +151,7 @@ def _encoded(table: OpenTable, settings: Emit, columns: Json, part: PartName) ->
         text = json_schema(name, columns)
         body = F.to_json(row).cast("binary")
     schema_id = registry.register(f"{settings.topic}-{part}", text, settings.format.upper())
-    return F.concat(F.lit(bytearray(registry.wire.frame(schema_id))), body)
+    if settings.schema_id == "prefix":
+        return F.concat(F.lit(bytearray(registry.wire.frame(schema_id))), body), []
+    guid = require_guid(registry.by_id(schema_id))
+    return body, [(SCHEMA_HEADERS[part], F.lit(bytearray(GUID_MAGIC + guid.to_bytes(GUID_SIZE, "big"))))]

@@ -20,9 +20,9 @@ from calve.config.steps import UNMET
 from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
 from calve.rounds.dead_letter_policy import MAX_GROUPS, Group, Rejects
 from calve.schema.columns import REASONS
-from calve.schema.wire import Wire
+from calve.schema.wire import FIRST_GUID, GUID_SIZE, Wire
 from calve.table.position import Offsets
-from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP
+from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, false, named_column
 from glue_jobs.columns.helpers import FILTERED, OTHER, RECEIVED, REJECT, RULE, SIZE
 from glue_jobs.table.records import explained
 
@@ -190,7 +190,8 @@ def reject_groups(records: DataFrame, decoding: DecodePlan) -> tuple[Group, ...]
     wire = decoding.wire
     rejects = records.where(F.col(REJECT).isNotNull())
     place = (F.col(path).alias(path.split(".")[1]) for path in (PARTITION, OFFSET))
-    value = F.col(RECEIVED)["value"].alias("value")
+    received = F.col(RECEIVED)
+    value = named_column("value", wire, received["value"], received["headers"]).alias("value")
     decoded = rejects.select(REJECT, value, *place, explained(decoding).alias("why"))
     framed = F.when(_is_framed(wire), _framed_hex(wire)).alias("id")
     first = F.min(F.struct("partition", "offset", "why")).alias("first")
@@ -212,20 +213,38 @@ def _unknown_ids(records: DataFrame, decoding: DecodePlan, part: PartName) -> li
     wire = decoding.wire
     if not wire.size:
         return []
-    digits = 2 * (wire.size - len(wire.magic))
-    ids = records.where(_is_framed(wire, part)).select(_framed_hex(wire, part).alias("id")).distinct()
-    unknown = ids.where(~F.col("id").isin("", *(f"{each:0{digits}X}" for each in decoding.ids)))
+    values = records.select(named_column(part, wire, F.col(part), F.col("headers")).alias("value"))
+    ids = values.where(_is_framed(wire)).select(_framed_hex(wire).alias("id")).distinct()
+    known = (_hex(wire, each) for each in decoding.ids)
+    unknown = ids.where(~F.col("id").isin("", *known))
     return sorted(int(row["id"], 16) for row in unknown.limit(MAX_UNKNOWN_IDS).collect())
 
 
-def _is_framed(wire: Wire, part: PartName = "value") -> Column:
-    begins = F.substring(part, 1, len(wire.magic))
-    return (F.length(part) >= wire.size) & begins.isin(*(F.lit(bytearray(each)) for each in wire.magics))
+def _is_framed(wire: Wire) -> Column:
+    """Whether the column `value` (`named_column`) begins with a schema id or a GUID."""
+    begins = F.substring("value", 1, len(wire.magic))
+    by_id = F.length("value") >= wire.size
+    by_id &= begins.isin(*(F.lit(bytearray(each)) for each in wire.magics if each != wire.by_guid))
+    return by_id | (_is_by_guid(wire) & (F.length("value") >= wire.guid_frame_size))
 
 
-def _framed_hex(wire: Wire, part: PartName = "value") -> Column:
-    """The id in a header, as hexadecimal digits."""
-    return F.hex(F.substring(part, len(wire.magic) + 1, wire.size - len(wire.magic)))
+def _framed_hex(wire: Wire) -> Column:
+    """This id or GUID, as hexadecimal digits."""
+    of_id = F.substring("value", len(wire.magic) + 1, wire.size - len(wire.magic))
+    of_guid = F.substring("value", len(wire.by_guid or b"") + 1, GUID_SIZE)
+    return F.hex(F.when(_is_by_guid(wire), of_guid).otherwise(of_id))
+
+
+def _hex(wire: Wire, schema_id: int) -> str:
+    """As `_framed_hex`."""
+    digits = 2 * (GUID_SIZE if schema_id >= FIRST_GUID else wire.size - len(wire.magic))
+    return f"{schema_id:0{digits}X}"
+
+
+def _is_by_guid(wire: Wire) -> Column:
+    if wire.by_guid is None:
+        return false()
+    return F.substring("value", 1, len(wire.by_guid)) == F.lit(bytearray(wire.by_guid))
 
 
 def _observe(frame: DataFrame, found: dict[str, Column]) -> tuple[DataFrame, Observation]:

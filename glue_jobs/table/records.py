@@ -13,7 +13,7 @@ from calve.decoding.decode_plan import DecodePlan
 from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import LATER, REASONS, Json
 from calve.table.position import TopicKey
-from glue_jobs.columns.expressions import at, false, spark_type
+from glue_jobs.columns.expressions import at, false, named_column, spark_type
 from glue_jobs.columns.helpers import (
     DECODED,
     FILTERED,
@@ -118,4 +118,8 @@ def message(decoding: DecodePlan, steps: Sequence[Step] = ()) -> Column:
 def explained(decoding: DecodePlan) -> Column:
     """Where and why a reject does not match its schema; null if unknown. Needs records with `RECEIVED`."""
     received = F.col(RECEIVED)
-    return explanation(decoding, F.col(REJECT), received["value"], received["key"])
+    value = named_column("value", decoding.wire, received["value"], received["headers"])
+    key = received["key"]
+    if decoding.key is not None:
+        key = named_column("key", decoding.key.wire, key, received["headers"])
+    return explanation(decoding, F.col(REJECT), value, key)

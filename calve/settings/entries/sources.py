@@ -83,6 +83,10 @@ class PartSection(Section):
             for key, given in (("subject", self.subject), ("prefix", self.prefix == "confluent")):
                 if given:
                     yield Problem((key,), f"{self._useless}: no registry is used", "remove it")
+        if self.subject is not None and self.subject.startswith(":."):
+            reason = "is a subject of a context, and ids of records are looked up in the context of the registry's url"
+            fix = "name the context in `registry.url`: `https://HOST/contexts/.NAME`, and the subject without it"
+            yield Problem(("subject",), reason, fix)
         if self.message is not None and self.format not in {"registry", "protobuf"}:
             yield Problem(("message",), f"{self._useless}: only Protobuf has messages", "remove it")
 

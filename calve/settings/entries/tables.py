@@ -271,6 +271,7 @@ class EmitSection(Section):
     partitions: int = Field(default=6, ge=1)
     retention: fields.Milliseconds | None = None
     cleanup_policy: Literal["delete", "compact"] | None = None
+    schema_id: Literal["prefix", "header"] = "prefix"
 
 
 class BudgetSection(Section):

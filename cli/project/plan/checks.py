@@ -167,6 +167,8 @@ def _of_columns(table: Table, columns: Json, read: Read | CalveError) -> Iterato
     yield from _refused(table.mode.resolve, columns)
     if emit:
         yield from _refused(rules.require_emit_key, emit, columns)
+    if emit and emit.schema_id == "header" and isinstance(read, Read) and table.value.registered:
+        yield from _refused(rules.require_guid, read.versions.values[-1])
     if rows:
         yield from _refused(rules.require_age, name, rows.column, columns)
     if column and isinstance(read, Read):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calve.config.job import PartName
 from calve.decoding.decode_plan import fits
 from calve.decoding.formats import FIELDS, Top, own_columns, writer
 from calve.names import SYSTEM_COLUMN
@@ -20,6 +21,7 @@ from calve.schema.columns import CHANGE, Json
 from calve.schema.evolution import SchemaProblem
 from calve.schema.lineage import Fit
 from calve.schema.wire import BARE, Schema
+from calve.schema.writers import reframed
 from cli.verify.columns import arrow_columns, iceberg_columns, with_children
 from cli.verify.formats.avro import AvroWriter
 from cli.verify.formats.fields import (
@@ -180,8 +182,15 @@ class Values:
     framing: Framing = CONFLUENT
     foreign: Callable[[bytes], bool] = lambda _: False
     only: Schema | None = None
+    part: PartName = "value"
     _writers: dict[bytes, Writer | str] = field(default_factory=dict)
     _fits: dict[int, Fit] = field(default_factory=dict)
+
+    def of(self, records: Records) -> list[bytes | None]:
+        """What is decoded of each record."""
+        if self.only is None:
+            return self.framing.of(records, self.part)
+        return records.values if self.part == "value" else records.keys
 
     def decode(self, value: bytes | None) -> tuple[Writer, Any]:
         """The writer of a value, and its row. Raises Unreadable if it makes none."""
@@ -248,7 +257,7 @@ class Values:
         top = self.top
         change = CHANGE["name"] if top.changes else None
         read = self._read_as(pa.schema([each for each in self.columns if each.name != change]), schema)
-        plan = writer(schema, read, self.framing, top)
+        plan = reframed(writer(schema, read, self.framing, top), self.framing.frame(schema.id), frame)
         if not top.changes:
             return _writer(frame, self.columns, schema, read, plan, top)
         documents = None if top.document is None else _documents(top.document, read, top)
@@ -303,6 +312,9 @@ class Keys:
         self._type = column.type
         self._values = values
 
+    def of(self, records: Records) -> list[bytes | None]:
+        return records.keys if self._values is None else self._values.of(records)
+
     def read(self, key: bytes | None) -> Any:
         """The value of the column. Raises Unreadable with a reason `key_...`."""
         if key is None or self._values is None:
@@ -332,10 +344,11 @@ class Decoder:
         decoded: dict[Writer | None, tuple[list[int], list[Any]]] = {}
         refused: Refused = []
         keys: dict[int, Any] = {}
-        for place, value in enumerate(records.values):
+        key_values = self.key.of(records) if self.key else []
+        for place, value in enumerate(self.values.of(records)):
             try:
                 writer, row = (None, None) if tombstones else self.values.decode(value)
-                keys[place] = self.key.read(records.keys[place]) if self.key else None
+                keys[place] = self.key.read(key_values[place]) if self.key else None
             except Unreadable as error:
                 of_value = None if tombstones else self.values.verdict(value)
                 refused.append((place, of_value or error.reason))
@@ -355,7 +368,9 @@ class Decoder:
         return []
 
     def doubtful(self, records: Records) -> set[int]:
-        return {place for place, value in enumerate(records.values) if self.values.is_doubtful(value)}
+        return {
+            place for place, value in enumerate(self.values.of(records)) if self.values.is_doubtful(value)
+        }
 
     def _convertible(
         self, writer: Writer | None, places: list[int], found: list[Any], refused: Refused

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from calve.schema import wire
 from calve.schema.columns import Json
-from calve.schema.wire import Wire
+from calve.schema.wire import GUID_MAGIC, HEADERS, Wire
+
+if TYPE_CHECKING:
+    from calve.config.job import PartName
+    from cli.verify.topic import Records
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENT = re.compile(
@@ -76,6 +81,30 @@ class Unreadable(Exception):
 class Framing(Wire):
     """How values name their schema. A compressed payload has the frame that it would have without compression."""
 
+    def of(self, records: Records, part: PartName) -> list[bytes | None]:
+        """The values or keys of records, each after the schema that its record's header names. The last such header counts."""
+        held = records.values if part == "value" else records.keys
+        if self.by_guid is None:
+            return held
+        return [
+            self._joined(value, headers or [], part)
+            for value, headers in zip(held, records.headers, strict=True)
+        ]
+
+    def _joined(
+        self, value: bytes | None, headers: list[tuple[str, bytes | None]], part: PartName
+    ) -> bytes | None:
+        header = next((held for name, held in reversed(headers) if name == HEADERS[part]), None)
+        if header is None or value is None:
+            return value
+        if self.by_guid is not None and header.startswith(GUID_MAGIC):
+            header = self.by_guid + header[len(GUID_MAGIC) :]
+        try:
+            self.header(header)
+        except Unreadable:
+            return header
+        return header + value
+
     def named_frame(self, name: str) -> bytes:
         """The frame of a schema that a ledger names."""
         return self.frame(self.named(name))
@@ -84,11 +113,14 @@ class Framing(Wire):
         """The bytes at the frame's place."""
         if self.deflated and value.startswith(self.deflated):
             return self.magic + value[len(self.magic) : self.size]
+        if self.by_guid and value.startswith(self.by_guid):
+            return value[: self.guid_frame_size]
         return value[: self.size]
 
     def header(self, value: bytes) -> bytes:
         """The frame. Raises Unreadable if there is none."""
-        if len(value) < self.size:
+        is_guid = self.by_guid is not None and value.startswith(self.by_guid)
+        if len(value) < (self.guid_frame_size if is_guid else self.size):
             raise Unreadable("truncated")
         if not value.startswith(self.magics):
             raise Unreadable("bad_magic")
@@ -102,8 +134,8 @@ class Framing(Wire):
         return found
 
 
-CONFLUENT = Framing(b"\x00", 5)
-GLUE = Framing(b"\x03\x00", 18, b"\x03\x05")
+CONFLUENT = Framing(*astuple(wire.CONFLUENT))
+GLUE = Framing(*astuple(wire.GLUE))
 
 
 class Writer:

@@ -58,7 +58,7 @@ class Explainer:
 
 
 def explanation(decoding: DecodePlan, reason: Column, value: Column, key: Column) -> Column:
-    """The explanation, or null. `value` and `key`: as received."""
+    """The explanation, or null. `value` and `key`: as `named_column`."""
 
     def explained(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         explainer = Explainer(decoding)

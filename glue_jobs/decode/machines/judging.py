@@ -19,6 +19,7 @@ from glue_jobs.columns.texts import Longs
 from glue_jobs.decode.machines.change_events import Events
 from glue_jobs.decode.machines.parts import NOBODY, PartDecoder, Prefixes, structs
 
+Places = NDArray[np.int32]
 CHUNK_BYTES = 4_000_000
 """How many bytes of values are decoded at once, plus one value."""
 
@@ -34,19 +35,20 @@ class Judge:
         self._events = None if order is None else Events(decoding, order)
         self._decoder = PartDecoder(decoding)
         self._known = sorted(decoding.numbers)
-        self._magics = Prefixes(decoding.wire.magics)
+        self._magics = Prefixes([decoding.wire.magic])
         self._frames = [Prefixes(decoding.wire.frames(each)) for each in self._known]
 
-    def judge(self, values: pa.Array) -> Iterator[pa.Array]:
-        """The values (binary) in arrays of structs, in order."""
+    def judge(self, values: pa.Array, sizes: Places | None = None) -> Iterator[pa.Array]:
+        """The values (binary) in arrays of structs, in order. sizes: as received; None: those of the values."""
         spans = spans_of(values)
+        sizes = spans.sizes if sizes is None else sizes
         begin = 0
         while begin < len(values):
             end = max(begin + 1, int(np.searchsorted(spans.places, int(spans.places[begin]) + CHUNK_BYTES)))
-            yield self._judged(replace(spans, records=spans.records[begin:end]), begin)
+            yield self._judged(replace(spans, records=spans.records[begin:end]), begin, sizes[begin:end])
             begin = end
 
-    def _judged(self, spans: Spans, begin: int) -> pa.Array:
+    def _judged(self, spans: Spans, begin: int, sizes: Places) -> pa.Array:
         found, count = self._decoder.read(spans), spans.records.size
         held, rejected = found.columns, found.rejected
         if self._events is not None:
@@ -56,7 +58,6 @@ class Judge:
         if found.records.size < count:
             places = found.places(spans.sizes.size)[spans.records]
             rows = rows.take(pa.array(places, mask=places < 0))
-        sizes = spans.sizes[spans.records]
         return pa.StructArray.from_arrays(
             [
                 rows,
@@ -79,10 +80,9 @@ class Judge:
         if wire.names_are_numbers:
             known = (self._magics.find(spans) != NOBODY) & (sizes >= wire.size)
             found = _ids(spans, wire)
-        else:
-            for each, frames in zip(self._known, self._frames, strict=True):
-                ours = frames.find(spans) != NOBODY
-                found[ours], known = decoding.numbers[each], known | ours
+        for each, frames in zip(self._known, self._frames, strict=True):
+            ours = frames.find(spans) != NOBODY
+            found[ours], known = decoding.numbers[each], known | ours
         return pa.array(found.astype(np.int32), mask=~known)
 
 

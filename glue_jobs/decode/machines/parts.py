@@ -80,14 +80,21 @@ class PartDecoder:
         self._places = [places[decoding.wire.schema_id(each)] for each in decoding.others]
         self._prefixes = Prefixes([*(each.prefix for each in decoding.writers), *decoding.others])
         messages = (each for each in decoding.writers if isinstance(each, ProtobufWriter))
-        own, wire = {each.id for each in decoding.writers}, decoding.wire
+        wire = decoding.wire
+        own = {wire.schema_id(each.prefix) for each in decoding.writers}
+        self._by_guid = Prefixes([wire.by_guid] if wire.by_guid else [])
         self._magics = Prefixes(wire.magics)
         self._misfits = Prefixes(
             [*_frames(wire, decoding.incompatible), *(one for each in messages for one in each.others)]
         )
         self._frames = Prefixes(_frames(wire, own))
 
+    @property
+    def wire(self) -> Wire:
+        return self._decoding.wire
+
     def read(self, spans: Spans) -> Found:
+        """The spans: as `glue_jobs.kafka.header_ids.named`."""
         foreign, rejected = list[tuple[int, Longs]](), list[tuple[str, Longs]]()
         found, tables, ids = [np.zeros(0, np.int64)], [], [pa.nulls(0, pa.int32())]
         for each in inflated(spans, self._decoding.wire):
@@ -137,7 +144,8 @@ class PartDecoder:
         tests = {"null_value": sizes < 0}
         if wire.size:
             tests |= {
-                "truncated": sizes < wire.size,
+                "truncated": sizes
+                < np.where(self._by_guid.find(spans) == NOBODY, wire.size, wire.guid_frame_size),
                 "bad_magic": self._magics.find(spans) == NOBODY,
                 "incompatible_schema": self._misfits.find(spans) != NOBODY,
                 "unknown_schema_id": self._frames.find(spans) == NOBODY,

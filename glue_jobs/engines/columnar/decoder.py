@@ -18,10 +18,10 @@ from calve.decoding.decode_plan import DecodePlan
 from calve.modes.mode import APPEND, Mode
 from calve.schema.columns import Json
 from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.columns.buffers import Spans
 from glue_jobs.columns.texts import Longs
 from glue_jobs.decode.machines.change_events import Events, Mask
 from glue_jobs.decode.machines.parts import Found, PartDecoder
+from glue_jobs.kafka.header_ids import named
 from glue_jobs.kafka.records import DELIVERED, Records
 
 
@@ -62,7 +62,7 @@ class Decoder:
         none = records.value_size[delivered] < 0
         judged = self._mode.deletes or self._mode.reads_changes
         values, empty = (delivered[~none], delivered[none]) if judged else (delivered, delivered[:0])
-        found = self._value.read(Spans(records.buffer, records.value_at, records.value_size, values))
+        found = self._value.read(named(records, "value", values, self._value.wire))
         rejected = np.ones(len(records), np.bool_)
         others = Counter[int]()
         for place, each in found.foreign:
@@ -115,7 +115,7 @@ class Decoder:
         """The records among `good` whose key is good, which `rejected` marks no longer; with all columns."""
         of_key: Any = pa.table({})
         if self._key is not None:
-            of_key, kept = self._key.of(Spans(records.buffer, records.key_at, records.key_size, good))
+            of_key, kept = self._key.of(named(records, "key", good, self._key.wire))
             mask = pa.array(kept)
             good, numbers = good[kept], numbers.filter(mask)
             columns = columns.filter(mask) if columns.num_columns else columns

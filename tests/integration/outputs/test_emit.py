@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import signal
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from calve.config.job import Table
+from calve.config.job import Registry, Source, Table
 from calve.config.publishing import Emit
 from calve.config.steps import Flatten
 from calve.errors import Retryable
@@ -25,6 +27,7 @@ from calve.table.summary import REDRIVE
 from tests.integration.steps.test_steps import ROWS, ledger, sale, schema
 from tests.integration.support.crashing import run_job
 from tests.integration.support.engine import Engine, at, suspended
+from tests.integration.support.servers.guid_registry import GuidRegistry
 
 Record = tuple[Any, dict[str, Any], dict[str, bytes]]
 """Key, decoded value, headers."""
@@ -48,8 +51,9 @@ def records(engine: Engine, topic: str, *, kind: str = "avro") -> list[Record]:
             message = consumer.poll(10)
             assert message is not None
             assert message.error() is None
-            value = read(message.value(), SerializationContext(topic, MessageField.VALUE))
-            found.append((message.key(), value, dict(cast("list[tuple[str, bytes]]", message.headers()))))
+            headers = cast("list[tuple[str, bytes]]", message.headers())
+            value = read(message.value(), SerializationContext(topic, MessageField.VALUE, [*headers]))
+            found.append((message.key(), value, dict(headers)))
         return found
     finally:
         consumer.close()
@@ -104,6 +108,34 @@ def test_json_with_a_key_of_columns(engine: Engine) -> None:
     found = records(engine, out, kind="json")
     assert sorted(value["items_sku"] for _, value, _ in found) == ["a", "b"]
     assert sorted(json.loads(key[5:])["items_sku"] for key, _, _ in found) == ["a", "b"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["avro", "json"])
+def test_a_header_may_name_the_schema(engine: Engine, kind: Any) -> None:
+    topic, out = engine.topic(schema=schema(), partitions=1), output()
+    engine.produce(topic, [sale(7, "a")])
+    emit = Emit(out, format=kind, key=("customer_email",), schema_id="header")
+    steps = (Flatten(),)
+    with suspended("emit_unusable") as caught:
+        engine.drain(
+            engine.target(topic, table=f"{topic}_p", steps=steps, emit=replace(emit, topic=output()))
+        )
+    assert "states no GUIDs" in str(caught.value)
+    with GuidRegistry(engine.stack.registry_url) as registry:
+        engine.drain(engine.target(topic, registry=Registry(registry.url), steps=steps, emit=emit))
+        made = replace(engine, registry=SchemaRegistryClient({"url": registry.url}))
+        [(key, value, headers)] = records(made, out, kind=kind)
+        assert value["customer_email"] == "7@example.com"
+        assert key[:1] != b"\0"
+        named = SerializationContext(out, MessageField.KEY, [*headers.items()])
+        read = AvroDeserializer(made.registry) if kind == "avro" else None
+        assert (read(key, named) if read else json.loads(key)) == {"customer_email": "7@example.com"}
+        # Its topic is a topic as any other.
+        engine.drain(engine.target(out, registry=Registry(registry.url), key=Source(column="k")))
+        assert [tuple(each) for each in engine.rows(out).select("k.*", "customer_id").collect()] == [
+            ("7@example.com", 7)
+        ]
 
 
 def test_a_later_version_is_a_version_of_the_output(engine: Engine) -> None:

@@ -20,6 +20,7 @@ class Registered:
     def __init__(self, subjects: Mapping[str, list[Schema]]) -> None:
         self.held = dict(subjects)
         self.asked: list[str] = []
+        self.aliases: dict[str, str] = {}
 
     def default_subject(self, topic: str, part: PartName = "value") -> str:
         return f"{topic}-{part}"
@@ -37,6 +38,10 @@ class Registered:
 
     def subjects_of(self, schema_id: int) -> list[str]:
         return [name for name, found in self.held.items() if any(each.id == schema_id for each in found)]
+
+    def real_name(self, subject: str) -> str:
+        self.asked.append(f"alias {subject}")
+        return self.aliases.get(subject, subject)
 
     def forget(self, subject: str) -> None:
         pass
@@ -158,3 +163,14 @@ def test_a_table_that_names_its_subjects_leaves_the_others_to_other_tables() -> 
 def test_keys_and_bare_values_are_left_to_no_other_table(source: Source, part: PartName, name: str) -> None:
     found = subjects_of(Registered(EVENTS), source, "topic", part)
     assert (found.name, found.shared) == (name, False)
+
+
+def test_a_schema_of_the_subject_that_an_alias_stands_for_is_the_tables_own() -> None:
+    registry = Registered({"real": schemas(1), "other": schemas(2)})
+    registry.aliases["t-value"] = "real"
+    subjects = subjects_of(registry, Source(), "t")
+    assert subjects.matching(["other", "real"]) == ["real"]
+    assert subjects.matching(["other"]) == []
+    assert registry.asked == ["alias t-value"], "once, and only where the name itself matches nothing"
+    assert subjects_of(registry, Source("real"), "t").matching(["real"]) == ["real"]
+    assert registry.asked == ["alias t-value"]

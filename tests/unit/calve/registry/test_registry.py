@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
+from uuid import UUID
 
 import pytest
 
@@ -185,3 +186,58 @@ def test_a_changed_password_is_taken_without_a_new_start(
     with pytest.raises(Retryable, match="changed a moment ago"):
         registry.subjects()
     assert registry.subjects() == []
+
+
+GUID = UUID("6da336d8-f1d3-0f98-4c47-d03ee8a14a15")
+
+
+def test_a_guid_is_that_of_the_answer_or_is_looked_up_in_the_context_of_the_url(server: str) -> None:
+    found = [{"context": ".", "id": 7}, {"context": ".staging", "id": 3}]
+    Answers.pages |= {
+        "/schemas/ids/7": (200, {"schema": '"int"'}),
+        f"/schemas/guids/{GUID}/ids": (200, found),
+        "/contexts/.staging/schemas/ids/3": (200, {"schema": '"int"'}),
+        f"/contexts/.staging/schemas/guids/{GUID}/ids": (200, found),
+        "/contexts/.none/schemas/ids/9": (200, {"schema": '"int"', "guid": str(GUID)}),
+    }
+    for url, number in ((server, 7), (f"{server}/contexts/.staging", 3)):
+        schema = ConfluentRegistry(url).by_id(GUID.int)
+        assert schema is not None
+        assert schema.ids == (number, GUID.int)
+    stating = ConfluentRegistry(f"{server}/contexts/.none")
+    assert stating.by_id(9) == stating.by_id(GUID.int), "nothing is looked up"
+
+
+def test_a_registry_without_guids_knows_none_and_is_not_down(server: str) -> None:
+    Answers.pages[f"/schemas/guids/{GUID}/ids"] = (404, b"<html>no such path</html>")
+    assert ConfluentRegistry(server).by_id(GUID.int) is None
+    assert ConfluentRegistry(server).subjects_of(GUID.int) == []
+    Answers.pages[f"/schemas/guids/{GUID}/ids"] = (503, b"")
+    with pytest.raises(Retryable):
+        ConfluentRegistry(server).by_id(GUID.int)
+
+
+def test_subjects_of_a_context_have_their_own_names(server: str) -> None:
+    Answers.pages |= {
+        "/contexts/.staging/subjects": (200, [":.staging:a", ":.staging:b"]),
+        "/contexts/.staging/schemas/ids/3/versions?deleted=true": (
+            200,
+            [{"subject": ":.staging:a", "version": 1}],
+        ),
+    }
+    registry = ConfluentRegistry(f"{server}/contexts/.staging")
+    assert registry.subjects() == ["a", "b"]
+    assert registry.subjects_of(3) == ["a"]
+
+
+def test_an_alias_has_the_name_of_its_subject(server: str) -> None:
+    Answers.pages |= {
+        "/config/a": (200, {"alias": "real"}),
+        "/config/b": (200, {"compatibilityLevel": "FULL"}),
+        "/config/c": (404, {"error_code": 40408}),
+        "/config/d": (403, {"error_code": 40301}),
+        "/contexts/.x/config/a": (200, {"alias": ":.x:real"}),
+    }
+    registry = ConfluentRegistry(server)
+    assert [registry.real_name(each) for each in "abcd"] == ["real", "b", "c", "d"]
+    assert ConfluentRegistry(f"{server}/contexts/.x").real_name("a") == "real"
