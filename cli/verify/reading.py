@@ -228,7 +228,6 @@ class Decoders:
             self.filters.framing,
             self.filters.foreign if self.filters.shared and part == "value" else lambda _: False,
             self._only(source, versions, None if read_with is None else read_with.get(part, FRAMED)),
-            part,
         )
 
     def _only(self, source: job.Source, versions: list[Schema], stated: str | None) -> Schema | None:

@@ -36,7 +36,7 @@ HEADERS = methodcaller("headers")
 
 @dataclass(slots=True)
 class Records:
-    """Records by column, in reading order. refused: words of `UNDELIVERED`; empty: all None."""
+    """Records by column, in reading order. refused: words of `UNDELIVERED`. Empty headers, or refused: all None."""
 
     partitions: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)

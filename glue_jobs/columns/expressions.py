@@ -79,7 +79,7 @@ def case(branches: Sequence[tuple[Column, Column]], otherwise: Column) -> Column
 
 
 def named_column(part: PartName, wire: Wire, value: Column, headers: Column) -> Column:
-    """As `glue_jobs.kafka.header_ids.named`, of a value (binary) and the headers of its record."""
+    """As `glue_jobs.kafka.records.named`, of a value (binary) and the headers of its record."""
     if wire.by_guid is None:
         return value
     theirs = F.filter(headers, lambda each: each["key"] == HEADERS[part])

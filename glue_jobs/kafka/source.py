@@ -20,8 +20,7 @@ from glue_jobs.columns.buffers import PartOf
 from glue_jobs.columns.helpers import REFUSED
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned
-from glue_jobs.kafka.header_ids import named_array
-from glue_jobs.kafka.records import Records, header_lists, parts
+from glue_jobs.kafka.records import Records, header_lists, named_array, parts
 from glue_jobs.process.workers import cpu_since_last_s, errors_by_value, map_in_arrow
 
 MILLIS = "calve:millis"

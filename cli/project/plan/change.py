@@ -114,7 +114,7 @@ def _of_losses(before: Table, after: Table) -> Iterator[Consequence]:
     old, new = before.emit, after.emit
     if old and (new is None or new.topic != old.topic):
         yield Consequence(f"topic {old.topic} gets no more rows", breaking=True)
-    elif old and new and (new.format, new.key) != (old.format, old.key):
+    elif old and new and (new.format, new.key, new.schema_id) != (old.format, old.key, old.schema_id):
         yield Consequence(f"the next records of topic {new.topic} are written otherwise", breaking=True)
 
 

@@ -14,7 +14,7 @@ from cli.config import EnvOption, load_jobs
 from cli.console import Console, Output, OutputOption
 from cli.embedded.layout import project_root
 from cli.embedded.stack import current
-from cli.run.datagen.plan import DATASETS, MALFORMED, Plan, in_turn
+from cli.run.datagen.plan import DATASETS, MALFORMED, Naming, Plan, in_turn
 from cli.run.datagen.produce import Target, produce
 
 TopicArgument = Annotated[
@@ -54,6 +54,12 @@ class Wanted:
         bool, typer.Option("--evolve", help="Write the second half with a second schema version.")
     ] = False
     partitions: Annotated[int, typer.Option(min=1, help="Partitions, where the topic is made.")] = 6
+    schema_id: Annotated[
+        Naming,
+        typer.Option(
+            "--schema-id", help="Where records name their schema: before the value, or in a header."
+        ),
+    ] = "prefix"
 
 
 def datagen(

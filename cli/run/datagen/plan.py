@@ -30,6 +30,8 @@ BLOCK = 10_000
 """Records per block; every block has its own random numbers."""
 
 Dataset = Literal["stock_trades", "users"]
+Naming = Literal["prefix", "header"]
+"""Where a record names its schema: an id before the value, or a GUID in a header."""
 DATASETS: tuple[Dataset, ...] = ("stock_trades", "users")
 
 
@@ -49,6 +51,7 @@ class Plan:
     Shares are 0 to 1: `duplicates` and `tombstones` of all records, `negative_prices` and `large_quantities` of the well-formed
     trades. `malformed` counts records by kind. With `evolve` the second half is written with the second schema version.
     `rate` is in records per second. `period`: the records' timestamps lie evenly in it; without it they are of now.
+    `schema_id`: where records name their schemas.
     """
 
     topic: str
@@ -64,6 +67,7 @@ class Plan:
     evolve: bool = False
     partitions: int = 6
     period: tuple[datetime, datetime] | None = None
+    schema_id: Naming = "prefix"
 
     def __post_init__(self) -> None:
         if problems := list(self._problems()) or list(self._overfull()):

@@ -17,23 +17,35 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import (
+    SchemaRegistryClient,
+    header_schema_id_serializer,
+    prefix_schema_id_serializer,
+)
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
-from confluent_kafka.serialization import MessageField, SerializationContext
+from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 from fastavro import parse_schema, schemaless_writer
 
 from calve.config import job
 from calve.errors import CalveError, ConfigError, Retryable
 from calve.registry.registry import open_registry
+from calve.schema.wire import GUID_MAGIC, GUID_SIZE, HEADERS
 from calve.secrets import read_secret
 from cli.kafka import client_properties
-from cli.run.datagen.plan import DUPLICATE, Block, Dataset, Fates, Kind, Plan, blocks
+from cli.run.datagen.plan import DUPLICATE, Block, Dataset, Fates, Kind, Naming, Plan, blocks
 
 SCHEMAS = Path(__file__).parent / "schemas"
 FRAME_BYTES = 5
+HEADER_BYTES = len(GUID_MAGIC) + GUID_SIZE
+SERIALIZERS: dict[Naming, Any] = {
+    "prefix": prefix_schema_id_serializer,
+    "header": header_schema_id_serializer,
+}
 UNKNOWN_ID = 2_000_000_000
 """A schema id that no registry reaches: ids are given in turn from 1."""
+UNKNOWN_GUID = GUID_MAGIC + bytes(range(GUID_SIZE))
+"""A header with a GUID that no schema has."""
 
 ABSURD_LENGTH = b"\x80\xcc\xfd\x93\x0e"
 """Avro's length of a string of 1,900,000,000 bytes, of which none follow."""
@@ -82,7 +94,10 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Frames and encodes rows of one registered schema, as AvroSerializer does, at a tenth of its cost."""
+    """Frames and encodes rows of one registered schema, as AvroSerializer does, at a tenth of its cost.
+
+    frame: the prefix of the values, or the header of their records.
+    """
 
     frame: bytes
     schema: Any
@@ -99,10 +114,26 @@ def schema_text(dataset: Dataset, version: str = "") -> str:
     return (SCHEMAS / f"{dataset}{version and '.'}{version}.avsc").read_text()
 
 
-def register(registry: SchemaRegistryClient, topic: str, text: str, row: Row) -> Encoder:
-    """Let AvroSerializer register the schema for `<topic>-value`, and take its frame."""
-    value = AvroSerializer(registry, text)(row, SerializationContext(topic, MessageField.VALUE))
-    return Encoder(bytes(value)[:FRAME_BYTES], parse_schema(json.loads(text)))
+def register(
+    registry: SchemaRegistryClient, topic: str, text: str, row: Row, naming: Naming = "prefix"
+) -> Encoder:
+    """Let AvroSerializer register the schema for `<topic>-value`, and take its frame.
+
+    Raises ConfigError: headers name a GUID, and the registry states none.
+    """
+    headers: list[tuple[str, str | bytes | None]] = []
+    serializer = AvroSerializer(registry, text, conf={"schema.id.serializer": SERIALIZERS[naming]})
+    try:
+        value = bytes(serializer(row, SerializationContext(topic, MessageField.VALUE, headers)))
+    except SerializationError:
+        if naming == "prefix":
+            raise
+        fix = "name a registry with GUIDs, as Confluent's since 8.0, or use --schema-id prefix"
+        raise ConfigError(
+            "the registry states no GUIDs of schemas, which headers would name", fix=fix
+        ) from None
+    frame: Any = headers[0][1] if headers else value[:FRAME_BYTES]
+    return Encoder(frame, parse_schema(json.loads(text)))
 
 
 def rows(plan: Plan, block: Block) -> Iterator[Row]:
@@ -120,7 +151,7 @@ def rows(plan: Plan, block: Block) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """Breaks values of one topic. `before_string`: the bytes before the schema's first string field."""
+    """Breaks values of one topic, each after its frame. `before_string`: the bytes before the schema's first string field."""
 
     frame: bytes
     before_string: bytes
@@ -128,14 +159,17 @@ class Breaker:
 
     def broken(self, kind: Kind, value: bytes) -> bytes | None:
         """`value` broken in the given way; None is a record without a value."""
+        unknown = (
+            UNKNOWN_GUID if self.frame.startswith(GUID_MAGIC) else b"\x00" + UNKNOWN_ID.to_bytes(4, "big")
+        )
         return {
             "null_value": None,
             "tombstone": None,
             "bad_magic": b"\x7b" + value[1:],
-            "truncated": value[: FRAME_BYTES - 2],
+            "truncated": value[: len(self.frame) - 2],
             "truncated_payload": value[:-1],
             "trailing_bytes": value + b"left over",
-            "unknown_schema_id": b"\x00" + UNKNOWN_ID.to_bytes(4, "big") + value[FRAME_BYTES:],
+            "unknown_schema_id": unknown + value[len(self.frame) :],
             "absurd_length": self.frame + self.before_string + ABSURD_LENGTH,
             "incompatible_schema": self.other,
         }[kind]
@@ -241,7 +275,8 @@ class Source:
 
     def _register(self, topic: str, version: str, row: dict[str, Any]) -> Encoder:
         try:
-            return register(self._registry, topic, schema_text(self._plan.dataset, version), row)
+            text = schema_text(self._plan.dataset, version)
+            return register(self._registry, topic, text, row, self._plan.schema_id)
         except SchemaRegistryError as error:
             raise CalveError(
                 f"the registry refuses the schema of {topic}: HTTP {error.http_status_code}",
@@ -282,6 +317,7 @@ class _Sender:
 
     def __init__(self, plan: Plan, properties: Mapping[str, Any]) -> None:
         self._topic = plan.topic
+        self._by_header = plan.schema_id == "header"
         # 0 is now for librdkafka.
         first_ms, last_ms = (at.timestamp() * 1000 for at in plan.period) if plan.period else (0.0, 0.0)
         self._first_ms, self._step_ms = first_ms, (last_ms - first_ms) / plan.count
@@ -299,9 +335,12 @@ class _Sender:
         hand_over = self._producer.produce
         for number, (key, value) in enumerate(batch, self.sent):
             timestamp = int(self._first_ms + number * self._step_ms)
+            headers: list[tuple[str, str | bytes | None]] = []
+            if self._by_header and value is not None:
+                headers, value = [(HEADERS["value"], value[:HEADER_BYTES])], value[HEADER_BYTES:]
             while True:
                 try:
-                    hand_over(self._topic, value, key, timestamp=timestamp)
+                    hand_over(self._topic, value, key, timestamp=timestamp, headers=headers)
                     break
                 except BufferError:
                     self._producer.poll(0.05)

@@ -182,15 +182,14 @@ class Values:
     framing: Framing = CONFLUENT
     foreign: Callable[[bytes], bool] = lambda _: False
     only: Schema | None = None
-    part: PartName = "value"
     _writers: dict[bytes, Writer | str] = field(default_factory=dict)
     _fits: dict[int, Fit] = field(default_factory=dict)
 
-    def of(self, records: Records) -> list[bytes | None]:
-        """What is decoded of each record."""
+    def of(self, records: Records, part: PartName = "value") -> list[bytes | None]:
+        """The values that `decode` takes: those of records, or their keys."""
         if self.only is None:
-            return self.framing.of(records, self.part)
-        return records.values if self.part == "value" else records.keys
+            return self.framing.of(records, part)
+        return records.values if part == "value" else records.keys
 
     def decode(self, value: bytes | None) -> tuple[Writer, Any]:
         """The writer of a value, and its row. Raises Unreadable if it makes none."""
@@ -313,7 +312,7 @@ class Keys:
         self._values = values
 
     def of(self, records: Records) -> list[bytes | None]:
-        return records.keys if self._values is None else self._values.of(records)
+        return records.keys if self._values is None else self._values.of(records, "key")
 
     def read(self, key: bytes | None) -> Any:
         """The value of the column. Raises Unreadable with a reason `key_...`."""

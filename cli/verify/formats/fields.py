@@ -84,7 +84,7 @@ class Framing(Wire):
     def of(self, records: Records, part: PartName) -> list[bytes | None]:
         """The values or keys of records, each after the schema that its record's header names. The last such header counts."""
         held = records.values if part == "value" else records.keys
-        if self.by_guid is None:
+        if self.by_guid is None or not records.headers:
             return held
         return [
             self._joined(value, headers or [], part)

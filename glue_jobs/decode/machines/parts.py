@@ -94,7 +94,7 @@ class PartDecoder:
         return self._decoding.wire
 
     def read(self, spans: Spans) -> Found:
-        """The spans: as `glue_jobs.kafka.header_ids.named`."""
+        """The spans: as `glue_jobs.kafka.records.named`."""
         foreign, rejected = list[tuple[int, Longs]](), list[tuple[str, Longs]]()
         found, tables, ids = [np.zeros(0, np.int64)], [], [pa.nulls(0, pa.int32())]
         for each in inflated(spans, self._decoding.wire):

@@ -21,8 +21,7 @@ from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.texts import Longs
 from glue_jobs.decode.machines.change_events import Events, Mask
 from glue_jobs.decode.machines.parts import Found, PartDecoder
-from glue_jobs.kafka.header_ids import named
-from glue_jobs.kafka.records import DELIVERED, Records
+from glue_jobs.kafka.records import DELIVERED, Records, named
 
 
 @dataclass(frozen=True, slots=True)

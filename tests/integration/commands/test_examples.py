@@ -14,14 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from pyspark.sql import Row
+from typer.testing import CliRunner
 
 from calve.config.job import Job, Kafka, Registry
 from calve.config.spark_conf import CATALOG
 from calve.names import TableName
+from calve.schema.wire import HEADERS
 from calve.settings import load
 from calve.settings.resolving import StackDefaults
 from cli.lake import open_catalog
+from cli.main import app
 from cli.progress import LineProgress
 from cli.verify.topic import Sources
 from cli.verify.verification import verify
@@ -29,6 +33,7 @@ from glue_jobs.ingest import openers_of, run
 from tests.integration.outputs.test_emit import records
 from tests.integration.support.engine import Engine
 from tests.integration.support.proofs import assert_proved
+from tests.integration.support.servers.guid_registry import GuidRegistry
 from tests.integration.support.servers.registry_gate import RegistryGate
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -177,6 +182,37 @@ def test_confluent_cloud(engine: Engine, tmp_path: Path, monkeypatch: pytest.Mon
         assert set(dict(run(job, drain=True, stop=threading.Event())).values()) == {"running"}
         assert_all_proved(job)
     assert_expected(engine, job, "confluent_cloud")
+
+
+@pytest.mark.long
+def test_header_schema_ids(engine: Engine, tmp_path: Path) -> None:
+    """With a registry that has GUIDs, as Confluent's; the commands of its README, but for names of topics."""
+    stack = engine.stack
+    with GuidRegistry(stack.registry_url) as registry:
+        text = (EXAMPLES / "header_schema_ids" / "calve.yaml").read_text()
+        suffix = uuid.uuid4().hex[:8]
+        text = text.replace("topic: stock_trades", f"topic: stock_trades_{suffix}")
+        text = text.replace("topic: large_trades", f"topic: large_trades_{suffix}")
+        text = text.replace("kafka.example:9092", stack.bootstrap_servers)
+        file = tmp_path / "calve.yaml"
+        file.write_text(text.replace("https://registry.example #", f"{registry.url} #"))
+        for more in ([], ["--malformed", "8", "--schema-id", "header"]):
+            to = [f"stock_trades_{suffix}", "--like", "stock_trades", "--config", str(file)]
+            made = ["--count", "1000", "--large-quantities", "0.1", *more]
+            assert CliRunner().invoke(app, ["datagen", *to, *made]).exit_code == 0
+        warehouse = f"s3://{stack.bucket}/headers_{suffix}"
+        [job] = load(file, stack=StackDefaults(None, None, warehouse, stack.region, stack.aws_endpoint))
+        job = replace(job, lake=replace(job.lake, database=f"{job.lake.database}_{suffix}"))
+        ingest(engine, job)
+        assert_all_proved(job)
+        trades = engine.spark.table(TableName(job.lake.database, "stock_trades").quoted(CATALOG))
+        large = engine.spark.table(TableName(job.lake.database, "large_trades").quoted(CATALOG))
+        assert trades.count() == 2_000 - 8
+        assert large.count() == trades.where("quantity > 4000").count() > 150
+        made_engine = replace(engine, registry=SchemaRegistryClient({"url": registry.url}))
+        found = emitted(made_engine, job, "large_trades")
+        assert len(found) == large.count()
+        assert all(HEADERS["value"] in headers for _, _, headers in found)
 
 
 def plain(row: Row) -> list[Any]:

@@ -21,13 +21,15 @@ from google.protobuf import timestamp_pb2
 from pyspark.sql import functions as F
 
 from calve.config.job import Budget, EngineChoice, Registry, Source
+from calve.errors import Retryable
 from calve.requests.redrive import Request
 from calve.schema.wire import HEADERS
 from calve.table.summary import REDRIVE
 from cli.verify.formats.fields import CONFLUENT
 from cli.verify.topic import Records
 from glue_jobs.columns.expressions import named_column
-from tests.integration.support.engine import TRADE, Engine
+from glue_jobs.process.faults import STEPS
+from tests.integration.support.engine import TRADE, Engine, at
 from tests.integration.support.proofs import assert_proved, proof
 from tests.integration.support.servers.guid_registry import GuidRegistry
 
@@ -256,6 +258,38 @@ def test_a_context_is_a_registry_of_its_own_and_an_alias_is_the_subject_that_it_
     (outcome,) = engine.drain(engine.target(topic.name, **target))
     assert (outcome.ledger.applied, outcome.ledger.filtered) == (2, 0)
     assert_proved(proof(engine, f"{topic.name}_alias", registry=registry, value=own))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("choice", get_args(EngineChoice)[1:])
+@pytest.mark.parametrize("point", [f"{step}.{edge}" for step in STEPS for edge in ("begin", "end")])
+def test_no_record_is_lost_or_doubled_whatever_dies(
+    engine: Engine, stating: GuidRegistry, point: str, choice: EngineChoice
+) -> None:
+    topic, registry = Topic(engine, stating.url), Registry(stating.url)
+    settings: dict[str, Any] = {
+        "registry": registry,
+        "engine": choice,
+        "dead_letter_budget": Budget(records=99),
+    }
+    for number in range(2):
+        if number:
+            with at(point, die), pytest.raises(Retryable, match="dead"):
+                engine.drain(engine.target(topic.name, **settings))
+        for offset in range(3):
+            headers: Headers = []
+            of_value = BY_HEADER if offset else BY_PREFIX
+            topic.send(topic.avro(trade(offset), headers, of_value), headers)
+        topic.send(b"", [(VALUE, b"\x01" + bytes(range(16)))])
+        engine.flush()
+    engine.drain(engine.target(topic.name, **settings))
+    assert engine.offsets(topic.name) == [(0, each) for each in (0, 1, 2, 4, 5, 6)]
+    assert engine.letter_offsets(topic.name) == [(0, 3), (0, 7)]
+    assert_proved(proof(engine, topic.name, registry=registry))
+
+
+def die(_table: str) -> None:
+    raise Retryable("dead")
 
 
 def test_spark_joins_header_and_value_as_verify_does(engine: Engine) -> None:

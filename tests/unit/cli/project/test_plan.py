@@ -148,6 +148,7 @@ def test_changed_settings_are_named_as_calve_yaml_names_them() -> None:
         "emit.format": ("-", "avro"),
         "emit.partitions": ("-", "6"),
         "emit.cleanup_policy": ("-", "delete"),
+        "emit.schema_id": ("-", "prefix"),
     }
     assert not found["tables.trades"].breaking
 
@@ -454,6 +455,11 @@ SHORT = Maintenance(snapshots_s=3_600.0, dead_letters_s=86_400.0, rows=RowRetent
         ({"emit": Emit("out")}, {}, [(True, "topic out gets no more rows")]),
         ({"emit": Emit("out")}, {"emit": Emit("other")}, [(True, "topic out gets no more rows")]),
         ({"emit": Emit("out")}, {"emit": Emit("out", "json")}, [(True, "the next records of topic out are written otherwise")]),
+        (
+            {"emit": Emit("out")},
+            {"emit": Emit("out", schema_id="header")},
+            [(True, "the next records of topic out are written otherwise")],
+        ),
         (
             {},
             {"maintenance": SHORT},

@@ -34,7 +34,7 @@ from cli.project.plan.checks import (
 )
 from cli.project.plan.command import counted, folded, tree
 from cli.project.plan.deployed import Deployed, DeployedTable
-from cli.project.plan.survey import Foreseen, Survey, engines, read_records, survey
+from cli.project.plan.survey import Foreseen, Read, Survey, engines, read_records, survey
 
 FIELDS = [
     {"name": "id", "type": "long"},
@@ -146,6 +146,20 @@ def test_what_cannot_work_is_named_with_its_place(settings: Any, at: tuple[str, 
     assert problem.path == ("tables", "sales", *at)
     assert why in problem.reason
     assert problem.fix
+
+
+@pytest.mark.parametrize(("guid", "places"), [(None, [("emit", "schema_id")]), (5, [])])
+def test_headers_of_an_output_topic_need_a_registry_with_guids(
+    guid: int | None, places: list[tuple[str, ...]]
+) -> None:
+    emit = Emit("out", schema_id="header")
+    read = read_records([deployment(TABLE).jobs[0].settings], {})["sales"]
+    assert isinstance(read, Read)
+    registered = replace(read.versions.values[0], id=1, guid=guid)
+    read = replace(read, versions=read.versions._replace(values=[registered]))
+    whole = deployment(replace(TABLE, value=Source(), emit=emit))
+    told = problems(Survey(whole, {"sales": read}, {}, {}), {})
+    assert [each.path[2:] for each in told] == places
 
 
 def test_each_of_several_is_named() -> None:

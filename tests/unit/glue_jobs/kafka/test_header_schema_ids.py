@@ -9,7 +9,7 @@ from calve.schema.wire import BARE, GLUE, HEADERS
 from cli.verify import topic
 from cli.verify.formats.fields import CONFLUENT
 from glue_jobs.kafka.batches import Batches, Span
-from glue_jobs.kafka.header_ids import named_array
+from glue_jobs.kafka.records import named_array
 from tests.record_batches import Record, written
 
 NAMES = st.sampled_from([*HEADERS.values(), "__value_schema_i", "__value_schema_id2", ""])
