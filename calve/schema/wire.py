@@ -115,11 +115,11 @@ class Wire:
 
 GUID_MAGIC = b"\x01"
 """The first byte of a header with a GUID."""
-CONFLUENT = Wire(b"\x00", 5, by_guid=b"\x01schema guid ")
+CONFLUENT = Wire(b"\x00", 5, by_guid=b"\x01guid:")
 """https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 
-`by_guid` is long because it stands beside values that producers wrote: none begins so by accident. One that does is read by the
-schema that it names, which does no harm.
+`by_guid` has several bytes because it stands beside values that producers wrote: none begins so by accident. One that does is
+read by the schema that it names, which does no harm.
 """
 GLUE = Wire(b"\x03\x00", 18, deflated=b"\x03\x05")
 """https://github.com/awslabs/aws-glue-schema-registry (`SerializationDataEncoder`): version, compression, UUID."""

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from calve.config.job import PartName
 from calve.schema.columns import KAFKA, MOST_MILLIS, UNDELIVERED
-from calve.schema.wire import GUID_MAGIC, HEADERS, Wire
+from calve.schema.wire import GUID_MAGIC, GUID_SIZE, HEADERS, Wire
 from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
 from glue_jobs.columns.buffers import Spans
-from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
+from glue_jobs.columns.kernels import BYTES, LONGS, LONGS_OUT, PLACES, kernel
 from glue_jobs.columns.scanning import PAIR
-from glue_jobs.columns.texts import NOTHING, Bytes, Longs, texts, validity
+from glue_jobs.columns.texts import LENGTH, NOTHING, Bytes, Longs, copy, lay_out, texts, validity
 
 DELIVERED = 0
 BAD_TIMESTAMP, RECORD_TOO_LARGE, BATCH_TOO_LARGE, CORRUPT_BATCH = range(1, len(UNDELIVERED) + 1)
@@ -169,26 +169,27 @@ def named_array(records: Records, part: PartName, wire: Wire) -> tuple[pa.Array,
 
 
 def _joined(spans: Spans, headers: Longs, wire: Wire, by_guid: bytes) -> Spans:
-    """headers: their places, as `_find` finds them."""
-    chosen, data = spans.records, spans.data
-    has, size = headers != NOT_NAMED, headers & 0xFFFFFFFF
-    size[~has] = 0
-    place = np.where(has, headers >> 32, 0)
+    """headers: their cells (`glue_jobs.columns.texts`), or `NOT_NAMED`."""
+    chosen, data, lead = spans.records, spans.data, np.frombuffer(by_guid, np.uint8)
+    has = headers != NOT_NAMED
+    place, size = np.where(has, headers >> 32, 0), np.where(has, headers & LENGTH, 0)
     magic = np.where(size > 0, data[np.minimum(place, data.size - 1)], 0xFF)
     is_guid = magic == GUID_MAGIC[0]
-    is_id = (magic == wire.magic[0]) & (size >= wire.size)
-    whole = ~has | is_id | (is_guid & (size >= len(GUID_MAGIC) + wire.guid_frame_size - len(by_guid)))
-    value = spans.sizes[chosen].astype(np.int64)
+    least = np.where(is_guid, len(GUID_MAGIC) + GUID_SIZE, wire.size)
+    whole = ~has | ((is_guid | (magic == wire.magic[0])) & (size >= least))
+    given = spans.sizes[chosen] >= 0
     skipped = np.where(is_guid, len(GUID_MAGIC), 0)
-    leads, heads = np.where(is_guid, len(by_guid), 0), size - skipped
-    lengths = np.where(value < 0, 0, leads + heads + np.where(whole, value, 0))
-    ends = np.cumsum(lengths)
-    made = np.empty(max(1, int(ends[-1])), np.uint8)
-    lead = np.frombuffer(by_guid, np.uint8)
-    _join(data, lead, leads, heads, place + skipped, spans.places[chosen].astype(np.int64), lengths, made)
+    parts = np.zeros((chosen.size, 3), np.int64)
+    parts[:, 0] = data.size << 32 | np.where(given & is_guid, lead.size, 0)
+    parts[:, 1] = (place + skipped) << 32 | np.where(given, size - skipped, 0)
+    parts[:, 2] = spans.places[chosen].astype(np.int64) << 32 | np.where(
+        given & whole, spans.sizes[chosen], 0
+    )
+    cells, ends = parts.reshape(-1), np.empty(parts.size + 1, np.int32)
+    made = np.empty(lay_out(cells, NOTHING, ends), np.uint8)
+    copy(cells, np.concatenate([data, lead]), ends, made)
     places, sizes = np.zeros(spans.places.size, np.int32), np.full(spans.places.size, -1, np.int32)
-    places[chosen], sizes[chosen] = ends - lengths, np.where(value < 0, -1, lengths)
-    made.flags.writeable = False
+    places[chosen], sizes[chosen] = ends[:-1:3], np.where(given, ends[3::3] - ends[:-1:3], -1)
     return Spans(made, places, sizes, chosen)
 
 
@@ -213,24 +214,3 @@ def _find(data: Any, places: Any, counts: Any, chosen: Any, name: Any, found: An
             at += max(size, 0)
         some = some or found[number] != NOT_NAMED
     return some
-
-
-@kernel(types.void(BYTES, BYTES, LONGS, LONGS, LONGS, LONGS, LONGS, BYTES_OUT))
-def _join(
-    data: Any, lead: Any, leads: Any, headers: Any, header_at: Any, value_at: Any, lengths: Any, made: Any
-) -> Any:
-    """Write each value with its header before it: so many bytes of `lead`, then of the header, and the rest of the length."""
-    end = 0
-    for number in range(lengths.size):
-        if lengths[number] == 0:
-            continue
-        for place in range(leads[number]):
-            made[end + place] = lead[place]
-        end += leads[number]
-        for place in range(headers[number]):
-            made[end + place] = data[header_at[number] + place]
-        end += headers[number]
-        rest = lengths[number] - leads[number] - headers[number]
-        for place in range(rest):
-            made[end + place] = data[value_at[number] + place]
-        end += rest
