@@ -101,6 +101,7 @@ CONTENTS = {
         "rollback": "cli.act.reading",
         "rewind": "cli.act.reading",
         "backfill": "cli.act.reading",
+        "release": "cli.act.reading",
         "forget": "cli.act.forget",
         "maintain": "cli.run.jobs",
     },

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import ClassVar, Literal, Self
 
 from calve.stored import Stored
-from calve.table.summary import HISTORY, PAUSED
+from calve.table.summary import HISTORY, INITIALISED, PAUSED, RELEASE
 
 NOT_UNDERSTOOD = "the request is not one that this release understands"
 
@@ -36,6 +36,22 @@ class WaitingRequest(Stored):
         except (ValueError, TypeError, KeyError, AttributeError):
             pass
         raise ValueError(NOT_UNDERSTOOD)  # outside the handler: a JSON error quotes its input
+
+
+@dataclass(frozen=True, slots=True)
+class Release(WaitingRequest):
+    """To give the table up, so that another writer may go on with it."""
+
+    NAME: ClassVar[str] = RELEASE
+    by: str
+
+    @staticmethod
+    def answer(properties: Mapping[str, str], request_id: str) -> Entry | None:
+        """A released table has no property that could hold an answer."""
+        refused = Entry.of(properties, request_id)
+        return refused or (
+            None if INITIALISED in properties else Entry(request_id, "", "release", "released")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +91,7 @@ class Pause(Stored):
 
 HISTORY_KEPT = 50
 
-What = Literal["pause", "resume", "rollback", "rewind", "backfill", "layout"]
+What = Literal["pause", "resume", "rollback", "rewind", "backfill", "layout", "release"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from calve.table.position import (
     encode_offsets,
 )
 
+PREFIX = "calve."
+"""The beginning of every name here."""
 FORMAT = 6
 WITHOUT_WIDE = 5
 """A release that does not know compressed offsets cannot read the position of a topic with very many partitions."""
@@ -58,6 +60,7 @@ COUNTS = "counts"
 
 # Operator requests: a table property while they wait, and an entry of the commit that answers them.
 REDRIVE, FORGET, BACKFILL, TRAVEL = "calve.redrive", "calve.forget", "calve.backfill", "calve.travel"
+RELEASE = "calve.release"
 
 # Properties of a table.
 INITIALISED, STATE, EARLIER = "calve.initialised", "calve.state", "calve.earlier"
@@ -67,7 +70,7 @@ COMPLETE_UNTIL, COMPLETE_ROUND = "calve.complete-until", "calve.complete-round"
 REDRIVE_RESULT, PAUSED, HISTORY = "calve.redrive-result", "calve.paused", "calve.history."
 FORGET_FOUND, FORGOTTEN, FORGET_LEFT = "calve.forget-found", "calve.forgotten", "calve.forget-left"
 TURN, HOLD, RETAINED = "calve.turn", "calve.hold", "calve.retained"
-REQUESTS = frozenset({REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN})
+REQUESTS = frozenset({REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN, RELEASE})
 """Properties for which a loop ends its wait, and for which no snapshot expires."""
 FIELDS, TOTALS, EMITTED, SETTINGS = "calve.fields", "calve.totals", "calve.emitted", "calve.settings"
 POSITION_TAG = "calve_position"

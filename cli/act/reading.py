@@ -1,4 +1,4 @@
-"""What of its topic a table reads: `calve pause`, `resume`, `rollback`, `rewind` and `backfill`.
+"""What of its topic a table reads: `calve pause`, `resume`, `rollback`, `rewind`, `backfill` and `release`.
 
 A pause is a property of the table that its job respects before each round; the others are requests, answered between two rounds.
 """
@@ -21,7 +21,7 @@ from calve.errors import CalveError, ConfigError
 from calve.names import TABLE_NAME
 from calve.outputs.job_status import TableState
 from calve.requests.backfill import Request as BackfillRequest
-from calve.requests.requests import Entry, Pause, outdated
+from calve.requests.requests import Entry, Pause, Release, outdated
 from calve.requests.rollback import Journey, Request, What, at_moment, before_offsets, journey
 from calve.table.position import Offsets
 from calve.table.protocol import Commit, nearest_position
@@ -39,6 +39,7 @@ TRAVEL = Kind(
     "nothing was changed in",
     fix="choose another place, then ask again",
 )
+RELEASE = Kind(Release, "release of", Release.answer, "nothing was changed in")
 BACKFILL = Kind(BackfillRequest, "backfill of", Entry.of, "no rows were replaced in", slow=True)
 SNAPSHOT = re.compile(r"\d{8,19}")
 PLACES = re.compile(r"\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18})*")
@@ -330,3 +331,46 @@ def _end(text: str, now: datetime, option: str) -> Start:
     if PLACES.fullmatch(text):
         return Start("offsets", offsets=_places(text))
     return Start("timestamp", round(parse_time(text, now, option).timestamp() * 1000))
+
+
+def release(table: TableArgument, *, yes: YesOption = False, given: Common) -> None:
+    """Have the job give a table up, and say at which offsets another writer goes on.
+
+    One commit removes every property and tag of calve. Rows and history stay. Remove the table from calve.yaml afterwards.
+
+    Example:
+      calve release stock_trades
+    """
+    opened, now = OpenedTable.open(table, given), datetime.now(UTC)
+    name, say = opened.name, opened.console.say
+    opened.refuse_second(RELEASE)
+    say(
+        f"The job reads topic {opened.settings.topic} no more, and forgets table {name}: pauses, requests, answers, totals."
+    )
+    if opened.dead_letters is not None:
+        say(
+            f"Dead letters stay in {name.dead_letters}. Redrive them before: they cannot come back afterwards."
+        )
+    opened.console.consent(f"Release {name}?", yes=yes, fix="look at what will happen, then add --yes")
+    request = Release(uuid.uuid4().hex, stamp(now), person())
+    opened.leave(RELEASE, request)
+    answer = opened.answer(RELEASE, request)
+    if answer.problem:
+        raise RELEASE.refusal(name, answer.problem)
+    line = lake.ancestors(opened.main)
+    position = nearest_position(line)
+    topic, offsets = next(reversed(position.offsets.items())) if position and position.offsets else (None, {})
+    say(f"{name} is released, with snapshot {line[0].id}. The next record of each partition is:")
+    opened.console.table("offsets", [{"partition": p, "offset": o} for p, o in sorted(offsets.items())])
+    say(f"Remove {table} from calve.yaml and deploy: until then its job says `not_ours`.")
+    opened.console.document(
+        {
+            "table": str(name),
+            "snapshot": str(line[0].id),
+            "metadata_location": opened.main.metadata_location,
+            "topic": opened.settings.topic,
+            "topic_id": topic and topic.topic_id,
+            "cluster_id": topic and topic.cluster_id,
+            "offsets": {str(p): o for p, o in sorted(offsets.items())},
+        }
+    )

@@ -1,7 +1,8 @@
-"""`calve mail`: the mails that calve sent on this machine. The emulator keeps each as a file."""
+"""`calve mail`: the mails that calve sent on this machine, and their links. The emulator keeps each mail as a file."""
 
 from __future__ import annotations
 
+import re
 import time
 from email import policy
 from email.message import EmailMessage
@@ -10,19 +11,22 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import urllib3
 
 from calve.errors import CalveError, ConfigError
 from cli.console import Console, Output, OutputOption
 from cli.embedded import aws
 from cli.embedded.layout import Layout, project_root
 from cli.embedded.stack import Stack, current
-from cli.run.demo.link import LINK
 
 NumberArgument = Annotated[
     int | None, typer.Argument(metavar="NUMBER", help="A mail, by its number in the list.")
 ]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open it in the browser, as the recipient sees it.")]
 PATIENCE_S = 10.0
+LINK = re.compile(r'https://[^\s"<>]+\.lambda-url\.[^\s"<>]+')
+"""In a text or in HTML."""
+TIMEOUT_S = 60.0
 
 
 def mail(
@@ -92,3 +96,17 @@ def _part(mail: EmailMessage, kind: str, stack: Stack) -> str:
     body = mail.get_body((kind,))
     text = str(body.get_content()) if body else ""
     return LINK.sub(lambda found: aws.reachable(found[0], stack.aws_endpoint), text)
+
+
+def lines_behind(page: str) -> list[str]:
+    """The lines of the file behind the button of a link's page, opened as a browser opens it."""
+    request("GET", page, 200)
+    address = request("POST", page, 302).headers["location"]
+    return request("GET", address, 200).data.decode().splitlines()
+
+
+def request(method: str, url: str, expected: int) -> urllib3.BaseHTTPResponse:
+    answer = urllib3.request(method, url, redirect=False, timeout=TIMEOUT_S)
+    if answer.status != expected:
+        raise CalveError(f"{method} of the mail's link is answered with {answer.status}")
+    return answer

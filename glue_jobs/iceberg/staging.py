@@ -280,11 +280,53 @@ def commit(
     table: Table, update: Any, summary: Mapping[str, str], validator: Validator, *, branch: str | None = None
 ) -> int:
     """Commit any Iceberg snapshot update in the way of `publish`. Raises LostRace, Ambiguous, Conflict: as `publish`."""
+    with _guarded(table, validator) as guard:
+        _prepared(update, summary, guard).commit()
+    with catalog_errors(
+        f"table {table.name}"
+    ):  # Iceberg has refreshed it, unless the catalog failed just then
+        table.committed()
+        return table.refs()[branch or "main"]
+
+
+def leave(
+    table: Table,
+    summary: Mapping[str, str],
+    validator: Validator,
+    *,
+    properties: Iterable[str],
+    tags: Iterable[str],
+) -> int:
+    """Commit an empty snapshot and remove properties and tags, all at once; returns its id. Raises as `publish`."""
+    with _guarded(table, validator) as guard:
+        transaction = table.java.newTransaction()
+        _prepared(transaction.newFastAppend(), summary, guard).commit()
+        update = transaction.updateProperties()
+        for name in properties:
+            update.remove(name)
+        update.commit()
+        refs = transaction.manageSnapshots()
+        for name in tags:
+            refs.removeTag(name)
+        refs.commit()
+        transaction.commitTransaction()
+    with catalog_errors(f"table {table.name}"):
+        table.java.refresh()
+        table.committed()
+        return table.refs()["main"]
+
+
+def _prepared(update: Any, summary: Mapping[str, str], guard: _Guard) -> Any:
     for key, value in summary.items():
         update = update.set(key, value)
+    return update.validateWith(guard)
+
+
+@contextmanager
+def _guarded(table: Table, validator: Validator) -> Iterator[_Guard]:
     guard = _Guard(table.jvm, validator)
     try:
-        update.validateWith(guard).commit()
+        yield guard
     except Py4JJavaError as error:
         if guard.error is not None:
             raise guard.error from None
@@ -298,11 +340,6 @@ def commit(
         IllegalArgumentException
     ):  # PySpark's class for Java's: Iceberg raises it before it writes anything
         raise Conflict(f"table {table.name}: the snapshot that rows are deleted from has expired") from None
-    with catalog_errors(
-        f"table {table.name}"
-    ):  # Iceberg has refreshed it, unless the catalog failed just then
-        table.committed()
-        return table.refs()[branch or "main"]
 
 
 class _Guard:

@@ -109,7 +109,7 @@ class Opener:
             raise Suspended(
                 "not_ours",
                 f"table {self.name} exists, but calve did not create it",
-                fix="drop it, or name another table",
+                fix="drop it, or name another table; if it was released, remove its entry from calve.yaml",
             )
         require_own_paths(found)
         self._require_same_topic(found)

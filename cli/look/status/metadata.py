@@ -27,7 +27,7 @@ from calve.rounds.expectations import Missed
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import Position
 from calve.table.protocol import complete_until
-from calve.table.summary import BACKFILL, FORGET, REDRIVE, TRAVEL, has_ledger
+from calve.table.summary import BACKFILL, FORGET, REDRIVE, RELEASE, TRAVEL, has_ledger
 from cli import lake
 from cli.config import AT_ONCE
 from cli.dead_letters import Selection
@@ -38,7 +38,13 @@ DEAD_LETTER_FILES = 200
 """With more files, dead letters are not read for a screen."""
 _COUNTED: dict[tuple[str, int], dict[str, int]] = {}
 """Open dead letters by table and snapshot: a snapshot never changes, so it is read once."""
-REQUESTS = {REDRIVE: "redrive", FORGET: "forget", TRAVEL: "rollback", BACKFILL: "backfill"}
+REQUESTS = {
+    REDRIVE: "redrive",
+    FORGET: "forget",
+    TRAVEL: "rollback",
+    BACKFILL: "backfill",
+    RELEASE: "release",
+}
 
 Named = Sequence[tuple[TableName, Table]]
 

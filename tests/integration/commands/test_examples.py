@@ -24,15 +24,20 @@ from calve.names import TableName
 from calve.schema.wire import HEADERS
 from calve.settings import load
 from calve.settings.resolving import StackDefaults
+from cli.config import load_jobs
 from cli.lake import open_catalog
 from cli.main import app
 from cli.progress import LineProgress
+from cli.run.datagen.plan import Plan
+from cli.run.datagen.produce import Target, produce
 from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from glue_jobs.ingest import openers_of, run
 from tests.integration.outputs.test_emit import records
+from tests.integration.requests.test_release import document
 from tests.integration.support.engine import Engine
 from tests.integration.support.proofs import assert_proved
+from tests.integration.support.running import running
 from tests.integration.support.servers.guid_registry import GuidRegistry
 from tests.integration.support.servers.registry_gate import RegistryGate
 
@@ -182,6 +187,26 @@ def test_confluent_cloud(engine: Engine, tmp_path: Path, monkeypatch: pytest.Mon
         assert set(dict(run(job, drain=True, stop=threading.Event())).values()) == {"running"}
         assert_all_proved(job)
     assert_expected(engine, job, "confluent_cloud")
+
+
+@pytest.mark.long
+def test_leave(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of its README, but for names and the way to the stack."""
+    name, file = f"trades_{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml"
+    file.write_text((EXAMPLES / "leave" / "calve.yaml").read_text().replace("stock_trades", name))
+    to = Target(Kafka(engine.stack.bootstrap_servers), Registry(engine.stack.registry_url))
+    produce(Plan(name, 1_000, "stock_trades"), to)
+    [job] = load_jobs(file)
+    target = openers_of(job, engine.lake, engine.cluster)[0]
+    engine.drain(target)
+    with running(target, monkeypatch):
+        arguments = ["release", name, "--yes", "-o", "json", "--config", str(file)]
+        done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    produce(Plan(name, 500, "stock_trades", seed=1), to)
+    assert script("leave", "go_on").go_on(job, document(done.stdout)) == 500
+    table = engine.spark.table(TableName(job.lake.database, name).quoted(CATALOG))
+    assert table.count() == 1_500
 
 
 @pytest.mark.long
