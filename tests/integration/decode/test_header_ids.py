@@ -17,7 +17,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from google.protobuf import timestamp_pb2
+from google.protobuf import wrappers_pb2
 from pyspark.sql import functions as F
 
 from calve.config.job import Budget, EngineChoice, Registry, Source
@@ -161,24 +161,28 @@ def test_json_and_protobuf_with_headers_are_the_rows_of_their_prefixes(
 ) -> None:
     registry = Registry(stating.url)
     of_json, of_protobuf = (Topic(engine, stating.url) for _ in range(2))
-    moment = timestamp_pb2.Timestamp(seconds=5, nanos=7)
+    message = wrappers_pb2.DoubleValue(value=5.5)
     for how in (BY_PREFIX, BY_HEADER):
         headers: Headers = []
         of_json.send(of_json.json({"id": 1, "side": "x"}, headers, how), headers)
         headers = []
-        of_protobuf.send(of_protobuf.protobuf(moment, headers, how), headers)
+        of_protobuf.send(of_protobuf.protobuf(message, headers, how), headers)
     [(_, held)] = headers
     assert isinstance(held, bytes)
     assert len(held) == 1 + 16 + 1, "the index of the message follows the GUID"
-    of_protobuf.send(moment.SerializeToString(), [(VALUE, held[:17] + b"\x02\x08")])  # no such message
+    of_protobuf.send(message.SerializeToString(), [(VALUE, held[:17] + b"\x02\x40")])  # no such message
+    for how in (BY_PREFIX, BY_HEADER):  # another message of the file
+        headers = []
+        of_protobuf.send(of_protobuf.protobuf(wrappers_pb2.Int64Value(value=5), headers, how), headers)
     engine.flush()
-    for topic, columns in ((of_json, ("id", "side")), (of_protobuf, ("seconds", "nanos"))):
+    for topic, columns in ((of_json, ("id", "side")), (of_protobuf, ("value",))):
         engine.drain(engine.target(topic.name, registry=registry))
         rows = engine.rows(topic.name).select(*columns, "_kafka.schema_id").collect()
         assert len(rows) == 2
         assert len({tuple(each) for each in rows}) == 1
         assert_proved(proof(engine, topic.name, registry=registry))
-    assert [each[0] for each in engine.letters(of_protobuf.name).select("reason").collect()] == ["malformed"]
+    letters = engine.letters(of_protobuf.name).orderBy("offset").select("reason").collect()
+    assert [each[0] for each in letters] == ["malformed", "incompatible_schema", "incompatible_schema"]
 
 
 def test_records_of_other_tables_are_counted_by_the_guid_that_names_them(
