@@ -101,8 +101,15 @@ def with_header(topic: Topic, number: int) -> tuple[bytes, bytes]:
     return value, held
 
 
-@pytest.mark.parametrize("choice", get_args(EngineChoice)[1:])
-@pytest.mark.parametrize("states", [True, False], ids=["guids stated", "guids looked up"])
+@pytest.mark.parametrize(
+    ("choice", "states"),
+    [
+        ("columnar", True),
+        ("rows", False),
+        pytest.param("columnar", False, marks=pytest.mark.long),
+        pytest.param("rows", True, marks=pytest.mark.long),
+    ],
+)
 def test_a_header_names_the_schema_or_else_the_prefix(
     engine: Engine, stating: GuidRegistry, silent: GuidRegistry, choice: EngineChoice, states: bool
 ) -> None:
@@ -222,6 +229,7 @@ def test_a_schema_that_is_registered_while_the_job_runs_is_found_by_its_guid(
     assert [tuple(each) for each in found] == [(1, None), (2, "x")]
 
 
+@pytest.mark.long
 def test_dead_letters_come_back_by_the_schema_that_their_header_names(
     engine: Engine, stating: GuidRegistry
 ) -> None:
