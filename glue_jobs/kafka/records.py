@@ -147,7 +147,7 @@ NOT_NAMED = -1
 
 
 def named(records: Records, part: PartName, chosen: Longs, wire: Wire) -> Spans:
-    """The values or keys of chosen records. Memory: a copy of them if a header names the schema of one."""
+    """The values or keys of chosen records. Memory: two copies of the buffer if a header names the schema of one."""
     places, sizes = (
         (records.value_at, records.value_size) if part == "value" else (records.key_at, records.key_size)
     )
@@ -169,7 +169,7 @@ def named_array(records: Records, part: PartName, wire: Wire) -> tuple[pa.Array,
 
 
 def _joined(spans: Spans, headers: Longs, wire: Wire, by_guid: bytes) -> Spans:
-    """headers: their cells (`glue_jobs.columns.texts`), or `NOT_NAMED`."""
+    """Each value is made of magic, header and payload. headers: their cells (`glue_jobs.columns.texts`), or `NOT_NAMED`."""
     chosen, data, lead = spans.records, spans.data, np.frombuffer(by_guid, np.uint8)
     has = headers != NOT_NAMED
     place, size = np.where(has, headers >> 32, 0), np.where(has, headers & LENGTH, 0)
@@ -179,13 +179,13 @@ def _joined(spans: Spans, headers: Longs, wire: Wire, by_guid: bytes) -> Spans:
     whole = ~has | ((is_guid | (magic == wire.magic[0])) & (size >= least))
     given = spans.sizes[chosen] >= 0
     skipped = np.where(is_guid, len(GUID_MAGIC), 0)
-    parts = np.zeros((chosen.size, 3), np.int64)
-    parts[:, 0] = data.size << 32 | np.where(given & is_guid, lead.size, 0)
-    parts[:, 1] = (place + skipped) << 32 | np.where(given, size - skipped, 0)
-    parts[:, 2] = spans.places[chosen].astype(np.int64) << 32 | np.where(
+    pieces = np.zeros((chosen.size, 3), np.int64)
+    pieces[:, 0] = data.size << 32 | np.where(given & is_guid, lead.size, 0)
+    pieces[:, 1] = (place + skipped) << 32 | np.where(given, size - skipped, 0)
+    pieces[:, 2] = spans.places[chosen].astype(np.int64) << 32 | np.where(
         given & whole, spans.sizes[chosen], 0
     )
-    cells, ends = parts.reshape(-1), np.empty(parts.size + 1, np.int32)
+    cells, ends = pieces.reshape(-1), np.empty(pieces.size + 1, np.int32)
     made = np.empty(lay_out(cells, NOTHING, ends), np.uint8)
     copy(cells, np.concatenate([data, lead]), ends, made)
     places, sizes = np.zeros(spans.places.size, np.int32), np.full(spans.places.size, -1, np.int32)

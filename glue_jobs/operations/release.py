@@ -17,7 +17,7 @@ from glue_jobs.operations.operation import RAISED, Operation, now
 from glue_jobs.process import faults
 
 
-class Released(Operation[Release, Entry]):
+class ReleaseTable(Operation[Release, Entry]):
     """The last operation of a table: nothing follows it in its round."""
 
     kind = Release

@@ -41,7 +41,7 @@ from glue_jobs.operations.operation import Operation, handle
 from glue_jobs.operations.publishing import publish_round, require_allowed, require_same
 from glue_jobs.operations.redrive import Redrive
 from glue_jobs.operations.relayout import relayout
-from glue_jobs.operations.release import Released
+from glue_jobs.operations.release import ReleaseTable
 from glue_jobs.operations.rollback import Rollback
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
@@ -52,7 +52,7 @@ from glue_jobs.table.opening import Opener
 
 PERSIST_AFTER_S = 3600
 LOOKS = 5
-OPERATIONS: tuple[type[Operation[Any, Any]], ...] = (Redrive, Forget, Rollback, Backfill, Released)
+OPERATIONS: tuple[type[Operation[Any, Any]], ...] = (Redrive, Forget, Rollback, Backfill, ReleaseTable)
 """The requests of operators that a round answers, in this order."""
 
 V = TypeVar("V")
