@@ -47,15 +47,19 @@ def _records(job: Job, report: dict[str, Any]) -> list[dict[str, Any]]:
     }
     consumer = Consumer(client_properties(job.kafka, job.lake.region) | settings)
     try:
-        for partition, offset in report["offsets"].items():
-            _, end = consumer.get_watermark_offsets(TopicPartition(topic, int(partition)), 10)
-            consumer.assign([TopicPartition(topic, int(partition), offset)])
-            while offset < end:
-                message = consumer.poll(10)
-                if message is None:
-                    raise SystemExit("the topic does not answer")
-                found.append(read(message.value(), SerializationContext(topic, MessageField.VALUE)))
-                offset = message.offset() + 1
+        begins = [
+            TopicPartition(topic, int(partition), offset) for partition, offset in report["offsets"].items()
+        ]
+        ends = {each.partition: consumer.get_watermark_offsets(each, 10)[1] for each in begins}
+        consumer.assign(begins)
+        left = {each.partition for each in begins if each.offset < ends[each.partition]}
+        while left:
+            message = consumer.poll(10)
+            if message is None:
+                raise SystemExit("the topic does not answer")
+            found.append(read(message.value(), SerializationContext(topic, MessageField.VALUE)))
+            if message.offset() + 1 == ends[message.partition()]:
+                left.remove(message.partition())
     finally:
         consumer.close()
     return found

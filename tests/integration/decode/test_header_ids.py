@@ -209,6 +209,21 @@ def test_records_of_other_tables_are_counted_by_the_guid_that_names_them(
     assert_proved(proof(engine, topic.name, registry=registry, value=own))
 
 
+def test_a_version_that_does_not_fit_the_table_is_one_by_its_guid_too(
+    engine: Engine, stating: GuidRegistry
+) -> None:
+    topic, registry = Topic(engine, stating.url), Registry(stating.url)
+    unfit = json.dumps({"type": "record", "name": "Other", "fields": [{"name": "id", "type": "string"}]})
+    for subject, schema, row in (("a", TRADE, trade(1)), ("b", unfit, {"id": "x"})):
+        headers: Headers = []
+        topic.send(topic.avro(row, headers, BY_HEADER, schema, f"{topic.name}-{subject}"), headers)
+    engine.flush()
+    own = Source(f"{topic.name}-*")
+    (outcome,) = engine.drain(engine.target(topic.name, registry=registry, value=own))
+    assert outcome.ledger.rejected == {"incompatible_schema": 1}
+    assert_proved(proof(engine, topic.name, registry=registry, value=own))
+
+
 def test_a_schema_that_is_registered_while_the_job_runs_is_found_by_its_guid(
     engine: Engine, stating: GuidRegistry
 ) -> None:
