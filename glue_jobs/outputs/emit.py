@@ -16,6 +16,7 @@ from pyspark.sql.avro.functions import to_avro
 
 from calve.config.job import PartName
 from calve.config.publishing import Emit
+from calve.config.steps import Mask
 from calve.errors import Retryable, topic_forbidden
 from calve.log import event
 from calve.names import RECORD_KEY, SYSTEM_COLUMN, quote
@@ -107,6 +108,11 @@ def _records(table: OpenTable, settings: Emit, rows: DataFrame, round_id: str) -
         value = F.when(~at(f"{CHANGE['name']}.deleted"), value)
     told = [(name, at(f"{SYSTEM_COLUMN}.{field}").cast("string")) for name, field in HEADERS.items()]
     headers = _headers([*told, (ROUND_HEADER, F.lit(round_id)), *of_key, *of_value])
+    masks = (each for each in table.config.steps if isinstance(each, Mask))
+    if not settings.key and all(each.key == each.headers == "keep" for each in masks):
+        # The key may have no prefix, because a header of its record names its schema.
+        received = F.filter(at(f"{SYSTEM_COLUMN}.headers"), lambda each: each["key"] == SCHEMA_HEADERS["key"])
+        headers = F.coalesce(F.concat(headers, received), headers)
     return rows.select(key.alias("key"), value.alias("value"), headers.alias("headers"))
 
 

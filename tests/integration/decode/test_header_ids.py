@@ -21,6 +21,7 @@ from google.protobuf import wrappers_pb2
 from pyspark.sql import functions as F
 
 from calve.config.job import Budget, EngineChoice, Registry, Source
+from calve.config.publishing import Emit
 from calve.errors import Retryable
 from calve.requests.redrive import Request
 from calve.schema.wire import HEADERS
@@ -207,6 +208,27 @@ def test_records_of_other_tables_are_counted_by_the_guid_that_names_them(
     assert outcome.ledger.filtered_schemas == {str(uuid.UUID(bytes=held[1:])): 1}
     assert outcome.ledger.applied == 1
     assert_proved(proof(engine, topic.name, registry=registry, value=own))
+
+
+def test_a_key_that_is_emitted_as_it_came_keeps_the_header_that_names_its_schema(
+    engine: Engine, stating: GuidRegistry
+) -> None:
+    topic, registry, out = Topic(engine, stating.url), Registry(stating.url), f"out{uuid.uuid4().hex[:12]}"
+    for number, how in enumerate((BY_HEADER, BY_PREFIX)):
+        headers: Headers = [("other", b"x")]
+        key = topic.key({"n": number}, headers, how)
+        topic.send(topic.avro(trade(number), headers, how), headers, key)
+    engine.flush()
+    engine.drain(engine.target(topic.name, registry=registry, emit=Emit(out)))
+    settings: dict[str, Any] = {"registry": registry, "key": Source(f"{topic.name}-key", column="k")}
+    (outcome,) = engine.drain(engine.target(out, **settings))
+    assert outcome.ledger.rejected == {}
+    rows = engine.rows(out).orderBy("id").select("id", "k.n", "_kafka.headers").collect()
+    assert [tuple(each[:2]) for each in rows] == [(0, 0), (1, 1)]
+    assert [sorted(each["key"] for each in row[2] if each["key"][:5] != "calve") for row in rows] == [
+        [KEY],
+        [],
+    ]
 
 
 def test_a_version_that_does_not_fit_the_table_is_one_by_its_guid_too(
