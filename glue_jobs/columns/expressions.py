@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StructType
 from calve.config.job import PartName
 from calve.names import SYSTEM_COLUMN, quote, quote_path
 from calve.schema.columns import Json
-from calve.schema.wire import GUID_MAGIC, HEADERS, Wire
+from calve.schema.wire import GUID_MAGIC, GUID_SIZE, HEADERS, Wire
 
 PARTITION, OFFSET, TIMESTAMP = (f"{SYSTEM_COLUMN}.{name}" for name in ("partition", "offset", "timestamp"))
 TYPES = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
@@ -88,7 +88,7 @@ def named_column(part: PartName, wire: Wire, value: Column, headers: Column) -> 
     is_id = F.substring(header, 1, len(wire.magic)) == F.lit(bytearray(wire.magic))
     by_guid = F.lit(bytearray(wire.by_guid))
     rest = F.substring(header, len(GUID_MAGIC) + 1, 2**31 - 1)
-    whole = F.length(rest) >= wire.guid_frame_size - len(wire.by_guid)
+    whole = F.length(rest) >= GUID_SIZE
     return (
         F.when(header.isNull() | value.isNull(), value)
         .when(is_guid, F.concat(by_guid, rest, F.when(whole, value).otherwise(F.lit(bytearray()))))

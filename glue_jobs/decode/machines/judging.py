@@ -34,9 +34,12 @@ class Judge:
         self._decoding, self._columns = decoding, arrow_type(columns, fixed=False)
         self._events = None if order is None else Events(decoding, order)
         self._decoder = PartDecoder(decoding)
-        self._known = sorted(decoding.numbers)
+        known = [(frame, n) for each, n in decoding.numbers.items() for frame in decoding.wire.frames(each)]
         self._magics = Prefixes([decoding.wire.magic])
-        self._frames = [Prefixes(decoding.wire.frames(each)) for each in self._known]
+        self._frames, self._known = (
+            Prefixes([frame for frame, _ in known]),
+            np.array([n for _, n in known], np.int64),
+        )
 
     def judge(self, values: pa.Array, sizes: Places | None = None) -> Iterator[pa.Array]:
         """The values (binary) in arrays of structs, in order. sizes: as received; None: those of the values."""
@@ -80,9 +83,9 @@ class Judge:
         if wire.names_are_numbers:
             known = (self._magics.find(spans) != NOBODY) & (sizes >= wire.size)
             found = _ids(spans, wire)
-        for each, frames in zip(self._known, self._frames, strict=True):
-            ours = frames.find(spans) != NOBODY
-            found[ours], known = decoding.numbers[each], known | ours
+        if self._known.size:
+            which = self._frames.find(spans)
+            found[which != NOBODY], known = self._known[which[which != NOBODY]], known | (which != NOBODY)
         return pa.array(found.astype(np.int32), mask=~known)
 
 

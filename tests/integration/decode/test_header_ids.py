@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from calve.config.job import Budget, EngineChoice, Registry, Source
 from calve.config.publishing import Emit
+from calve.config.steps import Mask, Rule
 from calve.errors import Retryable
 from calve.requests.redrive import Request
 from calve.schema.wire import HEADERS
@@ -36,6 +37,8 @@ from tests.integration.support.servers.guid_registry import GuidRegistry
 
 VALUE, KEY = HEADERS["value"], HEADERS["key"]
 KEY_SCHEMA = json.dumps({"type": "record", "name": "Key", "fields": [{"name": "n", "type": "long"}]})
+WIDER = json.loads(TRADE)
+WIDER["fields"].append({"name": "note", "type": ["null", "string"], "default": None})
 OTHER = json.dumps({"type": "record", "name": "Other", "fields": [{"name": "id", "type": "long"}]})
 JSON_SCHEMA = json.dumps(
     {"type": "object", "title": "T", "properties": {"id": {"type": "integer"}, "side": {"type": "string"}}}
@@ -229,6 +232,13 @@ def test_a_key_that_is_emitted_as_it_came_keeps_the_header_that_names_its_schema
         [KEY],
         [],
     ]
+    masked = f"out{uuid.uuid4().hex[:12]}"
+    mask = Mask({"side": Rule("null")}, key="null", headers="keep")
+    settings = {"table": f"{topic.name}_m", "registry": registry, "emit": Emit(masked), "steps": (mask,)}
+    engine.drain(engine.target(topic.name, **settings))
+    engine.drain(engine.target(masked, registry=registry))
+    found = engine.rows(masked).select("_kafka.headers").collect()
+    assert [[each["key"] for each in row[0] if each["key"] == KEY] for row in found] == [[], []]
 
 
 def test_a_version_that_does_not_fit_the_table_is_one_by_its_guid_too(
@@ -255,10 +265,8 @@ def test_a_schema_that_is_registered_while_the_job_runs_is_found_by_its_guid(
     engine.flush()
     target = engine.target(topic.name, registry=registry)
     engine.drain(target)
-    wider = json.loads(TRADE)
-    wider["fields"].append({"name": "note", "type": ["null", "string"], "default": None})
     headers: Headers = []
-    topic.send(topic.avro(trade(2) | {"note": "x"}, headers, BY_HEADER, json.dumps(wider)), headers)
+    topic.send(topic.avro(trade(2) | {"note": "x"}, headers, BY_HEADER, json.dumps(WIDER)), headers)
     engine.flush()
     (outcome,) = engine.drain(target)
     assert outcome.ledger.rejected == {}
@@ -273,15 +281,13 @@ def test_dead_letters_come_back_by_the_schema_that_their_header_names(
     topic, registry = Topic(engine, stating.url), Registry(stating.url)
     value, guid = with_header(topic, 1)
     topic.send(value, [(VALUE, guid)])
-    wider = json.loads(TRADE)
-    wider["fields"].append({"name": "note", "type": ["null", "string"], "default": None})
     headers: Headers = []
-    topic.send(topic.avro(trade(2) | {"note": "x"}, headers, BY_HEADER, json.dumps(wider), "x"), headers)
+    topic.send(topic.avro(trade(2) | {"note": "x"}, headers, BY_HEADER, json.dumps(WIDER), "x"), headers)
     engine.flush()
     settings: dict[str, Any] = {"registry": registry, "dead_letter_budget": Budget(records=10)}
     (outcome,) = engine.drain(engine.target(topic.name, **settings))
     assert outcome.ledger.rejected == {"incompatible_schema": 1}
-    topic.avro(trade(2) | {"note": "x"}, [], BY_HEADER, json.dumps(wider))  # registered for the topic now
+    topic.avro(trade(2) | {"note": "x"}, [], BY_HEADER, json.dumps(WIDER))  # registered for the topic now
     request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00")
     engine.table(topic.name).set_properties({REDRIVE: request.to_json()})
     engine.drain(engine.target(topic.name, **settings))
