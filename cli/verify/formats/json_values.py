@@ -214,16 +214,43 @@ class DocumentWriter(JsonWriter):
         return self.row(plain(read(value)))
 
 
+FORMS = {
+    "$oid": 0,
+    "$numberLong": 1,
+    "$numberInt": 1,
+    "$numberDouble": 2,
+    "$numberDecimal": 3,
+    "$date": 4,
+    "$binary": 5,
+    "$symbol": 6,
+}
+"""MongoDB's types in the order in which the job replaces them: a form may hold another one only if that has a lower number."""
+
+
 def plain(value: Any) -> Any:
     """A document's value, where each object that stands for a value of a type of MongoDB is that value."""
+    return _plain(value)[0]
+
+
+def _plain(value: Any) -> tuple[Any, int]:
+    """The value, and the number of the form that it had; -1: none."""
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [plain(each) for each in value], -1
     if not isinstance(value, Members):
-        return value
-    found = Members({name: plain(each) for name, each in value.items()})
+        return value, -1
+    inner = {name: _plain(each) for name, each in value.items()}
+    found = Members({name: each for name, (each, _) in inner.items()})
     found.twice = value.twice
-    form = () if found.twice else tuple(found)
-    match form, next(iter(found.values()), None):
+    place = FORMS.get(next(iter(found), ""), -1)
+    if found.twice or any(held >= place for _, held in inner.values()):
+        return found, -1
+    made = _of_type(found)
+    return (found, -1) if made is None else (made, place)
+
+
+def _of_type(found: Members) -> Any:
+    """The value of MongoDB that an object stands for; None: it stands for none."""
+    match tuple(found), *found.values():
         case ("$oid",), str(text) if re.fullmatch("[0-9a-fA-F]{24}", text):
             return text
         case ("$numberLong",) | ("$numberInt",), str(text) if WHOLE.fullmatch(text):
@@ -232,13 +259,13 @@ def plain(value: Any) -> Any:
             return _integer(text) if WHOLE.fullmatch(text) else _real(text)
         case ("$numberDecimal",), str(text) if re.fullmatch("[-+.0-9A-Za-z]*", text):
             return text
-        case ("$binary", "$type"), str(text) if re.fullmatch("[A-Za-z0-9+/=]*", text):
-            return text
+        case ("$binary", "$type"), str(text), str(kind) if re.fullmatch("[0-9a-fA-F]{1,2}", kind):
+            return text if re.fullmatch("[A-Za-z0-9+/=]*", text) else None
         case ("$symbol",), str(text):
             return text
         case ("$date",), int(moment):
             return moment
-    return found
+    return None
 
 
 def converter(shape: Json, column: Json) -> Convert:

@@ -15,7 +15,7 @@ from calve.decoding.formats import Top, columns
 from calve.schema.documents import AS_TEXT, PLAIN, declared
 from calve.schema.evolution import SchemaProblem, show
 from calve.schema.wire import Schema
-from cli.verify.formats.json_values import plain, read
+from cli.verify.formats.json_values import FORMS, plain, read
 from tests.debezium import COLUMNS, DOCUMENTS, OF_DRIVER, envelope
 
 VALIDATOR = {
@@ -144,7 +144,11 @@ TYPED = st.one_of(
 )
 DOCUMENT = st.recursive(
     st.none() | st.booleans() | st.integers() | TEXTS | TYPED,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(TEXTS, inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*FORMS, "$type"]), inner, min_size=1, max_size=2)
+    ),
     max_leaves=8,
 )
 
