@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Literal
 
 from calve.config.maintenance import Maintenance
 from calve.config.publishing import Announce, Emit
-from calve.config.share import Share
 from calve.config.steps import Expect, Mask, Step, plain, tokens_by
 from calve.errors import Fatal
 from calve.modes.aggregate import Aggregate
@@ -238,6 +238,31 @@ class Entry:
     topic: str
     pattern: bool = False
     output: str | None = None
+
+
+def part_of(topic: str, count: int) -> int:
+    """The part that has a topic, from 1 to `count`: the one with the greatest SHA-256 of `PART/TOPIC` (rendezvous hashing).
+
+    Frozen: another answer would move tables. With another count few topics move: to `count` + 1 parts only those of the new part.
+    """
+    return max(range(1, count + 1), key=lambda part: sha256(f"{part}/{topic}".encode()).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One of the `count` parts of a job, the entry `of` of `jobs`. part: from 1 on."""
+
+    of: str
+    part: int
+    count: int
+
+    def has(self, topic: str) -> bool:
+        return part_of(topic, self.count) == self.part
+
+
+def part_name(of: str, part: int) -> str:
+    """The job's name of a part."""
+    return f"{of}-{part}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.config.engine_choice import MODES, reasons
-from calve.config.share import part_name
+from calve.config.job import part_name
 from calve.config.topics import expression_problem, naming_problem
 from calve.decoding.formats import FORMATS, Top, columns
 from calve.names import FIELD_NAME

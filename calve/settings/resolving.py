@@ -19,10 +19,22 @@ from calve.config.deployment import (
     Workers,
 )
 from calve.config.engine_choice import MODES
-from calve.config.job import AnyRegistry, Entry, GlueRegistry, Job, Kafka, Lake, Registry, Source, Table
+from calve.config.job import (
+    AnyRegistry,
+    Entry,
+    GlueRegistry,
+    Job,
+    Kafka,
+    Lake,
+    Registry,
+    Share,
+    Source,
+    Table,
+    part_name,
+    part_of,
+)
 from calve.config.publishing import Emit, Export, Publish
 from calve.config.publishing import Measure as ExportMeasure
-from calve.config.share import Share, part_name, part_of
 from calve.config.steps import Route
 from calve.config.topics import name_pattern
 from calve.modes.aggregate import WINDOW_START, Aggregate, Measure, Window, column_of

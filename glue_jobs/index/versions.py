@@ -1,4 +1,7 @@
-"""From when to when each version of a row is valid, on arrays (ADR 67). `glue_jobs.modes.history` has the same in Spark."""
+"""From when to when each version of a row is valid, and which rows a batch may change, on arrays (ADR 67).
+
+`glue_jobs.modes.history` has the first in Spark.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import CHANGE, HISTORY
 from glue_jobs.columns.arrow_types import arrow_type, column_at
 from glue_jobs.index.decision import KeyedRecords, starts
+from glue_jobs.index.key_index import Held
 from glue_jobs.index.window import accumulated
 
 Times = NDArray[np.int64]
@@ -143,3 +147,46 @@ def with_history(rows: pa.Table, versions: Versions) -> pa.Table:
     place = rows.schema.get_field_index(HISTORY["name"])
     made: Any = _history(begin, end, pa.array(versions.deleted)).cast(rows.schema.field(place).type)
     return rows.set_column(place, rows.schema.field(place), made)
+
+
+def every_row(rows: Held, _: Held) -> NDArray[np.bool_]:
+    return np.ones(len(rows[0]), bool)
+
+
+def next_to(rows: Held, records: Held) -> NDArray[np.bool_]:
+    """Which rows lie next to one of the records in their order: before it, beside it, or after it; all of an equal order."""
+    groups, group_of = _groups(rows)
+    places = np.unique(_by_order(records))
+    at, wanted = np.searchsorted(groups, places), np.zeros(len(groups), bool)
+    for step in (-1, 0, 1):
+        here = at + step
+        inside = (here >= 0) & (here < len(groups))
+        here = here[inside]
+        wanted[here[groups["key"][here] == places["key"][inside]]] = True
+    return wanted[group_of]
+
+
+def from_before(rows: Held, records: Held) -> NDArray[np.bool_]:
+    """Which rows do not come before the first record of their key, and those of the greatest order before it."""
+    groups, group_of = _groups(rows)
+    line = _by_order(records)
+    firsts = line[np.lexsort((line["order"], line["key"]))]
+    firsts = firsts[starts([firsts["key"]])]
+    least = np.searchsorted(groups, firsts)
+    before = np.maximum(least - 1, 0)
+    begins = least - ((least > 0) & (groups["key"][before] == firsts["key"]))
+    ends = np.searchsorted(groups["key"], firsts["key"], side="right")
+    marks = np.zeros(len(groups) + 1, np.int64)
+    np.add.at(marks, begins, 1)
+    np.add.at(marks, ends, -1)
+    found: NDArray[np.bool_] = np.cumsum(marks)[:-1][group_of] > 0
+    return found
+
+
+def _by_order(held: Held) -> NDArray[Any]:
+    return np.rec.fromarrays(held, dtype=[("key", "i8"), ("order", "i8")])
+
+
+def _groups(rows: Held) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The orders that each key has, sorted, and the number of that of each row."""
+    return np.unique(_by_order(rows), return_inverse=True)

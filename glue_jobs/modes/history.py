@@ -21,8 +21,8 @@ from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, spark_ty
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.iceberg.staging import FILE, POSITION, Staged
 from glue_jobs.index.decision import KeyRule
-from glue_jobs.index.neighbours import every_row, from_before, next_to
 from glue_jobs.index.records import records_of
+from glue_jobs.index.versions import every_row, from_before, next_to
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.transform.types import conformed
 from glue_jobs.transform.unavailable import lacks, may_lack

@@ -15,9 +15,8 @@ from glue_jobs.decode.machines.change_events import lacking
 from glue_jobs.engines.choice import loaded
 from glue_jobs.iceberg.staging import Staged
 from glue_jobs.index.decision import KeyedFiles, KeyedRecords
-from glue_jobs.index.neighbours import from_before, next_to
 from glue_jobs.index.table_index import AddedFile
-from glue_jobs.index.versions import Versions, with_history
+from glue_jobs.index.versions import Versions, from_before, next_to, with_history
 from glue_jobs.modes.filling import INFLATION, TooLarge
 from glue_jobs.modes.history import by_file
 from glue_jobs.table.counts import Counts

@@ -7,9 +7,8 @@ import pytest
 from aws_cdk import App
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment, JobDeployment, LakeDeployment, Msk
-from calve.config.job import Entry, Table
+from calve.config.job import Entry, Share, Table, part_name
 from calve.config.publishing import Announce
-from calve.config.share import Share, part_name
 from calve.names import TableName
 from calve.settings.entries.deploy import MOST_PARTS
 from stacks.assembly import build

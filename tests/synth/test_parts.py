@@ -7,7 +7,7 @@ import pytest
 from aws_cdk import App
 
 from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
-from calve.config.share import Share
+from calve.config.job import Share
 from stacks.assembly import build
 from stacks.base.bundling import Runtime
 from tests.synth.deployments import job

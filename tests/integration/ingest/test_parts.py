@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 
-from calve.config.job import Entry, Job, Table
-from calve.config.share import Share, part_name, part_of
+from calve.config.job import Entry, Job, Share, Table, part_name, part_of
 from calve.names import TableName
 from calve.table.summary import decode, has_position
 from cli.embedded import aws

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from calve.config.job import Entry, Job, Kafka, Lake, Table
-from calve.config.share import Share, part_of
+from calve.config.job import Entry, Job, Kafka, Lake, Share, Table, part_of
 from calve.config.topics import expand
 
 TOPICS = [f"shop.orders.{n}" for n in range(3_000)]

@@ -18,9 +18,8 @@ from calve.config.deployment import (
     Network,
     Workers,
 )
-from calve.config.job import Kafka, Lake, Registry, Table
+from calve.config.job import Kafka, Lake, Registry, Share, Table, part_of
 from calve.config.publishing import Csv, Export, Measure
-from calve.config.share import Share, part_of
 from calve.settings import load, load_deployment
 from calve.settings.resolving import StackDefaults
 

@@ -10,8 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
-from calve.config.job import Entry, Job, Kafka, Lake, Table
-from calve.config.share import Share, part_of
+from calve.config.job import Entry, Job, Kafka, Lake, Share, Table, part_of
 from calve.errors import ConfigError, Retryable
 from calve.schema.columns import struct, with_ids
 from calve.table.summary import TOPIC

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from glue_jobs.index.neighbours import from_before, next_to
+from glue_jobs.index.versions import from_before, next_to
 
 Rows = list[tuple[int, int]]
 
