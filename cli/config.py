@@ -23,7 +23,7 @@ from calve.config.job import Job, Kafka, Registry, Table
 from calve.config.topics import Expansion, Keeper, expand, name_pattern
 from calve.errors import ConfigError
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from calve.settings import load, load_deployment, notation
+from calve.settings import load, load_deployment, load_kafka, notation
 from calve.settings.problems import Invalid, choice
 from calve.settings.resolving import StackDefaults
 from cli.console import COMMON, PROFILE_VARIABLE, REGION_VARIABLE, Console, Output, OutputOption
@@ -90,13 +90,7 @@ def load_jobs(
     `writes`: the lake's bucket is needed by name; readers find tables through the catalog.
     """
     config = found(config)
-    embedded = embedded_stack()
-    supplied = stack_defaults(embedded)
-    if embedded is None:
-        supplied = replace(supplied, region=default_region())
-        if not writes:
-            supplied = replace(supplied, warehouse=UNKNOWN_WAREHOUSE)
-    jobs = load(config, env=env, stack=supplied)
+    jobs = load(config, env=env, stack=_supplied(writes=writes))
     _check_region(config, jobs[0].lake.region)
     if tables and any(job.patterns for job in jobs):
         jobs = with_named(jobs, tables)
@@ -107,6 +101,19 @@ def load_jobs(
                 f'{config} has no table "{name}"', fix=choice(name, known, "calve tables lists them")
             )
     return jobs
+
+
+def kafka_in(file: Path, given: Where) -> Kafka:
+    """The cluster of `kafka` in another file than the configuration."""
+    return load_kafka(file, found(given.config), given.env, _supplied(writes=False))
+
+
+def _supplied(*, writes: bool) -> StackDefaults:
+    """The values that calve.yaml may leave out."""
+    embedded = embedded_stack()
+    if embedded is not None:
+        return stack_defaults(embedded)
+    return StackDefaults(warehouse=None if writes else UNKNOWN_WAREHOUSE, region=default_region())
 
 
 def load_target(config: Path, env: str | None = None) -> tuple[Deployment, Stack | None]:

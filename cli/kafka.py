@@ -16,7 +16,7 @@ from confluent_kafka import (
     TopicPartition,
     Uuid,
 )
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from calve.config.job import Job, Kafka
 from calve.names import database_for_cluster
@@ -145,9 +145,31 @@ class Cluster(KafkaClient):
         finally:
             consumer.close()
 
+    def offsets_at(self, topic: TopicState, moments: Mapping[int, int]) -> Offsets:
+        """The first offset with a timestamp, in milliseconds, at or after that of each partition; the end if there is none."""
+        wanted = {
+            TopicPartition(topic.name, partition): OffsetSpec.for_timestamp(moment)
+            for partition, moment in moments.items()
+        }
+        with self._errors():
+            found = self._listed(wanted).get(topic.name, {})
+        return {
+            partition: offset if offset >= 0 else topic.end[partition] for partition, offset in found.items()
+        }
+
+    def setting(self, topic: str, name: str) -> str:
+        """The value of a topic's setting. Raises Retryable: the cluster does not answer."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        with self._errors():
+            answer = self._admin.describe_configs([resource], request_timeout=self._patience_s)
+            return str(self._result(answer[resource])[name].value)
+
     def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[str, Offsets]:
+        return self._listed(dict.fromkeys(partitions, spec))
+
+    def _listed(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[str, Offsets]:
         answer = self._admin.list_offsets(
-            dict.fromkeys(partitions, spec),
+            wanted,
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=self._patience_s,
         )

@@ -102,6 +102,7 @@ CONTENTS = {
         "rewind": "cli.act.reading",
         "backfill": "cli.act.reading",
         "release": "cli.act.reading",
+        "move": "cli.move.command",
         "forget": "cli.act.forget",
         "maintain": "cli.run.jobs",
     },

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import ClassVar, Literal, Self
 
 from calve.stored import Stored
-from calve.table.summary import HISTORY, INITIALISED, PAUSED, RELEASE
+from calve.table.position import Offsets
+from calve.table.summary import HISTORY, INITIALISED, MOVE, PAUSED, RELEASE
 
 NOT_UNDERSTOOD = "the request is not one that this release understands"
 
@@ -55,6 +56,21 @@ class Release(WaitingRequest):
 
 
 @dataclass(frozen=True, slots=True)
+class Move(WaitingRequest):
+    """To go on with a copy of the topic on another cluster, at these offsets.
+
+    round: of the position that the offsets were found for. former, copy: incarnations of the topic, as texts of `TopicKey`.
+    """
+
+    NAME: ClassVar[str] = MOVE
+    by: str
+    round: str
+    former: str
+    copy: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
 class Pause(Stored):
     """A paused table reads no topic and ignores configuration changes. Requests are still answered.
 
@@ -91,7 +107,7 @@ class Pause(Stored):
 
 HISTORY_KEPT = 50
 
-What = Literal["pause", "resume", "rollback", "rewind", "backfill", "layout", "release"]
+What = Literal["pause", "resume", "rollback", "rewind", "backfill", "layout", "release", "move"]
 
 
 @dataclass(frozen=True, slots=True)

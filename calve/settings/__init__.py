@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.config.deployment import UNKNOWN_WAREHOUSE, Deployment
-from calve.config.job import Job
+from calve.config.job import Job, Kafka
 from calve.errors import ConfigError
 from calve.settings import document
 from calve.settings.model import Configuration, configuration
@@ -19,7 +19,7 @@ from calve.settings.problems import Problem, config_error
 from calve.settings.relations import job_names, needed_by_a_command, needed_by_a_deploy, relations
 from calve.settings.resolving import StackDefaults, deployment, resolved_jobs
 
-__all__ = ["StackDefaults", "load", "load_deployment", "load_spark_settings", "read_source"]
+__all__ = ["StackDefaults", "load", "load_deployment", "load_kafka", "load_spark_settings", "read_source"]
 
 
 def load(path: Path, *, env: str | None = None, stack: StackDefaults | None = None) -> tuple[Job, ...]:
@@ -50,6 +50,23 @@ def load_deployment(path: Path, env: str | None = None, stack: StackDefaults | N
         job for name in job_names(source.values) for job in resolved_jobs(checked, name, known, path.parent)
     ]
     return deployment(checked, jobs)
+
+
+def load_kafka(path: Path, config: Path, env: str | None, stack: StackDefaults) -> Kafka:
+    """The cluster of `kafka` in the file `path`, read in place of that of the configuration.
+
+    Raises ConfigError: as `load`, or the file has no `kafka`.
+    """
+    other, source = document.read(path, fix_if_missing="name another file"), read_source(config, env)
+    if "kafka" not in other.values:
+        raise ConfigError(
+            f"{path} has no `kafka`", fix="add `kafka: {bootstrap_servers: ...}` of that cluster"
+        )
+    source.values["kafka"] = other.values["kafka"]
+    source.places |= {key: place for key, place in other.places.items() if key[0] == "kafka"}
+    checked = _checked(config, source, needed_by_a_command(source.values, stack))
+    first, *_ = resolved_jobs(checked, job_names(source.values)[0], stack, path.parent)
+    return first.kafka
 
 
 def load_spark_settings(path: Path, env: str | None = None) -> dict[str, dict[str, str]]:

@@ -141,7 +141,11 @@ class DeadLetterRound:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a table, from one of its snapshots."""
+    """The position of a table, from one of its snapshots.
+
+    offsets: the incarnation that was read last is the last one. moved: incarnations whose cluster the table has left for a copy:
+    they are never read again.
+    """
 
     offsets: dict[TopicKey, Offsets]
     round: str
@@ -151,6 +155,17 @@ class Position:
     dead_letters: DeadLetterRound | None = None
     redrives: int = 0
     mode: str | None = None
+    moved: tuple[TopicKey, ...] = ()
+
+    @property
+    def newest(self) -> TopicKey:
+        """The incarnation that the table reads now; its ids are empty before the first round."""
+        return next(reversed(self.offsets), TopicKey("", ""))
+
+    def with_offsets(self, topic: TopicKey, offsets: Offsets) -> dict[TopicKey, Offsets]:
+        """The offsets of all incarnations, with these of `topic`, which becomes the newest."""
+        others = {key: each for key, each in self.offsets.items() if key != topic}
+        return others | {topic: (self.of(topic) or {}) | offsets}
 
     def of(self, topic: TopicKey) -> Offsets | None:
         """Next offsets of a topic's incarnation; None if the table has never read it."""
@@ -158,13 +173,13 @@ class Position:
 
 
 def encode_offsets(offsets: Mapping[TopicKey, Offsets]) -> str:
-    """JSON: topic -> partition -> offset. If a topic has `WIDE` partitions or more, it has a text instead (`_packed`)."""
+    """JSON: topic -> partition -> offset, in the order of topics. A topic of `WIDE` partitions or more has a text (`_packed`)."""
     return json.dumps(
         {
             str(topic): _packed(parts)
             if len(parts) >= WIDE
             else {str(p): o for p, o in sorted(parts.items())}
-            for topic, parts in sorted(offsets.items(), key=str)
+            for topic, parts in offsets.items()
         }
     )
 

@@ -176,6 +176,13 @@ def begin(
 
     Raises Suspended: `topic_recreated`, `cluster_changed`, `partitions_missing`, `log_truncated`, `offsets_expired`.
     """
+    if topic.key in position.moved:
+        raise Suspended(
+            "cluster_changed",
+            f"the table was moved to {position.newest}, a copy of topic {topic.name} on this cluster ({topic.key})",
+            fix="point kafka.bootstrap_servers to the cluster that the table was moved to, or roll the table back to a"
+            " snapshot from before the move: calve rollback",
+        )
     known = position.of(topic.key)
     reason = None
     expected = tuple(position.offsets) or ((made_for,) if made_for else ())
@@ -222,9 +229,9 @@ def _other_incarnation(expected: Sequence[TopicKey], topic: TopicState) -> tuple
     return (
         "cluster_changed",
         f"topic {topic.name} is on another cluster: {topic.key}, the table is of {former}",
-        "point kafka.bootstrap_servers back to the former cluster. If this topic is a copy of the former one, name"
-        " another table for it: this one would hold each copied record twice. If it holds new records only, set"
-        " on_data_loss: continue: the job then adds all of them to this table",
+        "if this topic is a copy of the former one: calve move TABLE --from-cluster FORMER.yaml. If it holds new"
+        " records only, set on_data_loss: continue: the job then adds all of them to this table. Else point"
+        " kafka.bootstrap_servers back to the former cluster",
     )
 
 
@@ -326,13 +333,14 @@ def next_position(
             dead_letters, previous=base.dead_letters.round if base.dead_letters else NO_DEAD_LETTERS
         )
     return Position(
-        offsets=base.offsets | {topic.key: (base.of(topic.key) or {}) | to},
+        offsets=base.with_offsets(topic.key, to),
         round=round_id,
         writer=writer,
         topic=topic.name,
         dead_letters=dead_letters or base.dead_letters,
         redrives=base.redrives,
         mode=base.mode,
+        moved=base.moved,
     )
 
 

@@ -25,7 +25,9 @@ from calve.table.position import (
 
 PREFIX = "calve."
 """The beginning of every name here."""
-FORMAT = 6
+FORMAT = 7
+WITHOUT_MOVES = 6
+"""A release that does not know moved tables would read their former cluster again."""
 WITHOUT_WIDE = 5
 """A release that does not know compressed offsets cannot read the position of a topic with very many partitions."""
 WITHOUT_OVERTAKEN = 4
@@ -51,7 +53,9 @@ WITHDRAWN = "calve.withdrawn"
 """JSON: rounds of dead letters that a commit withdrew."""
 REMADE = "calve.remade"
 """JSON: offsets of each partition whose rows a backfill made again."""
-CARRIED = (FORMAT_OF, ROUND, WRITER, CLUSTER_ID, TOPIC, TOPIC_ID, TO, DEAD_LETTERS, REDRIVES, MODE)
+MOVED = "calve.moved"
+"""JSON: the incarnations in `TO` that the table has left for a copy on another cluster."""
+CARRIED = (FORMAT_OF, ROUND, WRITER, CLUSTER_ID, TOPIC, TOPIC_ID, TO, DEAD_LETTERS, REDRIVES, MODE, MOVED)
 """Entries that a commit without moved offsets carries forward."""
 ANNOUNCED = "announced"
 """In `METRICS`: the sequence number up to which the table's snapshots have been announced (`calve.outputs.announcement`)."""
@@ -60,7 +64,7 @@ COUNTS = "counts"
 
 # Operator requests: a table property while they wait, and an entry of the commit that answers them.
 REDRIVE, FORGET, BACKFILL, TRAVEL = "calve.redrive", "calve.forget", "calve.backfill", "calve.travel"
-RELEASE = "calve.release"
+RELEASE, MOVE = "calve.release", "calve.move"
 
 # Properties of a table.
 INITIALISED, STATE, EARLIER = "calve.initialised", "calve.state", "calve.earlier"
@@ -70,7 +74,7 @@ COMPLETE_UNTIL, COMPLETE_ROUND = "calve.complete-until", "calve.complete-round"
 REDRIVE_RESULT, PAUSED, HISTORY = "calve.redrive-result", "calve.paused", "calve.history."
 FORGET_FOUND, FORGOTTEN, FORGET_LEFT = "calve.forget-found", "calve.forgotten", "calve.forget-left"
 TURN, HOLD, RETAINED = "calve.turn", "calve.hold", "calve.retained"
-REQUESTS = frozenset({REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN, RELEASE})
+REQUESTS = frozenset({REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN, RELEASE, MOVE})
 """Properties for which a loop ends its wait, and for which no snapshot expires."""
 FIELDS, TOTALS, EMITTED, SETTINGS = "calve.fields", "calve.totals", "calve.emitted", "calve.settings"
 POSITION_TAG = "calve_position"
@@ -146,6 +150,7 @@ def decode(summary: Mapping[str, str], snapshot: int | None = None) -> Position:
         dead_letters=DeadLetterRound(**json.loads(dead_letters)) if dead_letters else None,
         redrives=int(summary.get(REDRIVES, 0)),
         mode=summary.get(MODE),
+        moved=tuple(map(TopicKey.parse, json.loads(summary.get(MOVED, "[]")))),
     )
 
 
@@ -215,6 +220,8 @@ def encode(
         summary[REDRIVES] = str(position.redrives)
     if position.mode:
         summary[MODE] = position.mode
+    if position.moved:
+        summary[MOVED] = json.dumps([*map(str, position.moved)])
     return summary
 
 
@@ -232,8 +239,10 @@ def _below(
 
 def _format(position: Position) -> int:
     """The lowest format that can express the position."""
-    if any(len(parts) >= WIDE for parts in position.offsets.values()):
+    if position.moved:
         return FORMAT
+    if any(len(parts) >= WIDE for parts in position.offsets.values()):
+        return WITHOUT_MOVES
     if position.mode:
         kind = json.loads(position.mode)["mode"]
         if position.redrives and kind not in ("append", "deduplicate"):

@@ -199,8 +199,7 @@ def rewind(
         position = nearest_position(line)
         if position is None or not position.offsets:
             raise CalveError(f"{opened.name} has read nothing", fix="there is nothing to read again")
-        topic = next(reversed(position.offsets))
-        found = _found(before_offsets(line, topic, _places(to)), table, to)
+        found = _found(before_offsets(line, position.newest, _places(to)), table, to)
     else:
         found = _at(line, to, now, table)
     _go_back(opened, journey(line, found.id), "rewind", now, yes=yes)
@@ -255,7 +254,7 @@ def _list(console: Console, line: Sequence[lake.Snapshot]) -> None:
     found = []
     for index, each in enumerate(line[:SHOWN]):
         position = nearest_position(line[index:])
-        newest = next(reversed(position.offsets.values()), {}) if position else {}
+        newest = (position.of(position.newest) if position else None) or {}
         offsets = " ".join(f"{partition}:{offset}" for partition, offset in sorted(newest.items()))
         found.append(
             {
@@ -359,7 +358,8 @@ def release(table: TableArgument, *, yes: YesOption = False, given: Common) -> N
         raise RELEASE.refusal(name, answer.problem)
     line = lake.ancestors(opened.main)
     position = nearest_position(line)
-    topic, offsets = next(reversed(position.offsets.items())) if position and position.offsets else (None, {})
+    topic = position.newest if position and position.offsets else None
+    offsets = (position.of(topic) if position and topic else None) or {}
     say(f"{name} is released, with snapshot {line[0].id}. The next record of each partition is:")
     opened.console.table("offsets", [{"partition": p, "offset": o} for p, o in sorted(offsets.items())])
     say(f"Remove {table} from calve.yaml and deploy: until then its job says `not_ours`.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from calve.names import SYSTEM_COLUMN
-from cli.verify.findings import Check, Finding, Findings, PartitionDigest, ranges
+from cli.verify.findings import OTHERS, Check, Finding, Findings, PartitionDigest, ranges
 from cli.verify.keyed.deduplicate import Firsts
 from cli.verify.keyed.history import Versions
 from cli.verify.keyed.upsert import Fold
@@ -131,7 +131,13 @@ def _unverifiable(sides: Sides) -> list[Check]:
             "dead letters",
             "their encryption keys cannot be read: only their places and reasons were compared",
         ),
-        "earlier topic": (sides.main.rows_left_out, "rows", "the topic was created again since"),
+        OTHERS: (
+            sides.main.rows_left_out,
+            "rows",
+            "the table was moved since: --from-cluster proves them"
+            if sides.claim.position.moved
+            else "the topic was created again since",
+        ),
         "compacted": (sides.compacted_away, "rows", "Kafka has compacted their records away"),
         "order": (
             sides.fold.ambiguous if sides.fold else 0,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 from itertools import pairwise
+from math import inf
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from calve.modes.switch import kind_of
 from calve.requests.expired_history import ExpiredHistory, Span, span_of
 from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit
-from calve.table.summary import ends_of, has_position, is_round, round_of, starts_of, topic_of
+from calve.table.summary import ends_of, has_position, round_of, starts_of, topic_of
 from cli import lake
 from cli.verify.findings import Check, Finding
 
@@ -35,7 +36,7 @@ class Claim:
 
     `known_from_birth`: the history begins with the first, empty snapshot; nothing has expired. `rounds`, `redrives`: all that are
     left, newest first, and the sums of expired ones, unless the order of rounds matters. `totals`: the sum of the ledgers of this
-    incarnation. `others_to`: Iceberg's sequence number up to which files have rows of other incarnations.
+    incarnation. `own`: Iceberg's sequence numbers [from, to) of files with its rows.
     """
 
     position: Position
@@ -46,17 +47,17 @@ class Claim:
     totals: Ledger
     rounds: tuple[Round, ...]
     redrives: tuple[Round, ...] = ()
-    others_to: int = 0
-
-    @property
-    def others(self) -> set[int]:
-        """The snapshots that added rows of other incarnations."""
-        return {each.snapshot for each in (*self.rounds, *self.redrives) if each.topic != self.topic}
+    own: tuple[int, float] = (0, inf)
 
     @property
     def mixed(self) -> bool:
         """Whether the table has rows of other incarnations."""
-        return bool(self.others) or self.others_to > 0
+        return self.own != (0, inf) or not all(self.of_snapshots.values())
+
+    @property
+    def of_snapshots(self) -> dict[int, bool]:
+        """Snapshots that added files, and whether their rows are of this incarnation."""
+        return {each.snapshot: each.topic == self.topic for each in (*self.rounds, *self.redrives)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,8 @@ def numbers_of_redrives(claim: Claim, rounds: Sequence[Round]) -> dict[str, floa
     return found
 
 
-def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
-    """The table's claim, and the faults of its ledgers.
+def read_claim(table: Table, cluster_id: str | None = None) -> tuple[Claim, Check, list[Finding]]:
+    """The table's claim, and the faults of its ledgers. cluster_id: of the topic to prove; None: the one that it reads now.
 
     Raises:
         Suspended: neither main's history nor the position's tag says which offsets the table holds.
@@ -152,7 +153,8 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     rounds = [each for each in commits if each.round is None]
     redrives = [each for each in commits if each.round is not None]
     findings = [finding for each in commits for finding in ledger_problems(each)] + chain_problems(history)
-    topic = rounds[0].topic if rounds else next(reversed(position.offsets), TopicKey("", ""))
+    topics = [*(each.topic for each in rounds[:1]), *reversed(position.offsets), position.newest]
+    topic = next((each for each in topics if each.cluster_id == cluster_id), topics[0])
     own = [each for each in commits if each.topic == topic]
     first = history[-1].summary
     born = expired.born if expired else has_position(first) and not ends_of(first)
@@ -165,7 +167,7 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
         totals=reduce(Ledger.plus, (each.ledger for each in own), Ledger()),
         rounds=tuple(rounds),
         redrives=tuple(redrives),
-        others_to=_others_to(position, topic, history, known),
+        own=_own(position, topic, history, known),
     )
     totals = claim.totals
     rare = {
@@ -186,14 +188,17 @@ def read_claim(table: Table) -> tuple[Claim, Check, list[Finding]]:
     return claim, Check(CHECK, "failed" if findings else "proved", figures), findings
 
 
-def _others_to(
+def _own(
     position: Position, topic: TopicKey, history: list[Commit], known: ExpiredHistory | None
-) -> int:
+) -> tuple[int, float]:
+    """The sequence numbers of the topic's rounds, from its first to the first of an incarnation after it."""
     if len(position.offsets) < 2:
-        return 0
-    read = ((topic_of(each.summary), each.sequence) for each in history if is_round(each.summary))
-    spans = ((each.topic, each.sequence) for each in (known.spans if known else ()))
-    return min((sequence for of, sequence in (*read, *spans) if of == topic), default=1) - 1
+        return 0, inf
+    read = [(topic_of(each.summary), each.sequence) for each in history if starts_of(each.summary)]
+    read += [(each.topic, each.sequence) for each in (known.spans if known else ()) if each.start]
+    first = min((sequence for of, sequence in read if of == topic), default=0)
+    after = (sequence for of, sequence in read if of != topic and sequence > first)
+    return first, min(after, default=inf)
 
 
 def rounds_of(history: list[Commit]) -> list[Round]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from calve.errors import CalveError
-from cli.config import Common, TableArgument, load_jobs, table_named
+from cli.config import Common, TableArgument, kafka_in, load_jobs, table_named
 from cli.console import Console
 
 if TYPE_CHECKING:
@@ -24,10 +25,21 @@ AllowUnproved = Annotated[
 ]
 
 
+FormerOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-cluster",
+        metavar="FILE",
+        help="After a move: prove older rows, too, by the cluster of `kafka:` in this file.",
+    ),
+]
+
+
 def verify(
     table: TableArgument,
     *,
     allow_unproved: AllowUnproved = False,
+    former: FormerOption = None,
     given: Common,
 ) -> None:
     """Prove that a table is what its topic says.
@@ -52,6 +64,9 @@ def verify(
     if load(sources.catalog, name) is None:
         raise Conditions.of([job])[0].missing(name)
     found = verify(name, sources, console.progress())
+    if former is not None:
+        left = replace(sources, kafka=kafka_in(former, given))
+        found = found.with_former(verify(name, left, console.progress()))
     show(console, found)
     if found.fault:
         raise typer.Exit(FAULT)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal
 
 State = Literal["proved", "failed", "not verifiable"]
+OTHERS = "earlier topic"
+"""The check that counts rows of other incarnations of the topic: only their own cluster proves them."""
 OffsetRange = tuple[int, int]
 
 
@@ -101,6 +103,26 @@ class Verification:
     @property
     def complete(self) -> bool:
         return self.fault is None and all(check.state != "not verifiable" for check in self.checks)
+
+    def with_former(self, former: Verification) -> Verification:
+        """Both proofs of a moved table: by the cluster that it reads now, and by the former one."""
+        left_out, others = self.figure(OTHERS), former.figure(OTHERS)
+        whole = (left_out, others) == (former.figure("contents"), self.figure("contents"))
+        own = [each for each in self.checks if not whole or each.name != OTHERS]
+        older = [
+            each for each in former.checks if each.name != "ledgers" and (not whole or each.name != OTHERS)
+        ]
+        return replace(
+            self,
+            checks=(*own, *(replace(each, name=f"former {each.name}") for each in older)),
+            findings=(*self.findings, *(each for each in former.findings if each.check != "ledgers")),
+            seconds=self.seconds + former.seconds,
+            fault=self.fault or former.fault,
+        )
+
+    def figure(self, check: str) -> int | str:
+        """The rows of a check; 0 without it."""
+        return next((each.figures.get("rows", 0) for each in self.checks if each.name == check), 0)
 
 
 def ranges(offsets: Iterable[int]) -> tuple[OffsetRange, ...]:

@@ -275,7 +275,7 @@ def _versions_of(batch: pa.RecordBatch, file: str, mode: Mode, *, tombstones: bo
 
 def _of_others(table: Table, claim: Claim) -> set[str]:
     """The data files with rows of other incarnations of the topic."""
-    head = table.current_snapshot()
+    head, known, (first, end) = table.current_snapshot(), claim.of_snapshots, claim.own
     entries = (
         entry
         for manifest in (head.manifests(table.io) if head else ())
@@ -284,7 +284,7 @@ def _of_others(table: Table, claim: Claim) -> set[str]:
     return {
         entry.data_file.file_path
         for entry in entries
-        if entry.snapshot_id in claim.others or (entry.sequence_number or 0) <= claim.others_to
+        if not known.get(entry.snapshot_id or 0, first <= (entry.sequence_number or 0) < end)
     }
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from calve.config import job
 from calve.config.steps import Step
@@ -25,7 +24,6 @@ from cli.kafka import client_properties
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-TIMEOUT_S = 15
 STALLED_S = 60
 BATCH_RECORDS = 1_000
 CHUNK_BYTES = 32_000_000
@@ -84,21 +82,6 @@ class Records:
 def timestamp_us(timestamp_ms: int) -> int | None:
     """A record's timestamp in microseconds; None if no column can hold it."""
     return timestamp_ms * 1000 if abs(timestamp_ms) <= MOST_MILLIS else None
-
-
-def is_compacted(topic: str, kafka: Mapping[str, Any]) -> bool:
-    """Whether the broker may delete records that newer ones with the same key replace.
-
-    Raises:
-        Retryable: the cluster does not answer.
-    """
-    admin = AdminClient(dict(kafka))
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    try:
-        settings = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result()
-    except KafkaException as error:
-        raise Retryable(f"topic {topic}: its settings cannot be read: {error.args[0].str()}") from None
-    return "compact" in str(settings["cleanup.policy"].value)
 
 
 class Reader:

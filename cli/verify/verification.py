@@ -12,7 +12,7 @@ from calve.names import SYSTEM_COLUMN, TableName
 from calve.schema.columns import UNDELIVERED
 from calve.table.protocol import TopicState
 from cli import lake
-from cli.kafka import Cluster, client_properties
+from cli.kafka import Cluster
 from cli.verify.checks import checks_of, digests_of, findings_of
 from cli.verify.claim import Bounds, Claim, read_claim
 from cli.verify.compare import explain
@@ -30,7 +30,7 @@ from cli.verify.sides import Sides, made_of, read_table, read_topic
 from cli.verify.steps.queries import Queries
 from cli.verify.steps.shape import shapes_of
 from cli.verify.steps.unavailable import blanks_in
-from cli.verify.topic import Reader, Sources, is_compacted
+from cli.verify.topic import Reader, Sources
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -71,9 +71,10 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
         )
     if SYSTEM_COLUMN not in table.schema().column_names:
         raise CalveError(f"table {name} has no column {SYSTEM_COLUMN}, so no row has an offset to compare")
-    claim, ledgers, findings = read_claim(table)
+    cluster = Cluster(sources.kafka, sources.region)
+    claim, ledgers, findings = read_claim(table, cluster.id)
     topic_name = claim.position.topic
-    topic = Cluster(sources.kafka, sources.region).topics({topic_name}).get(topic_name)
+    topic = cluster.topics({topic_name}).get(topic_name)
     if topic is None:
         raise CalveError(f"the cluster has no topic {topic_name}, so the table cannot be verified")
     if topic.key != claim.topic and claim.to:
@@ -81,7 +82,8 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
         check = Check("topic", "failed", {"table": str(claim.topic), "cluster": str(topic.key)})
         return Verification(str(name), topic.name, (ledgers, check), (*findings, Finding("topic", text)))
     with Queries() as queries:
-        sides, found = _compare(table, claim, topic, sources, queries, progress)
+        compacted = "compact" in cluster.setting(topic.name, "cleanup.policy")
+        sides, found = _compare(table, claim, topic, sources, queries, progress, compacted=compacted)
     return Verification(
         table=str(name),
         topic=topic.name,
@@ -93,12 +95,22 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
 
 
 def _compare(
-    table: Table, claim: Claim, topic: TopicState, sources: Sources, queries: Queries, progress: Progress
+    table: Table,
+    claim: Claim,
+    topic: TopicState,
+    sources: Sources,
+    queries: Queries,
+    progress: Progress,
+    *,
+    compacted: bool,
 ) -> tuple[Sides, list[Finding]]:
     """The passes over both sides, in order, and the faults."""
     dead_letters = lake.load(sources.catalog, TableName(*table.name()).dead_letters)
     mode = mode_of(claim, table.schema(), sources.key.column if sources.key else None)
     newest = mode if mode and mode.newest else None
+    if newest and claim.topic != claim.position.newest:
+        text = f"records of topic {claim.position.newest} may have replaced rows of {topic.key}"
+        raise CalveError(f"table {'.'.join(table.name())} cannot be verified: {text}")
     if mode and mode.versions and claim.mixed:
         text = f"topic {topic.name} was made again, and a version does not name its topic"
         raise CalveError(f"table {'.'.join(table.name())} cannot be verified: {text}")
@@ -142,7 +154,7 @@ def _compare(
         forgotten=forgotten,
         aged=aged,
         aged_dead_letters=Aged.of(dead_letters, claim.topic),
-        kept=[] if is_compacted(topic.name, client_properties(sources.kafka, sources.region)) else None,
+        kept=[] if compacted else None,
     )
     if newest and newest.versions:
         blanks = {} if newest.changes is None else blanks_in(main.of_records)

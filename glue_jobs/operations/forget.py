@@ -166,8 +166,7 @@ class Forget(Operation[Request, Entry]):
         found = Found.of(properties, self.request.id)
         line = list(opened.main.ancestors())
         since = began_at(line, Entry.all(properties), ExpiredHistory.of(properties, line))
-        topic = next(reversed(self.base.offsets), TopicKey("", ""))
-        of_rows = places_of((topic, partition, offset) for partition, offset, _ in rows.places)
+        of_rows = places_of((self.base.newest, partition, offset) for partition, offset, _ in rows.places)
         found = replace(found, since=found.since or since).with_rows(rows.count, len(rows.tasks), of_rows)
         if dead is not None:
             of_dead_letters = places_of((TopicKey(*each[:2]), *each[2:]) for each in dead.places)

@@ -101,7 +101,7 @@ def publish_work(
         measured |= {"files": len(staged.files), "file_bytes": staged.size_bytes}
     summary = encode(
         position=position,
-        topic=topic or next(reversed(base.offsets)),
+        topic=topic or base.newest,
         start={},
         ledger=ledger,
         metrics=measured | table.carried(),

@@ -31,6 +31,7 @@ _INNER = {
     "forget": "noted staged committed fenced tagged expired swept exported completed cleared",
     "rewind": "completed",
     "backfill": "staged committed completed",
+    "move": "committed completed",
     "layout": "changed",
     "publish": "redone committed",
     "release": "appended",

@@ -37,6 +37,7 @@ from glue_jobs.modes.staging import engine_of, stage_batch
 from glue_jobs.operations.backfill import Backfill
 from glue_jobs.operations.forget import Forget
 from glue_jobs.operations.mode_switch import fresh, switch
+from glue_jobs.operations.move import MoveTable
 from glue_jobs.operations.operation import Operation, handle
 from glue_jobs.operations.publishing import publish_round, require_allowed, require_same
 from glue_jobs.operations.redrive import Redrive
@@ -52,7 +53,9 @@ from glue_jobs.table.opening import Opener
 
 PERSIST_AFTER_S = 3600
 LOOKS = 5
-OPERATIONS: tuple[type[Operation[Any, Any]], ...] = (Redrive, Forget, Rollback, Backfill, ReleaseTable)
+OPERATIONS: tuple[type[Operation[Any, Any]], ...] = (
+    *(Redrive, Forget, Rollback, Backfill, MoveTable, ReleaseTable),
+)
 """The requests of operators that a round answers, in this order."""
 
 V = TypeVar("V")

@@ -36,7 +36,7 @@ from calve.table.protocol import (
     nearest_position,
     position_commit,
 )
-from calve.table.summary import POSITION_TAG, TOPIC_KEY, encode, root
+from calve.table.summary import POSITION_TAG, TOPIC_KEY, encode, ends_of, root
 from glue_jobs.columns.expressions import OFFSET, PARTITION, false
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.columns.tokens import MaskingKeys
@@ -217,12 +217,15 @@ def position_of(
 
 
 def _greatest_offsets(main: Table, dead_letters: DeadLetterTable, tagged: Commit) -> dict[TopicKey, Offsets]:
-    """The greatest offset held, by topic and partition. Rows of main are counted for the topic of the tagged position."""
+    """The greatest offset held, by topic and partition.
+
+    A row does not name its topic: it counts for the incarnation of the tagged position that has the greatest offset.
+    """
     held: dict[TopicKey, Offsets] = {}
-    position = nearest_position([tagged])
-    rows = main.rows.groupBy(PARTITION).agg(F.max(OFFSET)).collect()
-    for key in position.offsets if position else ():
-        held[key] = {row[0]: row[1] for row in rows}
+    offsets = ends_of(tagged.summary)
+    for partition, greatest in main.rows.groupBy(PARTITION).agg(F.max(OFFSET)).collect() if offsets else ():
+        key = max(offsets, key=lambda each: offsets[each].get(partition, -1))
+        held.setdefault(key, {})[partition] = greatest
     table = dead_letters.table
     if table is not None:
         grouped = table.rows.groupBy("cluster_id", "topic_id", "partition")
@@ -237,8 +240,8 @@ def _anchor(main: Table, found: Position, writer: str) -> Position:
     head = main.head
     again = replace(found, round=uuid.uuid4().hex, writer=writer)
     if found.offsets:
-        newest = next(reversed(found.offsets))
-        summary = encode(position=again, topic=newest, start=found.offsets, ledger=Ledger(), metrics={})
+        start = found.offsets
+        summary = encode(position=again, topic=found.newest, start=start, ledger=Ledger(), metrics={})
     else:
         summary = root(writer=writer, topic=found.topic, round_id=again.round)
     snapshot = publish(main, NOTHING, summary, lambda ancestors: next(iter(ancestors)).id == head)

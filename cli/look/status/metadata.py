@@ -27,7 +27,7 @@ from calve.rounds.expectations import Missed
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import Position
 from calve.table.protocol import complete_until
-from calve.table.summary import BACKFILL, FORGET, REDRIVE, RELEASE, TRAVEL, has_ledger
+from calve.table.summary import BACKFILL, FORGET, MOVE, REDRIVE, RELEASE, TRAVEL, has_ledger
 from cli import lake
 from cli.config import AT_ONCE
 from cli.dead_letters import Selection
@@ -44,6 +44,7 @@ REQUESTS = {
     TRAVEL: "rollback",
     BACKFILL: "backfill",
     RELEASE: "release",
+    MOVE: "move",
 }
 
 Named = Sequence[tuple[TableName, Table]]

@@ -47,7 +47,9 @@ def job_consequences(keys: Collection[str]) -> Iterator[Consequence]:
             breaking=True,
         )
     if "kafka.bootstrap_servers" in keys:
-        yield Consequence("if they name another cluster, the job will suspend all its tables")
+        yield Consequence(
+            "if they name another cluster, its tables wait until `calve move` proves that topics are copies"
+        )
     if "run" in keys:
         yield Consequence("its tables are as fresh as its runs are frequent")
     if "masking" in keys:

@@ -8,6 +8,7 @@ import secrets
 import shutil
 import threading
 import uuid
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,13 +34,16 @@ from cli.run.datagen.produce import Target, produce
 from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from glue_jobs.ingest import openers_of, run
+from glue_jobs.kafka.cluster import Cluster
 from tests.integration.outputs.test_emit import records
 from tests.integration.requests.test_release import document
-from tests.integration.support.engine import Engine
+from tests.integration.support.engine import Engine, until
 from tests.integration.support.proofs import assert_proved
-from tests.integration.support.running import running
+from tests.integration.support.running import answering, running
 from tests.integration.support.servers.guid_registry import GuidRegistry
 from tests.integration.support.servers.registry_gate import RegistryGate
+from tests.standins.mirror.__main__ import files
+from tests.standins.mirror.server import mirror, second_cluster
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -207,6 +211,40 @@ def test_leave(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert script("leave", "go_on").go_on(job, document(done.stdout)) == 500
     table = engine.spark.table(TableName(job.lake.database, name).quoted(CATALOG))
     assert table.count() == 1_500
+
+
+@pytest.mark.long
+def test_move(engine: Engine, tmp_path: Path) -> None:
+    """The commands of its README, but for names and the way to the stack."""
+    name, file = f"trades_{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml"
+    file.write_text((EXAMPLES / "move" / "calve.yaml").read_text().replace("stock_trades", name))
+    former = engine.stack.bootstrap_servers
+    to = Target(Kafka(former), Registry(engine.stack.registry_url))
+    produce(Plan(name, 1_000, "stock_trades"), to)
+    [job] = load_jobs(file)
+    engine.drain(openers_of(job, engine.lake, engine.cluster)[0])
+    produce(Plan(name, 500, "stock_trades", seed=1), to)
+    with second_cluster() as copy, mirror(former, copy, name), files(tmp_path, former, copy):
+        arguments = [
+            name,
+            "--from-cluster",
+            str(tmp_path / "former.yaml"),
+            "--config",
+            str(file),
+            "--env",
+            "copy",
+        ]
+        with closing(Cluster(Kafka(copy))) as cluster:
+            until(lambda: name in cluster.names() and sum(cluster.state(name).end.values()) == 1_500)
+            [moved] = load_jobs(file, "copy")
+            [target] = openers_of(moved, engine.lake, cluster)
+            with answering(target):
+                done = CliRunner().invoke(app, ["move", *arguments, "--yes"])
+                assert done.exit_code == 0, done.output
+            engine.drain(target)
+        checked = CliRunner().invoke(app, ["verify", *arguments])
+        assert checked.exit_code == 0, checked.output
+    assert engine.spark.table(TableName(job.lake.database, name).quoted(CATALOG)).count() == 1_500
 
 
 @pytest.mark.long

@@ -98,6 +98,7 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
         "announcement.pending",
         "announcement.postponed",
         "backfill.completed",
+        "move.completed",
         "release.completed",
         "expectation.missed",
         "job.handed_over",

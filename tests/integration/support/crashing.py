@@ -500,13 +500,14 @@ OF_UPKEEP = ("maintenance.settled", "merge.staged", "merge.committed", *OF_EXPIR
 OF_TRAVEL = (
     *("rewind.completed", "layout.changed", "table.released"),
     *("backfill.staged", "backfill.committed", "backfill.completed"),
+    *("move.committed", "move.completed"),
 )
 OF_CONFLICT = ("publish.redone",)
 OTHERS = (*OF_CONFLICT, *OF_SWITCH, *OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL, *OF_MAINTENANCE)
 POINTS = tuple(each for each in faults.POINTS if each not in OTHERS)
 """Those of a table that keeps its mode and its layout, has no output topic, forgets nobody, is young, never goes back and is
-never released; test_mode_crash, test_switching, test_time_machine, test_release, test_emit, test_forget, test_upkeep and
-test_maintain have the others.
+never moved or released; test_mode_crash, test_switching, test_time_machine, test_move, test_release, test_emit, test_forget,
+test_upkeep and test_maintain have the others.
 """
 POINTS_OF_UPSERTS = tuple(each for each in POINTS if each not in OF_REDRIVE)
 POINTS_OF_TOTALS = tuple(each for each in POINTS_OF_UPSERTS if each != "table.evolved")

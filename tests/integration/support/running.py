@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
+from calve.errors import Suspended
 from glue_jobs.rounds import loop, waiting
 from glue_jobs.rounds.loop import State, TableLoop
+from glue_jobs.rounds.round import Round
 from glue_jobs.rounds.waiting import Waiting
+from glue_jobs.table.open_table import TableMemory
 from glue_jobs.table.opening import Opener
 
 
@@ -30,6 +33,25 @@ def run(table: TableLoop) -> State:
         over.set()
         looks.join()
     return table.state
+
+
+@contextmanager
+def answering(target: Opener) -> Iterator[None]:
+    """Rounds, one after the other, of a table that waits; it answers requests at once."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            with suppress(Suspended):
+                Round(target, TableMemory()).run()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(60)
 
 
 @contextmanager

@@ -53,6 +53,7 @@ positions = st.builds(
     dead_letters=letters,
     redrives=st.integers(0, 9),
     mode=st.none() | st.sampled_from([UPSERT, CHANGES, TOTALS]),
+    moved=st.lists(topics, max_size=2).map(tuple),
 )
 
 # A summary as the first release wrote it. Never changed: every later release must read it.
@@ -130,9 +131,20 @@ def test_only_a_position_of_very_many_partitions_is_of_a_newer_format() -> None:
 
 
 @given(maps)
-def test_equal_positions_are_written_equally(offsets: dict[TopicKey, dict[int, int]]) -> None:
-    turned = {topic: dict(reversed(parts.items())) for topic, parts in reversed(offsets.items())}
+def test_topics_keep_their_order_and_partitions_have_one(offsets: dict[TopicKey, dict[int, int]]) -> None:
+    turned = {topic: dict(reversed(parts.items())) for topic, parts in offsets.items()}
     assert encode_offsets(turned) == encode_offsets(offsets)
+    assert [*decode_offsets(encode_offsets(offsets))] == [*offsets]
+
+
+@given(positions, topics, offsets)
+def test_the_topic_that_is_read_is_the_newest(
+    position: Position, topic: TopicKey, read: dict[int, int]
+) -> None:
+    found = replace(position, offsets=position.with_offsets(topic, read))
+    assert found.newest == topic
+    assert found.of(topic) == (position.of(topic) or {}) | read
+    assert {**found.offsets, topic: None} == {**position.offsets, topic: None}
 
 
 by_name = st.dictionaries(ids, st.integers(1, 9), max_size=3)
@@ -162,7 +174,7 @@ def test_a_summary_of_format_1_is_read_by_every_release() -> None:
     assert ledger.rejected == {"bad_magic": 2, "malformed": 1}
 
 
-@pytest.mark.parametrize("written", ["7", "10"])
+@pytest.mark.parametrize("written", ["8", "10"])
 def test_a_position_of_a_newer_release_suspends_the_table(written: str) -> None:
     with pytest.raises(Suspended, match=f"format {written}") as caught:
         decode(FORMAT_1 | {"calve.format": written})
@@ -174,6 +186,7 @@ def test_a_table_can_be_read_by_every_release_that_knows_all_that_it_says(positi
     written = "3" if position.mode else "2" if position.redrives else "1"
     written = "4" if position.mode in (CHANGES, TOTALS) else written
     written = "5" if position.mode in (UPSERT, CHANGES, TOTALS) and position.redrives else written
+    written = "7" if position.moved else written
     assert summary(position)["calve.format"] == written
 
 
