@@ -8,7 +8,7 @@ copy has every later record, and no earlier one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Self
@@ -23,6 +23,7 @@ from cli.verify.topic import Reader, Records
 WINDOW = 1_000
 """So many offsets before the table's are compared at least."""
 SHOWN = 5
+REPEATED = "the copy repeats records, as a mirror does after a restart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +68,70 @@ class Side:
 
     def begins(self, moments: Mapping[int, int], *, stamped: bool) -> Offsets:
         """Offsets at or before every record that is as old as these timestamps, by partition."""
-        if stamped and all(moment >= 0 for moment in moments.values()):
-            return self.cluster.offsets_at(self.topic, moments) if moments else {}
-        return {partition: self.topic.log_start[partition] for partition in moments}
+        asked = {partition: moment for partition, moment in moments.items() if stamped and moment >= 0}
+        found = self.cluster.offsets_at(self.topic, asked) if asked else {}
+        return {partition: found.get(partition, self.topic.log_start[partition]) for partition in moments}
 
     def marks(self, spans: Mapping[int, tuple[int, int]], *, stamped: bool) -> dict[int, list[Mark]]:
         """The records of these offsets, in order. stamped: their timestamps count as contents."""
+        begins = self.topic.log_start
         found: dict[int, list[Mark]] = {partition: [] for partition in spans}
-        for records in self.reader.read(spans):
+        for records in self.reader.read(
+            {p: (max(first, begins[p]), end) for p, (first, end) in spans.items()}
+        ):
             for index, mark in enumerate(_marked(records, stamped=stamped)):
                 found[records.partitions[index]].append(mark)
         return found
+
+
+@dataclass
+class Part:
+    """A partition whose place is searched.
+
+    before, after: records of the former topic below the table's offset, at least those like the last one, and all from it on.
+    anchor: the shortest end of `before` that is nowhere else among them. copied: records of the copy as old as the anchor, or
+    younger. place: how many of `copied` are before the place.
+    """
+
+    number: int
+    held: int
+    before: list[Mark] = field(default_factory=list)
+    after: list[Mark] = field(default_factory=list)
+    anchor: list[Mark] = field(default_factory=list)
+    copied: list[Mark] = field(default_factory=list)
+    place: int = 0
+
+    @property
+    def strangers(self) -> list[Mark]:
+        """Records behind the place that the former topic does not have behind the table's offset."""
+        known = {each.digest for each in self.after}
+        return [each for each in self.copied[self.place :] if each.digest not in known]
+
+    def anchored(self) -> str | None:
+        """Choose the anchor; why there is none."""
+        if not self.before:
+            return "the former topic does not hold any record that the table has"
+        digests = [each.digest for each in (*self.before, *self.after)]
+        length = _length(digests, len(self.before) - 1, whole=self.before[0].offset == 0)
+        if not length:
+            return "its records are all alike, so none of them tells the place"
+        self.anchor = self.before[len(self.before) - length :]
+        return None
+
+    def placed(self) -> str | None:
+        """Find the place; why it is not proved: behind it are records that the table has, or not all that the copy had before."""
+        start = _last(self.anchor, self.copied)
+        if start is None:
+            return f"the copy does not have the former topic's record at offset {self.anchor[-1].offset}"
+        self.place = start + len(self.anchor)
+        later = [each.digest for each in self.after]
+        found = Counter(each.digest for each in self.copied[self.place :])
+        reached = Counter(each.digest for each in self.copied[: self.place]) & Counter(later)
+        if reached - found or not found.keys().isdisjoint(each.digest for each in self.before):
+            return REPEATED
+        if later and later[0] != next(filter({*later}.__contains__, found), later[0]):
+            return f"the copy does not have the former topic's record at offset {self.after[0].offset}"
+        return None
 
 
 @dataclass
@@ -87,27 +141,22 @@ class Search:
     former: Side
     copy: Side
     held: Offsets
-    stamped: bool = field(init=False)
     problems: dict[int, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.stamped = self.former.stamped and self.copy.stamped
+    @property
+    def stamped(self) -> bool:
+        return self.former.stamped and self.copy.stamped
 
     def places(self) -> list[Place]:
         """Where each partition goes on. Raises CalveError: a place is not proved; the message names them."""
-        found = {p: place for p in sorted(self.held) if (place := self._unread(p))}
-        left = [p for p in sorted(self.held) if p not in found and p not in self.problems]
-        windows = {p: self._window(p) for p in left}
-        anchors = {p: anchor for p in left if (anchor := self._anchor(p, *windows[p]))}
-        oldest = {p: min(each.timestamp_ms for each in anchor) for p, anchor in anchors.items()}
-        begins = self.copy.begins(oldest, stamped=self.stamped)
-        spans = {p: (begins[p], self.copy.topic.end[p]) for p in anchors}
-        copied = self.copy.marks(spans, stamped=self.stamped)
-        found |= {
-            p: place
-            for p, anchor in anchors.items()
-            if (place := self._place(p, *windows[p], anchor, copied[p]))
-        }
+        found = {p: place for p in self.held if (place := self._unread(p))}
+        parts = [Part(p, held) for p, held in self.held.items() if p not in found and p not in self.problems]
+        self._read_former(parts)
+        parts = self._sound(parts, Part.anchored)
+        self._read_copy(parts)
+        parts = self._sound(parts, Part.placed)
+        earlier = self._earlier(parts)
+        parts = self._sound(parts, lambda part: self._repeated(part, earlier.get(part.number, set())))
         if self.problems:
             named = [f"partition {p}: {why}" for p, why in sorted(self.problems.items())]
             more = f"; and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
@@ -116,7 +165,15 @@ class Search:
                 f" goes on: {'; '.join(named[:SHOWN])}{more}",
                 fix="let the copy catch up, then ask again; nothing was changed",
             )
+        for each in parts:
+            offset = each.copied[each.place - 1].offset + 1
+            found[each.number] = Place(each.number, each.held, offset, len(each.anchor))
         return [found[p] for p in sorted(found)]
+
+    def _sound(self, parts: list[Part], check: Callable[[Part], str | None]) -> list[Part]:
+        """The partitions without a problem."""
+        self.problems |= {each.number: problem for each in parts if (problem := check(each))}
+        return [each for each in parts if each.number not in self.problems]
 
     def _unread(self, partition: int) -> Place | None:
         """The place of a partition that needs no search: nothing was read, or neither topic holds a record before it."""
@@ -132,82 +189,49 @@ class Search:
             return Place(partition, held, copy.end[partition], 0)
         return None
 
-    def _window(self, partition: int) -> tuple[list[Mark], list[Mark]]:
-        """The records before the table's offset in the former topic that may be alike, and all records from it on."""
-        held, topic, size = self.held[partition], self.former.topic, WINDOW
-        first = topic.log_start[partition]
-        before = self._former(partition, held - size, held)
-        while not before and held - size > first:  # compacted away, or markers of transactions
+    def _read_former(self, parts: list[Part]) -> None:
+        size, first, end = WINDOW, self.former.topic.log_start, self.former.topic.end
+        left = parts
+        while left:  # again where compaction or markers of transactions left no record
+            found = self._former({each.number: (each.held - size, each.held) for each in left})
+            for each in left:
+                each.before = found[each.number]
+            left = [each for each in left if not each.before and each.held - size > first[each.number]]
             size *= 16
-            before = self._former(partition, held - size, held)
-        if before:
-            alike = self.former.begins({partition: before[-1].timestamp_ms}, stamped=self.stamped)[partition]
-            before = self._former(partition, alike, before[0].offset) + before
-        return before, self._former(partition, held, topic.end[partition])
+        some = [each for each in parts if each.before]
+        ages = {each.number: each.before[-1].timestamp_ms for each in some}
+        begins = self.former.begins(ages, stamped=self.stamped)
+        older = self._former({each.number: (begins[each.number], each.before[0].offset) for each in some})
+        after = self._former({each.number: (each.held, end[each.number]) for each in parts})
+        for each in parts:
+            each.before, each.after = older.get(each.number, []) + each.before, after[each.number]
 
-    def _former(self, partition: int, first: int, end: int) -> list[Mark]:
-        span = (max(first, self.former.topic.log_start[partition]), end)
-        return self.former.marks({partition: span}, stamped=self.stamped)[partition]
+    def _former(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[Mark]]:
+        return self.former.marks(spans, stamped=self.stamped)
 
-    def _anchor(self, partition: int, before: list[Mark], after: list[Mark]) -> list[Mark]:
-        """The shortest end of `before` that is nowhere else among these records; empty: with a problem."""
-        if not before:
-            self.problems[partition] = "the former topic does not hold any record that the table has"
-            return []
-        whole = before[0].offset == 0
-        length = _length([each.digest for each in (*before, *after)], len(before) - 1, whole=whole)
-        if not length:
-            self.problems[partition] = "its records are all alike, so none of them tells the place"
-        return before[len(before) - length :]
+    def _read_copy(self, parts: list[Part]) -> None:
+        ages = {each.number: min(mark.timestamp_ms for mark in each.anchor) for each in parts}
+        begins = self.copy.begins(ages, stamped=self.stamped)
+        copied = self.copy.marks({p: (begins[p], self.copy.topic.end[p]) for p in ages}, stamped=self.stamped)
+        for each in parts:
+            each.copied = copied[each.number]
 
-    def _place(
-        self, partition: int, before: list[Mark], after: list[Mark], anchor: list[Mark], copied: list[Mark]
-    ) -> Place | None:
-        start = _last(anchor, copied)
-        if start is None:
-            self.problems[partition] = (
-                f"the copy does not have the former topic's record at offset {anchor[-1].offset}"
-            )
-            return None
-        behind = start + len(anchor)
-        if problem := self._behind(partition, before, after, copied[:behind], copied[behind:]):
-            self.problems[partition] = problem
-            return None
-        return Place(partition, self.held[partition], copied[behind - 1].offset + 1, len(anchor))
+    def _earlier(self, parts: list[Part]) -> dict[int, set[bytes]]:
+        """The records of both topics before the place that are as old as strangers, or younger."""
+        ends = {each.number: (each.held, each.copied[each.place].offset) for each in parts if each.strangers}
+        ages = {each.number: min(m.timestamp_ms for m in each.strangers) for each in parts if each.strangers}
+        found: dict[int, set[bytes]] = {partition: set() for partition in ages}
+        for index, side in enumerate((self.former, self.copy)):
+            begins = side.begins(ages, stamped=self.stamped)
+            marks = side.marks({p: (begins[p], ends[p][index]) for p in ages}, stamped=self.stamped)
+            for partition, each in marks.items():
+                found[partition].update(mark.digest for mark in each)
+        return found
 
-    def _behind(
-        self,
-        partition: int,
-        before: list[Mark],
-        after: list[Mark],
-        copied: list[Mark],
-        following: list[Mark],
-    ) -> str | None:
-        """Why the copy's records that follow the place are not all later ones, and only these; None: they are."""
-        again = "the copy repeats records, as a mirror does after a restart"
-        later, found = [each.digest for each in after], Counter(each.digest for each in following)
-        known, reached = {*later}, Counter(each.digest for each in copied) & Counter(later)
-        if reached - found or not found.keys().isdisjoint(each.digest for each in before):
-            return again
-        mirrored = next((each.digest for each in following if each.digest in known), None)
-        if mirrored is not None and mirrored != later[0]:
-            return f"the copy does not have the former topic's record at offset {after[0].offset}"
-        strangers = [each for each in following if each.digest not in known]
-        if not strangers:
-            return None
-        if self.former.compacted or self.copy.compacted:
+    def _repeated(self, part: Part, earlier: set[bytes]) -> str | None:
+        if part.strangers and (self.former.compacted or self.copy.compacted):
             return "it is compacted, and the copy has records that the former topic does not have"
-        oldest = {partition: min(each.timestamp_ms for each in strangers)}
-        spans = (
-            (self.former, self.held[partition]),
-            (self.copy, following[0].offset),
-        )
-        for side, end in spans:
-            first = side.begins(oldest, stamped=self.stamped)[partition]
-            earlier = side.marks({partition: (first, end)}, stamped=self.stamped)[partition]
-            if not {each.digest for each in earlier}.isdisjoint(each.digest for each in strangers):
-                return again
-        return None
+        return None if earlier.isdisjoint(each.digest for each in part.strangers) else REPEATED
 
 
 def _marked(records: Records, *, stamped: bool) -> Iterator[Mark]:

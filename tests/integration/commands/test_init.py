@@ -6,6 +6,7 @@ import json
 import uuid
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from calve.config.job import Kafka
@@ -18,6 +19,7 @@ from cli.main import app
 from tests.integration.support.engine import DATABASE, Engine
 
 
+@pytest.mark.long
 def test_a_topic_of_json_without_a_schema_is_a_table_with_its_rows(engine: Engine, tmp_path: Path) -> None:
     topic, stack = f"clicks_{uuid.uuid4().hex[:8]}", engine.stack
     engine.create(topic)

@@ -25,7 +25,6 @@ QUIET = LineProgress(lambda _: None)
 NOTHING = "Number of stacks with differences: 0"
 
 
-@pytest.mark.long
 def test_right_after_a_deploy_nothing_is_left_to_deploy(weekly: Deployment) -> None:
     assert NOTHING in diff(weekly.app, QUIET)
     planned = weekly.calve("plan", "--offline")

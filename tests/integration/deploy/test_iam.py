@@ -168,7 +168,6 @@ def test_a_deployed_function_without_one_of_its_rights_fails(weekly: Deployment)
     assert "FunctionError" not in answer
 
 
-@pytest.mark.long
 def test_a_deployed_job_without_one_of_its_rights_says_so(weekly: Deployment) -> None:
     report = {"Bucket": BUCKET, "Key": f"_calve/status/{NAME}/main.json"}
     s3, command = weekly.client("s3"), [sys.executable, "-m", "cli.main", "run-job", JOB, "--memory", "1g"]

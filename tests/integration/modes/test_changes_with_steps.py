@@ -97,8 +97,13 @@ def masked(row: dict[str, Any]) -> tuple[Any, Any]:
     return note and token(note), tags and ["*" * (len(each) - 1) + each[-1] for each in tags]
 
 
-@long
-@pytest.mark.parametrize("settings", [{}, {"key": PK}], ids=["by the record key", "by a column of it"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="by the record key", marks=pytest.mark.full),
+        pytest.param({"key": PK}, id="by a column of it", marks=long),
+    ],
+)
 def test_a_masked_table_has_the_masked_rows_of_the_database(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, masking: str, settings: dict[str, Any]
 ) -> None:
@@ -230,7 +235,10 @@ def test_a_new_field_of_a_database_stays_out_until_somebody_decides(engine: Engi
 
 @pytest.mark.parametrize(
     "upsert",
-    [pytest.param(Upsert(("_kafka.key",), deletes=True), marks=long), Upsert(("twice",))],
+    [
+        pytest.param(Upsert(("_kafka.key",), deletes=True), marks=pytest.mark.full),
+        pytest.param(Upsert(("twice",)), marks=long),
+    ],
     ids=["by the record key", "by a column"],
 )
 def test_an_upsert_that_a_filter_drops_leaves_the_table(

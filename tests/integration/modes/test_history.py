@@ -148,7 +148,16 @@ def made_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     assert bool(made) == (request.param == "too large")
 
 
-@pytest.mark.parametrize("mode", [BY_RECORD_KEY, BY_MADE], ids=["by offset", "by a column"])
+@pytest.mark.parametrize(
+    ("made_by", "mode"),
+    [
+        pytest.param("columnar", BY_RECORD_KEY, id="columnar-by offset"),
+        pytest.param("columnar", BY_MADE, id="columnar-by a column"),
+        pytest.param("too large", BY_RECORD_KEY, id="too large-by offset", marks=pytest.mark.full),
+        pytest.param("too large", BY_MADE, id="too large-by a column", marks=pytest.mark.long),
+    ],
+    indirect=["made_by"],
+)
 def test_the_table_has_every_version_of_each_row_whatever_rounds_read_them(
     engine: Engine, made_by: str, mode: History
 ) -> None:
@@ -172,7 +181,16 @@ OF_CHANGES = History(("_kafka.key",), changes=True, bucketed=True)
 NOT_SEVEN = Filter("name IS NULL OR name NOT LIKE '%7'")
 
 
-@pytest.mark.parametrize("steps", [(), (NOT_SEVEN,)], ids=["all rows", "a filter"])
+@pytest.mark.parametrize(
+    ("made_by", "steps"),
+    [
+        pytest.param("columnar", (), id="columnar-all rows"),
+        pytest.param("columnar", (NOT_SEVEN,), id="columnar-a filter"),
+        pytest.param("too large", (), id="too large-all rows", marks=pytest.mark.full),
+        pytest.param("too large", (NOT_SEVEN,), id="too large-a filter", marks=pytest.mark.long),
+    ],
+    indirect=["made_by"],
+)
 def test_the_current_versions_are_the_rows_of_the_database(
     engine: Engine, made_by: str, steps: tuple[Filter, ...]
 ) -> None:

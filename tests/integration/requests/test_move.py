@@ -34,6 +34,7 @@ from tests.integration.support.records.producing import Raw, produce
 from tests.integration.support.running import answering
 from tests.standins.mirror.server import mirror, second_cluster
 
+POINTS = ("requests.begin", "publish.committed", "move.completed", "requests.end", "plan.end")
 Spans = Mapping[int, Sequence[tuple[int, int]]]
 
 
@@ -155,7 +156,10 @@ def test_a_moved_table_has_each_record_once(engine: Engine, elsewhere: Engine, e
     ]
 
 
-@pytest.mark.parametrize("point", ["requests.begin", "publish.committed", "move.committed", "move.completed"])
+@pytest.mark.parametrize(
+    "point",
+    ["move.committed", *(pytest.param(each, marks=pytest.mark.long) for each in POINTS)],
+)
 def test_a_job_that_dies_has_moved_the_table_or_does_it_afterwards(
     engine: Engine, elsewhere: Engine, point: str
 ) -> None:
@@ -172,7 +176,7 @@ def test_a_job_that_dies_has_moved_the_table_or_does_it_afterwards(
     assert_proved(proof(elsewhere, topic).with_former(proof(engine, topic)))
 
 
-@pytest.mark.parametrize("point", ["stage.end", "publish.begin"])
+@pytest.mark.parametrize("point", ["publish.begin", pytest.param("stage.end", marks=pytest.mark.long)])
 def test_a_round_of_the_former_cluster_that_is_under_way_is_not_published(
     engine: Engine, elsewhere: Engine, point: str
 ) -> None:
@@ -189,26 +193,24 @@ def test_a_round_of_the_former_cluster_that_is_under_way_is_not_published(
     assert ids(engine, topic) == list(range(35))
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"round": "another"}, "has gone on"),
-        ({"former": "another/topic"}, "has gone on"),
-        ({"copy": "another/topic"}, "the request is for another/topic"),
-        ({"offsets": {0: 30, 1: 99}}, "partition 1 has no offset 99"),
-        ({"offsets": {0: 2, 1: 0}}, "partition 0 has no offset 2"),
-        ({"offsets": {0: 30, 7: 0}}, "partition 7 has no offset 0"),
-    ],
+REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"round": "another"}, "has gone on"),
+    ({"former": "another/topic"}, "has gone on"),
+    ({"copy": "another/topic"}, "the request is for another/topic"),
+    ({"offsets": {0: 30, 1: 99}}, "partition 1 has no offset 99"),
+    ({"offsets": {0: 2, 1: 0}}, "partition 0 has no offset 2"),
+    ({"offsets": {0: 30, 7: 0}}, "partition 7 has no offset 0"),
 )
-def test_a_request_that_does_not_apply_is_refused(
-    engine: Engine, elsewhere: Engine, changes: dict[str, Any], words: str
-) -> None:
+
+
+def test_a_request_that_does_not_apply_is_refused(engine: Engine, elsewhere: Engine) -> None:
     topic = began(engine, elsewhere)
-    request = asked(engine, elsewhere, topic, **changes)
-    with suspended("cluster_changed"):
-        elsewhere.drain(elsewhere.target(topic))
-    assert words in str(answer(engine, topic, request).problem)
-    assert engine.position(topic).moved == ()
+    for changes, words in REFUSED:
+        request = asked(engine, elsewhere, topic, **({"offsets": {0: 30, 1: 10}} | changes))
+        with suspended("cluster_changed"):
+            elsewhere.drain(elsewhere.target(topic))
+        assert words in str(answer(engine, topic, request).problem)
+        assert engine.position(topic).moved == ()
     engine.drain(engine.target(topic))
     assert ids(engine, topic) == list(range(40))
 
@@ -264,6 +266,7 @@ def test_newest_rows_are_those_of_both_topics(engine: Engine, elsewhere: Engine)
         proof(engine, topic)
 
 
+@pytest.mark.long
 def test_a_moved_table_is_found_by_its_tag_when_its_history_was_expired(
     engine: Engine, elsewhere: Engine
 ) -> None:
@@ -308,6 +311,7 @@ def test_a_copy_that_proves_no_place_is_refused(engine: Engine, elsewhere: Engin
     assert [each.offset for each in places(engine, elsewhere, topic)] == [33, 36, 20, 20]
 
 
+@pytest.mark.long
 def test_a_mirror_that_began_again_far_below_is_noticed(engine: Engine, elsewhere: Engine) -> None:
     topic = engine.topic(partitions=1)
     send(engine, topic, 3_000)
@@ -338,6 +342,7 @@ def test_records_that_are_alike_tell_no_place_and_a_row_of_them_does(
     assert "partition 1: the copy repeats records" in found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("setting", ["message.timestamp.type", "cleanup.policy"])
 def test_broker_timestamps_do_not_count_and_a_compacted_copy_has_no_other_records(
     engine: Engine, elsewhere: Engine, setting: str

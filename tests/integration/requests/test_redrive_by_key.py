@@ -104,7 +104,7 @@ class Topic:
     [
         pytest.param(Upsert(KEY, deletes=True), id="upsert", marks=pytest.mark.long),
         pytest.param(Upsert(KEY, order_by="price", deletes=True), id="by number", marks=pytest.mark.long),
-        pytest.param(Upsert(KEY, order_by="side", deletes=True), id="by text", marks=pytest.mark.long),
+        pytest.param(Upsert(KEY, order_by="side", deletes=True), id="by text", marks=full),
         pytest.param(Upsert(KEY), id="without tombstones", marks=full),
     ],
 )
@@ -262,6 +262,7 @@ def test_a_truncation_that_was_a_dead_letter_stays_one(engine: Engine) -> None:
     assert_proved(proof(engine, database.topic))
 
 
+@pytest.mark.long
 def test_totals_take_dead_letters_in_once(engine: Engine) -> None:
     mode = Aggregate(("side",), (Measure("records", "count(*)"), Measure("total", "sum(price)")))
     topic = Topic(engine, Upsert(KEY), random.Random(32))

@@ -118,6 +118,7 @@ def test_a_table_suspends_without_a_trace_until_the_expectation_is_corrected(
     assert_proved(proof(engine, topic, steps=(strict,)))
 
 
+@pytest.mark.long
 def test_a_dead_letter_comes_back_when_the_expectation_is_corrected(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
     engine.produce(topic, 10)

@@ -197,6 +197,7 @@ def test_what_is_beside_the_data_is_kept(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.long
 def test_values(spark: SparkSession) -> None:
     expected = {
         "`order` || '-' || name": "o-1-Ada",
