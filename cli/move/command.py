@@ -49,9 +49,9 @@ def move(
     opened.refuse_second(MOVE)
     position = nearest_position(lake.ancestors(opened.main))
     if position is None or not position.offsets:
-        raise CalveError(
-            f"{opened.name} has read nothing", fix="there is nothing to move: the job begins by itself"
-        )
+        why = "has read nothing yet" if position else "has no snapshot that says which offsets it holds"
+        fix = f"run the job once: calve ingest {table}; it begins at `start`, or proves the position"
+        raise CalveError(f"{opened.name} {why}", fix=fix)
     region = opened.job.lake.region
     left = Side.of(kafka, region, position.topic)
     copy = Side.of(opened.job.kafka, region, opened.settings.topic)

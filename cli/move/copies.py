@@ -61,7 +61,8 @@ class Side:
         cluster = Cluster(kafka, region)
         state = cluster.topics({topic}).get(topic)
         if state is None:
-            raise CalveError(f"the cluster {kafka.bootstrap_servers} has no topic {topic}")
+            fix = "wait for the mirror to make it, or name the copy: `topic:` in calve.yaml"
+            raise CalveError(f"the cluster {kafka.bootstrap_servers} has no topic {topic}", fix=fix)
         stamped = cluster.setting(topic, "message.timestamp.type") == "CreateTime"
         compacted = "compact" in cluster.setting(topic, "cleanup.policy")
         return cls(cluster, state, Reader(state, kafka, region), stamped, compacted)
