@@ -37,7 +37,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a partition goes on. records: how many records in a row prove it; 0: neither topic holds a record before it."""
+    """Where a partition goes on. records: how many records in a row prove it; 0: no topic holds a record before it."""
 
     partition: int
     former: int
@@ -75,11 +75,9 @@ class Side:
 
     def marks(self, spans: Mapping[int, tuple[int, int]], *, stamped: bool) -> dict[int, list[Mark]]:
         """The records of these offsets, in order. stamped: their timestamps count as contents."""
-        begins = self.topic.log_start
         found: dict[int, list[Mark]] = {partition: [] for partition in spans}
-        for records in self.reader.read(
-            {p: (max(first, begins[p]), end) for p, (first, end) in spans.items()}
-        ):
+        wanted = {p: (max(first, self.topic.log_start[p]), end) for p, (first, end) in spans.items()}
+        for records in self.reader.read(wanted):
             for index, mark in enumerate(_marked(records, stamped=stamped)):
                 found[records.partitions[index]].append(mark)
         return found
@@ -109,7 +107,9 @@ class Part:
         return [each for each in self.copied[self.place :] if each.digest not in known]
 
     def anchored(self) -> str | None:
-        """Choose the anchor; why there is none."""
+        """Choose the anchor; why there is none. Nothing is before the first offset."""
+        if self.held == 0:
+            return None
         if not self.before:
             return "the former topic does not hold any record that the table has"
         digests = [each.digest for each in (*self.before, *self.after)]
@@ -120,8 +120,8 @@ class Part:
         return None
 
     def placed(self) -> str | None:
-        """Find the place; why it is not proved: behind it are records that the table has, or not all that the copy had before."""
-        start = _last(self.anchor, self.copied)
+        """Find the place; why it is not proved: the records behind it are not all that the table lacks, each once."""
+        start = _last(self.anchor, self.copied) if self.anchor else 0
         if start is None:
             return f"the copy does not have the former topic's record at offset {self.anchor[-1].offset}"
         self.place = start + len(self.anchor)
@@ -132,6 +132,9 @@ class Part:
             return REPEATED
         if later and later[0] != next(filter({*later}.__contains__, found), later[0]):
             return f"the copy does not have the former topic's record at offset {self.after[0].offset}"
+        times = Counter(later)
+        if twice := [each.offset for each in self.after if found[each.digest] > times[each.digest]]:
+            return f"the copy has records twice that the table lacks, up to offset {twice[-1]} of the former topic"
         return None
 
 
@@ -167,7 +170,7 @@ class Search:
                 fix="let the copy catch up, then ask again; nothing was changed",
             )
         for each in parts:
-            offset = each.copied[each.place - 1].offset + 1
+            offset = each.copied[each.place - 1].offset + 1 if each.place else 0
             found[each.number] = Place(each.number, each.held, offset, len(each.anchor))
         return [found[p] for p in sorted(found)]
 
@@ -177,16 +180,14 @@ class Search:
         return [each for each in parts if each.number not in self.problems]
 
     def _unread(self, partition: int) -> Place | None:
-        """The place of a partition that needs no search: nothing was read, or neither topic holds a record before it."""
+        """The place of a partition that needs no search: neither topic holds a record before it."""
         held, former, copy = self.held[partition], self.former.topic, self.copy.topic
         first, end = former.log_start.get(partition, 0), former.end.get(partition, -1)
         if partition not in copy.end:
             self.problems[partition] = "the copy does not have it"
         elif not first <= held <= end:
             self.problems[partition] = f"the former topic has [{first}, {end}), the table goes on at {held}"
-        elif held == 0:
-            return Place(partition, 0, 0, 0)
-        elif first == held and copy.log_start[partition] == copy.end[partition]:
+        elif first == held and held and copy.log_start[partition] == copy.end[partition]:
             return Place(partition, held, copy.end[partition], 0)
         return None
 
@@ -211,7 +212,7 @@ class Search:
         return self.former.marks(spans, stamped=self.stamped)
 
     def _read_copy(self, parts: list[Part]) -> None:
-        ages = {each.number: min(mark.timestamp_ms for mark in each.anchor) for each in parts}
+        ages = {each.number: min((mark.timestamp_ms for mark in each.anchor), default=-1) for each in parts}
         begins = self.copy.begins(ages, stamped=self.stamped)
         copied = self.copy.marks({p: (begins[p], self.copy.topic.end[p]) for p in ages}, stamped=self.stamped)
         for each in parts:

@@ -53,14 +53,24 @@ class Wanted(NamedTuple):
     snapshot: int
 
 
+class WantedMove(NamedTuple):
+    """A request to go on with a copy of the topic. offsets: pairs of partition and offset."""
+
+    id: int
+    round: str
+    former: TopicKey
+    copy: TopicKey
+    offsets: tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """`wanted`, `answered`: properties of the table, by which people ask to go back; the latter are ids of requests."""
+    """`wanted`, `answered`: properties of the table, by which people ask for something; the latter are ids of requests."""
 
     version: int
     snapshots: Mapping[int, Snapshot]
     refs: Mapping[str, int]
-    wanted: Wanted | None = None
+    wanted: Wanted | WantedMove | None = None
     answered: tuple[int, ...] = ()
 
     def head(self, ref: str = MAIN) -> Snapshot:

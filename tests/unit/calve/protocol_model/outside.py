@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calve.table.position import TopicKey
-from tests.unit.calve.protocol_model.lake import MAIN, Metadata, Snapshot, Table, Wanted
+from calve.table.protocol import nearest_position
+from tests.unit.calve.protocol_model.lake import MAIN, Metadata, Snapshot, Table, Wanted, WantedMove
 from tests.unit.calve.protocol_model.world import World
 
 MAX_PARTITIONS = 4
@@ -85,6 +86,34 @@ def _recreate(world: World) -> str:
     return "done"
 
 
+def _copy_topic(world: World) -> str:
+    """The topic is on another cluster: a mirror has repeated records below those that a table has."""
+    topic, rng = world.topic, world.rng
+    if world.on_data_loss == "continue":
+        return ""
+    key = TopicKey(topic.key.cluster_id + "'", topic.key.topic_id)
+    more = {partition: rng.randint(0, 3) for partition in topic.records}
+    world.copies[key] = topic.key, more
+    topic.key = key
+    topic.records = {p: "g" * more[p] + records for p, records in topic.records.items()}
+    topic.log_start = {p: start + more[p] if start else 0 for p, start in topic.log_start.items()}
+    return f"{key}, {more}"
+
+
+def _ask_to_move(world: World) -> str:
+    """What `calve move` does: it looks at the table and compares both topics."""
+    main, topic = world.main, world.topic
+    position = nearest_position(main.metadata.ancestors())
+    former, more = world.copies.get(topic.key, (None, {}))
+    if position is None or position.newest != former or main.metadata.wanted is not None:
+        return ""
+    held = position.of(position.newest) or {}
+    offsets = tuple((partition, offset + more[partition]) for partition, offset in held.items())
+    wanted = WantedMove(next(main.ids), position.round, position.newest, topic.key, offsets)
+    main.change(lambda base: replace(base, wanted=wanted))
+    return f"to {offsets}"
+
+
 def _add_partition(world: World) -> str:
     partition = len(world.topic.records)
     if partition == MAX_PARTITIONS:
@@ -114,6 +143,8 @@ EVENTS = {
     "replace main": _replace,
     "retain": _retain,
     "recreate topic": _recreate,
+    "copy topic": _copy_topic,
+    "move asked for": _ask_to_move,
     "add partition": _add_partition,
     "remove records": _remove_records,
 }

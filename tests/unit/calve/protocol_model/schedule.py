@@ -22,6 +22,13 @@ KINDS: dict[str, tuple[str, ...]] = {
     "expiry": ("expire main", "expire letters"),
     "topic": ("add partition", "remove records"),
     "rollback": ("roll main back",),
+    "move": (
+        *("copy topic",) * 4,
+        *("move asked for",) * 4,
+        "roll main back",
+        "compact main",
+        "expire letters",
+    ),
     "travel": ("rollback asked for", "compact main", "compact letters", "expire main", "expire letters"),
     "maintenance": ("compact main", "compact letters", "expire main", "expire letters", "roll main back"),
     "hostile": tuple(outside.EVENTS),
@@ -31,6 +38,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 JUSTIFIED = {
     "position_lost": ({"replace main"}, {"compact main", "expire main"}),
     "topic_recreated": ({"recreate topic"},),
+    "cluster_changed": ({"copy topic"},),
     "offsets_expired": ({"retain"},),
     "dead_letters_lost": (
         {"roll letters back"},
@@ -145,6 +153,8 @@ class Schedule:
             self.go(name, self.rng.choice((0, 0, 5, 60)))
         self.writers.clear()
         for _ in range(40):
+            if self.world.copies:
+                self.outside("move asked for")
             self.start()
             name = next(iter(self.writers))
             suspended = len(self.world.suspended)

@@ -56,7 +56,8 @@ PRODUCTION = Rules()
 class World:
     """`lost`: by round, the ranges that were gone before they could be read. `marked`: by redrive, the records it brings back.
 
-    `unreliable`: share of requests that go wrong.
+    `copies`: by incarnation, the one that it is a copy of, and how much greater its offsets are. `unreliable`: share of requests
+    that go wrong.
     """
 
     rng: random.Random
@@ -70,6 +71,7 @@ class World:
     redrive_wanted: bool = False
     lost: dict[str, dict[tuple[TopicKey, int], tuple[int, int]]] = field(default_factory=dict)
     marked: dict[str, set[tuple[TopicKey, int, int]]] = field(default_factory=dict)
+    copies: dict[TopicKey, tuple[TopicKey, Offsets]] = field(default_factory=dict)
     suspended: list[Suspended] = field(default_factory=list)
     made: int = 0
 

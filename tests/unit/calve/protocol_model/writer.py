@@ -18,7 +18,8 @@ from calve.table.protocol import (
 )
 from calve.table.summary import POSITION_TAG, encode
 from tests.unit.calve.protocol_model import letters
-from tests.unit.calve.protocol_model.lake import Metadata, Row, as_commit
+from tests.unit.calve.protocol_model.lake import Metadata, Row, WantedMove, as_commit
+from tests.unit.calve.protocol_model.move import move
 from tests.unit.calve.protocol_model.publishing import publish
 from tests.unit.calve.protocol_model.redrive import redrive
 from tests.unit.calve.protocol_model.travel import travel
@@ -57,7 +58,10 @@ class Round:
             self.world.redrive_wanted = False
             raise Again
         if wanted := self.world.main.metadata.wanted:
-            yield from travel(self.world, wanted)
+            if isinstance(wanted, WantedMove):
+                yield from move(self.world, self.base, self.writer, self.id, wanted)
+            else:
+                yield from travel(self.world, wanted)
             raise Again
         if not self.plan():
             yield from self.tag()

@@ -250,6 +250,7 @@ def test_a_ledger_is_written_without_its_zeros() -> None:
 def test_a_commit_that_moves_nothing_restates_the_position_and_is_no_round() -> None:
     letters = DeadLetterRound("r1", 7, 3)
     position = Position({TopicKey("c", "t"): {0: 5}}, "r2", "w", "trades", dead_letters=letters, redrives=1)
+    position = replace(position, moved=(TopicKey("b", "t"),))
     topic, ledger = TopicKey("c", "t"), Ledger(applied=5)
     round_ = encode(
         position=position, topic=topic, start={topic: {0: 0}}, ledger=ledger, metrics={"lag_s": 1}
