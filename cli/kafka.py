@@ -157,6 +157,10 @@ class Cluster(KafkaClient):
             partition: offset if offset >= 0 else topic.end[partition] for partition, offset in found.items()
         }
 
+    def is_compacted(self, topic: str) -> bool:
+        """Whether the broker may delete records that newer ones with the same key replace."""
+        return "compact" in self.setting(topic, "cleanup.policy")
+
     def setting(self, topic: str, name: str) -> str:
         """The value of a topic's setting. Raises Retryable: the cluster does not answer."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)

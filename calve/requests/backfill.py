@@ -6,7 +6,6 @@ It replaces only rows whose records were rows before and are rows now, so the le
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +13,6 @@ from calve.config.job import Start
 from calve.errors import CalveError
 from calve.requests.requests import WaitingRequest
 from calve.table.position import Offsets
-from calve.table.protocol import Commit
 from calve.table.summary import BACKFILL
 
 Range = dict[int, tuple[int, int]]
@@ -45,8 +43,3 @@ def range_of(start: Offsets, to: Offsets, *, held: Offsets, log_start: Offsets) 
 
 def remade_json(offsets: Range) -> str:
     return json.dumps({str(p): [a, b] for p, (a, b) in sorted(offsets.items())})
-
-
-def done_before(ancestors: Iterable[Commit], request_id: str) -> Commit | None:
-    """The commit that already answered a request: a job may crash before it reports it."""
-    return next((each for each in ancestors if each.summary.get(BACKFILL) == request_id), None)

@@ -6,13 +6,14 @@ the decisions of redrives and rollbacks, as it does `calve.table.protocol`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Literal, Self
 
 from calve.stored import Stored
 from calve.table.position import Offsets
+from calve.table.protocol import Commit
 from calve.table.summary import HISTORY, INITIALISED, MOVE, PAUSED, RELEASE
 
 NOT_UNDERSTOOD = "the request is not one that this release understands"
@@ -37,6 +38,10 @@ class WaitingRequest(Stored):
         except (ValueError, TypeError, KeyError, AttributeError):
             pass
         raise ValueError(NOT_UNDERSTOOD)  # outside the handler: a JSON error quotes its input
+
+    def done_by(self, ancestors: Iterable[Commit]) -> Commit | None:
+        """The commit that already did what the request asks for: a job may crash before it answers."""
+        return next((each for each in ancestors if each.summary.get(self.NAME) == self.id), None)
 
 
 @dataclass(frozen=True, slots=True)

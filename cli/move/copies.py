@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Self
 
@@ -53,7 +53,6 @@ class Side:
     topic: TopicState
     reader: Reader
     stamped: bool
-    compacted: bool
 
     @classmethod
     def of(cls, kafka: Kafka, region: str, topic: str) -> Self:
@@ -64,8 +63,8 @@ class Side:
             fix = "wait for the mirror to make it, or name the copy: `topic:` in calve.yaml"
             raise CalveError(f"the cluster {kafka.bootstrap_servers} has no topic {topic}", fix=fix)
         stamped = cluster.setting(topic, "message.timestamp.type") == "CreateTime"
-        compacted = "compact" in cluster.setting(topic, "cleanup.policy")
-        return cls(cluster, state, Reader(state, kafka, region), stamped, compacted)
+        state = replace(state, compacted=cluster.is_compacted(topic))
+        return cls(cluster, state, Reader(state, kafka, region), stamped)
 
     def begins(self, moments: Mapping[int, int], *, stamped: bool) -> Offsets:
         """Offsets at or before every record that is as old as these timestamps, by partition."""
@@ -231,7 +230,7 @@ class Search:
         return found
 
     def _repeated(self, part: Part, earlier: set[bytes]) -> str | None:
-        if part.strangers and (self.former.compacted or self.copy.compacted):
+        if part.strangers and (self.former.topic.compacted or self.copy.topic.compacted):
             return "it is compacted, and the copy has records that the former topic does not have"
         return None if earlier.isdisjoint(each.digest for each in part.strangers) else REPEATED
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,8 +83,8 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
         check = Check("topic", "failed", {"table": str(claim.topic), "cluster": str(topic.key)})
         return Verification(str(name), topic.name, (ledgers, check), (*findings, Finding("topic", text)))
     with Queries() as queries:
-        compacted = "compact" in cluster.setting(topic.name, "cleanup.policy")
-        sides, found = _compare(table, claim, topic, sources, queries, progress, compacted=compacted)
+        topic = replace(topic, compacted=cluster.is_compacted(topic.name))
+        sides, found = _compare(table, claim, topic, sources, queries, progress)
     return Verification(
         table=str(name),
         topic=topic.name,
@@ -95,14 +96,7 @@ def _verify(name: TableName, sources: Sources, progress: Progress) -> Verificati
 
 
 def _compare(
-    table: Table,
-    claim: Claim,
-    topic: TopicState,
-    sources: Sources,
-    queries: Queries,
-    progress: Progress,
-    *,
-    compacted: bool,
+    table: Table, claim: Claim, topic: TopicState, sources: Sources, queries: Queries, progress: Progress
 ) -> tuple[Sides, list[Finding]]:
     """The passes over both sides, in order, and the faults."""
     dead_letters = lake.load(sources.catalog, TableName(*table.name()).dead_letters)
@@ -154,7 +148,7 @@ def _compare(
         forgotten=forgotten,
         aged=aged,
         aged_dead_letters=Aged.of(dead_letters, claim.topic),
-        kept=[] if compacted else None,
+        kept=[] if topic.compacted else None,
     )
     if newest and newest.versions:
         blanks = {} if newest.changes is None else blanks_in(main.of_records)

@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 
 from calve.errors import CalveError
-from calve.requests.backfill import Range, Request, done_before, range_of, remade_json
+from calve.requests.backfill import Range, Request, range_of, remade_json
 from calve.requests.forget import position_after
 from calve.requests.requests import Entry, outdated
 from calve.table.position import Ledger
@@ -50,7 +50,7 @@ class Backfill(Operation[Request, Entry]):
         return Entry(request.id, now(), "backfill", result, request.by)
 
     def _run(self) -> str:
-        if done := done_before(self.table.main.ancestors(), self.request.id):
+        if done := self.request.done_by(self.table.main.ancestors()):
             return _result(ledger_of(done.summary))
         table, topic = self.table, self.table.services.cluster.state(self.table.config.topic)
         if why := table.mode.cannot_backfill:

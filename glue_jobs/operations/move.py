@@ -38,7 +38,7 @@ class MoveTable(Operation[Move, Entry]):
         table.event("move.completed", request=answer.id, result=answer.told, problem=answer.problem)
 
     def run(self, request: Move) -> Entry:
-        if all(each.summary.get(MOVE) != request.id for each in self.table.main.ancestors()):
+        if request.done_by(self.table.main.ancestors()) is None:
             self._publish(request)
         return Entry(request.id, now(), "move", _told(request), request.by)
 

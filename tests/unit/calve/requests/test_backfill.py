@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from calve.config.job import Start
 from calve.errors import CalveError
-from calve.requests.backfill import Request, done_before, range_of, remade_json
+from calve.requests.backfill import Request, range_of, remade_json
 from calve.table.protocol import Commit
 from calve.table.summary import BACKFILL, REMADE, remade_of
 
@@ -42,5 +44,6 @@ def test_what_is_stored_is_read_as_it_was_meant() -> None:
 
 def test_a_request_that_a_commit_names_is_done() -> None:
     line = [Commit(2, 1, {}), Commit(1, None, {BACKFILL: "a"})]
-    assert done_before(line, "a") == line[1]
-    assert done_before(line, "b") is None
+    asked = Request("a", "at", "ann", Start("offsets"), Start("offsets"))
+    assert asked.done_by(line) == line[1]
+    assert replace(asked, id="b").done_by(line) is None

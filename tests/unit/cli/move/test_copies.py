@@ -28,7 +28,6 @@ class Listed:
     first: int
     records: Sequence[Mark]
     stamped: bool = True
-    compacted: bool = False
 
     @property
     def topic(self) -> TopicState:
