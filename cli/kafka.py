@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import (
     Consumer,
+    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -156,6 +157,20 @@ class Cluster(KafkaClient):
         return {
             partition: offset if offset >= 0 else topic.end[partition] for partition, offset in found.items()
         }
+
+    def group_offsets(self, group: str, topic: str) -> Offsets:
+        """The next offsets that a consumer group has noted of a topic; empty if there are none."""
+        asked = ConsumerGroupTopicPartitions(group)
+        with self._errors():
+            answer = self._admin.list_consumer_group_offsets([asked], request_timeout=self._patience_s)
+            found = self._result(answer[group]).topic_partitions
+        return {each.partition: each.offset for each in found if each.topic == topic and each.offset >= 0}
+
+    def members(self, group: str) -> int:
+        """How many consumers a group has now."""
+        with self._errors():
+            answer = self._admin.describe_consumer_groups([group], request_timeout=self._patience_s)
+            return len(self._result(answer[group]).members)
 
     def is_compacted(self, topic: str) -> bool:
         """Whether the broker may delete records that newer ones with the same key replace."""

@@ -103,6 +103,7 @@ CONTENTS = {
         "backfill": "cli.act.reading",
         "release": "cli.act.reading",
         "move": "cli.move.command",
+        "adopt": "cli.move.adopt",
         "forget": "cli.act.forget",
         "maintain": "cli.run.jobs",
     },

@@ -5,7 +5,7 @@ With `--drain` the job stops at the end offsets that the topics had at its start
 Values known only at deployment are separate arguments and override the settings: `--warehouse URI`, `--region NAME`,
 `--kms-key ARN`, `--bootstrap-servers LIST`.
 `glue_jobs.rounds.reporting` uses `--control URI` and `--generation NAME`. `--packages-file FILE` is an archive for
-`glue_jobs.process.packages`. With `--restart-at Sun:3` the run ends at that hour of the week, in GMT, for another to begin.
+`glue_jobs.process.workers`. With `--restart-at Sun:3` the run ends at that hour of the week, in GMT, for another to begin.
 With `--announce true` the job sends an event to EventBridge for every commit.
 The job ignores Glue's own arguments and refuses all others. SIGTERM, Ctrl-C and a hand-over end it after the running rounds.
 """
@@ -31,8 +31,8 @@ from calve.outputs.job_status import place
 from glue_jobs.engines import choice
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.outputs.outbox import Outbox, send
-from glue_jobs.process.packages import brought, ship
 from glue_jobs.process.session import flag, job_parser, read, run_script, spark_session
+from glue_jobs.process.workers import brought, ship
 from glue_jobs.rounds.reporting import LakeObject, Reporter, watch
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def run(
     said = LakeObject(spark, place(job.lake.warehouse, job.name, job.job))
     with Reporter(job, said, generation).running() as reporter, ExitStack() as opened:
         require_packages()
-        # Spark provides packages that the host lacks (`glue_jobs.process.packages`): import their users after its
+        # Spark provides packages that the host lacks (`glue_jobs.process.workers`): import their users after its
         # start.
         from glue_jobs.iceberg.storage import require_access
         from glue_jobs.kafka.cluster import Cluster

@@ -27,9 +27,8 @@ from calve.config.job import Job, Source, Table
 from calve.config.spark_conf import CATALOG
 from calve.config.steps import Mask, Rule
 from calve.modes.aggregate import Aggregate, Measure
-from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import Deduplicate, Upsert
 from cli.kafka import client_properties
 from cli.run.datagen.produce import create_topic
 from glue_jobs.iceberg.catalog import Lake

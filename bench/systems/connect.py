@@ -43,21 +43,21 @@ class Connect(Follower):
     def run(self, scene: Scene, laps: Sequence[Lap]) -> Run:
         with worker(scene, laps[0].table) as (running, port):
             readings = [begun(running)]
-            _wait(lambda: call(f"http://{HOST}:{port}/connectors") == 200, "the worker")
+            wait(lambda: call(f"http://{HOST}:{port}/connectors") == 200, "the worker")
             readings.append(running.read())
             for lap in laps:
                 add(scene, port, lap.topic.name, lap.table)
-                _wait(_done(scene.job, port, lap.table, lap.topic.count), f"table {lap.table}")
+                wait(_done(scene.job, port, lap.table, lap.topic.count), f"table {lap.table}")
                 readings.append(running.read())
-                _ask(port, "DELETE", f"connectors/{lap.table}")
+                ask(port, "DELETE", f"connectors/{lap.table}")
             return run_of(readings, running)
 
     @contextmanager
     def following(self, scene: Scene, topic: str, table: str, _round_s: float) -> Iterator[Metered]:
         with worker(scene, table) as (running, port):
-            _wait(lambda: call(f"http://{HOST}:{port}/connectors") == 200, "the worker")
+            wait(lambda: call(f"http://{HOST}:{port}/connectors") == 200, "the worker")
             add(scene, port, topic, table)
-            _wait(_done(scene.job, port, table, 0), f"table {table}")
+            wait(_done(scene.job, port, table, 0), f"table {table}")
             yield running
 
 
@@ -83,7 +83,7 @@ def add(scene: Scene, port: int, topic: str, table: str) -> None:
     """Give the worker a connector for a table, with a control topic of its own."""
     control = f"{table}-control"
     create_topic(control, 1, client_properties(scene.job.kafka, scene.job.lake.region))
-    _ask(port, "PUT", f"connectors/{table}/config", connector_settings(scene, topic, table, control))
+    ask(port, "PUT", f"connectors/{table}/config", connector_settings(scene, topic, table, control))
 
 
 def worker_settings(job: Job, worker: str, port: int) -> dict[str, object]:
@@ -161,13 +161,13 @@ def _done(job: Job, port: int, table: str, count: int) -> Callable[[], bool]:
 
 def _states(port: int, connector: str) -> list[str]:
     try:
-        found = _ask(port, "GET", f"connectors/{connector}/status")
+        found = ask(port, "GET", f"connectors/{connector}/status")
     except urllib.error.HTTPError:  # the worker has not heard of it yet
         return []
     return [each["state"] for each in found["tasks"]]
 
 
-def _wait(done: Callable[[], bool], what: str) -> None:
+def wait(done: Callable[[], bool], what: str) -> None:
     until = time.monotonic() + PATIENCE_S
     while not done():
         if time.monotonic() > until:
@@ -175,7 +175,7 @@ def _wait(done: Callable[[], bool], what: str) -> None:
         time.sleep(LOOK_S)
 
 
-def _ask(port: int, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
+def ask(port: int, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
     request = urllib.request.Request(
         f"http://{HOST}:{port}/{path}",
         method=method,

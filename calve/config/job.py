@@ -15,10 +15,9 @@ from calve.config.publishing import Announce, Emit
 from calve.config.steps import Expect, Mask, Step, plain, tokens_by
 from calve.errors import Fatal
 from calve.modes.aggregate import Aggregate
-from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History
 from calve.modes.mode import APPEND, Mode
-from calve.modes.upsert import ChangeData, Upsert
+from calve.modes.upsert import ChangeData, Deduplicate, Upsert
 from calve.names import TableName, database_for_cluster
 from calve.schema.columns import Json, Transform
 from calve.stored import Stored

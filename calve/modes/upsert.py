@@ -1,4 +1,4 @@
-"""The modes that keep one row for each key: `upsert`, and `change_data` for Debezium's change events (docs/modes.md)."""
+"""The modes with a row for each key: `upsert`, `change_data` for Debezium's change events, `deduplicate` (docs/modes.md)."""
 
 from __future__ import annotations
 
@@ -74,3 +74,22 @@ def require_tombstones(name: str, mode: Mode, *, compacted: bool) -> None:
             fix=fix,
             at=(mode.kind,),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate(Mode):
+    """The table holds the first record of each key. `key`: paths of columns; a struct stands for its fields.
+
+    window_ms: later records of a key are rows too if they are at least this much later; None: one row per key.
+    """
+
+    kind: ClassVar[ModeName] = "deduplicate"
+    key: tuple[str, ...] = field()
+    window_ms: int | None = None
+
+    def resolve(self, columns: Json) -> Self:
+        return replace(self, key=plain_columns(columns, self.key, "deduplicate.key"))
+
+    def note(self, columns: Json) -> str:
+        key = ids_of(columns, self.resolve(columns).key)
+        return json.dumps({"mode": "deduplicate", "key": key, "window_ms": self.window_ms})

@@ -13,6 +13,7 @@ from calve.rounds.dead_letter_policy import RejectCounts, UsedBudget
 from calve.table.position import Ledger, Offsets, TopicKey
 from calve.table.protocol import Commit
 from calve.table.summary import (
+    ADOPT,
     EARLIER,
     MODE,
     REDRIVE,
@@ -123,6 +124,8 @@ def earlier(
     spans = list(known.spans) if known else []
     until = known.complete_until if known else None
     for commit in reversed(gone):
+        if ADOPT in commit.summary:
+            first, spans = True, []
         if (span := span_of(commit)) is not None:
             both = spans[-1].joined(span) if spans else None
             spans[-1:] = [both] if both else [*spans[-1:], span]

@@ -6,15 +6,16 @@ the decisions of redrives and rollbacks, as it does `calve.table.protocol`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import ClassVar, Literal, Self
 
 from calve.stored import Stored
 from calve.table.position import Offsets
 from calve.table.protocol import Commit
-from calve.table.summary import HISTORY, INITIALISED, MOVE, PAUSED, RELEASE
+from calve.table.summary import ADOPT, HISTORY, INITIALISED, MOVE, PAUSED, RELEASE
 
 NOT_UNDERSTOOD = "the request is not one that this release understands"
 
@@ -76,6 +77,20 @@ class Move(WaitingRequest):
 
 
 @dataclass(frozen=True, slots=True)
+class Adopt(WaitingRequest):
+    """To take over a table of another writer, and to read its topic from these offsets on.
+
+    snapshot: main's head, for which the offsets were found. topic: the incarnation that they are of, as text of `TopicKey`.
+    """
+
+    NAME: ClassVar[str] = ADOPT
+    by: str
+    snapshot: int
+    topic: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
 class Pause(Stored):
     """A paused table reads no topic and ignores configuration changes. Requests are still answered.
 
@@ -112,7 +127,7 @@ class Pause(Stored):
 
 HISTORY_KEPT = 50
 
-What = Literal["pause", "resume", "rollback", "rewind", "backfill", "layout", "release", "move"]
+What = Literal["pause", "resume", "rollback", "rewind", "backfill", "layout", "release", "move", "adopt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +159,11 @@ class Entry(Stored):
 
     def property(self) -> dict[str, str]:
         return {HISTORY + self.id: self.to_json()}
+
+
+def now() -> str:
+    """The time of an answer."""
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
 
 
 def outdated(properties: Mapping[str, str]) -> list[str]:

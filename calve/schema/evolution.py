@@ -246,6 +246,19 @@ def data_columns(table: Json) -> Json:
     return plain(table | {"fields": [each for each in table["fields"] if each["name"] != SYSTEM_COLUMN]})
 
 
+def required(table: Json) -> list[str]:
+    """The paths of required columns and fields, as Iceberg writes them."""
+    found = [".".join(each.path) for each in places(table) if each.field["required"]]
+    for each in places(table):
+        path, kind = [*each.path], each.field["type"]
+        while isinstance(kind, dict) and kind["type"] in ("list", "map"):
+            part = "element" if kind["type"] == "list" else "value"
+            path.append(part)
+            found += [".".join(path)] if kind[f"{part}-required"] else []
+            kind = kind[part]
+    return found
+
+
 PLAIN = {
     "type", "fields", "name", "required", "doc", "element-required", "element", "key", "value-required", "value"
 }  # fmt: skip

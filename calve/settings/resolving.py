@@ -38,9 +38,8 @@ from calve.config.publishing import Measure as ExportMeasure
 from calve.config.steps import Route
 from calve.config.topics import name_pattern
 from calve.modes.aggregate import WINDOW_START, Aggregate, Measure, Window, column_of
-from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History
-from calve.modes.upsert import ChangeData, Upsert
+from calve.modes.upsert import ChangeData, Deduplicate, Upsert
 from calve.names import RECORD_KEY, SYSTEM_COLUMN, TableName
 from calve.schema.columns import CHANGE, Transform
 from calve.schema.documents import AS_TEXT

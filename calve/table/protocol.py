@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from calve.errors import Suspended
+from calve.errors import CalveError, Suspended
 from calve.table.position import NO_DEAD_LETTERS, DeadLetterRound, Ledger, Offsets, Position, TopicKey
 from calve.table.summary import (
     COMPLETE_ROUND,
@@ -53,6 +53,15 @@ class TopicState:
     compacted: bool = False
     transactional: bool = False
     complete_until: float | None = None
+
+    def require(self, offsets: Offsets) -> None:
+        """Raises CalveError: the topic no longer has one of these next offsets."""
+        for partition, offset in sorted(offsets.items()):
+            first, end = self.log_start.get(partition, 0), self.end.get(partition, -1)
+            if not first <= offset <= end:
+                raise CalveError(
+                    f"partition {partition} has no offset {offset} any more: it has [{first}, {end})"
+                )
 
 
 def position_commit(ancestors: Iterable[Commit]) -> Commit | None:

@@ -64,17 +64,19 @@ COUNTS = "counts"
 
 # Operator requests: a table property while they wait, and an entry of the commit that answers them.
 REDRIVE, FORGET, BACKFILL, TRAVEL = "calve.redrive", "calve.forget", "calve.backfill", "calve.travel"
-RELEASE, MOVE = "calve.release", "calve.move"
+RELEASE, MOVE, ADOPT = "calve.release", "calve.move", "calve.adopt"
 
 # Properties of a table.
 INITIALISED, STATE, EARLIER = "calve.initialised", "calve.state", "calve.earlier"
 TOPIC_KEY = "calve.topic-key"
 """The incarnation of the topic that the table was created for, in the text form of `TopicKey`."""
+ADOPTED = "calve.adopted"
+"""The number of rows that another writer left in the table. They have no offset that calve has read."""
 COMPLETE_UNTIL, COMPLETE_ROUND = "calve.complete-until", "calve.complete-round"
 REDRIVE_RESULT, PAUSED, HISTORY = "calve.redrive-result", "calve.paused", "calve.history."
 FORGET_FOUND, FORGOTTEN, FORGET_LEFT = "calve.forget-found", "calve.forgotten", "calve.forget-left"
 TURN, HOLD, RETAINED = "calve.turn", "calve.hold", "calve.retained"
-REQUESTS = frozenset({REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN, RELEASE, MOVE})
+REQUESTS = frozenset({REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN, RELEASE, MOVE, ADOPT})
 """Properties for which a loop ends its wait, and for which no snapshot expires."""
 FIELDS, TOTALS, EMITTED, SETTINGS = "calve.fields", "calve.totals", "calve.emitted", "calve.settings"
 POSITION_TAG = "calve_position"

@@ -161,13 +161,8 @@ class Search:
         earlier = self._earlier(parts)
         parts = self._sound(parts, lambda part: self._repeated(part, earlier.get(part.number, set())))
         if self.problems:
-            named = [f"partition {p}: {why}" for p, why in sorted(self.problems.items())]
-            more = f"; and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
-            raise CalveError(
-                f"topic {self.copy.topic.name} on cluster {self.copy.topic.key.cluster_id} does not prove where the table"
-                f" goes on: {'; '.join(named[:SHOWN])}{more}",
-                fix="let the copy catch up, then ask again; nothing was changed",
-            )
+            topic = f"topic {self.copy.topic.name} on cluster {self.copy.topic.key.cluster_id}"
+            raise unproved(topic, self.problems, "let the copy catch up, then ask again")
         for each in parts:
             offset = each.copied[each.place - 1].offset + 1 if each.place else 0
             found[each.number] = Place(each.number, each.held, offset, len(each.anchor))
@@ -233,6 +228,14 @@ class Search:
         if part.strangers and (self.former.topic.compacted or self.copy.topic.compacted):
             return "it is compacted, and the copy has records that the former topic does not have"
         return None if earlier.isdisjoint(each.digest for each in part.strangers) else REPEATED
+
+
+def unproved(topic: str, problems: Mapping[int, str], fix: str) -> CalveError:
+    """problems: by partition."""
+    named = [f"partition {p}: {why}" for p, why in sorted(problems.items())]
+    more = f"; and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+    text = f"{topic} does not prove where the table goes on: {'; '.join(named[:SHOWN])}{more}"
+    return CalveError(text, fix=f"{fix}; nothing was changed")
 
 
 def _marked(records: Records, *, stamped: bool) -> Iterator[Mark]:

@@ -28,6 +28,7 @@ def checks_of(sides: Sides, findings: Iterable[Finding]) -> list[Check]:
     if letters.rows and letters.rows.pending:
         dead["waiting on a branch"] = f"round {letters.rows.pending}"
     contents = {"rows": sides.table_rows.count, "files": len(sides.main.tasks)}
+    contents |= {"rows_of_former_writer": former} if (former := sides.main.former) else {}
     checks = [check("coverage", _coverage(sides)), check("dead letters", dead)]
     checks.append(totals.check() if totals else check("contents", contents))
     if sides.claim.redrives or letters.came_back:
@@ -90,6 +91,9 @@ def findings_of(sides: Sides) -> list[Finding]:
             places = ranges(each for each in held if each is not None)
             text = "rows of offsets that the table does not claim"
             findings.append(Finding("coverage", text, part, places, (file,)))
+    if (former := sides.main.former) > (left := sides.claim.adopted or 0):
+        text = f"{former} rows have no offset that the job read; the table had {left} when it was adopted"
+        findings.append(Finding("coverage", text))
     misjudged = Findings()
     for place, (given, reason) in sides.misjudged.items():
         text = f"dead letters with the reason {given}, but the bytes are {reason or 'a row of the table'}"

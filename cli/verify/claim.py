@@ -18,7 +18,7 @@ from calve.modes.switch import kind_of
 from calve.requests.expired_history import ExpiredHistory, Span, span_of
 from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit
-from calve.table.summary import ends_of, has_position, round_of, starts_of, topic_of
+from calve.table.summary import ADOPT, ADOPTED, ends_of, has_position, round_of, starts_of, topic_of
 from cli import lake
 from cli.verify.findings import Check, Finding
 
@@ -36,7 +36,8 @@ class Claim:
 
     `known_from_birth`: the history begins with the first, empty snapshot; nothing has expired. `rounds`, `redrives`: all that are
     left, newest first, and the sums of expired ones, unless the order of rounds matters. `totals`: the sum of the ledgers of this
-    incarnation. `own`: Iceberg's sequence numbers [from, to) of files with its rows.
+    incarnation. `own`: Iceberg's sequence numbers [from, to) of files with its rows. `adopted`: number of rows of a former
+    writer, which have no offset from `start` on; None: calve made the table.
     """
 
     position: Position
@@ -48,6 +49,7 @@ class Claim:
     rounds: tuple[Round, ...]
     redrives: tuple[Round, ...] = ()
     own: tuple[int, float] = (0, inf)
+    adopted: int | None = None
 
     @property
     def mixed(self) -> bool:
@@ -140,6 +142,8 @@ def read_claim(table: Table, cluster_id: str | None = None) -> tuple[Claim, Chec
     expired = known if known and all(kind_of(each.mode) == "append" for each in known.spans) else None
     if expired is not None:
         history = expired.rest(history)
+    adopted = next((n for n, each in enumerate(history) if ADOPT in each.summary), len(history))
+    history = history[: adopted + 1]
     latest = lake.latest_commit(table)
     if latest is None:
         raise Suspended(
@@ -157,7 +161,8 @@ def read_claim(table: Table, cluster_id: str | None = None) -> tuple[Claim, Chec
     topic = next((each for each in topics if each.cluster_id == cluster_id), topics[0])
     own = [each for each in commits if each.topic == topic]
     first = history[-1].summary
-    born = expired.born if expired else has_position(first) and not ends_of(first)
+    born = expired.born if expired else has_position(first) and (ADOPT in first or not ends_of(first))
+    former = table.properties.get(ADOPTED)
     claim = Claim(
         position=position,
         topic=topic,
@@ -168,6 +173,7 @@ def read_claim(table: Table, cluster_id: str | None = None) -> tuple[Claim, Chec
         rounds=tuple(rounds),
         redrives=tuple(redrives),
         own=_own(position, topic, history, known),
+        adopted=None if former is None else int(former),
     )
     totals = claim.totals
     rare = {

@@ -164,11 +164,16 @@ class Rows:
 
 
 class MainRows:
-    """The rows of a table, without files of the claim's `others`; None: all files."""
+    """The rows of a table, without files of the claim's `others`; None: all files.
+
+    former: the number of rows that a former writer left, once all are read. These rows are left out.
+    """
 
     def __init__(
         self, table: Table, *, others: Claim | None, mode: Mode | None = None, aged: Aged | None = None
     ) -> None:
+        self.former = 0
+        self._adopted = others.start if others and others.adopted is not None else None
         self.mode = mode
         self.aged = aged
         scan = table.scan()
@@ -194,7 +199,17 @@ class MainRows:
         for task in self.tasks:
             if files is None or task.file.file_path in files:
                 for batch in batches_of(self._table, self._schema, task):
-                    yield task.file.file_path, batch.select(self.columns.names).cast(self.columns)
+                    own = self._own(batch, count=files is None)
+                    yield task.file.file_path, own.select(self.columns.names).cast(self.columns)
+
+    def _own(self, batch: pa.RecordBatch, *, count: bool) -> pa.RecordBatch:
+        """The batch without rows of a former writer."""
+        if self._adopted is None:
+            return batch
+        spans = {partition: (offset, 1 << SHIFT) for partition, offset in self._adopted.items()}
+        own = batch.filter(within(*place_in(batch), spans))
+        self.former += batch.num_rows - own.num_rows if count else 0
+        return own
 
     @property
     def count(self) -> int:

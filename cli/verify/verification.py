@@ -28,9 +28,8 @@ from cli.verify.keyed.upsert import Fold
 from cli.verify.reading import DecoderByRound, Decoders, filters_of
 from cli.verify.rows import Aged, Forgotten, MainRows
 from cli.verify.sides import Sides, made_of, read_table, read_topic
-from cli.verify.steps.queries import Queries
+from cli.verify.steps.queries import Queries, blanks_in
 from cli.verify.steps.shape import shapes_of
-from cli.verify.steps.unavailable import blanks_in
 from cli.verify.topic import Reader, Sources
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from calve.config.engine_choice import Chosen, choose, of_settings
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import Staged
-from glue_jobs.process.packages import brought
+from glue_jobs.process.workers import brought
 from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable, TablePlan
 

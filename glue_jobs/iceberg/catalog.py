@@ -179,18 +179,22 @@ class Table:
         """Change columns in one commit. Columns that another writer added meanwhile stay unchanged."""
         with catalog_errors(f"table {self.name}"):
             update = self.java.updateSchema()
-            for change in changes:
-                match change.kind:
-                    case "rename":
-                        update.renameColumn(change.path, change.to)
-                    case "widen":
-                        update.updateColumn(change.path, self._type(change.type))
-                    case "comment":
-                        update.updateColumnDoc(change.path, change.doc)
-                    case "add":
-                        parent = [".".join(change.parent)] if change.parent else []
-                        update.addColumn(*parent, change.name, self._type(change.type), change.doc)
+            self.change(update, changes)
             self._commit(update)
+
+    def change(self, update: Any, changes: Iterable[Change]) -> None:
+        """Add changes to Iceberg's `UpdateSchema`."""
+        for change in changes:
+            match change.kind:
+                case "rename":
+                    update.renameColumn(change.path, change.to)
+                case "widen":
+                    update.updateColumn(change.path, self._type(change.type))
+                case "comment":
+                    update.updateColumnDoc(change.path, change.doc)
+                case "add":
+                    parent = [".".join(change.parent)] if change.parent else []
+                    update.addColumn(*parent, change.name, self._type(change.type), change.doc)
 
     def _type(self, kind: Json) -> Any:
         field = {"id": 1, "name": "x", "required": False, "type": kind}

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.names import quote
+from calve.schema.evolution import Change
 from calve.table.protocol import Commit
 from glue_jobs.iceberg.catalog import Table, catalog_errors, commit_of
 from glue_jobs.iceberg.exposure import require_own_paths
@@ -309,6 +310,41 @@ def leave(
         for name in tags:
             refs.removeTag(name)
         refs.commit()
+        transaction.commitTransaction()
+    with catalog_errors(f"table {table.name}"):
+        table.java.refresh()
+        table.committed()
+        return table.refs()["main"]
+
+
+def take(
+    table: Table,
+    summary: Mapping[str, str],
+    validator: Validator,
+    *,
+    columns: Iterable[Change],
+    optional: Iterable[str],
+    properties: Mapping[str, str],
+    remove: Iterable[str],
+) -> int:
+    """Commit an empty snapshot, columns and properties, all at once; returns its id. Raises as `publish`.
+
+    optional: paths of required columns that become optional; no column identifies a row afterwards.
+    """
+    with _guarded(table, validator) as guard:
+        transaction = table.java.newTransaction()
+        update = transaction.updateSchema().setIdentifierFields(table.lake.strings())
+        for path in optional:
+            update.makeColumnOptional(path)
+        table.change(update, columns)
+        update.commit()
+        changed = transaction.updateProperties()
+        for name, value in properties.items():
+            changed.set(name, value)
+        for name in remove:
+            changed.remove(name)
+        changed.commit()
+        _prepared(transaction.newFastAppend(), summary, guard).commit()
         transaction.commitTransaction()
     with catalog_errors(f"table {table.name}"):
         table.java.refresh()

@@ -1,5 +1,5 @@
 """Kafka: clients, metadata, and a bounded fetch of record batches, the only source of both engines (ADR 38)."""
 
-from glue_jobs.process.packages import use
+from glue_jobs.process.workers import use
 
 use()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame, Observation
 
 from calve.errors import Retryable
-from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Deduplicate
 from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.choice import loaded

@@ -10,10 +10,9 @@ from pyspark.sql import DataFrame
 
 from calve.config.engine_choice import Chosen
 from calve.modes.aggregate import Aggregate
-from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History
 from calve.modes.mode import Mode
-from calve.modes.upsert import ChangeData, Upsert
+from calve.modes.upsert import ChangeData, Deduplicate, Upsert
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.choice import Engine, Fold, RowEngine, choose_engine
 from glue_jobs.iceberg.staging import Staged, discard

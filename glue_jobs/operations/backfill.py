@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from calve.errors import CalveError
 from calve.requests.backfill import Range, Request, range_of, remade_json
 from calve.requests.forget import position_after
-from calve.requests.requests import Entry, outdated
+from calve.requests.requests import Entry, now, outdated
 from calve.table.position import Ledger
 from calve.table.protocol import bytes_per_record, check_ledger, recheck
 from calve.table.summary import BACKFILL, REMADE, ledger_of
@@ -20,7 +20,7 @@ from glue_jobs.engines.batch import PLACE, USUAL_BYTES, Batch, errors_of_source
 from glue_jobs.iceberg.staging import Staged, discard, rows_of, whole
 from glue_jobs.index.table_index import TableIndex
 from glue_jobs.modes.staging import engine_of, stage_batch
-from glue_jobs.operations.operation import Operation, now
+from glue_jobs.operations.operation import Operation
 from glue_jobs.operations.publishing import publish_work
 from glue_jobs.process import faults
 

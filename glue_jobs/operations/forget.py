@@ -33,6 +33,7 @@ from calve.requests.forget import (
     to_json,
 )
 from calve.requests.redrive import is_level
+from calve.requests.requests import now
 from calve.table.position import NO_DEAD_LETTERS, Ledger, TopicKey
 from calve.table.protocol import Commit, may_publish, nearest_position
 from calve.table.summary import (
@@ -64,7 +65,7 @@ from glue_jobs.iceberg.staging import (
     rows_of,
     whole,
 )
-from glue_jobs.operations.operation import RAISED, Operation, now
+from glue_jobs.operations.operation import RAISED, Operation
 from glue_jobs.operations.persons import GONE, KEPT, Person, Select, dead_letters_of, person_of
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults

@@ -24,7 +24,7 @@ from calve.requests.redrive import Request, position_after
 from calve.schema.columns import HISTORY
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import ancestry_is_cut, check_ledger
-from calve.table.summary import REDRIVE, ledger_of
+from calve.table.summary import ADOPTED, REDRIVE, ledger_of
 from glue_jobs.columns.expressions import (
     OFFSET,
     PARTITION,
@@ -116,7 +116,9 @@ class _Fold:
         filtered = sum(each.filtered_by_steps for each in ledgers)
         skipped = sum(each.skipped.get(TOMBSTONES, 0) for each in ledgers)
         unknown = ancestry_is_cut(ancestors) and self.table.config.on_error == "skip"
-        if len(self.base.offsets) > 1:
+        if ADOPTED in self.table.main.properties:
+            why = "it has rows of its former writer, which have no order"
+        elif len(self.base.offsets) > 1:
             why = "it holds records of a topic that was made again since, and no order between both"
         elif self.mode.deletes and (skipped or unknown):
             why = f"{skipped or 'perhaps some'} records without a value were skipped: {UNKNOWN}"

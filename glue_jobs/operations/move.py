@@ -9,11 +9,11 @@ import uuid
 from dataclasses import replace
 
 from calve.errors import CalveError, Retryable
-from calve.requests.requests import Entry, Move, outdated
+from calve.requests.requests import Entry, Move, now, outdated
 from calve.table.position import Ledger, TopicKey
 from calve.table.summary import MOVE, encode
 from glue_jobs.iceberg.staging import NOTHING
-from glue_jobs.operations.operation import RAISED, Operation, now
+from glue_jobs.operations.operation import RAISED, Operation
 from glue_jobs.operations.publishing import publish_round
 from glue_jobs.process import faults
 
@@ -54,12 +54,7 @@ class MoveTable(Operation[Move, Entry]):
             raise CalveError(
                 "the table has rows of this topic: roll it back to a snapshot from before it left it"
             )
-        for partition, offset in sorted(request.offsets.items()):
-            first, end = topic.log_start.get(partition, 0), topic.end.get(partition, -1)
-            if not first <= offset <= end:
-                raise CalveError(
-                    f"partition {partition} has no offset {offset} any more: it has [{first}, {end})"
-                )
+        topic.require(request.offsets)
         position = replace(
             base,
             offsets=base.with_offsets(topic.key, request.offsets),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from datetime import UTC, datetime
 from typing import ClassVar, Generic, TypeVar
 
 from calve.errors import LostRace
@@ -76,7 +74,3 @@ def handle(operation: Operation[R, A]) -> bool:
         answer = operation.refused(request, problem(error))
     operation.answer(answer)
     return True
-
-
-def now() -> str:
-    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")

@@ -18,6 +18,7 @@ from calve.modes.aggregate import Aggregate
 from calve.modes.history import History
 from calve.names import SYSTEM_COLUMN
 from calve.requests.redrive import Request, Result, done_before, position_after
+from calve.requests.requests import now
 from calve.schema.columns import REDRIVEN
 from calve.table.position import Ledger, TopicKey
 from calve.table.protocol import check_ledger
@@ -39,7 +40,7 @@ from glue_jobs.iceberg.staging import Staged, discard, stage
 from glue_jobs.modes.aggregate import stage_totals
 from glue_jobs.modes.by_key import stage_changed, without_held
 from glue_jobs.modes.history import stage_versions
-from glue_jobs.operations.operation import Operation, now
+from glue_jobs.operations.operation import Operation
 from glue_jobs.operations.publishing import publish_work
 from glue_jobs.operations.replay import FATE, OVERTAKEN, PLACE, replay, require_one_topic
 from glue_jobs.process import faults

@@ -9,12 +9,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 
 from calve.errors import CalveError, Retryable
-from calve.requests.requests import Entry, outdated
+from calve.requests.requests import Entry, now, outdated
 from calve.rounds.column_rules import layout_problems
 from calve.schema.columns import Transform
 from glue_jobs.iceberg.catalog import Table, catalog_errors, ordered, term
 from glue_jobs.iceberg.layout import partition_of, transform_of
-from glue_jobs.operations.operation import now
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, problem
 from glue_jobs.table.open_table import OpenTable, TableMemory

@@ -9,11 +9,11 @@ from __future__ import annotations
 import uuid
 
 from calve.errors import CalveError, Retryable, Suspended
-from calve.requests.requests import Entry, Release, outdated
+from calve.requests.requests import Entry, Release, now, outdated
 from calve.table.protocol import may_publish, position_commit
 from calve.table.summary import POSITION_TAG, PREFIX, RELEASE, REQUESTS, ROUND, WRITER, carried_position
 from glue_jobs.iceberg.staging import Ambiguous, leave
-from glue_jobs.operations.operation import RAISED, Operation, now
+from glue_jobs.operations.operation import RAISED, Operation
 from glue_jobs.process import faults
 
 

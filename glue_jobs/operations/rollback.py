@@ -7,11 +7,11 @@ position.
 from __future__ import annotations
 
 from calve.errors import Retryable
-from calve.requests.requests import Entry, outdated
+from calve.requests.requests import Entry, now, outdated
 from calve.requests.rollback import Request, journey, require_readable
 from calve.table.protocol import begin
 from calve.table.summary import TRAVEL
-from glue_jobs.operations.operation import RAISED, Operation, now
+from glue_jobs.operations.operation import RAISED, Operation
 from glue_jobs.process import faults
 
 

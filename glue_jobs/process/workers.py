@@ -1,9 +1,10 @@
-"""Data that Spark's Python workers send to the driver: errors by value, and CPU seconds, which Spark does not report."""
+"""Spark's Python workers: the packages that they get, errors that they send to the driver by value, and their CPU seconds."""
 
 from __future__ import annotations
 
 import gc
 import json
+import platform
 import sys
 import time
 import traceback
@@ -15,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext, SparkFiles
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -22,9 +24,14 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from calve import errors
-from calve.errors import CalveError, Suspended
+from calve.errors import CalveError, Fatal, Suspended
 
 MARK = "calve:trouble:"
+FOLDER = "calve-packages"
+"""Where Spark unpacks the packages that the host's Python lacks: beside the driver, and wherever it starts an executor.
+
+Native code cannot be imported from a zip. Code that needs the packages calls `use`.
+"""
 
 
 class Unexpected(Exception):
@@ -114,3 +121,29 @@ def map_in_arrow(
     function = UserDefinedFunction(task, columns, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     made: Any = function(*frame.columns)
     return DataFrame(frame._jdf.mapInArrow(made._jc, False, None), frame.sparkSession)  # noqa: FBT003 Java's
+
+
+def ship(context: SparkContext, archive: Path) -> None:
+    context.addArchive(f"{archive.resolve()}#{FOLDER}")
+
+
+def use() -> None:
+    """Add the shipped packages to Python's path, after those of the host. Does nothing if none were shipped."""
+    worker, context = SparkFiles._is_running_on_worker, SparkContext._active_spark_context
+    if not worker and context is None:
+        return
+    folder = Path(SparkFiles.getRootDirectory()) / FOLDER
+    if folder.is_dir() and str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+@contextmanager
+def brought() -> Iterator[None]:
+    """Name the missing package if an import inside fails. Raises Fatal: a package cannot be imported."""
+    try:
+        yield
+    except ImportError as error:
+        raise Fatal(
+            f"the job cannot import {error.name or error} under Python {platform.python_version()} ({sys.executable})",
+            fix="deploy the job again: that brings its packages for this Python; on a laptop, install calve with pip",
+        ) from error

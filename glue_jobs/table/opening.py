@@ -22,13 +22,14 @@ from calve.modes.switch import require_kind
 from calve.names import TableName
 from calve.rounds.column_rules import layout_problems, require_countable, step_changes
 from calve.schema.columns import KAFKA, Json, struct, with_ids
-from calve.schema.evolution import Change, data_columns
+from calve.schema.evolution import Change, apply, data_columns
 from calve.schema.wire import Schema
 from calve.table.summary import FIELDS, INITIALISED, PAUSED, REQUESTS, TOPIC, TOPIC_KEY, TOTALS, root
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
 from glue_jobs.process import faults
+from glue_jobs.table.adoption import adopt
 from glue_jobs.table.announcements import Announcer
 from glue_jobs.table.open_table import OpenTable, RowPlan, Services, TablePlan, position_of
 from glue_jobs.transform.chain import Chain, StepResources, chain_of
@@ -88,8 +89,9 @@ class Opener:
         """Load the table, or create it from the registered schemas. Add the columns of newer versions.
 
         Raises Retryable: the topic does not exist, a subject is not registered yet, or a system does not answer.
-        Raises Suspended: `not_ours`: calve did not create the table. `foreign_path`: its files would lie elsewhere.
-        `other_topic`: a pattern's table belongs to another topic. `schema_unsupported`: no column can hold the schema.
+        Raises Suspended: `not_ours`: calve did not create the table, and nobody asks to adopt it.
+        `foreign_path`: its files would lie elsewhere. `other_topic`: a pattern's table belongs to another topic.
+        `schema_unsupported`: no column can hold the schema.
         `key_unusable`, `measure_unusable`: the key or measures of its mode do not fit. `mode_changed`: the table was created as
         an aggregate table and the mode is another, or the reverse.
         """
@@ -106,11 +108,7 @@ class Opener:
             found = self._create(versions)
             faults.point("table.created", self.config.name)
         if INITIALISED not in found.properties:
-            raise Suspended(
-                "not_ours",
-                f"table {self.name} exists, but calve did not create it",
-                fix="drop it, or name another table; if it was released, remove its entry from calve.yaml",
-            )
+            adopt(found, self.config, self.services, lambda columns: self._require_fit(columns, versions))
         require_own_paths(found)
         self._require_same_topic(found)
         require_same_kind(str(self.name), found.properties, self.config.aggregate)
@@ -144,6 +142,16 @@ class Opener:
             return False
         properties, known = found.properties, self.main.properties
         return not REQUESTS.isdisjoint(properties) or properties.get(PAUSED) != known.get(PAUSED)
+
+    def _require_fit(self, columns: Json, versions: Versions) -> None:
+        """Raises CalveError: the rows do not fit a table with these data columns."""
+        if not self.config.steps:
+            while found := self.schemas.evolution(columns, versions):
+                columns = apply(columns, found[0][1])
+            self.schemas.decoding(columns, versions)
+            return
+        every = self.schemas.first_columns(versions)
+        step_changes(str(self.name), columns, self._made(self._chain(every, versions), every))
 
     def _learn(self, values: Sequence[int], keys: Sequence[int]) -> OpenTable | None:
         if not self.schemas.learn(values, keys):

@@ -27,7 +27,7 @@ from calve.rounds.expectations import Missed
 from calve.schema.columns import REJECTED_AT
 from calve.table.position import Position
 from calve.table.protocol import complete_until
-from calve.table.summary import BACKFILL, FORGET, MOVE, REDRIVE, RELEASE, TRAVEL, has_ledger
+from calve.table.summary import ADOPT, BACKFILL, FORGET, MOVE, REDRIVE, RELEASE, TRAVEL, has_ledger
 from cli import lake
 from cli.config import AT_ONCE
 from cli.dead_letters import Selection
@@ -45,6 +45,7 @@ REQUESTS = {
     BACKFILL: "backfill",
     RELEASE: "release",
     MOVE: "move",
+    ADOPT: "adopt",
 }
 
 Named = Sequence[tuple[TableName, Table]]

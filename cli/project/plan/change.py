@@ -39,6 +39,11 @@ class Consequence:
     at: tuple[str, ...] | None = None
 
 
+def waits(table: str) -> Consequence:
+    """Of a table that another writer made."""
+    return Consequence(f"the job writes nothing to it until `calve adopt {table}`: another writer made it")
+
+
 def job_consequences(keys: Collection[str]) -> Iterator[Consequence]:
     if _any(keys, "lake.database", "lake.namespace"):
         yield Consequence(

@@ -45,6 +45,11 @@ def _of_tables(jobs: Iterable[JobDeployment], deployed: Deployed, made: Made) ->
     for job in jobs:
         for table in job.settings.tables:
             change = of_entry(job.settings.job, table, deployed)
+            if table.name in deployed.foreign:
+                kind: Kind = "~" if change.kind == "=" else change.kind
+                change = replace(
+                    change, kind=kind, consequences=(*change.consequences, rules.waits(table.name))
+                )
             change = _with_steps(change, deployed.tables.get(table.name), made.get(table.name))
             yield replace(change, entry=table.pattern)
     for name in {**deployed.tables, **deployed.settings}:

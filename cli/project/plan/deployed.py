@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table as IcebergTable
 
 from calve.config.deployment import Deployment
 from calve.config.job import Job, Table
@@ -18,7 +18,7 @@ from calve.config.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
 from calve.decoding.field_quarantine import fields_in
 from calve.names import DEAD_LETTERS_SUFFIX, TableName, schedule_name
 from calve.schema.columns import Json
-from calve.table.summary import TOPIC
+from calve.table.summary import INITIALISED, TOPIC
 from cli.account import Account, resources
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, latest_commit, load, open_catalog
@@ -84,7 +84,7 @@ class DeployedTarget:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """The deployed state in an account. `database`: the name of the tables' database.
+    """The deployed state in an account. `database`: its name; foreign: tables in it that calve does not keep.
 
     targets: by their key below `publish`. cluster, endpoints: whether the deployment made a cluster, and endpoints in a VPC.
     """
@@ -97,6 +97,7 @@ class Deployed:
     targets: dict[str, DeployedTarget] = field(default_factory=dict)
     cluster: bool = False
     endpoints: bool = False
+    foreign: frozenset[str] = frozenset()
 
     @property
     def _readable(self) -> dict[str, Job]:
@@ -133,12 +134,14 @@ def read_deployed(deployment: Deployment, account: Account) -> Deployed:
         with tolerating(*ABSENT):
             account.client("glue").get_database(Name=database)
             exists = True
+        tables, foreign = _tables(deployment, account, database) if exists else ({}, frozenset())
         network = {each.type for each in resources(account, f"{deployment.name}-kafka")}
         return Deployed(
             database=database,
             database_exists=exists,
             jobs=dict(_jobs(deployment, account)),
-            tables=_tables(deployment, account, database) if exists else {},
+            tables=tables,
+            foreign=foreign,
             exports=dict(_exports(deployment, account)),
             targets=dict(_targets(account, f"{deployment.name}-publish")),
             cluster="AWS::MSK::ServerlessCluster" in network,
@@ -237,8 +240,10 @@ def _schedules(account: Account, group: str) -> Iterator[dict[str, Any]]:
                     yield found
 
 
-def _tables(deployment: Deployment, account: Account, database: str) -> dict[str, DeployedTable]:
-    """The tables of the database that calve made, whether configured or not."""
+def _tables(
+    deployment: Deployment, account: Account, database: str
+) -> tuple[dict[str, DeployedTable], frozenset[str]]:
+    """The tables of the database that calve made, whether configured or not; and the names of those that it does not keep."""
     lake = replace(deployment.jobs[0].settings.lake, region=account.region, endpoint=account.endpoint)
     catalog = open_catalog(lake)
     names = [
@@ -249,14 +254,13 @@ def _tables(deployment: Deployment, account: Account, database: str) -> dict[str
         and not raw["Name"].endswith(DEAD_LETTERS_SUFFIX)
     ]
     with ThreadPoolExecutor(max_workers=8) as pool:
-        found = pool.map(lambda name: _table(catalog, TableName(database, name)), names)
-        return {name: each for name, each in zip(names, found, strict=True) if each}
+        loaded = pool.map(lambda name: load(catalog, TableName(database, name)), names)
+        found = {name: each for name, each in zip(names, loaded, strict=True) if each}
+    foreign = frozenset(name for name, each in found.items() if INITIALISED not in each.properties)
+    return {name: made for name, each in found.items() if (made := _table(each))}, foreign
 
 
-def _table(catalog: Catalog, name: TableName) -> DeployedTable | None:
-    table = load(catalog, name)
-    if table is None:
-        return None
+def _table(table: IcebergTable) -> DeployedTable | None:
     head = table.current_snapshot()
     summary = head.summary.additional_properties if head and head.summary else {}
     if not any(key.startswith("calve.") for key in (*table.properties, *summary)):

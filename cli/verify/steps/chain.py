@@ -29,8 +29,7 @@ from cli.verify.columns import (
 from cli.verify.formats.decoding import Decoded, Decoding
 from cli.verify.formats.fields import EMPTIED, LEFT_OUT, Outcome
 from cli.verify.steps.lookup import Others, looked_up, routed
-from cli.verify.steps.queries import Queries, filtering
-from cli.verify.steps.unavailable import lacking, rejected
+from cli.verify.steps.queries import Queries, filtering, lacking, rejected
 from cli.verify.topic import Records
 
 Keys = Mapping[str, tuple[str, ...]]

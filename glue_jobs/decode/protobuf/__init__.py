@@ -1,3 +1,3 @@
-from glue_jobs.process.packages import use
+from glue_jobs.process.workers import use
 
 use()

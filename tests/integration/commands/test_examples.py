@@ -214,6 +214,26 @@ def test_leave(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.long
+def test_adopt(engine: Engine, tmp_path: Path) -> None:
+    """The commands of its README, but for names and the way to the stack."""
+    name, file = f"trades_{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml"
+    file.write_text((EXAMPLES / "adopt" / "calve.yaml").read_text().replace("stock_trades", name))
+    to = Target(Kafka(engine.stack.bootstrap_servers), Registry(engine.stack.registry_url))
+    produce(Plan(name, 1_000, "stock_trades"), to)
+    [job] = load_jobs(file)
+    assert script("adopt", "home_made").fill(job) == 1_000
+    produce(Plan(name, 500, "stock_trades", seed=1), to)
+    [target] = openers_of(job, engine.lake, engine.cluster)
+    with answering(target):
+        done = CliRunner().invoke(app, ["adopt", name, "--since", "1h", "--yes", "--config", str(file)])
+    assert done.exit_code == 0, done.output
+    engine.drain(target)
+    assert engine.spark.table(TableName(job.lake.database, name).quoted(CATALOG)).count() == 1_500
+    checked = CliRunner().invoke(app, ["verify", name, "--config", str(file)])
+    assert checked.exit_code == 0, checked.output
+
+
+@pytest.mark.long
 def test_move(engine: Engine, tmp_path: Path) -> None:
     """The commands of its README, but for names and the way to the stack."""
     name, file = f"trades_{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from glue_jobs.process import packages
+from glue_jobs.process import workers
 
 
 def test_what_a_job_brings_is_imported_everywhere(spark: SparkSession, tmp_path: Path) -> None:
@@ -14,10 +14,10 @@ def test_what_a_job_brings_is_imported_everywhere(spark: SparkSession, tmp_path:
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("calve_brought.py", "ANSWER = 42\n")
         file.writestr("pyarrow.py", "raise ImportError('the host has its own')\n")
-    packages.ship(spark.sparkContext, archive)
+    workers.ship(spark.sparkContext, archive)
 
     def ask(_: int) -> int:
-        packages.use()
+        workers.use()
         import calve_brought  # type: ignore[import-not-found]
         import pyarrow as pa
 

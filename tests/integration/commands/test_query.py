@@ -12,7 +12,7 @@ import pytest
 
 from calve.config.steps import Flatten
 from calve.errors import ConfigError
-from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Deduplicate
 from calve.schema.columns import Transform
 from tests.integration.decode.test_evolution import any_schema
 from tests.integration.decode.test_renames import FIRST, SECOND, first, in_turn, second

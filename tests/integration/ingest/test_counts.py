@@ -10,8 +10,7 @@ import pytest
 
 from calve.config.publishing import Announce
 from calve.modes.aggregate import Aggregate, Measure
-from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import Deduplicate, Upsert
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.support.engine import TRADE, Engine
 from tests.integration.support.running import run

@@ -100,6 +100,7 @@ def test_events_have_exactly_the_documented_keys_and_the_exit_code_tells_the_res
         "backfill.completed",
         "move.completed",
         "release.completed",
+        "table.adopted",
         "expectation.missed",
         "job.handed_over",
         "maintenance.done",

@@ -15,7 +15,7 @@ import pytest
 
 from calve.errors import CalveError, LostRace, Retryable
 from calve.modes.aggregate import Aggregate, Measure
-from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Deduplicate
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.process import faults
 from glue_jobs.rounds.loop import TableLoop

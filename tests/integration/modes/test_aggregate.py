@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from calve.config.job import Source
 from calve.modes.aggregate import Aggregate, Measure, Window
-from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Deduplicate
 from cli.run.datagen.plan import Plan, blocks
 from cli.run.datagen.produce import rows
 from cli.verify.findings import Verification

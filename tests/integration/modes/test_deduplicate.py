@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Deduplicate
 from calve.requests.redrive import Request
 from calve.table.summary import REDRIVE
 from tests.integration.modes.test_upsert import ORDERS, order

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import Deduplicate, Upsert
 from calve.schema.columns import Transform
 from calve.schema.wire import CONFLUENT
 from tests.integration.modes.test_aggregate import HOURLY, Sales

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from calve.errors import LostRace, Retryable
-from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import Deduplicate, Upsert
 from cli.lake import ancestors
 from tests.integration.modes.test_history import BY_MADE, Accounts, folded
 from tests.integration.modes.test_history import BY_RECORD_KEY as BY_OFFSET

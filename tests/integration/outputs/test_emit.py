@@ -21,7 +21,7 @@ from calve.config.publishing import Emit
 from calve.config.steps import Flatten
 from calve.errors import Retryable
 from calve.modes.aggregate import Aggregate, Measure
-from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Deduplicate
 from calve.requests.redrive import Request
 from calve.table.summary import REDRIVE
 from tests.integration.steps.test_steps import ROWS, ledger, sale, schema

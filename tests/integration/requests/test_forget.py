@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from calve.config.publishing import Emit
 from calve.config.steps import Flatten
-from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import Deduplicate, Upsert
 from calve.requests.forget import Condition, Entry, Request
 from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN
 from cli.main import app

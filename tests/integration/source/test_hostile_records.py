@@ -19,7 +19,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from calve.config.job import EngineChoice, Job, Kafka, Table
 from calve.modes.aggregate import Aggregate, Measure
-from calve.modes.deduplicate import Deduplicate
+from calve.modes.upsert import Deduplicate
 from cli.console import Console
 from cli.run import jobs as command
 from glue_jobs.ingest import run

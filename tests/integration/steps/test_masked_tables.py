@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from calve.config.steps import Flatten, Mask, Rule
-from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import Deduplicate, Upsert
 from tests.integration.steps.test_steps import sale, schema
 from tests.integration.support.engine import Engine, suspended
 from tests.integration.support.proofs import assert_proved, proof

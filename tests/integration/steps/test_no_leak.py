@@ -20,8 +20,7 @@ import pytest
 from calve.config.job import Budget, Table
 from calve.config.masking_keys import Key, pads
 from calve.config.steps import Mask, Rule
-from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import ChangeData, Upsert
+from calve.modes.upsert import ChangeData, Deduplicate, Upsert
 from calve.names import DEAD_LETTERS_SUFFIX
 from calve.requests.redrive import Request, Result
 from calve.schema.columns import REASONS

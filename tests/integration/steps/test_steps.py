@@ -10,8 +10,7 @@ import pytest
 from calve.config.steps import Filter, Flatten, Lookup, Sql
 from calve.errors import Suspended
 from calve.modes.aggregate import Aggregate, Measure
-from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import Deduplicate, Upsert
 from calve.requests.redrive import Request
 from calve.table.position import Ledger
 from calve.table.summary import REDRIVE

@@ -26,10 +26,9 @@ from pyiceberg.catalog import Catalog
 from calve.config.job import Lake, Table
 from calve.config.steps import Mask, Rule
 from calve.modes.aggregate import Aggregate, Measure
-from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History
 from calve.modes.mode import Mode
-from calve.modes.upsert import ChangeData, Upsert
+from calve.modes.upsert import ChangeData, Deduplicate, Upsert
 from calve.names import TableName
 from calve.requests.redrive import Request
 from calve.schema.change_events import UNAVAILABLE
@@ -498,7 +497,7 @@ OF_MAINTENANCE = (
 OF_FORGET = tuple(each for each in faults.INNER if each.startswith("forget."))
 OF_UPKEEP = ("maintenance.settled", "merge.staged", "merge.committed", *OF_EXPIRY)
 OF_TRAVEL = (
-    *("rewind.completed", "layout.changed", "table.released"),
+    *("rewind.completed", "layout.changed", "table.released", "table.adopted"),
     *("backfill.staged", "backfill.committed", "backfill.completed"),
     *("move.committed", "move.completed"),
 )
@@ -506,8 +505,8 @@ OF_CONFLICT = ("publish.redone",)
 OTHERS = (*OF_CONFLICT, *OF_SWITCH, *OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL, *OF_MAINTENANCE)
 POINTS = tuple(each for each in faults.POINTS if each not in OTHERS)
 """Those of a table that keeps its mode and its layout, has no output topic, forgets nobody, is young, never goes back and is
-never moved or released; test_mode_crash, test_switching, test_time_machine, test_move, test_release, test_emit, test_forget,
-test_upkeep and test_maintain have the others.
+never moved, released or adopted; test_mode_crash, test_switching, test_time_machine, test_move, test_release, test_adopt,
+test_emit, test_forget, test_upkeep and test_maintain have the others.
 """
 POINTS_OF_UPSERTS = tuple(each for each in POINTS if each not in OF_REDRIVE)
 POINTS_OF_TOTALS = tuple(each for each in POINTS_OF_UPSERTS if each != "table.evolved")

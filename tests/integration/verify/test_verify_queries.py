@@ -18,8 +18,7 @@ from calve.schema.change_events import UNAVAILABLE
 from calve.schema.columns import CHANGE
 from cli.verify.formats.fields import LEFT_OUT, Outcome
 from cli.verify.steps.chain import chain_of
-from cli.verify.steps.queries import Queries
-from cli.verify.steps.unavailable import LACKS_VALUE
+from cli.verify.steps.queries import LACKS_VALUE, Queries
 from tests.integration.conftest import ROOT
 
 KAFKA = pa.struct([("partition", pa.int32()), ("offset", pa.int64())])
@@ -150,7 +149,7 @@ ALONE = """
 import pyarrow as pa
 from cli.verify.steps.chain import chain_of
 from cli.verify.steps.queries import Queries
-from cli.verify.steps.unavailable import LACKS_VALUE
+from cli.verify.steps.queries import LACKS_VALUE
 kafka = pa.array([{"partition": 0, "offset": n} for n in range(2)])
 rows = pa.RecordBatch.from_pydict({"a": pa.array(["secret", "7"]), "_kafka": kafka})
 with Queries() as queries:

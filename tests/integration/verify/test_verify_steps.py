@@ -11,8 +11,7 @@ import pytest
 from calve.config.job import Budget, Source
 from calve.config.steps import Filter, Flatten, Lookup, Sql, Step
 from calve.modes.aggregate import Aggregate, Measure
-from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import Deduplicate, Upsert
 from cli.verify.findings import Verification
 from tests.integration.support.engine import Engine, trades
 from tests.integration.support.proofs import assert_proved, proof

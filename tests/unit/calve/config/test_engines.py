@@ -6,8 +6,7 @@ from calve.config.engine_choice import Chosen, choose, of_settings
 from calve.config.job import Table
 from calve.config.steps import Flatten, Lookup
 from calve.errors import Suspended
-from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import ChangeData, Upsert
+from calve.modes.upsert import ChangeData, Deduplicate, Upsert
 
 
 def test_an_append_table_of_registered_schemas_may_be_columnar() -> None:

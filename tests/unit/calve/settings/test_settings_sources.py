@@ -11,9 +11,8 @@ from calve.config.job import Job, Kafka, Registry, Source
 from calve.config.steps import Expect, Filter
 from calve.errors import ConfigError
 from calve.modes.aggregate import Aggregate, Measure, Window
-from calve.modes.deduplicate import Deduplicate
 from calve.modes.history import History
-from calve.modes.upsert import ChangeData, Upsert
+from calve.modes.upsert import ChangeData, Deduplicate, Upsert
 from calve.schema.columns import Transform
 from calve.settings import load, load_deployment
 from calve.settings.resolving import StackDefaults

@@ -18,8 +18,7 @@ from calve.config.publishing import Csv, Emit, Export, IcebergRest, Measure, Pub
 from calve.config.spark_conf import spark_conf
 from calve.modes import aggregate
 from calve.modes.aggregate import Aggregate, Window
-from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import Deduplicate, Upsert
 from calve.names import TableName
 from calve.schema.columns import Transform, field, struct, with_ids
 from cli.account import Account, Resource
@@ -81,6 +80,14 @@ def differences(change: Change) -> dict[str, tuple[str, str]]:
 def test_what_is_deployed_as_configured_is_the_same() -> None:
     assert planned() == {}
     assert [each.section for each in changes(DEPLOYMENT, SAME)] == ["lake", "jobs", "tables", "exports"]
+
+
+@pytest.mark.parametrize(("tables", "kind"), [({}, "+"), (SAME.tables, "~")])
+def test_a_table_of_another_writer_waits_until_it_is_adopted(tables: Any, kind: str) -> None:
+    jobs = {} if kind == "+" else SAME.jobs
+    change = planned(jobs=jobs, tables=tables, foreign=frozenset({"trades"}))["tables.trades"]
+    said = "the job writes nothing to it until `calve adopt trades`: another writer made it"
+    assert (change.kind, told(change)) == (kind, [(False, said)])
 
 
 def test_in_an_empty_account_everything_is_new() -> None:

@@ -17,8 +17,7 @@ from calve.config.steps import Filter, Lookup
 from calve.errors import Suspended
 from calve.modes.aggregate import Aggregate, Window
 from calve.modes.aggregate import Measure as Total
-from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import Deduplicate, Upsert
 from calve.schema.columns import KAFKA, Transform, field, struct, with_ids
 from calve.settings.problems import Problem
 from cli.kafka import Cluster

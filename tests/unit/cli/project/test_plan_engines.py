@@ -8,8 +8,7 @@ from dataclasses import replace
 from calve.config.engine_choice import Chosen
 from calve.config.job import Job, Kafka, Lake, Source, Table
 from calve.modes.aggregate import Aggregate, Measure
-from calve.modes.deduplicate import Deduplicate
-from calve.modes.upsert import Upsert
+from calve.modes.upsert import Deduplicate, Upsert
 from cli.project.plan.change import Change
 from cli.project.plan.changes import Bills
 from cli.project.plan.command import tree

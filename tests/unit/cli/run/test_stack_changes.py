@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.run.aws_changes import stack_changes
+from cli.run.deploy import stack_changes
 
 SAID = """\
 [WARNING] aws-cdk-lib.Stack#addDependency is deprecated, and will be removed in the next major release.
