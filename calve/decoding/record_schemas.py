@@ -16,11 +16,11 @@ from calve.decoding import decode_plan
 from calve.decoding.decode_plan import OTHER_SCHEMA, DecodePlan
 from calve.decoding.field_quarantine import leaves as leaves_of
 from calve.decoding.formats import Top, concerns
-from calve.errors import Retryable, Suspended
+from calve.errors import CalveError, Retryable, Suspended
 from calve.registry.registry import FRAMED, Declared, Registry, identity
 from calve.schema.columns import CHANGE, Json, struct
 from calve.schema.documents import declared
-from calve.schema.evolution import Change, Rule
+from calve.schema.evolution import Change, Rule, apply
 from calve.schema.lineage import Proposal
 from calve.schema.wire import BARE, Schema, Wire
 
@@ -223,6 +223,20 @@ class RecordSchemas:
         """As `calve.decoding.decode_plan.evolution`."""
         parts = self._parts(table, versions)
         return [each for part in parts for each in decode_plan.evolution(*part)]
+
+    def evolved(self, table: Json, versions: Versions) -> tuple[Json, list[Change]]:
+        """The columns once all versions that fit have added theirs, and these changes."""
+        every: list[Change] = []
+        while found := self.evolution(table, versions):
+            every += found[0][1]
+            table = apply(table, found[0][1])
+        return table, every
+
+    def require_fit(self, table: Json, versions: Versions) -> None:
+        """Raises CalveError: records of the newest schema cannot be rows of a table with these columns."""
+        newest = versions.values[-1].id
+        if newest in self.decoding(table, versions).incompatible:
+            raise CalveError(self.misfit(table, self.value.wire.name(newest)))
 
     def decoding(self, table: Json, versions: Versions, fields: Collection[str] | None = None) -> DecodePlan:
         """How records become rows of the table. `fields`: as in `decode_plan.decoding`. Raises as `Part.decoding`."""

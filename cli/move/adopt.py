@@ -202,6 +202,7 @@ class Made:
         found: list[dict[str, str | None]] = [
             {"column": each.path, "type": show(each.type), "becomes": _WORDS[each.kind]}
             for each in self.changes
+            if each.kind in _WORDS
         ]
         found += [
             {"column": path, "type": _type(self.held, path), "becomes": "optional"} for path in self.optional
@@ -213,7 +214,7 @@ class Made:
         return found
 
 
-_WORDS = {"add": "a new column", "widen": "this type", "rename": "this name", "comment": "documented"}
+_WORDS = {"add": "a new column", "widen": "this type", "rename": "this name"}
 
 
 def _type(table: Json, path: str) -> str | None:
@@ -241,10 +242,8 @@ def _comparison(opened: OpenedTable, topic: TopicState, by: str | None) -> Itera
             fix = "name a new table: a step that makes several rows of a record leaves no way to compare them"
             raise CalveError(f"{opened.name} cannot be compared with its records", fix=fix)
         if shape.chain is None:
-            fed, found, wide = every, [], held
-            while evolved := parts.evolution(wide, versions):
-                found += evolved[0][1]
-                wide = apply(wide, evolved[0][1])
+            fed, (wide, found) = every, parts.evolved(held, versions)
+            parts.require_fit(wide, versions)
         else:
             fed = data_columns(iceberg_columns(shape.chain.columns(shape.source)))
             found = step_changes(str(opened.name), held, fed)

@@ -22,7 +22,7 @@ from calve.modes.switch import require_kind
 from calve.names import TableName
 from calve.rounds.column_rules import layout_problems, require_countable, step_changes
 from calve.schema.columns import KAFKA, Json, struct, with_ids
-from calve.schema.evolution import Change, apply, data_columns
+from calve.schema.evolution import Change, data_columns
 from calve.schema.wire import Schema
 from calve.table.summary import FIELDS, INITIALISED, PAUSED, REQUESTS, TOPIC, TOPIC_KEY, TOTALS, root
 from glue_jobs.dead_letters.table import DeadLetterTable
@@ -146,9 +146,8 @@ class Opener:
     def _require_fit(self, columns: Json, versions: Versions) -> None:
         """Raises CalveError: the rows do not fit a table with these data columns."""
         if not self.config.steps:
-            while found := self.schemas.evolution(columns, versions):
-                columns = apply(columns, found[0][1])
-            self.schemas.decoding(columns, versions)
+            columns, _ = self.schemas.evolved(columns, versions)
+            self.schemas.require_fit(columns, versions)
             return
         every = self.schemas.first_columns(versions)
         step_changes(str(self.name), columns, self._made(self._chain(every, versions), every))

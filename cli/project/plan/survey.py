@@ -18,7 +18,7 @@ from calve.errors import CalveError, ConfigError, Fatal, Retryable, Suspended
 from calve.modes.upsert import require_tombstones
 from calve.registry.registry import Registry, open_registry
 from calve.schema.columns import Json
-from calve.schema.evolution import apply, data_columns
+from calve.schema.evolution import data_columns
 from calve.settings.problems import Problem
 from cli.config import joined, of_lake, with_patterns_of, with_tables
 from cli.kafka import Cluster
@@ -88,9 +88,7 @@ def _read(
         if held is None or table.aggregate or table.steps:
             columns = parts.first_columns(versions)
         else:  # those of the table, once its job has added those of newer versions
-            columns = data_columns(held.columns)
-            while found := parts.evolution(columns, versions):
-                columns = apply(columns, found[0][1])
+            columns, _ = parts.evolved(data_columns(held.columns), versions)
         decoding = parts.decoding(columns, versions)
     except (Retryable, Suspended) as problem:
         return problem

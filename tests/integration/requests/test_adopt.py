@@ -42,6 +42,7 @@ from glue_jobs.ingest import openers_of
 from glue_jobs.maintenance.between_rounds import expire
 from tests.integration.support.crashing import Died, dying
 from tests.integration.support.engine import DATABASE, Engine, suspended, trades, until
+from tests.integration.support.engine import TRADE as TRADE_SCHEMA
 from tests.integration.support.proofs import assert_proved, proof
 from tests.integration.support.running import answering
 from tests.standins.connect import sink
@@ -140,6 +141,33 @@ def test_a_table_with_places_goes_on_behind_its_last_row(engine: Engine, tmp_pat
     assert_proved(proof(engine, topic))
 
 
+@pytest.mark.parametrize(
+    ("options", "altered", "why"),
+    [
+        ((), {4: {"price": -1}}, "the row of offset 4 is not that of its record"),
+        (("--offsets", "0:5,1:0"), {}, "the table has rows up to offset 11, behind 5"),
+        (("--offsets", "0:13,1:0"), {}, "the table does not have the record of offset 12"),
+        (("--since", "1h"), {}, "have their offsets: redpanda.offset"),
+        (("--by", "price"), {4: {"id": -1}}, ""),
+        ((), {4: None}, ""),
+    ],
+)
+def test_places_count_only_with_the_contents_of_their_records(
+    engine: Engine, tmp_path: Path, options: tuple[str, ...], altered: dict[int, Any], why: str
+) -> None:
+    topic = engine.topic(partitions=2)
+    engine.produce(topic, 20, partition=0)
+    rows = [each | placed("redpanda", topic, 0, n) for n, each in enumerate(trades(12))]
+    kept = [each | altered.get(n, {}) for n, each in enumerate(rows) if altered.get(n, {}) is not None]
+    fill(made(tmp_path, topic, REDPANDA), kept)
+    with answering(engine.target(topic)):
+        done = CliRunner().invoke(app, ["adopt", topic, *options, "--yes", *settings(tmp_path, topic)])
+    assert why in str(done.exception)
+    assert (done.exit_code == 0) is (why == ""), done.output
+    if None in altered.values():
+        assert "compared=11  missing=1" in done.output
+
+
 @pytest.mark.parametrize("options", [("--offsets", "0:12,1:7"), ("--since", "1h")], ids=["given", "searched"])
 def test_a_table_without_places_is_proved_by_its_contents(
     engine: Engine, tmp_path: Path, options: tuple[str, ...]
@@ -188,10 +216,10 @@ def test_offsets_that_the_rows_do_not_prove_are_refused(
 
 def test_a_table_that_the_job_cannot_keep_is_refused(engine: Engine, tmp_path: Path) -> None:
     topic = began(engine, tmp_path)
-    asked = ["adopt", topic, "--offsets", "0:12,1:7", "--yes"]
+    wanted = ["adopt", topic, "--offsets", "0:12,1:7", "--yes"]
 
     def refused(**entry: Any) -> str:
-        return str(CliRunner().invoke(app, [*asked, *settings(tmp_path, topic, **entry)]).exception)
+        return str(CliRunner().invoke(app, [*wanted, *settings(tmp_path, topic, **entry)]).exception)
 
     assert "is partitioned by nothing" in refused(partition_by=["bucket(4, id)"])
     assert "the mode upsert" in refused(upsert={"key": ["id"]})
@@ -203,6 +231,19 @@ def test_a_table_that_the_job_cannot_keep_is_refused(engine: Engine, tmp_path: P
     fill(made(tmp_path, elsewhere, bucket=f"other-{uuid.uuid4().hex[:8]}"), trades(1))
     done = CliRunner().invoke(app, ["adopt", elsewhere, "--yes", *settings(tmp_path, elsewhere)])
     assert "the job writes to" in str(done.exception)
+
+
+def test_a_table_that_cannot_hold_the_newest_schema_is_refused(engine: Engine, tmp_path: Path) -> None:
+    """All its records would be dead letters."""
+    topic = engine.topic(partitions=2, schema=TRADE_SCHEMA.replace('"int"', '"string"'))
+    engine.produce(topic, [each | {"price": "x"} for each in trades(20)], partition=0)
+    fill(made(tmp_path, topic), trades(12))
+    done = CliRunner().invoke(
+        app, ["adopt", topic, "--offsets", "0:12,1:0", "--yes", *settings(tmp_path, topic)]
+    )
+    why = "price: the table holds int, the schema wants string"
+    assert why in str(done.exception)
+    assert why in refusal(engine, topic, asked(engine, topic, offsets={0: 12, 1: 0}))
 
 
 @pytest.mark.parametrize("point", ["prepare.begin", "table.adopted"])
