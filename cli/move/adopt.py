@@ -23,7 +23,7 @@ from calve.schema.columns import Json, Transform
 from calve.schema.evolution import Change, apply, column_at, data_columns, required, show
 from calve.table.position import Offsets
 from calve.table.protocol import TopicState
-from calve.table.summary import INITIALISED
+from calve.table.summary import INITIALISED, PREFIX
 from cli import lake
 from cli.act.requests import Kind, OpenedTable, YesOption, person, stamp
 from cli.config import Common, TableArgument, parse_time
@@ -35,6 +35,7 @@ from cli.verify.reading import Decoders, filters_of
 from cli.verify.steps.queries import Queries
 from cli.verify.steps.shape import Shape, shapes_of
 from cli.verify.topic import Reader, Sources
+from glue_jobs.iceberg.catalog import settings
 
 ADOPTION = Kind(
     Adopt, "request to adopt", Entry.of, "calve did not adopt", fix="correct that, then ask again"
@@ -94,6 +95,7 @@ def adopt(
     known = None if offsets is None else _parsed(offsets, topic)
     with _comparison(opened, topic, by) as (made, source):
         opened.console.table("columns", made.rows())
+        opened.console.table("properties", _properties(opened))
         with opened.console.progress().task(f"comparing {opened.name} with topic {topic.name}"):
             found = _places(opened, cluster, source, known, moment)
     _request(opened, found, str(topic.key), head.snapshot_id, made, now, yes=yes)
@@ -144,11 +146,21 @@ def _request(
         ADOPTION,
         request,
         question=f"Adopt {opened.name}, and read topic {opened.settings.topic} from these offsets on?",
-        look_at="columns and offsets",
+        look_at="columns, properties and offsets",
         yes=yes,
-        more={"columns": made.rows(), "offsets": rows},
+        more={"columns": made.rows(), "properties": _properties(opened), "offsets": rows},
     )
     opened.console.say(f"{opened.name}: {entry.told}. The job goes on there with its next round.")
+
+
+def _properties(opened: OpenedTable) -> list[dict[str, str | None]]:
+    """The properties that the job's maintenance changes."""
+    held, wanted = opened.main.properties, settings(opened.settings.maintenance.file_bytes)
+    return [
+        {"property": name, "is": held.get(name), "becomes": value}
+        for name, value in wanted.items()
+        if held.get(name) != value and not name.startswith(PREFIX)
+    ]
 
 
 def _parsed(text: str, topic: TopicState) -> Offsets:
@@ -225,19 +237,19 @@ def _type(table: Json, path: str) -> str | None:
 @contextmanager
 def _comparison(opened: OpenedTable, topic: TopicState, by: str | None) -> Iterator[tuple[Made, Source]]:
     """What becomes of the table's columns, and the rows that the topic makes. Raises CalveError: the schemas do not fit."""
-    settings, held = opened.settings, data_columns(opened.schema)
-    if settings.mode.kind != "append":
-        why = f"calve.yaml gives {opened.name} the mode {settings.mode.kind}, which needs the offset of each row"
+    table, held = opened.settings, data_columns(opened.schema)
+    if table.mode.kind != "append":
+        why = f"calve.yaml gives {opened.name} the mode {table.mode.kind}, which needs the offset of each row"
         raise CalveError(why, fix="let the table append, or name another table")
-    sources = Sources.of(lake.open_catalog(opened.job.lake), opened.job, settings)
+    sources = Sources.of(lake.open_catalog(opened.job.lake), opened.job, table)
     registry = sources.open_registry()
-    parts = record_schemas_of(settings, registry)
+    parts = record_schemas_of(table, registry)
     versions = parts.versions()
     with Queries() as queries:
         every = parts.first_columns(versions)
-        shape = shapes_of(
-            opened.main, arrow_columns(with_kafka(every)), None, sources, settings.topic, queries
-        )(None)
+        shape = shapes_of(opened.main, arrow_columns(with_kafka(every)), None, sources, table.topic, queries)(
+            None
+        )
         if shape is None or shape.explodes:
             fix = "name a new table: a step that makes several rows of a record leaves no way to compare them"
             raise CalveError(f"{opened.name} cannot be compared with its records", fix=fix)
@@ -254,8 +266,8 @@ def _comparison(opened: OpenedTable, topic: TopicState, by: str | None) -> Itera
         unfed = [each["name"] for each in held["fields"] if each["name"] not in names]
         made = Made(held, found, unfed, required(opened.schema))
         compared = Compared(_common(opened.main, held, columns, names, by))
-        filters = filters_of(sources, settings.topic, registry, [], complete=True)
-        decoder = Decoders(sources, settings.topic, lambda _: shape, registry, filters, None).of(None)
+        filters = filters_of(sources, table.topic, registry, [], complete=True)
+        decoder = Decoders(sources, table.topic, lambda _: shape, registry, filters, None).of(None)
         if decoder is None:
             raise AssertionError("the schemas of now are known")
         reader = Reader(topic, opened.job.kafka, opened.job.lake.region)

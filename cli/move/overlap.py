@@ -150,12 +150,10 @@ class RowsByContents:
         """to: None: it is searched. first: of the offsets that were read. Raises CalveError: the place is not proved."""
         held = self._found(hashes)
         there = held > 0
-        alone = (held == 1) & ~_repeated(hashes)
+        alone = held == 1
         if to is None:
             last = np.flatnonzero(alone)
             to = int(offsets[last[-1]]) + 1 if len(last) else first
-            if not len(last) and first > 0:
-                raise CalveError("the topic no longer holds any record that the table has")
         before = offsets < to
         if (behind := offsets[there & ~before]).size:
             raise CalveError(
@@ -185,11 +183,6 @@ def _placed(partition: int, to: int, offsets: Array, there: Array) -> Place:
             f"the table does not have the record of offset {lost}, and calve would begin at {to}"
         )
     return Place(partition, to, int(there.sum()), int((~there).sum()))
-
-
-def _repeated(hashes: Array) -> Array:
-    found, places, times = np.unique(hashes, return_inverse=True, return_counts=True)
-    return times[places] > 1 if len(found) else np.empty(0, bool)
 
 
 def _batches(table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
