@@ -26,7 +26,7 @@ from glue_jobs.table.open_table import Services
 
 
 def adopt(found: Table, config: job.Table, services: Services, fit: Callable[[Json], object]) -> None:
-    """Make `found`, which calve did not create, a table of calve if somebody asks for it.
+    """Make `found` a table of calve if calve did not create it and somebody asks for it. A table of calve stays as it is.
 
     fit: raises CalveError if the schemas do not fit these data columns.
     Raises Suspended: `not_ours`: nobody asks, or the request is refused, and the answer is in the properties.
@@ -35,8 +35,14 @@ def adopt(found: Table, config: job.Table, services: Services, fit: Callable[[Js
     fix = "adopt it: calve adopt TABLE; or name another table. If it was released, remove its entry from calve.yaml"
     try:
         request = Adopt.pending(found.properties)
-    except ValueError:
+    except ValueError as error:
         request = None
+        _answer(found, Entry("unknown", now(), "adopt", "", problem=str(error)))
+    if INITIALISED in found.properties:
+        if request is not None:
+            why = "calve keeps the table already"
+            _answer(found, Entry(request.id, now(), "adopt", "", request.by, problem=why))
+        return
     if request is None:
         raise Suspended("not_ours", f"table {found.name} exists, but calve did not create it", fix=fix)
     told = f"adoption of {request.topic}"
@@ -45,8 +51,7 @@ def adopt(found: Table, config: job.Table, services: Services, fit: Callable[[Js
     except Retryable:
         raise
     except CalveError as error:
-        answer = Entry(request.id, now(), "adopt", told, request.by, problem=error.message)
-        found.set_properties(answer.property(), remove=[ADOPT])
+        _answer(found, Entry(request.id, now(), "adopt", told, request.by, problem=error.message))
         raise Suspended("not_ours", f"table {found.name} was not adopted: {error.message}", fix=fix) from None
     _take(
         found, request, topic, columns, config, services, Entry(request.id, now(), "adopt", told, request.by)
@@ -54,6 +59,11 @@ def adopt(found: Table, config: job.Table, services: Services, fit: Callable[[Js
     faults.point("table.adopted", config.name)
     found.refresh()
     event("table.adopted", table=str(found.name), topic=topic.name, request=request.id)
+
+
+def _answer(found: Table, refused: Entry) -> None:
+    found.set_properties(refused.property(), remove=[ADOPT])
+    found.refresh()
 
 
 def _checked(

@@ -24,7 +24,7 @@ from calve.rounds.column_rules import layout_problems, require_countable, step_c
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import Change, data_columns
 from calve.schema.wire import Schema
-from calve.table.summary import FIELDS, INITIALISED, PAUSED, REQUESTS, TOPIC, TOPIC_KEY, TOTALS, root
+from calve.table.summary import ADOPT, FIELDS, INITIALISED, PAUSED, REQUESTS, TOPIC, TOPIC_KEY, TOTALS, root
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Table, settings
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
@@ -107,7 +107,7 @@ class Opener:
         if found is None:
             found = self._create(versions)
             faults.point("table.created", self.config.name)
-        if INITIALISED not in found.properties:
+        if INITIALISED not in found.properties or ADOPT in found.properties:
             adopt(found, self.config, self.services, lambda columns: self._require_fit(columns, versions))
         require_own_paths(found)
         self._require_same_topic(found)

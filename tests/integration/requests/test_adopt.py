@@ -296,6 +296,23 @@ def foreign(engine: Engine, topic: str) -> Table:
     return open_catalog(engine.job().lake).load_table((DATABASE, topic))
 
 
+def test_a_request_that_comes_late_or_is_unreadable_is_answered(engine: Engine, tmp_path: Path) -> None:
+    topic = began(engine, tmp_path)
+    engine.table(topic).set_properties({ADOPT: "{}"})
+    with suspended("not_ours"):
+        engine.drain(engine.target(topic))
+    assert ADOPT not in engine.table(topic).properties
+    asked(engine, topic)
+    engine.drain(engine.target(topic))
+    late = asked(engine, topic)
+    engine.drain(engine.target(topic))
+    answer = Entry.of(engine.table(topic).properties, late.id)
+    assert answer is not None
+    assert answer.problem == "calve keeps the table already"
+    assert ADOPT not in engine.table(topic).properties
+    assert ids(engine, topic) == list(range(40))
+
+
 def test_a_writer_that_commits_meanwhile_ends_the_adoption(engine: Engine, tmp_path: Path) -> None:
     topic = began(engine, tmp_path)
     asked(engine, topic)
@@ -340,7 +357,7 @@ def test_the_proof_survives_the_history_before_the_adoption(engine: Engine, tmp_
 
 
 def test_required_columns_become_optional_and_new_ones_come(engine: Engine, tmp_path: Path) -> None:
-    topic = began(engine, tmp_path)
+    topic = began(engine, tmp_path, properties={"format-version": "1"})
     engine.register(topic, RICHER)
     engine.produce(topic, [{"id": None, "side": "BUY", "price": 1 << 40, "venue": "X"}], partition=0)
     done = adopt(engine, tmp_path, topic, "--offsets", "0:12,1:7")
@@ -350,6 +367,7 @@ def test_required_columns_become_optional_and_new_ones_come(engine: Engine, tmp_
     engine.drain(engine.target(topic))
     [row] = engine.rows(topic).where("id is null").collect()
     assert (row["price"], row["venue"]) == (1 << 40, "X")
+    assert engine.table(topic).format_version == 2
     assert_proved(proof(engine, topic))
 
 
