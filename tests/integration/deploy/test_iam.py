@@ -93,8 +93,8 @@ def test_a_new_keys_tag_gives_no_right_at_once(stack: Stack) -> None:
     tag = {"StringEquals": {"aws:ResourceTag/calve:deployment": "d"}}
     kms = aws.client("kms", stack.aws_endpoint)
     tags = [{"TagKey": "calve:deployment", "TagValue": "d"}]
-    made = kms.create_key(Policy=rights.OF_THE_ACCOUNT, Tags=tags)["KeyMetadata"]["KeyId"]
     own = rights.role(stack, allow("kms:EnableKeyRotation", "*", tag))
+    made = kms.create_key(Policy=rights.OF_THE_ACCOUNT, Tags=tags)["KeyMetadata"]["KeyId"]
     assert refused(stack, own, Case("kms", "enable_key_rotation", {"KeyId": made}, ()))
     aws.client("kms", stack.aws_endpoint).enable_key_rotation(KeyId=made)
 
