@@ -28,7 +28,7 @@ from cli import lake
 from cli.act.requests import Kind, OpenedTable, YesOption, person, stamp
 from cli.config import Common, TableArgument, parse_time
 from cli.kafka import Cluster
-from cli.move.former import offsets_of_connect, place_columns
+from cli.move.former import noted_offsets, place_columns
 from cli.move.overlap import Compared, Place, RowsByContents, RowsByPlace, Search, Source
 from cli.verify.columns import arrow_columns, iceberg_columns
 from cli.verify.reading import Decoders, filters_of
@@ -109,18 +109,19 @@ def _places(
     noted = None
     if known is None and moment is None:
         job = opened.job
-        noted = offsets_of_connect(opened.main, cluster, job.kafka, job.lake.region, topic.name)
+        noted = noted_offsets(opened.main, cluster, job.kafka, job.lake.region, topic)
     if noted is not None:
         known = topic.log_start | noted
-    if columns is not None:
+    placed = RowsByPlace(opened.main, columns, topic.name, source.compared) if columns else None
+    if placed and columns and not placed.unplaced:
         if moment is not None:
-            raise CalveError(
-                f"the rows of {opened.name} have their offsets: {columns.offset}", fix="leave out --since"
-            )
-        return search.by_place(RowsByPlace(opened.main, columns, topic.name, source.compared), known)
+            text = f"the rows of {opened.name} have their offsets: {columns.offset}"
+            raise CalveError(text, fix="leave out --since")
+        return search.by_place(placed, known)
     if known is None and moment is None:
         raise CalveError(
-            f"nothing in {opened.name} says which offsets it has",
+            f"nothing in {opened.name} says which offsets it has"
+            + (f": {placed.unplaced} rows lack {columns.offset}" if placed and columns else ""),
             fix="name its next offsets: --offsets 0:1200,1:1187; or a time before its newest rows: --since 2d",
         )
     rows = RowsByContents.of(opened.main, source.compared, exact=noted is not None)

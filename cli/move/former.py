@@ -1,4 +1,4 @@
-"""Where the former writer of a table stopped: by the columns that it filled, and by Kafka Connect's notes (ADR 74)."""
+"""Where the former writer of a table stopped: by the columns that it filled, and by what it noted in the history (ADR 74)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from calve.errors import CalveError
 from calve.schema.columns import Json
 from calve.schema.evolution import column_at
 from calve.table.position import Offsets
+from calve.table.protocol import TopicState
+from calve.table.summary import ends_of, has_position
 from cli import lake
 from cli.kafka import Cluster
 from cli.verify.topic import Reader
@@ -62,16 +64,25 @@ def place_columns(table: Json) -> PlaceColumns | None:
     return next(filter(has, LAYOUTS), None)
 
 
-def offsets_of_connect(
-    table: Table, cluster: Cluster, kafka: Kafka, region: str, topic: str
+def noted_offsets(
+    table: Table, cluster: Cluster, kafka: Kafka, region: str, topic: TopicState
 ) -> Offsets | None:
-    """The offsets that Iceberg's sink for Kafka Connect has read, and committed to the table; None: it did not fill it.
+    """The next offsets that the last writer noted in the table's history: calve before a release, or Iceberg's sink for Kafka
+    Connect. None: there is no note.
 
-    Raises CalveError: it still runs, or it has written files that no snapshot has.
+    Raises CalveError: the sink still runs, or it has written files that no snapshot has.
     """
-    noted = next(filter(None, map(_noted, (each.summary for each in lake.ancestors(table)))), None)
-    if noted is None:
-        return None
+    for each in lake.ancestors(table):
+        if has_position(each.summary):
+            return ends_of(each.summary).get(topic.key)
+        if noted := _noted(each.summary):
+            return _of_connect(noted, cluster, kafka, region, topic.name)
+    return None
+
+
+def _of_connect(
+    noted: Mapping[str, Offsets], cluster: Cluster, kafka: Kafka, region: str, topic: str
+) -> Offsets | None:
     names = {control for name in noted for control, _ in _split(name)}
     known = cluster.topics(names)
     for name, read in noted.items():

@@ -89,12 +89,15 @@ def _together(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
 
 
 class RowsByPlace:
-    """The table's rows by the places of their records."""
+    """The table's rows by the places of their records. unplaced: the number of rows that do not say it."""
 
     def __init__(self, table: Table, columns: PlaceColumns, topic: str, compared: Compared) -> None:
         self._table, self._columns, self._topic, self._compared = table, columns, topic, compared
         self.next: Offsets = {}
+        self.unplaced = 0
         self._held: dict[int, int] = {}
+        for batch in _batches(table, (columns.offset,)):
+            self.unplaced += column_at(batch, columns.offset).null_count
         for _, partitions, offsets in self._read(()):
             for partition in np.unique(partitions).tolist():
                 greatest = int(offsets[partitions == partition].max())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -21,8 +21,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
 from typer.testing import CliRunner, Result
 
-from calve.config.job import Kafka
+from calve.config.job import Job, Kafka
 from calve.config.maintenance import Maintenance
+from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError, LostRace
 from calve.modes.upsert import Upsert
 from calve.names import TableName
@@ -34,12 +35,13 @@ from cli.embedded.aws import make_bucket
 from cli.kafka import Cluster
 from cli.lake import open_catalog
 from cli.main import app
-from cli.move.former import PENDING, kind_of_event, offsets_of_connect
+from cli.move.former import PENDING, kind_of_event, noted_offsets
 from cli.verify.topic import Reader
 from glue_jobs.iceberg.catalog import Lake
 from glue_jobs.iceberg.catalog import Table as IcebergTable
 from glue_jobs.ingest import openers_of
 from glue_jobs.maintenance.between_rounds import expire
+from glue_jobs.table.opening import Opener
 from tests.integration.support.crashing import Died, dying
 from tests.integration.support.engine import DATABASE, Engine, suspended, trades, until
 from tests.integration.support.engine import TRADE as TRADE_SCHEMA
@@ -54,10 +56,10 @@ TRADE = (
 )
 
 
-def settings(folder: Path, topic: str, **more: Any) -> list[str]:
+def settings(folder: Path, topic: str, *, database: str = DATABASE, **more: Any) -> list[str]:
     file = folder / "calve.yaml"
     tables = {topic: {"topic": topic, **more}}
-    file.write_text(yaml.safe_dump({"name": "tests", "lake": {"database": DATABASE}, "tables": tables}))
+    file.write_text(yaml.safe_dump({"name": "tests", "lake": {"database": database}, "tables": tables}))
     return ["--config", str(file)]
 
 
@@ -385,22 +387,77 @@ RICHER = json.dumps(
 )
 
 
+@dataclass
+class Released:
+    """A table that calve has given up, in a database and a bucket of its own. Its last records are dead letters."""
+
+    engine: Engine
+    topic: str
+    file: str
+
+    @classmethod
+    def of(cls, engine: Engine, folder: Path) -> Self:
+        topic, database = engine.topic(partitions=1), f"released_{uuid.uuid4().hex[:8]}"
+        found = cls(engine, topic, settings(folder, topic, database=database)[1])
+        lake = found.job.lake
+        assert lake.endpoint is not None
+        make_bucket(urlsplit(lake.warehouse).netloc, found.job.name, lake.endpoint)
+        open_catalog(lake).create_namespace(database, {"location": f"{lake.warehouse}/{database}"})
+        engine.mixed(topic, 5, bad=2)
+        engine.drain(found.target)
+        table = engine.lake.load(found.name)
+        assert table is not None
+        table.set_properties({RELEASE: Release(uuid.uuid4().hex, "2026-01-01", "ann").to_json()})
+        with suspended("not_ours"):
+            engine.drain(found.target)
+        return found
+
+    @property
+    def job(self) -> Job:
+        return load_jobs(Path(self.file))[0]
+
+    @property
+    def name(self) -> TableName:
+        return TableName(self.job.lake.database, self.topic)
+
+    @property
+    def target(self) -> Opener:
+        return openers_of(self.job, self.engine.lake, self.engine.cluster)[0]
+
+    def adopt(self, *options: str) -> Result:
+        with answering(self.target):
+            return CliRunner().invoke(app, ["adopt", self.topic, *options, "--yes", "--config", self.file])
+
+    def assert_complete(self, rows: int) -> None:
+        """Each record is a row once, or a dead letter once."""
+        self.engine.drain(self.target)
+        held = self.engine.spark.table(self.name.quoted(CATALOG)).select("id").collect()
+        assert sorted(row[0] for row in held) == list(range(rows))
+        assert self.engine.spark.table(self.name.dead_letters.quoted(CATALOG)).count() == 2
+        checked = CliRunner().invoke(app, ["verify", self.topic, "--config", self.file])
+        assert checked.exit_code == 0, checked.output
+
+
 def test_a_released_table_comes_back(engine: Engine, tmp_path: Path) -> None:
-    """With its dead letters, at the last position, although the newest records made no row."""
-    topic = engine.topic(partitions=1)
-    table = made(tmp_path, topic)
-    table.catalog.drop_table((DATABASE, topic))
-    engine.mixed(topic, 5, bad=2)
-    engine.drain(engine.target(topic))
-    engine.table(topic).set_properties({RELEASE: Release(uuid.uuid4().hex, "2026-01-01", "ann").to_json()})
-    with suspended("not_ours"):
-        engine.drain(engine.target(topic))
-    engine.produce(topic, trades(5, first=5))
-    asked(engine, topic, offsets={0: 7})
-    engine.drain(engine.target(topic))
-    assert ids(engine, topic) == list(range(10))
-    assert engine.letters(topic).count() == 2
-    assert_proved(proof(engine, topic))
+    """At its last position, although the newest records made no row."""
+    table = Released.of(engine, tmp_path)
+    engine.produce(table.topic, trades(5, first=5))
+    done = table.adopt()
+    assert done.exit_code == 0, done.output
+    table.assert_complete(10)
+
+
+def test_rows_without_offset_in_a_released_table_are_compared(engine: Engine, tmp_path: Path) -> None:
+    """Another writer appended them."""
+    table = Released.of(engine, tmp_path)
+    engine.produce(table.topic, trades(8, first=5))
+    held = open_catalog(table.job.lake).load_table((table.name.database, table.name.table))
+    kinds = pa.schema([each for each in held.schema().as_arrow() if each.name != "_kafka"])
+    held.append(pa.Table.from_pylist(trades(5, first=5), kinds))
+    assert "the table has the record of offset 7" in str(table.adopt().exception)
+    done = table.adopt("--offsets", "0:12")
+    assert done.exit_code == 0, done.output
+    table.assert_complete(13)
 
 
 def test_an_adopted_table_keeps_its_mode(engine: Engine, tmp_path: Path) -> None:
@@ -427,6 +484,7 @@ def test_a_table_of_kafka_connect_goes_on(engine: Engine, tmp_path: Path, *, pla
         early = CliRunner().invoke(app, adopting)
         assert "still writes to the table" in str(early.exception)
     engine.produce(topic, trades(20, first=40), partition=0)
+    before = foreign(engine, topic)
     done = adopt(engine, tmp_path, topic)
     assert done.exit_code == 0, done.output
     engine.drain(engine.target(topic))
@@ -435,7 +493,7 @@ def test_a_table_of_kafka_connect_goes_on(engine: Engine, tmp_path: Path, *, pla
     again = write_event_again(engine, f"{topic}-control")
     cluster = Cluster(job.kafka, job.lake.region)
     with pytest.raises(CalveError, match="has written files that the table does not have yet"):
-        offsets_of_connect(foreign(engine, topic), cluster, job.kafka, job.lake.region, topic)
+        noted_offsets(before, cluster, job.kafka, job.lake.region, topic_of(engine, topic))
     assert again
 
 
@@ -468,7 +526,7 @@ def test_rows_are_compared_as_the_steps_make_them(engine: Engine, tmp_path: Path
     fill(
         made(tmp_path, topic, partition_spec=parts), [each | {"price": -each["price"]} for each in trades(12)]
     )
-    more = {
+    more: dict[str, Any] = {
         "steps": [{"sql": "SELECT id, side, price * 1 AS price, 'x' AS note FROM source"}],
         "partition_by": ["side"],
     }
