@@ -32,7 +32,9 @@ def adopt(found: Table, config: job.Table, services: Services, fit: Callable[[Js
     Raises Suspended: `not_ours`: nobody asks, or the request is refused, and the answer is in the properties.
     Raises LostRace, Retryable: another writer was faster, or a system does not answer.
     """
-    fix = "adopt it: calve adopt TABLE; or name another table. If it was released, remove its entry from calve.yaml"
+    fix = (
+        f"adopt it: calve adopt {config.name}; or name another table; or remove its entry, if it was released"
+    )
     try:
         request = Adopt.pending(found.properties)
     except ValueError as error:
