@@ -26,6 +26,7 @@ from cli.embedded.layout import Layout
 from cli.embedded.processes import tail
 from cli.embedded.stack import Stack
 
+ROOT = Path(__file__).parents[1]
 LOOK_S = 0.2
 END_S = 60
 
@@ -119,6 +120,7 @@ def metered(
     with log.open("w") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "bench.reaper", *command],
+            cwd=ROOT,
             env=dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE if marks else errors,

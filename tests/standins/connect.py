@@ -16,6 +16,8 @@ from cli.embedded.stack import Stack
 from cli.kafka import Cluster
 from cli.progress import LineProgress
 
+ROOT = Path(__file__).parents[2]
+"""Where the benchmark's jars are."""
 MADE = {"iceberg.tables.auto-create-enabled": "true"}
 PLACES = {"transforms.kafka.field_name": "_kafka_metadata"}
 
@@ -23,8 +25,8 @@ PLACES = {"transforms.kafka.field_name": "_kafka_metadata"}
 @contextmanager
 def sink(stack: Stack, job: Job, topic: str, folder: Path, *, places: bool) -> Iterator[None]:
     """A connector that fills the table of a topic's name, as long as the block runs. places: rows have their offset."""
-    jars.download(stack.root, LineProgress(lambda _: None))
-    scene = Scene(stack, replace(job, tables=()), folder)
+    jars.download(ROOT, LineProgress(lambda _: None))
+    scene = Scene(replace(stack, root=ROOT), replace(job, tables=()), folder)
     with worker(scene, topic) as (_, port):
         wait(lambda: call(f"http://{HOST}:{port}/connectors") == 200, "the worker")
         add(scene, port, topic, topic)

@@ -470,6 +470,7 @@ def test_an_adopted_table_keeps_its_mode(engine: Engine, tmp_path: Path) -> None
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("connect")
 @pytest.mark.parametrize("places", [False, True], ids=["contents", "places"])
 def test_a_table_of_kafka_connect_goes_on(engine: Engine, tmp_path: Path, *, places: bool) -> None:
     """The real sink makes and fills the table; records arrive after its end."""
