@@ -18,10 +18,10 @@ from calve.decoding.decode_plan import first_columns
 from calve.registry.registry import open_registry
 from calve.schema.columns import KAFKA, struct, with_ids
 from calve.schema.wire import CONFLUENT
+from calve.table.summary import PROPERTIES
 from cli.kafka import client_properties
 from cli.lake import open_catalog
 from cli.run.datagen.produce import create_topic
-from glue_jobs.iceberg.catalog import PROPERTIES
 
 SETTINGS = {
     "linger.ms": 50,

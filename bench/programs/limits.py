@@ -19,12 +19,12 @@ from calve.decoding.record_schemas import record_schemas_of
 from calve.names import SYSTEM_COLUMN
 from calve.registry.registry import open_registry
 from calve.schema.columns import KAFKA, Json, struct, with_ids
+from calve.table.summary import PROPERTIES
 from cli.kafka import Cluster
 from glue_jobs.engines.columnar.decoder import Decoder
 from glue_jobs.engines.columnar.layouts import layout
 from glue_jobs.engines.columnar.parquet import Files
 from glue_jobs.engines.columnar.tasks import kafka_column
-from glue_jobs.iceberg.catalog import PROPERTIES
 from glue_jobs.iceberg.storage import Storage
 from glue_jobs.kafka.batches import Span
 from glue_jobs.kafka.client import Settings, settings_of

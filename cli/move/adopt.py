@@ -23,7 +23,7 @@ from calve.schema.columns import Json, Transform
 from calve.schema.evolution import Change, apply, column_at, data_columns, required, show
 from calve.table.position import Offsets
 from calve.table.protocol import TopicState
-from calve.table.summary import INITIALISED, PREFIX
+from calve.table.summary import INITIALISED, PREFIX, settings
 from cli import lake
 from cli.act.requests import Kind, OpenedTable, YesOption, person, stamp
 from cli.config import Common, TableArgument, parse_time
@@ -35,7 +35,6 @@ from cli.verify.reading import Decoders, filters_of
 from cli.verify.steps.queries import Queries
 from cli.verify.steps.shape import Shape, shapes_of
 from cli.verify.topic import Reader, Sources
-from glue_jobs.iceberg.catalog import settings
 
 ADOPTION = Kind(
     Adopt, "request to adopt", Entry.of, "calve did not adopt", fix="correct that, then ask again"

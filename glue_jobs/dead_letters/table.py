@@ -30,9 +30,9 @@ from calve.table.dead_letters import (
 )
 from calve.table.position import NO_DEAD_LETTERS, DeadLetterRound, Position
 from calve.table.protocol import Commit, nearest_position
-from calve.table.summary import BASE, INITIALISED, ROUND, published_dead_letters, root
+from calve.table.summary import BASE, INITIALISED, ROUND, published_dead_letters, root, settings
 from glue_jobs.dead_letters.records import PLACE, WITHOUT_KEY, by_record, record_of, rows_at
-from glue_jobs.iceberg.catalog import Lake, Table, settings
+from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.exposure import OF_DEAD_LETTERS, cover, require_own_paths, without_bounds
 from glue_jobs.iceberg.rewriting import overwriting, unmoved, write_rest
 from glue_jobs.iceberg.staging import (

@@ -20,28 +20,8 @@ from calve.names import OWNER_TAG, TableName
 from calve.schema.columns import Json, Transform, with_ids
 from calve.schema.evolution import Change
 from calve.table.protocol import Commit
-from calve.table.summary import SETTINGS
 from glue_jobs.iceberg.glue import Glue
 from glue_jobs.process.java import Packages, elements, java_cause, java_class, strings
-
-PROPERTIES = {
-    "write.parquet.compression-codec": "zstd",
-    "write.parquet.compression-level": "3",
-    "write.metadata.compression-codec": "gzip",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "100",
-    "commit.manifest.min-count-to-merge": "20",
-    "commit.retry.num-retries": "10",
-}
-"""Properties that keep metadata small.
-
-A reader that polls, or a catalog that syncs every minute, still finds the 100 metadata files before the newest.
-"""
-
-
-def settings(file_bytes: int) -> dict[str, str]:
-    """The properties of a new table. An older table gets them once, and again if calve.yaml changes."""
-    return PROPERTIES | {"write.target-file-size-bytes": str(file_bytes), SETTINGS: f"1/{file_bytes}"}
 
 
 class Table:

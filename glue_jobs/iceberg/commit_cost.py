@@ -12,7 +12,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from calve.rounds.commit_cost import Held, Requests, requests, requests_of_work
-from glue_jobs.iceberg.catalog import PROPERTIES, Lake, Table
+from calve.table.summary import PROPERTIES
+from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.staging import Staged
 from glue_jobs.process.java import method
 

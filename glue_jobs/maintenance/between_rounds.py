@@ -28,8 +28,9 @@ from calve.table.summary import (
     carried_position,
     has_position,
     round_of,
+    settings,
 )
-from glue_jobs.iceberg.catalog import Table, settings
+from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, tasks_for
 from glue_jobs.iceberg.rewriting import Group, planned, replacement, write_rest

@@ -24,9 +24,20 @@ from calve.rounds.column_rules import layout_problems, require_countable, step_c
 from calve.schema.columns import KAFKA, Json, struct, with_ids
 from calve.schema.evolution import Change, data_columns
 from calve.schema.wire import Schema
-from calve.table.summary import ADOPT, FIELDS, INITIALISED, PAUSED, REQUESTS, TOPIC, TOPIC_KEY, TOTALS, root
+from calve.table.summary import (
+    ADOPT,
+    FIELDS,
+    INITIALISED,
+    PAUSED,
+    REQUESTS,
+    TOPIC,
+    TOPIC_KEY,
+    TOTALS,
+    root,
+    settings,
+)
 from glue_jobs.dead_letters.table import DeadLetterTable
-from glue_jobs.iceberg.catalog import Table, settings
+from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
 from glue_jobs.process import faults
 from glue_jobs.table.adoption import adopt

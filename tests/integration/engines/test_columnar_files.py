@@ -15,11 +15,12 @@ from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from calve.names import TableName
 from calve.schema.columns import KAFKA, Transform, field, struct
+from calve.table.summary import settings
 from cli.lake import open_catalog
 from cli.look.query.answer import connect
 from glue_jobs.engines.columnar.engine import data_files, layout_of, location_of, sweep
 from glue_jobs.engines.columnar.parquet import Files
-from glue_jobs.iceberg.catalog import Table, settings
+from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.staging import Staged, discard, publish, stage
 from glue_jobs.iceberg.storage import Storage

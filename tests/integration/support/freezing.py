@@ -13,8 +13,8 @@ from unittest.mock import patch
 import pytest
 
 from calve.requests.redrive import Request
+from calve.table import summary
 from calve.table.summary import REDRIVE
-from glue_jobs.iceberg import catalog
 from tests.integration.support.engine import Engine
 from tests.integration.support.frozen import RELEASES, SETTINGS, Frozen, records
 from tests.integration.support.records.producing import produce
@@ -47,7 +47,7 @@ def test_freeze_a_table(engine: Engine, kind: str) -> None:
     shutil.rmtree(frozen.lake, ignore_errors=True)
     engine.create(frozen.name)
     produced = []
-    with patch.dict(catalog.PROPERTIES, READABLE):
+    with patch.dict(summary.PROPERTIES, READABLE):
         for first, good, bad in ((0, 12, 3), (8, 8, 2)):
             batch = records(first, good=good, bad=bad)
             produce(engine.stack.bootstrap_servers, frozen.name, batch)
