@@ -43,7 +43,7 @@ class Connect(Follower):
     def run(self, scene: Scene, laps: Sequence[Lap]) -> Run:
         with worker(scene, laps[0].table) as (running, port):
             readings = [begun(running)]
-            wait(lambda: call(f"http://{HOST}:{port}/connectors") == 200, "the worker")
+            ready(port)
             readings.append(running.read())
             for lap in laps:
                 add(scene, port, lap.topic.name, lap.table)
@@ -55,7 +55,7 @@ class Connect(Follower):
     @contextmanager
     def following(self, scene: Scene, topic: str, table: str, _round_s: float) -> Iterator[Metered]:
         with worker(scene, table) as (running, port):
-            wait(lambda: call(f"http://{HOST}:{port}/connectors") == 200, "the worker")
+            ready(port)
             add(scene, port, topic, table)
             wait(_done(scene.job, port, table, 0), f"table {table}")
             yield running
@@ -81,9 +81,20 @@ def worker(scene: Scene, log: str) -> Iterator[tuple[Metered, int]]:
 
 def add(scene: Scene, port: int, topic: str, table: str) -> None:
     """Give the worker a connector for a table, with a control topic of its own."""
+    control = control_topic(scene, table)
+    ask(port, "PUT", f"connectors/{table}/config", connector_settings(scene, topic, table, control))
+
+
+def ready(port: int) -> None:
+    """Wait until the worker takes connectors."""
+    wait(lambda: call(f"http://{HOST}:{port}/connectors") == 200, "the worker")
+
+
+def control_topic(scene: Scene, table: str) -> str:
+    """A new control topic for a table's connector."""
     control = f"{table}-control"
     create_topic(control, 1, client_properties(scene.job.kafka, scene.job.lake.region))
-    ask(port, "PUT", f"connectors/{table}/config", connector_settings(scene, topic, table, control))
+    return control
 
 
 def worker_settings(job: Job, worker: str, port: int) -> dict[str, object]:

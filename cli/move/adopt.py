@@ -24,7 +24,6 @@ from calve.schema.evolution import Change, apply, column_at, data_columns, requi
 from calve.table.position import Offsets
 from calve.table.protocol import TopicState
 from calve.table.summary import INITIALISED, PREFIX, settings
-from cli import lake
 from cli.act.requests import Kind, OpenedTable, YesOption, person, stamp
 from cli.config import Common, TableArgument, parse_time
 from cli.kafka import Cluster
@@ -241,7 +240,7 @@ def _comparison(opened: OpenedTable, topic: TopicState, by: str | None) -> Itera
     if table.mode.kind != "append":
         why = f"calve.yaml gives {opened.name} the mode {table.mode.kind}, which needs the offset of each row"
         raise CalveError(why, fix="let the table append, or name another table")
-    sources = Sources.of(lake.open_catalog(opened.job.lake), opened.job, table)
+    sources = Sources.of(opened.main.catalog, opened.job, table)
     registry = sources.open_registry()
     parts = record_schemas_of(table, registry)
     versions = parts.versions()

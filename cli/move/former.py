@@ -26,7 +26,6 @@ CONNECT = "kafka.connect.offsets."
 PENDING = "DataWritten"
 """The event of the control topic that names files which a later commit adds to the table."""
 MAGIC = b"\xc2\x01"
-STOP_IT = "stop the connector, then ask again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,8 @@ def _of_connect(
                 continue
             if cluster.members(group):
                 raise CalveError(
-                    f"Kafka Connect still writes to the table: group {group} has members", fix=STOP_IT
+                    f"Kafka Connect still writes to the table: group {group} has members",
+                    fix="stop the connector, then ask again",
                 )
             spans = {p: (read.get(p, 0), end) for p, end in known[control].end.items()}
             if _pending(Reader(known[control], kafka, region), spans):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,21 +18,16 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from calve.errors import CalveError
 from calve.table.position import Offsets
 from calve.table.protocol import TopicState
-from cli.move.copies import unproved
+from cli.move.copies import WINDOW, unproved
 from cli.move.former import PlaceColumns
-from cli.verify.columns import column_at, column_hashes, number, row_hashes
+from cli.verify.columns import Array, column_at, column_hashes, number, row_hashes
 from cli.verify.counts import Filters
 from cli.verify.formats.decoding import Decoding
-from cli.verify.rows import batches_of
+from cli.verify.rows import batches_of, place_in
 from cli.verify.topic import Reader
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-WINDOW = 1_000
-"""So many offsets before the table's next one are compared."""
-Array = Any
-"""An array of numpy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +67,7 @@ class Source:
         for records in self.reader.read(spans):
             living = records.without(self.filters.places(records))
             for batch in self.decoder.rows(living).batches:
-                kafka = batch.column("_kafka")
-                partitions, offsets = (kafka.field(each).to_numpy() for each in ("partition", "offset"))
+                partitions, offsets = (each.to_numpy() for each in place_in(batch))
                 hashes = self.compared.hashes(batch)
                 for partition in np.unique(partitions).tolist():
                     here = partitions == partition
@@ -96,33 +90,38 @@ class RowsByPlace:
         self.next: Offsets = {}
         self.unplaced = 0
         self._held: dict[int, int] = {}
-        for batch in _batches(table, (columns.offset,)):
+        for batch in self._read(()):
             self.unplaced += column_at(batch, columns.offset).null_count
-        for _, partitions, offsets in self._read(()):
+            _, partitions, offsets = self._of_topic(batch)
             for partition in np.unique(partitions).tolist():
                 greatest = int(offsets[partitions == partition].max())
                 self.next[partition] = max(greatest + 1, self.next.get(partition, 0))
 
     def look(self, spans: Mapping[int, tuple[int, int]]) -> None:
         """Read the rows of these offsets."""
-        for batch, partitions, offsets in self._read(self._compared.columns.names):
+        for batch in self._read(self._compared.columns.names):
+            rows, partitions, offsets = self._of_topic(batch)
             firsts = np.array([spans.get(p, (2**62,))[0] for p in partitions.tolist()], np.int64)
             near = offsets >= firsts
-            hashes = self._compared.hashes(batch.filter(pa.array(near)))
+            hashes = self._compared.hashes(rows.filter(pa.array(near)))
             places = number(partitions[near].astype(np.int64), offsets[near])
             self._held |= dict(zip(places.tolist(), hashes.tolist(), strict=True))
 
-    def _read(self, names: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, Array, Array]]:
-        """The rows of the topic that have a place, with partitions and offsets."""
+    def _read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All rows, with their places and the columns of these names."""
         columns = self._columns
         paths = [path for path in (columns.partition, columns.offset, columns.topic) if path]
-        for batch in _batches(self._table, (*paths, *names)):
-            chosen = column_at(batch, columns.offset).is_valid()
-            if columns.topic:
-                chosen = pc.and_(chosen, pc.equal(column_at(batch, columns.topic), self._topic))
-            rows = batch.filter(chosen)
-            found = (column_at(rows, path).to_numpy() for path in (columns.partition, columns.offset))
-            yield rows, *found
+        return _batches(self._table, (*paths, *names))
+
+    def _of_topic(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Array, Array]:
+        """The rows of the topic that have a place, with partitions and offsets."""
+        columns = self._columns
+        chosen = column_at(batch, columns.offset).is_valid()
+        if columns.topic:
+            chosen = pc.and_(chosen, pc.equal(column_at(batch, columns.topic), self._topic))
+        rows = batch.filter(chosen)
+        partitions, offsets = (column_at(rows, path) for path in (columns.partition, columns.offset))
+        return rows, partitions.to_numpy(), offsets.to_numpy()
 
     def judge(self, partition: int, to: int, offsets: Array, hashes: Array) -> Place:
         """Raises CalveError: the place is not proved."""

@@ -59,7 +59,6 @@ def adopt(found: Table, config: job.Table, services: Services, fit: Callable[[Js
         found, request, topic, columns, config, services, Entry(request.id, now(), "adopt", told, request.by)
     )
     faults.point("table.adopted", config.name)
-    found.refresh()
     event("table.adopted", table=str(found.name), topic=topic.name, request=request.id)
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from bench import jars
 from bench.scene import Scene
-from bench.systems.connect import add, ask, connector_settings, wait, worker
+from bench.systems.connect import ask, connector_settings, control_topic, ready, wait, worker
 from calve.config.job import Job
-from cli.embedded.processes import HOST, call
 from cli.embedded.stack import Stack
 from cli.kafka import Cluster
 from cli.progress import LineProgress
@@ -28,9 +27,9 @@ def sink(stack: Stack, job: Job, topic: str, folder: Path, *, places: bool) -> I
     jars.download(ROOT, LineProgress(lambda _: None))
     scene = Scene(replace(stack, root=ROOT), replace(job, tables=()), folder)
     with worker(scene, topic) as (_, port):
-        wait(lambda: call(f"http://{HOST}:{port}/connectors") == 200, "the worker")
-        add(scene, port, topic, topic)
-        wanted = connector_settings(scene, topic, topic, f"{topic}-control") | MADE | PLACES
+        ready(port)
+        control = control_topic(scene, topic)
+        wanted = connector_settings(scene, topic, topic, control) | MADE | PLACES
         if not places:
             wanted = {name: each for name, each in wanted.items() if not name.startswith("transforms")}
         ask(port, "PUT", f"connectors/{topic}/config", wanted)
