@@ -20,6 +20,7 @@ from calve.modes.mode import APPEND, Mode
 from calve.modes.upsert import ChangeData, Deduplicate, Upsert
 from calve.names import TableName, database_for_cluster
 from calve.schema.columns import Json, Transform
+from calve.schema.inference import Infer
 from calve.stored import Stored
 
 Auth = Literal["none", "tls", "sasl_plain", "sasl_scram", "msk_iam", "mtls"]
@@ -133,6 +134,7 @@ class Source:
     subject: a name in the registry, or a pattern with `*`; None: the topic's. schema: the text of the only schema.
     rest: of undeclared JSON properties. column: of keys, and of values that are one column. message: None: the file's first.
     document: of MongoDB's events: the schema of documents (`calve.schema.documents.declared`); None: rows are no documents.
+    infer: the columns of JSON come from its records; None: from a schema.
     """
 
     subject: str | None = None
@@ -143,6 +145,7 @@ class Source:
     column: str | None = None
     message: str | None = None
     document: str | None = None
+    infer: Infer | None = None
 
     @property
     def registered(self) -> bool:

@@ -9,6 +9,7 @@ from calve.schema.avro_reader import reading
 from calve.schema.change_events import AVRO_LOGICAL, DOCUMENT, JSON_TYPES, read_as, row_of
 from calve.schema.columns import Json, field, struct
 from calve.schema.evolution import Rule, SchemaProblem
+from calve.schema.inference import EMPTY, INFERRED
 from calve.schema.json_scalars import CONNECT_TYPES, PAYLOAD, as_json_schema, is_connect_schema
 from calve.schema.protobuf.columns import columns_of, plan
 from calve.schema.protobuf.files import has_message, load, message_of, messages
@@ -50,7 +51,7 @@ FIELDS = Top()
 VALUE = "value"
 REGISTERED = ("AVRO", "JSON", "PROTOBUF")
 """The schema types of a registry."""
-FORMATS = (*REGISTERED, "STRING", "BYTES")
+FORMATS = (*REGISTERED, INFERRED, "STRING", "BYTES")
 """All schema types; the others occur only in calve.yaml."""
 OF_CHANGES = ("AVRO", "JSON")
 """The schema types of Debezium's events."""
@@ -87,7 +88,7 @@ def own_columns(schema: Schema, top: Top) -> Json:
     match schema.type:
         case "AVRO":
             return avro.columns_of(_avro_schema(schema, top))
-        case "JSON":
+        case "JSON" | "INFERRED":
             found = json_schema.columns_of(_json_shape(schema, top))
             if not top.rest or top.document:
                 return found
@@ -112,7 +113,7 @@ def writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
     match schema.type:
         case "AVRO":
             return AvroWriter(schema.id, wire.frame(schema.id), reading(_avro_schema(schema, top), read))
-        case "JSON":
+        case "JSON" | "INFERRED":
             return _json_writer(schema, read, wire, top)
         case "PROTOBUF":
             return _protobuf_writer(schema, read, wire, top)
@@ -143,7 +144,8 @@ def _json_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
     member = PAYLOAD if _is_embedded(schema) else None
     if top.column is None:
         rest = None if top.document else top.rest
-        return JsonWriter(schema.id, frame, shape, table, rest, member=member)
+        lenient = schema.type == INFERRED
+        return JsonWriter(schema.id, frame, shape, table, rest, member=member, lenient=lenient)
     [part] = shape["fields"]
     if isinstance(part["type"], str):
         return JsonWriter(schema.id, frame, shape, table, scalar=top.column, member=member)
@@ -154,6 +156,8 @@ def _json_writer(schema: Schema, table: Json, wire: Wire, top: Top) -> Writer:
 def _json_shape(schema: Schema, top: Top) -> Json:
     text = as_json_schema(schema.text) if _is_embedded(schema) else schema.text
     named = JSON_TYPES if top.changes else CONNECT_TYPES
+    if schema.type == INFERRED and schema.text == EMPTY:
+        return struct()
     return json_schema.shape(text, schema.references, named, top.column)
 
 

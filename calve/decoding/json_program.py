@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -53,7 +53,7 @@ class Kind(IntEnum):
 
 
 LEVEL, FIRST, COUNT, END = 3, 4, 5, 6
-FIELD_WIDTH = 5
+NODE, FIELD_WIDTH = 4, 5
 """Numbers of a field: where its name is in `names`, its bytes, the first eight of them, their mask, the field's node."""
 KINDS = {
     "boolean": (Kind.BOOLEAN, "boolean"), "int": (Kind.INT, "int"), "days": (Kind.INT, "int"), "long": (Kind.LONG, "long"),
@@ -98,6 +98,7 @@ class JsonProgram(Program):
 
     must: the node that every value has. may_be_null: also null.
     kept: what the node `must`, a struct, has beyond its fields; None: this is ignored.
+    lenient: as of the writer. members: by node, the name of the property of the node `must` that it begins.
     """
 
     names: bytes = b""
@@ -106,6 +107,8 @@ class JsonProgram(Program):
     must: int = 0
     may_be_null: bool = False
     kept: Kept | None = None
+    lenient: bool = False
+    members: Mapping[int, str] = field(default_factory=dict)
 
 
 def json_program(writer: JsonWriter, columns: Json) -> JsonProgram:
@@ -136,7 +139,15 @@ def json_program(writer: JsonWriter, columns: Json) -> JsonProgram:
         must=0 if begun is None else 1,
         may_be_null=writer.scalar is not None,
         kept=compiler.kept,
+        lenient=writer.lenient,
+        members=_members(compiler, shape) if writer.lenient else {},
     )
+
+
+def _members(compiler: _Compiler, shape: Json) -> dict[int, str]:
+    first = compiler.code[0][FIRST] + NODE
+    nodes = compiler.pool[first : first + FIELD_WIDTH * len(shape["fields"]) : FIELD_WIDTH]
+    return dict(zip(nodes, (each["name"] for each in shape["fields"]), strict=True))
 
 
 @dataclass(slots=True)

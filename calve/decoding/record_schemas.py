@@ -17,7 +17,7 @@ from calve.decoding.decode_plan import OTHER_SCHEMA, DecodePlan
 from calve.decoding.field_quarantine import leaves as leaves_of
 from calve.decoding.formats import Top, concerns
 from calve.errors import CalveError, Retryable, Suspended
-from calve.registry.registry import FRAMED, Declared, Registry, identity
+from calve.registry.registry import FRAMED, Declared, Inferred, Registry, identity
 from calve.schema.columns import CHANGE, Json, struct
 from calve.schema.documents import declared
 from calve.schema.evolution import Change, Rule, apply
@@ -133,7 +133,7 @@ class Versions(NamedTuple):
 class Part:
     """The values, or the keys (`is_key`)."""
 
-    schemas: Subjects | Declared
+    schemas: Subjects | Declared | Inferred
     wire: Wire
     top: Top
     is_key: bool = False
@@ -195,6 +195,20 @@ class RecordSchemas:
         """Columns named by calve.yaml, not by a schema."""
         named = (self.key_column, self.value.top.column, self.value.top.rest)
         return frozenset(each for each in named if each)
+
+    def take(self, learnt: str | None) -> None:
+        """Take the schema that records have made so far from the table's property `LEARNT`; None: it has none."""
+        if isinstance(self.value.schemas, Inferred):
+            self.value.schemas.learnt = learnt
+
+    def require_learnt(self, table: object) -> None:
+        """Raises Suspended (`schema_unsupported`): the table exists, and another schema made its columns."""
+        if isinstance(self.value.schemas, Inferred) and self.value.schemas.learnt is None:
+            raise Suspended(
+                "schema_unsupported",
+                f"table {table} has the columns of a schema, and calve.yaml says `schema: infer`",
+                fix="name that schema again, or give the topic a new table",
+            )
 
     def versions(self) -> Versions:
         """The current schemas. Raises as `Part.versions`."""
@@ -309,6 +323,8 @@ def record_schemas_of(table: job.Table, registry: Registry | None) -> RecordSche
     """The schemas of a table's records; `registry` may be None if `table.registered` is false."""
 
     def part(source: Source, name: PartName, top: Top) -> Part:
+        if source.infer is not None:
+            return Part(Inferred(source.infer), BARE, top)
         if not source.registered:
             return Part(Declared(source), BARE, top, name == "key")
         if registry is None:

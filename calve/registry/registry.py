@@ -13,7 +13,9 @@ from typing import ClassVar, Protocol
 
 from calve.config import job
 from calve.config.job import Source
-from calve.errors import ConfigError
+from calve.errors import ConfigError, Suspended
+from calve.schema.evolution import SchemaProblem
+from calve.schema.inference import EMPTY, INFERRED, Infer
 from calve.schema.wire import NO_ID, Schema, Wire
 
 FRAMED = "framed"
@@ -42,8 +44,38 @@ class Declared:
         return False
 
 
+@dataclass(slots=True)
+class Inferred:
+    """Instead of them: one version, which grows with the records. learnt: what the table notes (`calve.table.summary.LEARNT`)."""
+
+    infer: Infer
+    learnt: str | None = None
+    title: ClassVar[str] = "the schema of the records so far"
+    foreign: ClassVar[list[Schema]] = []
+    shared: ClassVar[bool] = False
+
+    def listed(self) -> list[Schema]:
+        return self.versions()
+
+    def versions(self) -> list[Schema]:
+        """Raises Suspended (`schema_unsupported`) if calve.yaml gives a column another type than it has."""
+        try:
+            return [Schema(NO_ID, self.infer.declared(self.learnt or EMPTY), INFERRED)]
+        except SchemaProblem as problem:
+            raise Suspended(
+                "schema_unsupported",
+                f"`infer.types` of calve.yaml, {problem.path}: {problem.why}",
+                fix="remove it there: a column keeps its type. To have another one, give the topic a new table",
+            ) from None
+
+    def learn(self, ids: Iterable[int]) -> bool:
+        return False
+
+
 def identity(version: Schema) -> str:
-    """A name for a schema without frames: its registry id, or a digest of its text."""
+    """A name for a schema without frames: its registry id, or a digest of its text; `INFERRED` for one that only grows."""
+    if version.type == INFERRED:
+        return INFERRED
     digest = hashlib.sha256(f"{version.type} {version.text}".encode()).hexdigest()[:16]
     return str(version.id or f"sha256:{digest}")
 

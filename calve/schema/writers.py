@@ -25,6 +25,7 @@ class JsonWriter:
 
     rest: the column of undeclared properties. scalar: the value is this one field, not an object.
     member: the value is this member of an object. whole: the value, an object, is this one column.
+    lenient: a property that does not fit its column, or has undeclared ones in it, is undeclared; so is none that is null.
     """
 
     id: int
@@ -35,6 +36,7 @@ class JsonWriter:
     scalar: str | None = None
     member: str | None = None
     whole: str | None = None
+    lenient: bool = False
 
 
 @dataclass(frozen=True, slots=True)

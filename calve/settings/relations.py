@@ -16,6 +16,7 @@ from calve.decoding.formats import FORMATS, Top, columns
 from calve.names import FIELD_NAME
 from calve.schema.documents import AS_TEXT, declared
 from calve.schema.evolution import SchemaProblem
+from calve.schema.inference import INFER
 from calve.schema.wire import NO_ID, Schema
 from calve.settings.document import at, mapping, schema_text
 from calve.settings.entries.deploy import MOST_PARTS
@@ -255,7 +256,7 @@ def _schemas(table: Entry, folder: Path) -> Iterator[Problem]:
             return
     for part, section, top in (("value", value, of_value), ("key", key, of_key)):
         file, kind = _text(section, "schema"), str(section.get("format")).upper()
-        if not file or kind == "REGISTRY":
+        if not file or kind == "REGISTRY" or (part == "value" and (kind, file) == ("JSON", INFER)):
             continue
         if part == "value" and document:
             text = document if document == AS_TEXT else schema_text(folder, document)

@@ -43,6 +43,7 @@ from calve.modes.upsert import ChangeData, Deduplicate, Upsert
 from calve.names import RECORD_KEY, SYSTEM_COLUMN, TableName
 from calve.schema.columns import CHANGE, Transform
 from calve.schema.documents import AS_TEXT
+from calve.schema.inference import Infer
 from calve.settings.document import schema_text
 from calve.settings.entries.deploy import KEYS_TO_RETAIN, UNSCALED, JobSection, RotateSection
 from calve.settings.entries.sources import PartSection, SourceSection
@@ -223,6 +224,9 @@ def _emit(table: TableSection) -> Emit | None:
 
 def _source(section: PartSection, folder: Path) -> Source:
     document = section.document if isinstance(section, SourceSection) else None
+    if isinstance(section, SourceSection) and section.infers:
+        infer = resolved(Infer, section.infer)
+        return resolved(Source, section, prefix="none", schema=None, rest=section.rest_column, infer=infer)
     if document is not None and document != AS_TEXT:
         document = schema_text(folder, document)
     return resolved(

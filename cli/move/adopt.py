@@ -240,6 +240,9 @@ def _comparison(opened: OpenedTable, topic: TopicState, by: str | None) -> Itera
     if table.mode.kind != "append":
         why = f"calve.yaml gives {opened.name} the mode {table.mode.kind}, which needs the offset of each row"
         raise CalveError(why, fix="let the table append, or name another table")
+    if table.value.infer is not None:
+        why = f"calve.yaml infers the columns of {opened.name}, which has its columns"
+        raise CalveError(why, fix="name a schema of the records: `schema: FILE`, or another table")
     sources = Sources.of(opened.main.catalog, opened.job, table)
     registry = sources.open_registry()
     parts = record_schemas_of(table, registry)

@@ -143,6 +143,9 @@ def look(spark: SparkSession, job: Job, table: Table, newest: int) -> Preview:
         with errors_of_source(table):
             records = read_few(spark, *where, start, topic.end)
             found = plan.row_plan.records(decode(records, plan.decode_plan, plan.mode))
+            if (learnt := opener.grown(rows(found))) is not None:
+                plan = opener.plan_without_table(learnt)
+                found = plan.row_plan.records(decode(records, plan.decode_plan, plan.mode))
             if not plan.row_plan.chain.explodes:
                 return _preview(_collected(found, columns_of(found)))
             found = found.cache()

@@ -14,6 +14,7 @@ from calve.decoding.record_schemas import KEY, of_changes, subjects_of
 from calve.names import SYSTEM_COLUMN
 from calve.registry.registry import FRAMED, Registry, identity
 from calve.schema.evolution import SchemaProblem
+from calve.schema.inference import EMPTY, INFERRED
 from calve.schema.protobuf.files import has_message, load, message_of
 from calve.schema.wire import NO_ID, Schema
 from calve.table.position import Offsets
@@ -167,7 +168,10 @@ def filters_of(
 
 @dataclass(frozen=True, slots=True)
 class Decoders:
-    """Makes decoders. `registry`: None if it is not used. changes: the fields that order a database's changes."""
+    """Makes decoders. `registry`: None if it is not used. changes: the fields that order a database's changes.
+
+    learnt: the schema that a table of inferred columns notes: it reads the records of every round, for it only grows.
+    """
 
     sources: Sources
     topic: str
@@ -175,6 +179,7 @@ class Decoders:
     registry: Registry | None
     filters: Filters
     changes: Sequence[str] | None
+    learnt: str | None = None
 
     def of(self, read_with: ReadWith) -> Decoding | None:
         """The decoder of a round; None if its schemas or steps no longer exist."""
@@ -236,7 +241,9 @@ class Decoders:
             if stated not in (None, FRAMED):
                 raise LookupError
             return None
-        if not source.registered:
+        if source.infer is not None:
+            found = Schema(NO_ID, self.learnt or EMPTY, INFERRED)
+        elif not source.registered:
             found = Schema(NO_ID, source.schema or "", source.format.upper())
         elif stated and stated.isdecimal() and self.registry:
             found = self.registry.by_id(int(stated)) or Schema(NO_ID, "")

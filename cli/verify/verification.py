@@ -12,6 +12,7 @@ from calve.errors import CalveError
 from calve.names import SYSTEM_COLUMN, TableName
 from calve.schema.columns import UNDELIVERED
 from calve.table.protocol import TopicState
+from calve.table.summary import LEARNT
 from cli import lake
 from cli.kafka import Cluster
 from cli.verify.checks import checks_of, digests_of, findings_of
@@ -116,7 +117,8 @@ def _compare(
     born, registry = claim.known_from_birth, sources.open_registry()
     shapes = shapes_of(table, main.of_records, mode, sources, topic.name, queries)
     filters = filters_of(sources, topic.name, registry, rounds, complete=born)
-    decoders = Decoders(sources, topic.name, shapes, registry, filters, mode.changes if mode else None)
+    changes, learnt = mode.changes if mode else None, table.properties.get(LEARNT)
+    decoders = Decoders(sources, topic.name, shapes, registry, filters, changes, learnt)
     alone = sources.value.framed and sources.key is None and not sources.steps
     alike = alone and not any(each.read_with for each in rounds)
     decoder = DecoderByRound(rounds, decoders.of, alike=alike)

@@ -116,6 +116,16 @@ class Table:
                 update.remove(name)
             self._commit(update)
 
+    def note(self, values: Mapping[str, str]) -> None:
+        """Change properties of the table as loaded here. Raises Retryable: another writer was faster, or the answer was lost."""
+        with catalog_errors(f"table {self.name}"):
+            operations = self.java.operations()
+            base = operations.current()
+            update = self.iceberg.TableMetadata.buildFrom(base).setProperties(dict(values))
+            operations.commit(base, update.build())
+            self.java.refresh()
+            self.committed()
+
     def roll_back(self, snapshot_id: int, values: Mapping[str, str], *, remove: Iterable[str]) -> None:
         """Set main to an earlier snapshot and change properties, in one commit on the table as loaded here.
 

@@ -23,6 +23,7 @@ from glue_jobs.modes.change_data import stage_change_data
 from glue_jobs.modes.filling import TooLarge
 from glue_jobs.modes.history import stage_versions
 from glue_jobs.modes.versions import MOST_BYTES, placed
+from glue_jobs.process import faults
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.totals.fold import Totals
@@ -52,10 +53,25 @@ def engine_of(table: OpenTable) -> tuple[Engine, Chosen]:
 def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Counts, Batch]:
     """Write the good records as data files and count all records; returns also the batch for reading its rejects.
 
+    If the table infers its columns and these records make new ones, they are added and the batch is written again.
+    Raises CalveError: as `Engine.stage`. Nothing is committed.
+    """
+    files, counts, read = _stage(engine, batch, stage_id)
+    grown = batch.table.grow(files)
+    if grown is None:
+        return files, counts, read
+    discard(grown.main, files)
+    faults.point("stage.discarded", grown.config.name)
+    engine, _ = engine_of(grown)
+    return _stage(engine, replace(read, table=grown), stage_id)
+
+
+def _stage(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Counts, Batch]:
+    """As `stage_batch`, without new columns.
+
     If rows of a record cannot be computed, the row engine reads the batch again and rejects the record. It also makes a batch of
     change data with a truncation, which ends rows of the table, or with more lacking values, or versions, than the driver has
     room for.
-    Raises CalveError: as `Engine.stage`. Nothing is committed.
     """
     mode = batch.table.mode
     by_rows = RowEngine(fold_of(mode))

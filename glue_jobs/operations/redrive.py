@@ -164,6 +164,11 @@ class Redrive(Operation[Request, Result]):
         mine = (letter["cluster_id"] == topic.cluster_id) & (letter["topic_id"] == topic.topic_id)
         good = self._judged().where(F.col(REJECT).isNull() & mine)
         staged = self._stage_rows(good.where(~F.col(PRESENT) & ~F.col(IS_OVERTAKEN)), size_bytes, round_id)
+        if (grown := table.grow(staged)) is not None:
+            discard(table.main, staged)
+            self.table = grown
+            self._bring_back(topic, ledger, size_bytes)
+            return
         faults.point("redrive.staged", table.config.name)
         marked = stage_marks(table, dead_letters, good, round_id)
         faults.point("redrive.marked", table.config.name)

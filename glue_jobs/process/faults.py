@@ -22,7 +22,8 @@ STEPS = (
 """The steps of a round, in order. Only `Round.run` calls them, and it passes a point before and after each."""
 
 _INNER = {
-    "table": "created evolved released adopted",
+    "table": "created evolved released adopted learnt",
+    "stage": "discarded",
     "position": "anchored",
     "dead_letters": "rewritten deleted withdrawn created evolved",
     "reject": "discarded restaged staged",

@@ -351,7 +351,8 @@ class Round:
             table.event("table.engine", engine=chosen.engine, reasons=list(chosen.reasons))
         files, counts, batch = stage_batch(engine, planned.batch, self.id)
         self.memory.lacks_values = bool(counts.unavailable)
-        return Written(replace(planned, batch=batch), files, counts, _ms(began))
+        at = replace(planned.at, table=batch.table)
+        return Written(replace(planned, at=at, batch=batch), files, counts, _ms(began))
 
     def _must_persist(self, planned: Planned) -> bool:
         """Whether offsets without records must be committed.

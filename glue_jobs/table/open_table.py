@@ -158,6 +158,7 @@ class OpenTable(TablePlan):
     index: finds rows by the key of the table's mode; kept between rounds.
     worker_s: CPU seconds of the Python workers that read the topic.
     learn: looks up schema ids of values and keys; returns the reopened table, or None if no id is new.
+    grow: adds the columns that are only in the rest column of staged rows; returns the reopened table, or None if there are none.
     """
 
     main: Table
@@ -165,6 +166,7 @@ class OpenTable(TablePlan):
     index: TableIndex
     worker_s: Accumulator[float]
     learn: Callable[[Sequence[int], Sequence[int]], OpenTable | None]
+    grow: Callable[[Staged], OpenTable | None]
 
     @property
     def rows(self) -> DataFrame:

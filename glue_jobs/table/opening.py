@@ -28,6 +28,7 @@ from calve.table.summary import (
     ADOPT,
     FIELDS,
     INITIALISED,
+    LEARNT,
     PAUSED,
     REQUESTS,
     TOPIC,
@@ -39,10 +40,12 @@ from calve.table.summary import (
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
+from glue_jobs.iceberg.staging import Staged, rows_of, whole
 from glue_jobs.process import faults
 from glue_jobs.table.adoption import adopt
 from glue_jobs.table.announcements import Announcer
 from glue_jobs.table.open_table import OpenTable, RowPlan, Services, TablePlan, position_of
+from glue_jobs.table.records import teaching
 from glue_jobs.transform.chain import Chain, StepResources, chain_of
 from glue_jobs.transform.lookup import Lookups
 
@@ -107,6 +110,8 @@ class Opener:
         an aggregate table and the mode is another, or the reverse.
         """
         self.lookups.renew()
+        found = self.services.lake.load(self.name)
+        self._note(found)
         try:
             versions = self.schemas.versions()
         except Retryable:
@@ -114,14 +119,16 @@ class Opener:
                 self.config.topic
             )  # a topic that does not exist explains a missing schema
             raise
-        found = self.services.lake.load(self.name)
         if found is None:
             found = self._create(versions)
             faults.point("table.created", self.config.name)
+            self._note(found)
+            versions = self.schemas.versions()
         if INITIALISED not in found.properties or ADOPT in found.properties:
             adopt(found, self.config, self.services, lambda columns: self._require_fit(columns, versions))
         require_own_paths(found)
         self._require_same_topic(found)
+        self.schemas.require_learnt(self.name)
         require_same_kind(str(self.name), found.properties, self.config.aggregate)
         self.main = found
         opened = self._fit(found, versions)
@@ -130,11 +137,16 @@ class Opener:
             found.set_properties({OWNER: self.config.owner})
         return opened
 
-    def plan_without_table(self) -> TablePlan:
+    def plan_without_table(self, learnt: str | None = None) -> TablePlan:
         """How records would become rows of a table that does not exist yet.
 
-        Reads no masking key. Reads the table only for its quarantined fields. Raises Retryable, Suspended: as `open`.
+        Reads no masking key. Reads the table only for its quarantined fields and for the columns that its records have made.
+        learnt: takes these instead. Raises Retryable, Suspended: as `open`.
         """
+        if learnt is not None:
+            self.schemas.take(learnt)
+        elif self.config.value.infer is not None:
+            self._note(self.services.lake.load(self.name))
         versions = self.schemas.versions()
         every = self.schemas.first_columns(versions)
         source = every
@@ -168,6 +180,40 @@ class Opener:
             return None
         return self._fit(self.opened.main, self.schemas.versions())
 
+    def _note(self, found: Table | None) -> None:
+        self.schemas.take(found.properties.get(LEARNT) if found else None)
+
+    def grown(self, made: DataFrame) -> str | None:
+        """The schema with the columns that are only in the rest column of these rows; None if there are none."""
+        source = self.config.value
+        if source.infer is None or source.rest is None:
+            return None
+        [known] = self.schemas.versions().values
+        if source.infer.is_used(known.text):
+            return None
+        found = source.infer.learnt(known.text, teaching(made, source.rest), self.schemas.own_columns)
+        return None if found == known.text else found
+
+    def _grow(self, staged: Staged) -> OpenTable | None:
+        """As `OpenTable.grow`. The new columns are noted first: if the job stops then, the next one adds them.
+
+        Raises Retryable: another job has noted columns since the table was opened.
+        """
+        main = self.opened.main
+        if self.config.value.infer is None:
+            return None
+        self._note(main)
+        if self._pinned is None or self.schemas.versions() != self._pinned[1]:
+            raise Retryable(f"table {self.name}: another job has added columns")
+        with rows_of(main, whole(main, staged.files)) as made:
+            found = None if made is None else self.grown(made)
+        if found is None:
+            return None
+        main.note({LEARNT: found})
+        faults.point("table.learnt", self.config.name)
+        self._note(main)
+        return self._fit(main, self.schemas.versions())
+
     def _create(self, versions: Versions) -> Table:
         source, kafka, totals = self.schemas.first_columns(versions), KAFKA, {}
         chain = self._chain(source, versions)
@@ -193,6 +239,7 @@ class Opener:
                 TOPIC_KEY: str(self.services.cluster.state(self.config.topic).key),
             }
             | (written(leaves(source)) if self.config.quarantine_new_fields else {})
+            | ({LEARNT: versions.values[-1].text} if self.config.value.infer is not None else {})
             | self._without_bounds(chain, columns)
             | totals,
             summary=root(writer=self.services.writer, topic=self.config.topic, round_id=uuid.uuid4().hex),
@@ -243,6 +290,7 @@ class Opener:
             index=self._index,
             worker_s=self._worker_s,
             learn=self._learn,
+            grow=self._grow,
         )
         return self._opened
 

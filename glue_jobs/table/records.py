@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -12,8 +12,9 @@ from calve.config.steps import UNMET, Expect, Step, place
 from calve.decoding.decode_plan import DecodePlan
 from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import LATER, REASONS, Json
+from calve.schema.inference import SHAPE
 from calve.table.position import TopicKey
-from glue_jobs.columns.expressions import at, false, named_column, spark_type
+from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, named_column, spark_type
 from glue_jobs.columns.helpers import (
     DECODED,
     FILTERED,
@@ -67,6 +68,16 @@ def with_keys(flat: DataFrame, key: Sequence[str], *, drops: bool = False) -> Da
         flat = flat.withColumn(TOMBSTONE, F.col(TOMBSTONE) | (F.col(FILTERED) & has_key))
     before = F.col(REJECT) if REJECT in flat.columns else F.lit(None).cast("string")
     return flat.withColumn(REJECT, F.coalesce(before, F.when(nameless, F.lit("null_key"))))
+
+
+def teaching(made: DataFrame, rest: str) -> Iterator[str]:
+    """The texts of a rest column, of those that are alike only the first by partition and offset, in this order."""
+    text = shape = F.col(rest)
+    for pattern, replacement in SHAPE:
+        shape = F.regexp_replace(shape, pattern, replacement)
+    first = F.min(F.struct(at(PARTITION).alias("partition"), at(OFFSET).alias("offset"), text.alias("text")))
+    found = made.where(text.isNotNull()).groupBy(shape).agg(first.alias("first")).orderBy("first")
+    return (row[0] for row in found.select("first.text").toLocalIterator())
 
 
 def rows(flat: DataFrame) -> DataFrame:

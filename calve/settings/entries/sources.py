@@ -7,7 +7,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from calve.names import FIELD_NAME
 from calve.schema.documents import AS_TEXT
+from calve.schema.inference import INFER, MOST_COLUMNS, MOST_DEPTH, REST, Infer
 from calve.settings import fields
 from calve.settings.entries.deploy import RotateSection, rotation_problems
 from calve.settings.fields import Section
@@ -15,6 +17,7 @@ from calve.settings.problems import Problem
 
 CONFLUENT_ONLY = ("url", "secret", "ca_file", "client_certificate", "oauth", "rotate")
 GLUE_ONLY = ("name", "region")
+InferredType = Literal["boolean", "long", "double", "string", "date", "timestamptz", "json"]
 
 
 class OAuthSection(Section):
@@ -95,15 +98,63 @@ class PartSection(Section):
         return f"has no use with `format: {self.format}`"
 
 
+class InferSection(Section):
+    """The columns that records may make, with `schema: infer`."""
+
+    columns: int = Field(default=Infer().columns, ge=1, le=MOST_COLUMNS)
+    depth: int = Field(default=Infer().depth, ge=1, le=MOST_DEPTH)
+    types: dict[fields.FieldPath, InferredType] = Field(default_factory=dict)
+
+    def problems(self) -> Iterator[Problem]:
+        if len(self.types) > self.columns:
+            reason = f"has {len(self.types)} columns, and the table at most {self.columns}"
+            yield Problem(("types",), reason, "raise `columns`, or remove some")
+        for path in self.types:
+            inside = next((each for each in self.types if path.lower().startswith(f"{each.lower()}.")), None)
+            alike = next((each for each in self.types if each != path and each.lower() == path.lower()), None)
+            if inside:
+                reason = f"is a field of {inside}, which has no fields with `{self.types[inside]}`"
+                yield Problem(("types", path), reason, "remove one")
+            elif alike:
+                yield Problem(("types", path), f"differs from {alike} only by case", "remove one")
+            elif path.count(".") >= self.depth:
+                yield Problem(("types", path), f"is deeper than {self.depth}", "raise `depth`, or remove it")
+            elif any(not FIELD_NAME.fullmatch(each) for each in path.split(".")):
+                yield Problem(("types", path), "is not a column", "use letters, digits and _")
+
+
 class SourceSection(PartSection):
     """How the values of the topic are read."""
 
     rest: fields.ColumnName | None = None
     column: fields.ColumnName | None = None
     document: fields.Text | None = None
+    infer: InferSection | None = None
+
+    @property
+    def infers(self) -> bool:
+        return self.format == "json" and self.schema_ == INFER
+
+    @property
+    def rest_column(self) -> str | None:
+        return self.rest or (REST if self.infers else None)
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
+        if self.infer is not None and not self.infers:
+            fix = "remove it, or add `format: json` and `schema: infer`"
+            yield Problem(("infer",), "has no use without `schema: infer`", fix)
+        if self.schema_ == INFER and self.format in {"avro", "protobuf"}:
+            fix = "name a schema file, or use `format: json`"
+            yield Problem(("schema",), f"{self._useless}: only JSON says the names of its fields", fix)
+        if self.infers:
+            named = [self.rest_column, *(self.infer.types if self.infer else ())]
+            for name in {
+                each.lower() for each in named[1:] if each and each.lower() == (named[0] or "").lower()
+            }:
+                yield Problem(
+                    ("infer", "types", name), "is the column of the rest", "name that one: `rest: NAME`"
+                )
         if self.rest is not None and self.document == AS_TEXT:
             reason = "has no use with `document: text`, which keeps all"
             yield Problem(("rest",), reason, "remove it, or declare columns: `document: FILE`")

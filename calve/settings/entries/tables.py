@@ -335,7 +335,7 @@ class TableSection(TableOptions):
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        named = [self.value.rest, (self.value.column or "value") if self.value.kept else None]
+        named = [self.value.rest_column, (self.value.column or "value") if self.value.kept else None]
         if self.key and self.key.column.lower() in {each.lower() for each in named if each}:
             reason = f'"{self.key.column}" is the name of a column of the values, too'
             yield Problem(("key", "column"), reason, "give it another name")
@@ -343,11 +343,21 @@ class TableSection(TableOptions):
         for each in modes[1:]:
             reason = f"cannot be used together with `{modes[0]}`: a table has one mode"
             yield Problem((each,), reason, "remove one")
+        yield from self._inference_problems()
         yield from self._parameter_problems()
         yield from self._change_data_problems()
         yield from self._order_problems()
         yield from self._output_problems()
         yield from self._step_problems()
+
+    def _inference_problems(self) -> Iterator[Problem]:
+        """A column that appears by itself is in no step, and rows that replace others would hide the records that made it."""
+        if not self.value.infers:
+            return
+        fix = "remove it, or name a schema: `schema: FILE`"
+        for name in (*MODES, "route", "steps", "expect", "quarantine_new_fields"):
+            if getattr(self, name):
+                yield Problem((name,), "cannot be used with `schema: infer`", fix)
 
     def _parameter_problems(self) -> Iterator[Problem]:
         """Parameters that a step names and the table has not, and the other way round."""

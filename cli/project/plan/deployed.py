@@ -18,7 +18,7 @@ from calve.config.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
 from calve.decoding.field_quarantine import fields_in
 from calve.names import DEAD_LETTERS_SUFFIX, TableName, schedule_name
 from calve.schema.columns import Json
-from calve.table.summary import INITIALISED, TOPIC
+from calve.table.summary import INITIALISED, LEARNT, TOPIC
 from cli.account import Account, resources
 from cli.kafka import cluster_database
 from cli.lake import aws_errors, latest_commit, load, open_catalog
@@ -61,7 +61,7 @@ class DeployedJob:
 class DeployedTable:
     """An Iceberg table that calve keeps. `mode`: by its position; `empty`: it has read nothing, so any mode will do.
 
-    fields: `calve.decoding.field_quarantine.fields_in` its properties. topic: stored in the table.
+    fields: `calve.decoding.field_quarantine.fields_in` its properties. topic, learnt: stored in the table.
     """
 
     partition_by: str
@@ -72,6 +72,7 @@ class DeployedTable:
     empty: bool = False
     fields: frozenset[str] | None = None
     topic: str | None = None
+    learnt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,4 +276,5 @@ def _table(table: IcebergTable) -> DeployedTable | None:
         empty=latest is not None and not latest[1].offsets,
         fields=fields_in(table.properties),
         topic=table.properties.get(TOPIC),
+        learnt=table.properties.get(LEARNT),
     )

@@ -203,7 +203,7 @@ def proposed(
     """
     job, table = table_named(jobs, name)
     source = table.key if part == "key" else table.value
-    if source is None or source.format in ("string", "bytes"):
+    if source is None or source.infer is not None or source.format in ("string", "bytes"):
         raise ConfigError(f"the {part}s of table {name} have no schema, as calve.yaml says")
     registry = open_registry(job.registry) if table.registered else None
     parts = record_schemas_of(table, registry)

@@ -84,6 +84,9 @@ def _read(
     for each in filter(None, (parts.value, parts.key)):
         each.schemas.listed()  # a registry that does not answer is no fault of the table
     try:
+        if held is not None:
+            parts.take(held.learnt)
+            parts.require_learnt(table.name)
         versions = parts.versions()
         if held is None or table.aggregate or table.steps:
             columns = parts.first_columns(versions)

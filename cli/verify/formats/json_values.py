@@ -9,7 +9,7 @@ import re
 import struct
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from decimal import Decimal
 from functools import partial
@@ -47,9 +47,10 @@ NOT_FINITE = {text: float(text) for text in ("NaN", "Infinity", "-Infinity")}
 
 
 class Members(dict[str, Any]):
-    """A JSON object; the last of equally named members counts, and `twice` says which there are."""
+    """A JSON object; the last of equally named members counts, and `twice` says which there are. pairs: all members then."""
 
     twice: frozenset[str] = frozenset()
+    pairs: Sequence[tuple[str, Any]] = ()
 
 
 class Real(float):
@@ -81,21 +82,24 @@ def read(data: bytes) -> Any:
     return found
 
 
-def written(value: Any) -> str:
-    """The text of a value as tables keep it: sorted names, no spaces, shortest digits."""
+def written(value: Any, *, pointed: bool = False) -> str:
+    """The text of a value as tables keep it: sorted names, no spaces, shortest digits. pointed: 1.0 is no 1."""
     match value:
         case None | bool():
             return json.dumps(value)
         case str():
             return _text(value)
         case int() | Real():
-            return _number(value)
+            number = _number(value)
+            if pointed and isinstance(value, Real) and WHOLE.fullmatch(number):
+                return "-0.0" if number == "0" and value.text.startswith("-") else f"{number}.0"
+            return number
         case list():
-            return f"[{','.join(written(each) for each in value)}]"
+            return f"[{','.join(written(each, pointed=pointed) for each in value)}]"
     if value.twice:
         raise ValueError
     members = sorted(value.items(), key=lambda member: member[0].encode("utf-16-be"))
-    return "{" + ",".join(f"{_text(n)}:{written(each)}" for n, each in members) + "}"
+    return "{" + ",".join(f"{_text(n)}:{written(each, pointed=pointed)}" for n, each in members) + "}"
 
 
 def repeats(value: Any) -> bool:
@@ -148,6 +152,7 @@ def _members(pairs: list[tuple[str, Any]]) -> Members:
     if len(found) < len(pairs):
         names = Counter(name for name, _ in pairs)
         found.twice = frozenset(name for name, times in names.items() if times > 1)
+        found.pairs = pairs
     if any(len(name) > MAX_NAME for name in found):
         raise ValueError
     return found
@@ -175,9 +180,9 @@ class JsonWriter(Writer):
         shape, table = plan.shape, plan.table
         if plan.scalar:
             shape, table = shape["fields"][0]["type"], table["fields"][0]["type"]
-        self._is_object = plan.scalar is None
+        self._is_object, self._is_lenient = plan.scalar is None, plan.lenient
         self._declared = {each["name"] for each in shape["fields"]} if self._is_object else set()
-        self._convert = converter(shape, table)
+        self._convert = converter(shape, table, closed=plan.lenient)
 
     def decode(self, value: bytes) -> Any:
         return self.row(read(value[len(self.frame) :]))
@@ -190,10 +195,33 @@ class JsonWriter(Writer):
             found = found[self._member]
         if self._is_object != isinstance(found, Members):
             raise ValueError
+        if self._is_lenient:
+            return self._lenient(found)
         row = self._convert(found)
         if self._whole:
             return {self._whole: row}
         return row | {self._rest: self._undeclared(found)} if self._rest else row
+
+    def _lenient(self, found: Members) -> Any:
+        """The row, where every member that does not fit its column is in the rest."""
+        pairs = found.pairs or tuple(found.items())
+        if any(repeats(each) for _, each in pairs):
+            raise ValueError
+        misfits = {name for name, each in pairs if name in self._declared and not self._fits(name, each)}
+        kept = [
+            (n, each) for n, each in pairs if each is not None and (n in misfits or n not in self._declared)
+        ]
+        rest = Members(kept)
+        rest.twice = frozenset(name for name, times in Counter(n for n, _ in kept).items() if times > 1)
+        declared = Members({n: each for n, each in found.items() if n in self._declared - misfits})
+        return self._convert(declared) | {self._rest: written(rest, pointed=True) if rest else None}
+
+    def _fits(self, name: str, value: Any) -> bool:
+        try:
+            self._convert(Members({name: value}))
+        except (ValueError, OverflowError):
+            return False
+        return True
 
     def is_ambiguous(self, value: Any) -> bool:
         return repeats(read(value[len(self.frame) :]))
@@ -268,19 +296,24 @@ def _of_type(found: Members) -> Any:
     return None
 
 
-def converter(shape: Json, column: Json) -> Convert:
-    """Converts JSON values of a shape into values of a column (None: there is none; they are only checked)."""
-    convert = _converter(shape, column)
+def converter(shape: Json, column: Json, *, closed: bool = False) -> Convert:
+    """Converts JSON values of a shape into values of a column (None: there is none; they are only checked).
+
+    closed: no object has an undeclared member, unless it is null, and texts are `pointed`.
+    """
+    convert = _converter(shape, column, closed)
     return lambda value: None if value is None else convert(value)
 
 
-def _converter(shape: Json, column: Json) -> Convert:
+def _converter(shape: Json, column: Json, closed: bool) -> Convert:  # noqa: FBT001
+    if shape == "json" and closed:
+        return partial(written, pointed=True)
     if isinstance(shape, str):
         digits = decimal_digits(column or shape)
         return partial(_decimal, digits=digits) if digits else LEAVES[shape]
     match shape["type"]:
         case "struct":
-            return _struct(shape, column)
+            return _struct(shape, column, closed)
         case "list":
             items = converter(shape["element"], column and column["element"])
             return lambda value: [items(each) for each in _instance(value, list)]
@@ -295,16 +328,20 @@ def _converter(shape: Json, column: Json) -> Convert:
     return entries
 
 
-def _struct(shape: Json, column: Json) -> Convert:
+def _struct(shape: Json, column: Json, closed: bool) -> Convert:  # noqa: FBT001
     columns = {source: (name, kind) for name, source, kind in written_in(column)} if column else {}
     parts = [
-        (each["name"], name, converter(each["type"], kind))
+        (each["name"], name, converter(each["type"], kind, closed=closed))
         for each in shape["fields"]
         for name, kind in [columns.get(each["name"], (None, None))]
     ]
 
+    declared = {each["name"] for each in shape["fields"]}
+
     def members(value: Any) -> dict[str, Any]:
         found = _instance(value, Members)
+        if closed and any(each is not None for name, each in found.items() if name not in declared):
+            raise ValueError
         values = [(name, convert(found.get(source))) for source, name, convert in parts]
         return {name: value for name, value in values if name is not None}
 

@@ -83,9 +83,9 @@ def _string(data: Any, at: Any, out: Any) -> Any:
         out = _character(data, point, out)
 
 
-@kernel(PAIR(BYTES, types.int64, types.int64))
-def _number(data: Any, at: Any, end: Any) -> Any:
-    """The place after a number, and the bytes of it to keep; -1: it is a double."""
+@kernel(PAIR(BYTES, types.int64, types.int64, types.int64))
+def _number(data: Any, at: Any, end: Any, pointed: Any) -> Any:
+    """The place after a number, and the bytes of it to keep; -1: it is a double. pointed: as for `write`."""
     start, digits, fraction, zeros = at, np.int64(0), np.int64(0), np.int64(0)
     point = exponent = False
     while at < end:
@@ -103,6 +103,8 @@ def _number(data: Any, at: Any, end: Any) -> Any:
         at += 1
     if exponent or digits > MOST_DIGITS or fraction > MOST_DIGITS:
         return at, np.int64(-1)
+    if pointed != 0 and point and zeros == fraction:
+        return at, at - start - zeros + 1
     return at, at - start - zeros - np.int64(point and zeros == fraction)
 
 
@@ -289,17 +291,19 @@ def _move(data: Any, fields: Any, count: Any, held: Any, begin: Any, end: Any) -
 
 @kernel(
     PAIR(
-        LONGS, BYTES, BYTES_OUT, types.int64, BYTES, PLACES, LONGS_OUT, LONGS_OUT, LONGS_OUT, LONGS_OUT, LONGS_OUT, BYTES_OUT
+        LONGS, BYTES, BYTES_OUT, types.int64, BYTES, PLACES, types.int64, LONGS_OUT, LONGS_OUT, LONGS_OUT, LONGS_OUT, LONGS_OUT,
+        BYTES_OUT,
     )
 )  # fmt: skip
 def write(  # noqa: C901 one kernel
-    values: Any, marks: Any, data: Any, out: Any, digits: Any, ends: Any, opened: Any, fields: Any, held: Any,
+    values: Any, marks: Any, data: Any, out: Any, digits: Any, ends: Any, pointed: Any, opened: Any, fields: Any, held: Any,
     cells: Any, doubles: Any, wrong: Any,
 ) -> Any:  # fmt: skip
     """Write values in their normal form, from `out` on. Returns the place after them, and how many doubles they have.
 
     values: places of texts, where marked. cells: the places of the normal forms. doubles: the places of doubles, in this order.
     digits, ends: their shortest digits, and where those end, after a 0. Without them the normal forms lack the doubles.
+    pointed: 1: a whole number that was written with a point keeps it, and one digit after it.
     opened, fields, held: scratch space.
     """
     found = np.int64(0)
@@ -324,7 +328,7 @@ def write(  # noqa: C901 one kernel
                 if byte == 91 and data[U(at)] != 93:
                     continue
             elif byte == 45 or (byte >= 48 and byte <= 57):
-                stop, size = _number(data, at, end)
+                stop, size = _number(data, at, end, pointed)
                 if size < 0:
                     doubles[U(found)] = at << 32 | (stop - at)
                     if ends.size > 1:

@@ -14,7 +14,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from calve.decoding.avro_operations import CELL, MARKED, SECOND, WIDTH
-from calve.decoding.json_program import COUNT, END, FIELD_WIDTH, FIRST, LEVEL, SPREAD, Kind
+from calve.decoding.json_program import COUNT, END, FIELD_WIDTH, FIRST, LEVEL, NODE, SPREAD, Kind
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
 from glue_jobs.columns.scanning import TRIPLE, U, eight
 from glue_jobs.columns.texts import LENGTH
@@ -34,7 +34,7 @@ from glue_jobs.decode.machines.json_scan import (
 STRUCT, LIST, MAP, BOOLEAN, INT, LONG, FLOAT, DOUBLE, DATABASE_FLOAT, DATABASE_DOUBLE, TEXT, DECIMAL, JSON = (
     map(int, Kind)
 )
-NAME, SIZE, HEAD, MASK, NODE = range(FIELD_WIDTH)
+NAME, SIZE, HEAD, MASK = range(NODE)
 FACTOR = U(SPREAD)
 GOOD, MALFORMED = 0, 1
 THERE, OTHER, QUOTED = 1, 2, 3
@@ -140,20 +140,21 @@ def _field(data: Any, at: Any, size: Any, pool: Any, fields: Any, slots: Any, na
 @kernel(
     TRIPLE(
         LONGS, LONGS, BYTES, POWERS, BYTES_OUT, PLACES, PLACES, LONGS, types.int64, types.int64, types.int64, types.int64,
-        BYTES_OUT, LONGS_OUT, LONGS_OUT, LONGS, LONGS_OUT, BYTES_OUT, LONGS, LONGS, LONGS_OUT, LONGS_OUT,
-        LONGS_OUT, LONGS_OUT,
+        types.int64, BYTES_OUT, LONGS_OUT, LONGS_OUT, LONGS_OUT, LONGS, LONGS_OUT, BYTES_OUT, LONGS, LONGS, LONGS_OUT,
+        LONGS_OUT, LONGS_OUT, LONGS_OUT,
     )
 )  # fmt: skip
 def run(  # noqa: C901 one loop: a call for each value would cost more than most of them do
     code: Any, pool: Any, names: Any, powers: Any, data: Any, places: Any, sizes: Any, chosen: Any, must: Any,
-    may_be_null: Any, kept: Any, extra: Any, verdicts: Any, rows: Any, before: Any, space: Any, cells: Any,
-    marks: Any, mark_level: Any, mark_base: Any, frames: Any, opened: Any, twice: Any, firsts: Any,
+    may_be_null: Any, kept: Any, lenient: Any, extra: Any, verdicts: Any, misfits: Any, rows: Any, before: Any, space: Any,
+    cells: Any, marks: Any, mark_level: Any, mark_base: Any, frames: Any, opened: Any, twice: Any, firsts: Any,
 ) -> Any:  # fmt: skip
     """Read the chosen records. Returns the first unread record, the level without space for it or -1, and the next `extra`.
 
     code: with places in `cells` and `marks` instead of column numbers. data: `PADDING` bytes follow the values, then as many
     bytes as the values have: strings with escapes are written there as text, from `extra` on.
-    powers: of ten. must, may_be_null, kept: as in the program; -1: nothing is kept. verdicts: by place in `chosen`.
+    powers: of ten. must, may_be_null, kept, lenient: as in the program; -1: nothing is kept. verdicts: by place in `chosen`.
+    misfits: by place, the node of the property in which a record was refused; -1: none, or the record is good.
     rows: current rows per level. space: rows per level; columns have one more.
     marks: 0 at first. A cell without a mark is undefined. before, frames, opened, twice, firsts: scratch space.
     """
@@ -165,7 +166,7 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
             before[level] = rows[U(level)]
         extra_before = extra
         row, node, top, state, name = rows[U(0)], np.int64(0), np.int64(-1), VALUE, at
-        good, there = True, False
+        good, there, member = True, False, np.int64(-1)
         while good:
             if state == VALUE:
                 at = blank(data, at, end)
@@ -173,11 +174,15 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                     good = False
                     break
                 state = AFTER
-                keeps = kept >= 0 and top >= 0 and frames[U(top * FRAME)] == must
+                keeps, begin = kept >= 0 and top >= 0 and frames[U(top * FRAME)] == must, at
                 if node < 0:
                     room = extra if keeps else np.int64(-1)
                     at = skip(data, at, end, top + 1, opened, twice, room)
                     good = at >= 0
+                    if good and lenient != 0 and data[U(begin)] == 110:
+                        continue
+                    if lenient != 0 and not keeps:
+                        good = False
                     if good and keeps:
                         level = code[U(kept * WIDTH + LEVEL)]
                         if rows[U(level)] >= space[U(level)]:
@@ -185,7 +190,7 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                             return number, level, extra_before
                         _keep(code, kept, frames[U(top * FRAME + ROW_AT)], rows, cells, marks, name, at)
                     continue
-                base, byte, begin = node * WIDTH, data[U(at)], at
+                base, byte = node * WIDTH, data[U(at)]
                 is_nested = keeps and byte | 32 == 123
                 if is_nested and skip(data, at, end, top + 1, opened, twice, extra) < 0:
                     good = False
@@ -389,7 +394,10 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
                 good = at < end and data[U(at)] == 58
                 at += 1
                 state = VALUE
+                if frames[U(frame)] == must:
+                    member = node
         if good:
+            member = np.int64(-1)
             at = blank(data, at, end)
             here = marks[U(code[U(must * WIDTH + MARKED)] + rows[U(0)])] != 0
             good = at == end and there and (here or may_be_null != 0)
@@ -399,4 +407,5 @@ def run(  # noqa: C901 one loop: a call for each value would cost more than most
             clear(rows, before, mark_level, mark_base, marks)
             extra = extra_before
         verdicts[number] = GOOD if good else MALFORMED
+        misfits[number] = np.int64(-1) if good else member
     return np.int64(chosen.size), np.int64(-1), extra

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calve.decoding.json_program import JsonLeaf, JsonProgram
-from calve.schema.columns import MOST_MILLIS, decimal_digits
+from calve.decoding.json_program import JsonLeaf, JsonProgram, json_program
+from calve.schema.columns import MOST_MILLIS, Json, decimal_digits
+from calve.schema.writers import JsonWriter
 from glue_jobs.columns.buffers import Spans
 from glue_jobs.columns.texts import LENGTH, NOTHING, Bytes, Longs, copy, lay_out, texts
 from glue_jobs.decode.machines.avro_reader import WRONG, Reader
@@ -34,7 +35,10 @@ KEPT_BYTES = 64 * 2**20
 
 
 class JsonReader(Reader):
-    """Not thread-safe. Memory: as `Reader`, and twice the bytes of the values, besides their JSON texts."""
+    """Not thread-safe. Memory: as `Reader`, and twice the bytes of the values, besides their JSON texts.
+
+    misfits: of a lenient program, the refused records of the last read with a property that does not fit, and its name.
+    """
 
     _program: JsonProgram
 
@@ -47,6 +51,8 @@ class JsonReader(Reader):
         keeps = program.kept is not None or any(each.shape == "json" for each in program.leaves)
         self._room, self._normal = (int(2 + 2 * GROWTH), WIDTH) if keeps else (2, 0)
         self._fields, self._free = np.empty(0, np.int64), 0
+        self._members = np.empty(0, np.int64)
+        self.misfits: list[tuple[str, Longs]] = []
 
     def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
         """The values are copied to a buffer with room for strings without their escapes."""
@@ -64,8 +70,14 @@ class JsonReader(Reader):
         if not most <= self._twice.size <= max(most, KEPT_BYTES // 8):
             self._twice, self._fields = np.empty(most, np.int64), np.empty(most * self._normal, np.int64)
         copied = Spans(self._buffer, offsets[:-1], np.diff(offsets), np.arange(records.size))
+        self.misfits, done = [], 0
         for good, batch in super().read(copied):
             yield records[good], batch
+            for node in np.unique(self._members).tolist() if self._program.lenient else ():
+                if node >= 0:
+                    found = records[done + np.flatnonzero(self._members == node)]
+                    self.misfits.append((self._program.members[node], found))
+            done += self._members.size
 
     def _execute(
         self,
@@ -79,11 +91,14 @@ class JsonReader(Reader):
     ) -> tuple[int, int]:
         program, buffers = self._program, self._buffers
         kept = -1 if program.kept is None else program.kept.node
+        self._members = np.empty(chosen.size, np.int64)
         end, full, self._free = run(
             code, self._pool, self._names, POWERS, spans.data, spans.places, spans.sizes, chosen,
-            program.must, int(program.may_be_null), kept, self._extra, verdicts, rows, np.empty_like(rows), space,
-            buffers.cells, buffers.marks, buffers.mark_level, mark_base, self._frames, self._opened, self._twice, self._firsts,
+            program.must, int(program.may_be_null), kept, int(program.lenient), self._extra, verdicts, self._members, rows,
+            np.empty_like(rows), space, buffers.cells, buffers.marks, buffers.mark_level, mark_base, self._frames, self._opened,
+            self._twice, self._firsts,
         )  # fmt: skip
+        self._members = self._members[:end]
         return end, full
 
     def _run(self, spans: Spans, begin: int, space: Longs) -> tuple[Bytes, Cells, int]:
@@ -93,8 +108,45 @@ class JsonReader(Reader):
             found = _Converted(
                 self._program, cells, _Room(self._free, self._opened, self._fields, self._twice)
             )
-            verdicts[np.flatnonzero(verdicts != MALFORMED)[found.wrong()]] = WRONG
+            held = np.flatnonzero(verdicts != MALFORMED)
+            verdicts[held[found.wrong()]] = WRONG
+            if self._program.lenient:
+                self._members[held] = found.members
         return verdicts, cells, full
+
+
+MOST_READERS = 16
+
+
+class LenientReader:
+    """Reads the values of a lenient writer. Not thread-safe.
+
+    The records that have a property in the way are read again, without it: then it is undeclared. Their number is bounded by
+    that of the properties that do not fit.
+    """
+
+    def __init__(self, writer: JsonWriter, columns: Json) -> None:
+        self._writer, self._columns = writer, columns
+        self._readers: dict[frozenset[str], JsonReader] = {}
+
+    def read(self, spans: Spans) -> Iterator[tuple[Longs, Any]]:
+        """As `JsonReader.read`, not in order."""
+        waiting = [(frozenset[str](), spans.records)]
+        while waiting:
+            undeclared, records = waiting.pop()
+            reader = self._reader(undeclared)
+            yield from reader.read(replace(spans, records=records))
+            waiting += [(undeclared | {name}, theirs) for name, theirs in reader.misfits]
+
+    def _reader(self, undeclared: frozenset[str]) -> JsonReader:
+        if undeclared not in self._readers:
+            if len(self._readers) == MOST_READERS:
+                self._readers.clear()
+            shape = self._writer.shape
+            fields = [each for each in shape["fields"] if each["name"] not in undeclared]
+            writer = replace(self._writer, shape=shape | {"fields": fields})
+            self._readers[undeclared] = JsonReader(json_program(writer, self._columns), len(writer.prefix))
+        return self._readers[undeclared]
 
 
 @dataclass(slots=True)
@@ -113,11 +165,15 @@ class _Converted:
     def __init__(self, program: JsonProgram, cells: Cells, room: _Room) -> None:
         self._program, self._cells, self._room = program, cells, room
         self._wrong: dict[int, Bytes] = {}
+        self.members = np.full(cells.rows[0] if program.lenient else 0, -1)
+        """Of a lenient program: by record, the node of the property with a value that its column cannot hold."""
 
     def wrong(self) -> NDArray[np.bool_]:
         """Convert all cells; which records have a value that its column cannot hold."""
         for leaf in self._program.leaves:
             self._convert(leaf)
+            if self._program.lenient:
+                self._blame(leaf)
         if (kept := self._program.kept) is not None:
             counts, items, objects = map(self._cells.numbers, (kept.count, kept.item, kept.text))
             marks, data = self._cells.marks_of(kept.node), self._cells.data
@@ -131,6 +187,10 @@ class _Converted:
             if rows.any():
                 found[self._cells.records(level)[rows != 0]] = True
         return found
+
+    def _blame(self, leaf: JsonLeaf) -> None:
+        member = max(node for node in self._program.members if node <= leaf.node)
+        self.members[(self.members < 0) & (self._of(leaf.level) != 0)] = member
 
     def _convert(self, leaf: JsonLeaf) -> None:
         cells = self._cells
@@ -172,7 +232,8 @@ class _Converted:
         """Write JSON values in their normal form. Their doubles are converted in between, if there are any."""
         room, data, values = self._room, self._cells.data, cells.copy()
         doubles = np.empty(int((values[marks != 0] & LENGTH).sum()) // 3 + 1, np.int64)
-        scratch = room.opened, room.fields, room.held, cells, doubles, self._of(level)
+        pointed = int(self._program.lenient)
+        scratch = pointed, room.opened, room.fields, room.held, cells, doubles, self._of(level)
         end, count = write(values, marks, data, room.at, NOTHING, NO_PLACES, *scratch)
         if count:
             found = _digits(texts(pa.string(), doubles[:count], NOTHING, data))

@@ -22,7 +22,7 @@ from glue_jobs.columns.buffers import Spans
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, PLACES_OUT, kernel
 from glue_jobs.columns.texts import NOTHING, Longs, texts
 from glue_jobs.decode.machines.avro_reader import Reader
-from glue_jobs.decode.machines.json_reader import JsonReader
+from glue_jobs.decode.machines.json_reader import JsonReader, LenientReader
 from glue_jobs.decode.protobuf.reader import Messages
 
 
@@ -43,7 +43,7 @@ class PlainReader:
         yield records, pa.RecordBatch.from_arrays([found], [self._column])
 
 
-AnyReader = Reader | PlainReader | Messages
+AnyReader = Reader | LenientReader | PlainReader | Messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +166,8 @@ class PartDecoder:
         match writer:
             case AvroWriter():
                 return Reader(program(writer.value), len(writer.prefix))
+            case JsonWriter(lenient=True):
+                return LenientReader(writer, self._decoding.columns)
             case JsonWriter():
                 return JsonReader(json_program(writer, self._decoding.columns), len(writer.prefix))
             case ProtobufWriter():

@@ -26,6 +26,7 @@ from tests.integration.support.crashing import (
     OF_EMIT,
     OF_FOREIGN,
     OF_FORGET,
+    OF_INFERENCE,
     OF_MAINTENANCE,
     OF_TRAVEL,
     OF_UPKEEP,
@@ -300,6 +301,6 @@ def test_points_stand_between_all_effects_of_a_job(engine: Engine) -> None:
         with traced() as more:
             scene.work()
         seen += ["the next job", *more]
-    elsewhere = {*OF_CONFLICT, *OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL, *OF_MAINTENANCE}
+    elsewhere = {*OF_CONFLICT, *OF_INFERENCE, *OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL, *OF_MAINTENANCE}
     assert set(faults.POINTS) - elsewhere <= set(seen)
     assert [pair for pair in pairwise(seen) if "".join(pair).isupper()] == []

@@ -502,11 +502,21 @@ OF_TRAVEL = (
     *("move.committed", "move.completed"),
 )
 OF_CONFLICT = ("publish.redone",)
-OTHERS = (*OF_CONFLICT, *OF_SWITCH, *OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL, *OF_MAINTENANCE)
+OF_INFERENCE = ("table.learnt", "stage.discarded")
+OTHERS = (
+    *OF_CONFLICT,
+    *OF_INFERENCE,
+    *OF_SWITCH,
+    *OF_EMIT,
+    *OF_FORGET,
+    *OF_UPKEEP,
+    *OF_TRAVEL,
+    *OF_MAINTENANCE,
+)
 POINTS = tuple(each for each in faults.POINTS if each not in OTHERS)
 """Those of a table that keeps its mode and its layout, has no output topic, forgets nobody, is young, never goes back and is
 never moved, released or adopted; test_mode_crash, test_switching, test_time_machine, test_move, test_release, test_adopt,
-test_emit, test_forget, test_upkeep and test_maintain have the others.
+test_inference, test_emit, test_forget, test_upkeep and test_maintain have the others.
 """
 POINTS_OF_UPSERTS = tuple(each for each in POINTS if each not in OF_REDRIVE)
 POINTS_OF_TOTALS = tuple(each for each in POINTS_OF_UPSERTS if each != "table.evolved")
