@@ -15,11 +15,13 @@ from calve.config import job
 from calve.config.job import Source
 from calve.errors import ConfigError, Suspended
 from calve.schema.evolution import SchemaProblem
-from calve.schema.inference import EMPTY, INFERRED, Infer
+from calve.schema.inference import EMPTY, INFERRED, Infer, first, size
 from calve.schema.wire import NO_ID, Schema, Wire
 
 FRAMED = "framed"
 """Instead of an `identity`, if each record names its schema."""
+OF_SIZE = "inferred:"
+"""Before the number of columns in the `identity` of an inferred schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,16 @@ class Inferred:
         return False
 
 
+def as_it_was(learnt: str, stated: str | None) -> Schema:
+    """The inferred schema with this `identity`, of the one that a table notes; None: as it is now."""
+    count = stated.removeprefix(OF_SIZE) if stated else ""
+    return Schema(NO_ID, first(learnt, int(count)) if count.isdecimal() else learnt, INFERRED)
+
+
 def identity(version: Schema) -> str:
-    """A name for a schema without frames: its registry id, or a digest of its text; `INFERRED` for one that only grows."""
+    """A name for a schema without frames: its registry id, or a digest of its text; of one that only grows, its size."""
     if version.type == INFERRED:
-        return INFERRED
+        return f"{OF_SIZE}{size(version.text)}"
     digest = hashlib.sha256(f"{version.type} {version.text}".encode()).hexdigest()[:16]
     return str(version.id or f"sha256:{digest}")
 

@@ -34,7 +34,9 @@ TYPES: dict[str, dict[str, Json]] = {
     "timestamptz": {"type": "string", "format": "date-time"},
     "json": {"description": "JSON text"},
 }
-"""A column type -> its node in the schema. Records decide all but dates and timestamps."""
+"""A column type -> its node in the schema, besides `NUMBER`. Records decide all but dates and timestamps."""
+NUMBER = "x-number"
+"""The columns of a schema are numbered in the order of their making, so that `first` can leave out the later ones."""
 EMPTY = '{"type": "object", "properties": {}}'
 MOST_COLUMNS, MOST_DEPTH = 1_000, 10
 LONG = 2**63
@@ -59,40 +61,51 @@ class Infer:
         """The schema with the types of calve.yaml. Raises `SchemaProblem` if a field has another type already."""
         found = json.loads(schema)
         for path, kind in self.types.items():
-            node = found
+            node, wanted = found, TYPES[kind] | {NUMBER: _size(found) + 1}
             *around, name = path.split(".")
             for each in around:
-                node = node["properties"].setdefault(each, json.loads(EMPTY))
-                if "properties" not in node:
-                    break
-            known = node["properties"].setdefault(name, TYPES[kind]) if "properties" in node else None
-            if known != TYPES[kind]:
+                node = _own(node, each, json.loads(EMPTY), path)
+            if _kind(_own(node, name, wanted, path)) != TYPES[kind]:
                 raise SchemaProblem(path, f"it is no {kind} already", Rule.UNSUPPORTED_TYPE_CHANGE)
         return json.dumps(found)
 
     def is_used(self, schema: str) -> bool:
         """Whether no column can be added any more."""
-        return _size(json.loads(schema)) >= self.columns
+        return size(schema) >= self.columns
 
     def learnt(self, schema: str, records: Iterable[str], taken: Iterable[str] = ()) -> str:
         """The schema with the columns of these records, in order. taken: names of columns that calve.yaml gives."""
         found = json.loads(schema)
         names = frozenset(each.lower() for each in (*taken, SYSTEM_COLUMN))
-        learning = _Learning(self, self.columns - _size(found), names)
+        learning = _Learning(self, _size(found), names)
         for each in records:
-            if learning.left <= 0:
+            if learning.is_full:
                 break
             learning.learn(found, json.loads(each), 1)
         return json.dumps(found)
 
 
+def first(schema: str, count: int) -> str:
+    """The schema when it had so many columns."""
+    return json.dumps(_first(json.loads(schema), count))
+
+
+def size(schema: str) -> int:
+    """How many columns and fields without nested fields it has."""
+    return _size(json.loads(schema))
+
+
 @dataclass(slots=True)
 class _Learning:
-    """left: how many columns may be added."""
+    """count: of the columns so far."""
 
     infer: Infer
-    left: int
+    count: int
     taken: frozenset[str]
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= self.infer.columns
 
     def learn(self, node: dict[str, Json], value: dict[str, Any], depth: int) -> None:
         """Add the fields of an object to its node."""
@@ -110,15 +123,15 @@ class _Learning:
 
     def _node(self, value: Any, depth: int) -> dict[str, Json] | None:
         """The node of a new field; None if it says nothing, or there is no room."""
-        if value is None or self.left <= 0:
+        if value is None or self.is_full:
             return None
         if isinstance(value, dict) and depth < self.infer.depth:
-            made: dict[str, Json] = {"type": "object", "properties": {}}
+            made: dict[str, Json] = json.loads(EMPTY)
             self.learn(made, value, depth + 1)
             if made["properties"]:
                 return made
-        self.left -= 1
-        return TYPES[_type(value)]
+        self.count += 1
+        return TYPES[_type(value)] | {NUMBER: self.count}
 
 
 def _type(value: Any) -> str:
@@ -132,6 +145,34 @@ def _type(value: Any) -> str:
         case str():
             return "string"
     return "json"
+
+
+def _own(node: dict[str, Json], name: str, made: dict[str, Json], path: str) -> dict[str, Json]:
+    """The property of a node, which is added if there is none. Raises `SchemaProblem` if the node can have none."""
+    known = node.get("properties")
+    if known is None or any(name != each and name.lower() == each.lower() for each in known):
+        why = (
+            "it is a field of another type"
+            if known is None
+            else "another column differs from it only by case"
+        )
+        raise SchemaProblem(path, why, Rule.UNSUPPORTED_TYPE_CHANGE)
+    found: dict[str, Json] = known.setdefault(name, made)
+    return found
+
+
+def _kind(node: dict[str, Json]) -> dict[str, Json]:
+    return {key: each for key, each in node.items() if key != NUMBER}
+
+
+def _first(node: dict[str, Json], count: int) -> dict[str, Json]:
+    kept = {name: _first(each, count) for name, each in node["properties"].items() if "properties" in each}
+    kept = {name: kept.get(name, each) for name, each in node["properties"].items()}
+    is_there = {
+        name: each["properties"] if "properties" in each else each[NUMBER] <= count
+        for name, each in kept.items()
+    }
+    return node | {"properties": {name: each for name, each in kept.items() if is_there[name]}}
 
 
 def _size(node: dict[str, Json]) -> int:

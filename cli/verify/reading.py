@@ -12,9 +12,9 @@ from calve.config import job
 from calve.decoding.formats import Top, message_prefixes
 from calve.decoding.record_schemas import KEY, of_changes, subjects_of
 from calve.names import SYSTEM_COLUMN
-from calve.registry.registry import FRAMED, Registry, identity
+from calve.registry.registry import FRAMED, Registry, as_it_was, identity
 from calve.schema.evolution import SchemaProblem
-from calve.schema.inference import EMPTY, INFERRED
+from calve.schema.inference import EMPTY
 from calve.schema.protobuf.files import has_message, load, message_of
 from calve.schema.wire import NO_ID, Schema
 from calve.table.position import Offsets
@@ -170,7 +170,7 @@ def filters_of(
 class Decoders:
     """Makes decoders. `registry`: None if it is not used. changes: the fields that order a database's changes.
 
-    learnt: the schema that a table of inferred columns notes: it reads the records of every round, for it only grows.
+    learnt: the schema that a table of inferred columns notes. It only grows: a round read by the first columns of it.
     """
 
     sources: Sources
@@ -242,7 +242,7 @@ class Decoders:
                 raise LookupError
             return None
         if source.infer is not None:
-            found = Schema(NO_ID, self.learnt or EMPTY, INFERRED)
+            found = as_it_was(self.learnt or EMPTY, stated)
         elif not source.registered:
             found = Schema(NO_ID, source.schema or "", source.format.upper())
         elif stated and stated.isdecimal() and self.registry:

@@ -36,13 +36,12 @@ from glue_jobs.iceberg.staging import discard
 from glue_jobs.modes.staging import engine_of, stage_batch
 from glue_jobs.operations.backfill import Backfill
 from glue_jobs.operations.forget import Forget
+from glue_jobs.operations.leaving import MoveTable, ReleaseTable
 from glue_jobs.operations.mode_switch import fresh, switch
-from glue_jobs.operations.move import MoveTable
 from glue_jobs.operations.operation import Operation, handle
 from glue_jobs.operations.publishing import publish_round, require_allowed, require_same
 from glue_jobs.operations.redrive import Redrive
 from glue_jobs.operations.relayout import relayout
-from glue_jobs.operations.release import ReleaseTable
 from glue_jobs.operations.rollback import Rollback
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from pydantic import Field
 
-from calve.names import FIELD_NAME
+from calve.names import FIELD_NAME, SYSTEM_COLUMN
 from calve.schema.documents import AS_TEXT
 from calve.schema.inference import INFER, MOST_COLUMNS, MOST_DEPTH, REST, Infer
 from calve.settings import fields
 from calve.settings.entries.deploy import RotateSection, rotation_problems
 from calve.settings.fields import Section
-from calve.settings.problems import Problem
+from calve.settings.problems import KeyPath, Problem
 
 CONFLUENT_ONLY = ("url", "secret", "ca_file", "client_certificate", "oauth", "rotate")
 GLUE_ONLY = ("name", "region")
@@ -168,3 +168,25 @@ class KeySection(PartSection):
     """How the keys of the topic are read, into one column."""
 
     column: fields.ColumnName = "key"
+
+
+def useless_beside_inference(names: Iterable[str]) -> Iterator[Problem]:
+    """A column that appears by itself is in no step, and rows that replace others would hide the records that made it."""
+    for name in names:
+        fix = "remove it, or name a schema: `schema: FILE`"
+        yield Problem((name,), "cannot be used with `schema: infer`", fix)
+
+
+def unknown_beside_inference(
+    value: SourceSection, key: KeySection | None, named: Iterable[tuple[KeyPath, str]]
+) -> Iterator[Problem]:
+    """named: columns that the table must have from its start, and where calve.yaml names them."""
+    types = value.infer.types if value.infer else {}
+    own = {(value.rest_column or "").lower(), SYSTEM_COLUMN, *([key.column.lower()] if key else [])}
+    for path in [each for each in types if key and each.lower() == key.column.lower()]:
+        yield Problem(("value", "infer", "types", path), "is the column of the key", "remove it")
+    for place, path in named:
+        if path not in types and path.partition(".")[0].lower() not in own:
+            kind = "timestamptz" if place == ("event_time",) else "TYPE"
+            fix = f"add `infer: {{types: {{{path}: {kind}}}}}` to `value`"
+            yield Problem(place, f"names {path}, and no record has made it yet", fix)

@@ -17,7 +17,12 @@ from calve.modes.measures import MeasureProblem, columns_in, parse
 from calve.names import RECORD_KEY
 from calve.settings import fields, notation
 from calve.settings.document import at
-from calve.settings.entries.sources import KeySection, SourceSection
+from calve.settings.entries.sources import (
+    KeySection,
+    SourceSection,
+    unknown_beside_inference,
+    useless_beside_inference,
+)
 from calve.settings.entries.steps import ExpectSection, ParameterName, ParameterValue, WrittenStep
 from calve.settings.fields import Section
 from calve.settings.problems import Invalid, InvalidParts, KeyPath, Problem, near_miss
@@ -351,13 +356,16 @@ class TableSection(TableOptions):
         yield from self._step_problems()
 
     def _inference_problems(self) -> Iterator[Problem]:
-        """A column that appears by itself is in no step, and rows that replace others would hide the records that made it."""
         if not self.value.infers:
             return
-        fix = "remove it, or name a schema: `schema: FILE`"
-        for name in (*MODES, "route", "steps", "expect", "quarantine_new_fields"):
-            if getattr(self, name):
-                yield Problem((name,), "cannot be used with `schema: infer`", fix)
+        others = (*MODES, "route", "steps", "expect", "quarantine_new_fields")
+        yield from useless_beside_inference([each for each in others if getattr(self, each)])
+        named: list[tuple[KeyPath, str]] = []
+        for option, listed in (("partition_by", self.partition_by), ("sort_by", self.sort_by)):
+            named += [((option, str(number)), each.column) for number, each in enumerate(listed or ())]
+        named += [(("event_time",), self.event_time)] if self.event_time else []
+        named += [(("announce", "count_by"), self.announce.count_by)] if self.announce else []
+        yield from unknown_beside_inference(self.value, self.key, named)
 
     def _parameter_problems(self) -> Iterator[Problem]:
         """Parameters that a step names and the table has not, and the other way round."""

@@ -234,6 +234,33 @@ def test_adopt(engine: Engine, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_infer(engine: Engine, tmp_path: Path) -> None:
+    """The commands of its README, but for names and the way to the stack."""
+    name, file = f"clicks_{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml"
+    file.write_text((EXAMPLES / "infer" / "calve.yaml").read_text().replace("clicks", name))
+    [job] = load_jobs(file)
+    [target], clicks = openers_of(job, engine.lake, engine.cluster), script("infer", "clicks")
+    for release in (1, 2, 3):
+        assert clicks.send(job, release) == 100
+        engine.drain(target)
+    newest = "SELECT visitor, price, page, rest FROM {t} ORDER BY clicked_at DESC LIMIT 1".replace(
+        "{t}", name
+    )
+    asked = CliRunner().invoke(app, ["query", newest, "--output", "json", "--config", str(file)])
+    assert asked.exit_code == 0, asked.output
+    assert json.loads(asked.stdout) == [
+        {
+            "visitor": None,
+            "price": 0.5,
+            "page": {"path": "/shoes/99", "tags": "[]"},
+            "rest": '{"visitor":"u-1"}',
+        }
+    ]
+    checked = CliRunner().invoke(app, ["verify", name, "--config", str(file)])
+    assert checked.exit_code == 0, checked.output
+
+
+@pytest.mark.long
 def test_move(engine: Engine, tmp_path: Path) -> None:
     """The commands of its README, but for names and the way to the stack."""
     name, file = f"trades_{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml"

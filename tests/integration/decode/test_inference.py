@@ -6,6 +6,7 @@ import json
 import random
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -170,6 +171,21 @@ def test_the_budget_is_used_in_order_and_then_never_again(engine: Engine) -> Non
         {"b": "[]", "rest": '{"f":1}'},
     ]
     proved(engine, topic, source=source)
+
+
+def test_a_raised_budget_makes_columns_of_later_records_and_verify_knows_both(engine: Engine) -> None:
+    topic = new_topic(engine)
+    small, large = (replace(SOURCE, infer=Infer(columns=each)) for each in (1, 9))
+    send(engine, topic, [{"a": 1, "b": 1}])
+    engine.drain(engine.target(topic, value=small))
+    send(engine, topic, [{"a": 2, "b": 2}, {"b": "x"}])
+    engine.drain(engine.target(topic, value=large))
+    assert [given(each) for each in rows(engine, topic)] == [
+        {"a": 1, "rest": '{"b":1}'},
+        {"a": 2, "b": 2},
+        {"rest": '{"b":"x"}'},
+    ]
+    proved(engine, topic, source=large)
 
 
 def test_a_column_keeps_its_type_and_a_table_its_way_to_get_columns(engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""A model's writer that goes on with a copy of its topic because a person has asked: `glue_jobs.operations.move`."""
+"""A model's writer that goes on with a copy of its topic because a person has asked: `glue_jobs.operations.leaving`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calve.decoding.formats import Top, columns
 from calve.schema.evolution import SchemaProblem
-from calve.schema.inference import EMPTY, INFERRED, SHAPE, Infer
+from calve.schema.inference import EMPTY, INFERRED, SHAPE, Infer, first, size
 from calve.schema.wire import NO_ID, Schema
 
 NAMES = st.sampled_from(["a", "b", "c", "A", "d e", "rest", "_kafka", "ü", 'q"', "B1"])
@@ -137,12 +137,24 @@ def test_the_first_value_decides() -> None:
 
 @pytest.mark.parametrize(
     ("known", "types"),
-    [({"a": 1}, {"a": "string"}), ({"a": 1}, {"a.b": "long"}), ({"a": {"b": 1}}, {"a": "json"})],
+    [
+        ({"a": 1}, {"A": "long"}),
+        ({"a": 1}, {"a": "string"}),
+        ({"a": 1}, {"a.b": "long"}),
+        ({"a": {"b": 1}}, {"a": "json"}),
+    ],
 )
 def test_a_field_keeps_its_type(known: Any, types: dict[str, str]) -> None:
     schema = Infer().learnt(EMPTY, texts([known]))
     with pytest.raises(SchemaProblem):
         Infer(types=types).declared(schema)
+
+
+@given(BUDGETS, RECORDS, RECORDS)
+def test_an_earlier_schema_is_found_again(infer: Infer, before: list[Any], after: list[Any]) -> None:
+    earlier = infer.learnt(infer.declared(), texts(before))
+    later = infer.learnt(earlier, texts(after))
+    assert json.loads(first(later, size(earlier))) == json.loads(earlier)
 
 
 def test_declared_types_come_first_and_count() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from calve.modes.aggregate import Aggregate, Measure, Window
 from calve.modes.history import History
 from calve.modes.upsert import ChangeData, Deduplicate, Upsert
 from calve.schema.columns import Transform
+from calve.schema.inference import Infer
 from calve.settings import load, load_deployment
 from calve.settings.resolving import StackDefaults
+from calve.stored import from_plain
 
 WITHOUT_REGISTRY = StackDefaults(Kafka("127.0.0.1:9092"), None, "s3://lake")
 STACK = StackDefaults(Kafka("127.0.0.1:9092"), Registry("http://127.0.0.1:8081"), "s3://lake")
@@ -321,6 +324,59 @@ def test_a_table_by_key_is_not_partitioned_by_its_event_time_unless_it_says_so()
 )
 def test_a_mode_that_says_too_little_or_too_much_is_refused(written: str, says: str) -> None:
     assert says in refused(written)
+
+
+INFER = "format: json, schema: infer"
+
+
+@pytest.mark.parametrize(
+    ("written", "source"),
+    [
+        (f"value: {{{INFER}}}", Source(format="json", prefix="none", rest="rest", infer=Infer())),
+        (
+            f"value: {{{INFER}, rest: more, infer: {{columns: 9, depth: 2, types: {{a.b: double, c: date}}}}}}",
+            Source(
+                format="json", prefix="none", rest="more", infer=Infer(9, 2, {"a.b": "double", "c": "date"})
+            ),
+        ),
+    ],
+)
+def test_records_may_make_the_columns(written: str, source: Source) -> None:
+    job = loaded(written, stack=STACK)
+    assert job.tables[0].value == source
+    assert from_plain(Job, json.loads(json.dumps(asdict(job)))) == job
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("value: {format: avro, schema: infer}", "only JSON says the names of its fields"),
+        ("value: {format: protobuf, schema: infer}", "Name a schema file, or use `format: json`"),
+        ("value: {format: json, schema: none.json, infer: {}}", "has no use without `schema: infer`"),
+        ("value: {infer: {columns: 3}}", "has no use without `schema: infer`"),
+        (f"value: {{{INFER}, infer: {{columns: 0}}}}", "columns"),
+        (f"value: {{{INFER}, infer: {{depth: 11}}}}", "depth"),
+        (f"value: {{{INFER}, infer: {{types: {{a: int}}}}}}", "types.a"),
+        (f"value: {{{INFER}, infer: {{columns: 1, types: {{a: long, b: long}}}}}}", "the table at most 1"),
+        (f"value: {{{INFER}, infer: {{types: {{a: long, a.b: long}}}}}}", "which has no fields with `long`"),
+        (f"value: {{{INFER}, infer: {{types: {{a: long, A: long}}}}}}", "only by case"),
+        (f"value: {{{INFER}, infer: {{depth: 1, types: {{a.b: long}}}}}}", "is deeper than 1"),
+        (f"value: {{{INFER}, infer: {{types: {{REST: long}}}}}}", "is the column of the rest"),
+        (f"key: {{format: string, column: rest}}, value: {{{INFER}}}", "name of a column of the values"),
+        (
+            f"key: {{format: string}}, value: {{{INFER}, infer: {{types: {{key: long}}}}}}",
+            "is the column of the key",
+        ),
+        (f"value: {{{INFER}}}, upsert: {{key: [id]}}", "cannot be used with `schema: infer`"),
+        (f"value: {{{INFER}}}, change_data: {{}}", "cannot be used with `schema: infer`"),
+        (f"value: {{{INFER}}}, steps: [{{filter: a > 1}}]", "tables.t0.steps  cannot be used with"),
+        (f"value: {{{INFER}}}, quarantine_new_fields: true", "Remove it, or name a schema: `schema: FILE`"),
+        (f"value: {{{INFER}}}, partition_by: [day(at)]", "add `infer: {types: {at: TYPE}}`"),
+        (f"value: {{{INFER}}}, event_time: at", "add `infer: {types: {at: timestamptz}}`"),
+    ],
+)
+def test_inference_that_says_too_little_or_too_much_is_refused(written: str, says: str) -> None:
+    assert says.lower() in refused(written).lower()
 
 
 @pytest.mark.parametrize(
