@@ -13,6 +13,7 @@ of a partition make the same rows in any batches. These rules keep that true (AD
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,8 @@ NUMBER = "x-number"
 """The columns of a schema are numbered in the order of their making, so that `first` can leave out the later ones."""
 EMPTY = '{"type": "object", "properties": {}}'
 MOST_COLUMNS, MOST_DEPTH = 1_000, 10
+DEEPEST = 998
+"""The most levels of a record; a deeper one is malformed."""
 LONG = 2**63
 SHAPE = ((r"\\.", "_"), ('("[^"]*+":)|"[^"]*+"', "$1S"), ('("[^"]*+")|[-0-9.E]++', "$1#"))
 """Replacements (regular expressions of Java) after which JSON texts that are alike have the same names, and nulls in the same
@@ -78,6 +81,8 @@ class Infer:
         found = json.loads(schema)
         names = frozenset(each.lower() for each in (*taken, SYSTEM_COLUMN))
         learning = _Learning(self, _size(found), names)
+        # The parser recurses once per level, and Python's limit is close to that of a record.
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * DEEPEST))
         for each in records:
             if learning.is_full:
                 break

@@ -9,6 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from calve.config.engine_choice import Chosen
+from calve.errors import CalveError
 from calve.modes.aggregate import Aggregate
 from calve.modes.history import History
 from calve.modes.mode import Mode
@@ -57,7 +58,11 @@ def stage_batch(engine: Engine, batch: Batch, stage_id: str) -> tuple[Staged, Co
     Raises CalveError: as `Engine.stage`. Nothing is committed.
     """
     files, counts, read = _stage(engine, batch, stage_id)
-    grown = batch.table.grow(files)
+    try:
+        grown = batch.table.grow(files)
+    except CalveError:
+        discard(batch.table.main, files)
+        raise
     if grown is None:
         return files, counts, read
     discard(grown.main, files)

@@ -101,8 +101,10 @@ def serving(respond: Respond) -> Iterator[str]:
         thread.join()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
+    """moto changes AWS's credentials in the environment for its whole life. Later tests of the worker need their own again."""
+
     def file(method: str, path: str) -> tuple[int, dict[str, str], bytes]:
         name = path.rpartition("/")[2]
         return 200, {"Content-Type": "text/csv", "Content-Disposition": f'attachment; filename="{name}"'}, CSV

@@ -14,8 +14,9 @@ import pytest
 from calve.config.job import Source
 from calve.errors import Retryable
 from calve.names import TableName
+from calve.requests.redrive import Request
 from calve.schema.inference import Infer
-from calve.table.summary import LEARNT
+from calve.table.summary import LEARNT, REDRIVE
 from cli.lake import open_catalog
 from cli.progress import LineProgress
 from cli.verify.topic import Sources
@@ -246,3 +247,35 @@ def test_a_job_that_dies_while_a_table_grows_leaves_no_trace(engine: Engine, poi
     assert engine.offsets(dead) == [(0, n) for n in range(4)]
     assert engine.table(dead).properties[LEARNT] == engine.table(alive).properties[LEARNT]
     proved(engine, topic, dead)
+
+
+def test_dead_letters_that_come_back_make_columns_too(engine: Engine) -> None:
+    topic = new_topic(engine)
+    keyed = Source(format="string", prefix="none", column="k")
+    engine.send(topic, b'{"a": 1}', key=b"good", partition=0)
+    engine.send(topic, b'{"a": "x", "b": {"c": 1}}', key=b"\xff", partition=0)
+    engine.flush()
+    (outcome,) = engine.drain(engine.target(topic, value=SOURCE, key=keyed))
+    assert outcome.ledger.rejected == {"key_malformed": 1}
+    request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00")
+    engine.table(topic).set_properties({REDRIVE: request.to_json()})
+    engine.drain(engine.target(topic, value=SOURCE))
+    assert [given(each) for each in rows(engine, topic)] == [
+        {"k": "good", "a": 1},
+        {"b": {"c": 1}, "rest": '{"a":"x"}'},
+    ]
+
+
+def test_what_nobody_can_read_twice_is_refused_before_it_is_written(engine: Engine) -> None:
+    """A record as deep as JSON may be, names that are no columns, and a field that is there twice: the rounds go on."""
+    topic = new_topic(engine)
+    deep = b'{"a":' * 997 + b"1" + b"}" * 997
+    send(
+        engine, topic, [deep, b'{"a":1,"a":"x"}', b'{"":1,"\\u0000":2,"a b":3}', b'{"b":' + b"9" * 300 + b"}"]
+    )
+    (outcome,) = engine.drain(engine.target(topic, value=SOURCE))
+    assert outcome.ledger.rejected == {"malformed": 1}
+    found = rows(engine, topic)
+    assert [json.loads(each["rest"] or "null") for each in found[1:]] == [{"": 1, "\x00": 2, "a b": 3}, None]
+    assert found[0]["a"]["a"]["a"].startswith('{"a":{"a":')
+    proved(engine, topic)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calve.decoding.formats import Top, columns
 from calve.schema.evolution import SchemaProblem
-from calve.schema.inference import EMPTY, INFERRED, SHAPE, Infer, first, size
+from calve.schema.inference import DEEPEST, EMPTY, INFERRED, SHAPE, Infer, first, size
 from calve.schema.wire import NO_ID, Schema
 
 NAMES = st.sampled_from(["a", "b", "c", "A", "d e", "rest", "_kafka", "ü", 'q"', "B1"])
@@ -155,6 +155,11 @@ def test_an_earlier_schema_is_found_again(infer: Infer, before: list[Any], after
     earlier = infer.learnt(infer.declared(), texts(before))
     later = infer.learnt(earlier, texts(after))
     assert json.loads(first(later, size(earlier))) == json.loads(earlier)
+
+
+def test_a_record_may_be_as_deep_as_the_machine_reads_it() -> None:
+    deep = '{"a":' * DEEPEST + "1" + "}" * DEEPEST
+    assert made(Infer(depth=1).learnt(EMPTY, [deep])) == {"a": "string", "rest": "string"}
 
 
 def test_declared_types_come_first_and_count() -> None:
