@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from calve.decoding.formats import Top, columns
@@ -70,6 +70,7 @@ def test_every_schema_makes_columns_within_the_budget(infer: Infer, records: lis
     assert walked({"fields": fields}, 1) <= infer.columns
 
 
+@example(Infer(), [{"a": 1}, {"b": 2}, {"a": "x"}, {"a": 'y": 1, "c'}, {"a": None}, {"a": {"b": [1]}}])
 @given(BUDGETS, RECORDS)
 def test_texts_of_one_shape_teach_the_same(infer: Infer, records: list[Any]) -> None:
     """In Python's regular expressions, which write a group in another way."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from calve.decoding.decode_plan import decoding
@@ -54,6 +54,10 @@ def rows(schema: str, values: list[str]) -> tuple[list[Any], list[Any]]:
     return [made.get(place) for place in range(len(values))], [*map(read, values)]
 
 
+@example([], ['{"at":"soon","b":1}', '{"at":"2026-01-01T00:00:00Z"}', '{"at":1,"at":"2026-01-01T00:00:00Z"}'])
+@example(
+    [{"a": 0.5}], ['{"a":1e999,"b":"x"}', '{"a":-0.0}', '{"a":"x"} ', '{"a":"x"}}', '{"b":null,"c":null}']
+)
 @given(RECORDS, st.lists(TEXTS, max_size=8))
 def test_the_machine_and_verify_agree(before: list[Any], values: list[str]) -> None:
     job, verify = rows(INFER.learnt(INFER.declared(), texts(before), ["rest"]), values)
