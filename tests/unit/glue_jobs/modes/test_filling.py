@@ -195,7 +195,7 @@ def test_a_round_with_too_many_values_is_made_by_rows(monkeypatch: pytest.Monkey
         return replace(NOTHING, rows=7), Counts()
 
     left = KeyedFiles(KeyRule(("id",), newest=True), (), NO_RECORDS)
-    table = SimpleNamespace(mode=None, main="main", worker_s=SimpleNamespace(value=0.0))
+    table = SimpleNamespace(mode=None, main="main", worker_s=SimpleNamespace(value=0.0), grow=lambda _: None)
     engine = SimpleNamespace(stage=lambda *_: (NOTHING, Counts(), left))
     monkeypatch.setattr(staging, "decided", refuse)
     monkeypatch.setattr(staging, "fold_of", lambda _: by_rows)
