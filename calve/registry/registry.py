@@ -7,6 +7,7 @@ never changes its schema, so ids are cached without limit; absences and subjects
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -24,40 +25,44 @@ OF_SIZE = "inferred:"
 """Before the number of columns in the `identity` of an inferred schema."""
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Unregistered(ABC):
     """Instead of `calve.decoding.record_schemas.Subjects`: one version, which no record names."""
 
-    source: Source
+    __slots__ = ()
     foreign: ClassVar[list[Schema]] = []
     shared: ClassVar[bool] = False
 
-    @property
-    def title(self) -> str:
-        return f"the {self.source.format} schema of calve.yaml"
+    @abstractmethod
+    def versions(self) -> list[Schema]: ...
 
     def listed(self) -> list[Schema]:
         return self.versions()
-
-    def versions(self) -> list[Schema]:
-        return [Schema(NO_ID, self.source.schema or "", self.source.format.upper())]
 
     def learn(self, ids: Iterable[int]) -> bool:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class Declared(Unregistered):
+    """The schema of a file, which calve.yaml names."""
+
+    source: Source
+
+    @property
+    def title(self) -> str:
+        return f"the {self.source.format} schema of calve.yaml"
+
+    def versions(self) -> list[Schema]:
+        return [Schema(NO_ID, self.source.schema or "", self.source.format.upper())]
+
+
 @dataclass(slots=True)
-class Inferred:
-    """Instead of them: one version, which grows with the records. learnt: what the table notes (`calve.table.summary.LEARNT`)."""
+class Inferred(Unregistered):
+    """It grows with the records. learnt: what the table notes (`calve.table.summary.LEARNT`)."""
 
     infer: Infer
     learnt: str | None = None
     title: ClassVar[str] = "the schema of the records so far"
-    foreign: ClassVar[list[Schema]] = []
-    shared: ClassVar[bool] = False
-
-    def listed(self) -> list[Schema]:
-        return self.versions()
 
     def versions(self) -> list[Schema]:
         """Raises Suspended (`schema_unsupported`) if calve.yaml gives a column another type than it has."""
@@ -69,9 +74,6 @@ class Inferred:
                 f"`infer.types` of calve.yaml, {problem.path}: {problem.why}",
                 fix="remove it there: a column keeps its type. To have another one, give the topic a new table",
             ) from None
-
-    def learn(self, ids: Iterable[int]) -> bool:
-        return False
 
 
 def as_it_was(learnt: str, stated: str | None) -> Schema:

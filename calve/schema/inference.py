@@ -81,11 +81,11 @@ class Infer:
         found = json.loads(schema)
         names = frozenset(each.lower() for each in (*taken, SYSTEM_COLUMN))
         learning = _Learning(self, _size(found), names)
-        # The parser recurses once per level, and Python's limit is close to that of a record.
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * DEEPEST))
         for each in records:
             if learning.is_full:
                 break
+            if each.count("{") + each.count("[") > DEEPEST // 4:  # the parser recurses once per level
+                sys.setrecursionlimit(max(sys.getrecursionlimit(), 4 * DEEPEST))
             learning.learn(found, json.loads(each), 1)
         return json.dumps(found)
 
@@ -171,13 +171,16 @@ def _kind(node: dict[str, Json]) -> dict[str, Json]:
 
 
 def _first(node: dict[str, Json], count: int) -> dict[str, Json]:
-    kept = {name: _first(each, count) for name, each in node["properties"].items() if "properties" in each}
-    kept = {name: kept.get(name, each) for name, each in node["properties"].items()}
-    is_there = {
-        name: each["properties"] if "properties" in each else each[NUMBER] <= count
-        for name, each in kept.items()
+    properties = {
+        name: _first(each, count) if "properties" in each else each
+        for name, each in node["properties"].items()
     }
-    return node | {"properties": {name: each for name, each in kept.items() if is_there[name]}}
+    kept = {
+        name: each
+        for name, each in properties.items()
+        if each.get("properties") or each.get(NUMBER, count + 1) <= count
+    }
+    return node | {"properties": kept}
 
 
 def _size(node: dict[str, Json]) -> int:

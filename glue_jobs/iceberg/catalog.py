@@ -6,7 +6,7 @@ Only this module and `glue_jobs.iceberg.staging` know Java classes of the catalo
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -118,13 +118,7 @@ class Table:
 
     def note(self, values: Mapping[str, str]) -> None:
         """Change properties of the table as loaded here. Raises Retryable: another writer was faster, or the answer was lost."""
-        with catalog_errors(f"table {self.name}"):
-            operations = self.java.operations()
-            base = operations.current()
-            update = self.iceberg.TableMetadata.buildFrom(base).setProperties(dict(values))
-            operations.commit(base, update.build())
-            self.java.refresh()
-            self.committed()
+        self._replace(lambda metadata: metadata.setProperties(dict(values)))
 
     def roll_back(self, snapshot_id: int, values: Mapping[str, str], *, remove: Iterable[str]) -> None:
         """Set main to an earlier snapshot and change properties, in one commit on the table as loaded here.
@@ -132,12 +126,20 @@ class Table:
         Iceberg's own rollback would retry on top of other writers' commits.
         Raises Retryable: another writer was faster, or the answer was lost.
         """
+        self._replace(
+            lambda metadata: (
+                metadata.setBranchSnapshot(snapshot_id, "main")
+                .setProperties(dict(values))
+                .removeProperties({*remove})
+            )
+        )
+
+    def _replace(self, change: Callable[[Any], Any]) -> None:
+        """Commit a change of the metadata as loaded here: Iceberg's own updates retry on top of other writers' commits."""
         with catalog_errors(f"table {self.name}"):
             operations = self.java.operations()
             base = operations.current()
-            update = self.iceberg.TableMetadata.buildFrom(base)
-            update = update.setBranchSnapshot(snapshot_id, "main").setProperties(dict(values))
-            operations.commit(base, update.removeProperties({*remove}).build())
+            operations.commit(base, change(self.iceberg.TableMetadata.buildFrom(base)).build())
             self.java.refresh()
             self.committed()
 

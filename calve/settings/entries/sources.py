@@ -147,14 +147,6 @@ class SourceSection(PartSection):
         if self.schema_ == INFER and self.format in {"avro", "protobuf"}:
             fix = "name a schema file, or use `format: json`"
             yield Problem(("schema",), f"{self._useless}: only JSON says the names of its fields", fix)
-        if self.infers:
-            named = [self.rest_column, *(self.infer.types if self.infer else ())]
-            for name in {
-                each.lower() for each in named[1:] if each and each.lower() == (named[0] or "").lower()
-            }:
-                yield Problem(
-                    ("infer", "types", name), "is the column of the rest", "name that one: `rest: NAME`"
-                )
         if self.rest is not None and self.document == AS_TEXT:
             reason = "has no use with `document: text`, which keeps all"
             yield Problem(("rest",), reason, "remove it, or declare columns: `document: FILE`")
@@ -182,11 +174,14 @@ def unknown_beside_inference(
 ) -> Iterator[Problem]:
     """named: columns that the table must have from its start, and where calve.yaml names them."""
     types = value.infer.types if value.infer else {}
-    own = {(value.rest_column or "").lower(), SYSTEM_COLUMN, *([key.column.lower()] if key else [])}
-    for path in [each for each in types if key and each.lower() == key.column.lower()]:
-        yield Problem(("value", "infer", "types", path), "is the column of the key", "remove it")
+    taken = {"rest": value.rest_column, "key": key.column if key else None}
+    owners = {column.lower(): part for part, column in taken.items() if column}
+    for path in types:
+        if part := owners.get(path.partition(".")[0].lower()):
+            fix = f"remove it, or give that column another name: `{'rest: NAME' if part == 'rest' else 'key: {column: NAME}'}`"
+            yield Problem(("value", "infer", "types", path), f"is the column of the {part}", fix)
     for place, path in named:
-        if path not in types and path.partition(".")[0].lower() not in own:
+        if path not in types and path.partition(".")[0].lower() not in {*owners, SYSTEM_COLUMN}:
             kind = "timestamptz" if place == ("event_time",) else "TYPE"
             fix = f"add `infer: {{types: {{{path}: {kind}}}}}` to `value`"
             yield Problem(place, f"names {path}, and no record has made it yet", fix)

@@ -301,11 +301,11 @@ def converter(shape: Json, column: Json, *, closed: bool = False) -> Convert:
 
     closed: no object has an undeclared member, unless it is null, and texts are `pointed`.
     """
-    convert = _converter(shape, column, closed)
+    convert = _converter(shape, column, closed=closed)
     return lambda value: None if value is None else convert(value)
 
 
-def _converter(shape: Json, column: Json, closed: bool) -> Convert:  # noqa: FBT001
+def _converter(shape: Json, column: Json, *, closed: bool) -> Convert:
     if shape == "json" and closed:
         return partial(written, pointed=True)
     if isinstance(shape, str):
@@ -313,7 +313,7 @@ def _converter(shape: Json, column: Json, closed: bool) -> Convert:  # noqa: FBT
         return partial(_decimal, digits=digits) if digits else LEAVES[shape]
     match shape["type"]:
         case "struct":
-            return _struct(shape, column, closed)
+            return _struct(shape, column, closed=closed)
         case "list":
             items = converter(shape["element"], column and column["element"])
             return lambda value: [items(each) for each in _instance(value, list)]
@@ -328,7 +328,7 @@ def _converter(shape: Json, column: Json, closed: bool) -> Convert:  # noqa: FBT
     return entries
 
 
-def _struct(shape: Json, column: Json, closed: bool) -> Convert:  # noqa: FBT001
+def _struct(shape: Json, column: Json, *, closed: bool) -> Convert:
     columns = {source: (name, kind) for name, source, kind in written_in(column)} if column else {}
     parts = [
         (each["name"], name, converter(each["type"], kind, closed=closed))

@@ -362,6 +362,7 @@ def test_records_may_make_the_columns(written: str, source: Source) -> None:
         (f"value: {{{INFER}, infer: {{types: {{a: long, A: long}}}}}}", "only by case"),
         (f"value: {{{INFER}, infer: {{depth: 1, types: {{a.b: long}}}}}}", "is deeper than 1"),
         (f"value: {{{INFER}, infer: {{types: {{REST: long}}}}}}", "is the column of the rest"),
+        (f"value: {{{INFER}, infer: {{types: {{rest.a: long}}}}}}", "is the column of the rest"),
         (f"key: {{format: string, column: rest}}, value: {{{INFER}}}", "name of a column of the values"),
         (
             f"key: {{format: string}}, value: {{{INFER}, infer: {{types: {{key: long}}}}}}",
