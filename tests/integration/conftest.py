@@ -48,7 +48,7 @@ def spark(stack: embedded.Stack) -> Iterator[SparkSession]:
     os.environ.update(
         environment | {"PYTHONPATH": str(ROOT)}
     )  # its Python workers import `tests.spark_decoder`
-    lake = Lake(DATABASE, f"s3://{stack.bucket}/tests", endpoint=stack.aws_endpoint, region=stack.region)
+    lake = Lake(DATABASE, warehouse(stack), endpoint=stack.aws_endpoint, region=stack.region)
     session = spark_session(
         Job("tests", "main", Kafka(stack.bootstrap_servers), Registry(stack.registry_url), lake, ())
     )
@@ -56,12 +56,16 @@ def spark(stack: embedded.Stack) -> Iterator[SparkSession]:
     session.stop()
 
 
+def warehouse(stack: embedded.Stack) -> str:
+    return f"s3://{stack.bucket}/tests"
+
+
 @pytest.fixture(autouse=True)
 def own_warehouse(request: pytest.FixtureRequest) -> None:
     """A command or job that an earlier test ran in this process has set the session's own to that of its lake."""
     if "spark" in request.fixturenames:
         stack, session = request.getfixturevalue("stack"), request.getfixturevalue("spark")
-        session.conf.set(f"spark.sql.catalog.{CATALOG}.warehouse", f"s3://{stack.bucket}/tests")
+        session.conf.set(f"spark.sql.catalog.{CATALOG}.warehouse", warehouse(stack))
 
 
 @pytest.fixture(scope="session")
@@ -74,11 +78,14 @@ def engine(stack: embedded.Stack, spark: SparkSession) -> Iterator[Engine]:
     cluster = Cluster(Kafka(stack.bootstrap_servers))
     if CHOICE != "rows":
         choice.loaded(spark.sparkContext)
+    lake = JobLake(spark, "tests")
+    spark.conf.set(f"spark.sql.catalog.{CATALOG}.warehouse", warehouse(stack))
+    lake._create_database(DATABASE)  # the first that makes it decides the bucket of all its tables
     yield Engine(
         stack,
         spark,
         cluster,
-        JobLake(spark, "tests"),
+        lake,
         AdminClient(servers),
         SchemaRegistryClient({"url": stack.registry_url}),
         Producer(servers | {"linger.ms": 5, "enable.idempotence": True}),

@@ -18,7 +18,6 @@ from botocore.client import BaseClient
 
 from calve.config.job import Budget, Job, Kafka, Table
 from calve.names import TableName
-from cli import config as configuration
 from cli.conditions import Conditions
 from cli.lake import LISTED, Tables, open_catalog, rows
 from cli.look.health import TableStatus, Urgency
@@ -28,7 +27,7 @@ from cli.look.tables import facts
 from glue_jobs.ingest import main
 from glue_jobs.rounds.loop import TableLoop
 from tests.integration.support.engine import DATABASE, Engine
-from tests.integration.support.running import run
+from tests.integration.support.running import run, supplied
 from tests.integration.support.servers.aws_gate import AwsGate, is_glue, is_store
 from tests.integration.support.servers.gate import Answer, Request
 from tests.operator_calls import METADATA_ENDS, STATUS
@@ -67,12 +66,6 @@ def shop(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sho
 def drained(engine: Engine, topic: str) -> None:
     target = engine.target(topic, dead_letter_budget=Budget(records=10))
     assert run(TableLoop(target, threading.Event(), drain=True)) == "running"
-
-
-def supplied(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
-    """The embedded stack, but for what stands in the place of some of it."""
-    defaults = configuration.stack_defaults
-    monkeypatch.setattr(configuration, "stack_defaults", lambda stack: replace(defaults(stack), **changes))
 
 
 @contextmanager

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
 import yaml
-from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -46,7 +43,7 @@ from tests.integration.support.crashing import Died, dying
 from tests.integration.support.engine import DATABASE, Engine, suspended, trades, until
 from tests.integration.support.engine import TRADE as TRADE_SCHEMA
 from tests.integration.support.proofs import assert_proved, proof
-from tests.integration.support.running import answering
+from tests.integration.support.running import answering, supplied
 from tests.standins.connect import sink
 
 TRADE = (
@@ -54,6 +51,12 @@ TRADE = (
     NestedField(2, "side", StringType()),
     NestedField(3, "price", IntegerType()),
 )
+
+
+@pytest.fixture(autouse=True)
+def one_lake(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    """The commands write to the bucket of the engine, which has the database."""
+    supplied(monkeypatch, warehouse=engine.job().lake.warehouse)
 
 
 def settings(folder: Path, topic: str, *, database: str = DATABASE, **more: Any) -> list[str]:
@@ -66,14 +69,12 @@ def settings(folder: Path, topic: str, *, database: str = DATABASE, **more: Any)
 def made(folder: Path, topic: str, *more: NestedField, bucket: str = "", **creation: Any) -> Table:
     """A table that PyIceberg makes, as any other writer does."""
     [job] = load_jobs(Path(settings(folder, topic)[1]))
-    lake, own = job.lake, urlsplit(job.lake.warehouse).netloc
+    lake = job.lake
     assert lake.endpoint is not None
-    make_bucket(bucket or own, job.name, lake.endpoint)
-    location = f"s3://{bucket or own}/{topic}"
-    catalog = open_catalog(lake)
-    with suppress(NamespaceAlreadyExistsError):
-        catalog.create_namespace(DATABASE, {"location": f"{lake.warehouse}/{DATABASE}"})
-    return catalog.create_table((DATABASE, topic), Schema(*TRADE, *more), location, **creation)
+    if bucket:
+        make_bucket(bucket, job.name, lake.endpoint)
+    location = f"s3://{bucket}/{topic}" if bucket else f"{lake.warehouse}/{DATABASE}/{topic}"
+    return open_catalog(lake).create_table((DATABASE, topic), Schema(*TRADE, *more), location, **creation)
 
 
 def fill(table: Table, rows: list[dict[str, Any]]) -> None:
@@ -389,7 +390,7 @@ RICHER = json.dumps(
 
 @dataclass
 class Released:
-    """A table that calve has given up, in a database and a bucket of its own. Its last records are dead letters."""
+    """A table that calve has given up, in a database of its own. Its last records are dead letters."""
 
     engine: Engine
     topic: str
@@ -400,8 +401,6 @@ class Released:
         topic, database = engine.topic(partitions=1), f"released_{uuid.uuid4().hex[:8]}"
         found = cls(engine, topic, settings(folder, topic, database=database)[1])
         lake = found.job.lake
-        assert lake.endpoint is not None
-        make_bucket(urlsplit(lake.warehouse).netloc, found.job.name, lake.endpoint)
         open_catalog(lake).create_namespace(database, {"location": f"{lake.warehouse}/{database}"})
         engine.mixed(topic, 5, bad=2)
         engine.drain(found.target)
@@ -478,7 +477,6 @@ def test_a_table_of_kafka_connect_goes_on(engine: Engine, tmp_path: Path, *, pla
     engine.produce(topic, trades(20), partition=0)
     engine.produce(topic, trades(20, first=20), partition=1)
     [job] = load_jobs(Path(settings(tmp_path, topic)[1]))
-    made(tmp_path, engine.topic())  # the bucket and the database
     adopting = ["adopt", topic, "--yes", *settings(tmp_path, topic)]
     with sink(engine.stack, job, topic, tmp_path, places=places):
         until(lambda: len(engine_ids(engine, topic)) == 40, seconds=90)

@@ -139,7 +139,6 @@ class Rates:
         self.name = TableName(DATABASE, f"rates_{uuid.uuid4().hex[:8]}")
         self.quoted = self.name.quoted(CATALOG)
         self.step = Lookup(str(self.name), {"currency": "currency"}, {"rate": "rate"})
-        engine.lake._create_database(DATABASE)
         self._spark.sql(f"CREATE TABLE {self.quoted} (currency string, rate int, more string) USING iceberg")
 
     def add(self, currency: str, rate: int) -> None:

@@ -109,7 +109,6 @@ class Frozen:
                 assert len(before) == len(now)
                 body = body.replace(before.encode(), now.encode())
             s3.put_object(Bucket=engine.stack.bucket, Key=str(file.relative_to(self.lake)), Body=body)
-        catalog.create_namespace_if_not_exists(DATABASE)
         for name, location in note["metadata"].items():
             with suppress(NoSuchTableError):
                 catalog.drop_table((DATABASE, name))

@@ -1,14 +1,17 @@
-"""A job that runs beside a test."""
+"""A job that runs beside a test, and the embedded stack that commands find."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from calve.errors import Suspended
+from cli import config as configuration
 from glue_jobs.rounds import loop, waiting
 from glue_jobs.rounds.loop import State, TableLoop
 from glue_jobs.rounds.round import Round
@@ -70,3 +73,9 @@ def running(target: Opener, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableLo
     finally:
         stop.set()
         thread.join(60)
+
+
+def supplied(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """The values that a calve.yaml may leave out: those of the embedded stack, with these changes."""
+    defaults = configuration.stack_defaults
+    monkeypatch.setattr(configuration, "stack_defaults", lambda stack: replace(defaults(stack), **changes))

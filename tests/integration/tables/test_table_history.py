@@ -15,7 +15,7 @@ from calve.names import DEAD_LETTERS_SUFFIX
 from calve.table.position import Ledger
 from calve.table.protocol import nearest_position
 from glue_jobs.rounds.loop import TableLoop
-from tests.integration.support.engine import DATABASE, Engine, at, everything, suspended
+from tests.integration.support.engine import Engine, at, everything, suspended
 from tests.integration.support.events import assert_as_documented
 from tests.integration.support.running import run
 
@@ -241,7 +241,6 @@ def test_a_table_that_a_user_replaced_is_suspended_and_left_alone(engine: Engine
 
 def test_a_table_that_calve_did_not_make_is_left_alone(engine: Engine) -> None:
     topic = engine.topic(partitions=1)
-    engine.spark.sql(f"CREATE DATABASE IF NOT EXISTS lake.{DATABASE}")
     engine.sql("CREATE TABLE {t} USING iceberg AS SELECT 1L AS id", topic)
     engine.produce(topic, 5)
     with suspended("not_ours"):
