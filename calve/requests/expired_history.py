@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from calve.config.job import Budget
-from calve.requests.backfill import Range, remade_json
+from calve.requests.time_travel import Range, remade_json
 from calve.rounds.dead_letter_policy import RejectCounts, UsedBudget
 from calve.table.position import Ledger, Offsets, TopicKey
 from calve.table.protocol import Commit

@@ -17,7 +17,7 @@ from calve.config.steps import Mask, Step, names_behind, ways_to
 from calve.names import RECORD_KEY
 from calve.requests.expired_history import ExpiredHistory
 from calve.requests.requests import WaitingRequest
-from calve.requests.rollback import first_read
+from calve.requests.time_travel import first_read
 from calve.schema.columns import Json
 from calve.schema.evolution import column_at
 from calve.stored import Stored, from_plain

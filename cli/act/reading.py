@@ -20,9 +20,16 @@ from calve.config.job import Table as Settings
 from calve.errors import CalveError, ConfigError
 from calve.names import TABLE_NAME
 from calve.outputs.job_status import TableState
-from calve.requests.backfill import Request as BackfillRequest
 from calve.requests.requests import Entry, Pause, Release, outdated
-from calve.requests.rollback import Journey, Request, What, at_moment, before_offsets, journey
+from calve.requests.time_travel import (
+    BackfillRequest,
+    Journey,
+    RollbackRequest,
+    What,
+    at_moment,
+    before_offsets,
+    journey,
+)
 from calve.table.position import Offsets
 from calve.table.protocol import Commit, nearest_position
 from calve.table.summary import PAUSED, ROUND
@@ -33,7 +40,7 @@ from cli.console import Console
 
 SHOWN = 20
 TRAVEL = Kind(
-    Request,
+    RollbackRequest,
     "rollback or rewind of",
     Entry.of,
     "nothing was changed in",
@@ -231,7 +238,7 @@ def _go_back(opened: OpenedTable, way: Journey, what: What, now: datetime, *, ye
     if emit:
         say(f"Rows that are read again are written to topic {emit.topic} a second time.")
     say("Announcements of the commits that follow come as of new ones; stored exports stay as they are.")
-    request = Request(uuid.uuid4().hex, stamp(now), person(), what, way.to.id)
+    request = RollbackRequest(uuid.uuid4().hex, stamp(now), person(), what, way.to.id)
     question, more = f"Take {name} back to snapshot {way.to.id}?", {"snapshot": way.to.id}
     entry = opened.ask(TRAVEL, request, question=question, look_at="what will happen", yes=yes, more=more)
     say(f"{name}: {entry.told}.")

@@ -34,7 +34,6 @@ from glue_jobs.iceberg.catalog import catalog_errors
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.staging import discard
 from glue_jobs.modes.staging import engine_of, stage_batch
-from glue_jobs.operations.backfill import Backfill
 from glue_jobs.operations.forget import Forget
 from glue_jobs.operations.leaving import MoveTable, ReleaseTable
 from glue_jobs.operations.mode_switch import fresh, switch
@@ -42,7 +41,7 @@ from glue_jobs.operations.operation import Operation, handle
 from glue_jobs.operations.publishing import publish_round, require_allowed, require_same
 from glue_jobs.operations.redrive import Redrive
 from glue_jobs.operations.relayout import relayout
-from glue_jobs.operations.rollback import Rollback
+from glue_jobs.operations.time_travel import Backfill, Rollback
 from glue_jobs.outputs.emit import emit
 from glue_jobs.process import faults
 from glue_jobs.rounds.steps import Audited, Committed, Judged, Planned, Positioned, Written

@@ -14,7 +14,7 @@ from calve.config.job import Job
 from calve.config.masking_keys import read_keys
 from calve.config.publishing import Export, IcebergRest, Snowflake
 from calve.outputs import emitting
-from calve.requests import backfill, forget, redrive, requests, rollback
+from calve.requests import forget, redrive, requests, time_travel
 from calve.requests.requests import Pause
 from calve.table.position import Ledger, encode_offsets
 from calve.table.summary import (
@@ -101,7 +101,7 @@ def _commits(text: str) -> Any:
 
 
 READERS: dict[str, Callable[[str], Any]] = {
-    "backfill_request": lambda text: _plain(backfill.Request.pending({BACKFILL: text})),
+    "backfill_request": lambda text: _plain(time_travel.BackfillRequest.pending({BACKFILL: text})),
     "commit_message": _commits,
     "emitted": _emitted,
     "export": lambda text: _plain(Export.from_json(text)),
@@ -122,5 +122,5 @@ READERS: dict[str, Callable[[str], Any]] = {
     "redrive_request": lambda text: _plain(redrive.Request.pending({REDRIVE: text})),
     "redrive_result": lambda text: _plain(redrive.Result.of({REDRIVE_RESULT: text}, "r1")),
     "snowflake": lambda text: _plain(Snowflake.from_json(text)),
-    "travel_request": lambda text: _plain(rollback.Request.pending({TRAVEL: text})),
+    "travel_request": lambda text: _plain(time_travel.RollbackRequest.pending({TRAVEL: text})),
 }

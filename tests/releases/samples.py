@@ -12,7 +12,7 @@ from calve.config.publishing import OpenCatalog, Snowflake, Warehouse
 from calve.names import TableName
 from calve.outputs.announcement import EventSource
 from calve.outputs.emitting import Emitted
-from calve.requests import backfill, forget, redrive, requests, rollback
+from calve.requests import forget, redrive, requests, time_travel
 from calve.requests.requests import Pause
 from calve.settings import load_deployment
 from calve.table.position import DeadLetterRound, Ledger, Position, TopicKey
@@ -58,7 +58,7 @@ def samples() -> dict[str, list[str]]:
     assert deployment.publish.iceberg_rest
     places, moment = Start("offsets", offsets={0: 12, 1: 7}), Start("timestamp", 1_790_000_000_000)
     return {
-        "backfill_request": [backfill.Request("b1", AT, "ann", places, moment).to_json()],
+        "backfill_request": [time_travel.BackfillRequest("b1", AT, "ann", places, moment).to_json()],
         "commit_message": [json.dumps({"detail": _announced()})],
         "emitted": [Emitted.at(POSITION).to_json()],
         "export": [export.to_json()],
@@ -90,7 +90,7 @@ def samples() -> dict[str, list[str]]:
         "redrive_request": [redrive.Request("r1", AT, "malformed", 17, AT, AT).to_json()],
         "redrive_result": [redrive.Result("r1", AT, 4, 2, 1, {"malformed": 1}).to_json()],
         "snowflake": [_snowflake().to_json()],
-        "travel_request": [rollback.Request("t1", AT, "ann", "rewind", 4711).to_json()],
+        "travel_request": [time_travel.RollbackRequest("t1", AT, "ann", "rewind", 4711).to_json()],
     }
 
 

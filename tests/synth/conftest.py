@@ -9,7 +9,7 @@ import pytest
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
-from stacks.assembly import build
+from stacks.app import build
 from stacks.base.bundling import Runtime
 from tests.synth.deployments import IMPORTED, MADE, MSK, REMOVABLE, SHOP
 

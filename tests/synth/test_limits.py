@@ -11,7 +11,7 @@ from calve.config.job import Entry, Share, Table, part_name
 from calve.config.publishing import Announce
 from calve.names import TableName
 from calve.settings.entries.deploy import MOST_PARTS
-from stacks.assembly import build
+from stacks.app import build
 from stacks.base.bundling import Runtime
 from stacks.jobs.ingest_role import named as named_topics
 from tests.synth.deployments import CATALOG, MADE, SNOWFLAKE, WEEKLY, job

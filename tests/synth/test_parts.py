@@ -8,7 +8,7 @@ from aws_cdk import App
 
 from calve.config.deployment import Deployment, JobDeployment, LakeDeployment
 from calve.config.job import Share
-from stacks.assembly import build
+from stacks.app import build
 from stacks.base.bundling import Runtime
 from tests.synth.deployments import job
 

@@ -9,7 +9,7 @@ from aws_cdk import App
 
 from calve.config.publishing import Publish, Snowflake
 from calve.errors import ConfigError
-from stacks.assembly import build
+from stacks.app import build
 from stacks.base.bundling import Runtime, bundle_of
 from tests.synth.conftest import Synthesized, text
 from tests.synth.deployments import MADE, MSK, SNOWFLAKE

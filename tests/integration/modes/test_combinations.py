@@ -12,7 +12,7 @@ import pytest
 
 from calve.config.job import Budget, Start, Table
 from calve.config.steps import Lookup
-from calve.requests import backfill, forget, redrive, requests, rollback
+from calve.requests import forget, redrive, requests, time_travel
 from calve.table.summary import BACKFILL, FORGET, REDRIVE, REDRIVE_RESULT, TRAVEL
 from cli.lake import open_catalog
 from cli.progress import LineProgress
@@ -158,12 +158,12 @@ def test_what_is_asked_of_a_table_of_a_mode_is_done_or_refused_with_its_reason(
     assert (answer.problem, answer.refused) == (None, {"bad_magic": 2})
 
     ends = (Start("offsets", offsets={0: each}) for each in (0, 3))
-    asked = ask(engine, table.name, BACKFILL, backfill.Request(uuid.uuid4().hex, AT, "ann", *ends))
+    asked = ask(engine, table.name, BACKFILL, time_travel.BackfillRequest(uuid.uuid4().hex, AT, "ann", *ends))
     done = requests.Entry.of(work(), asked.id)
     assert done is not None
     assert done.problem == kind.cannot_backfill
 
-    travel = rollback.Request(uuid.uuid4().hex, AT, "ann", "rollback", first or 0)
+    travel = time_travel.RollbackRequest(uuid.uuid4().hex, AT, "ann", "rollback", first or 0)
     asked = ask(engine, table.name, TRAVEL, travel)
     done = requests.Entry.of(work(), asked.id)
     assert done is not None

@@ -17,9 +17,8 @@ from calve.config.steps import Sql
 from calve.errors import Retryable
 from calve.modes.upsert import Upsert
 from calve.names import DEAD_LETTERS_SUFFIX
-from calve.requests import backfill
 from calve.requests.requests import Entry, Pause
-from calve.requests.rollback import Request
+from calve.requests.time_travel import BackfillRequest, RollbackRequest
 from calve.schema.columns import Transform
 from calve.table.summary import BACKFILL, PAUSED, STATE, TRAVEL
 from cli.main import app
@@ -77,12 +76,12 @@ class Scene:
         assert head is not None
         return head
 
-    def ask(self, snapshot: int) -> Request:
-        request = Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00", "ann", "rollback", snapshot)
+    def ask(self, snapshot: int) -> RollbackRequest:
+        request = RollbackRequest(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00", "ann", "rollback", snapshot)
         self.engine.table(self.topic).set_properties({TRAVEL: request.to_json()})
         return request
 
-    def answer(self, request: Request) -> Entry:
+    def answer(self, request: RollbackRequest) -> Entry:
         properties = self.engine.table(self.topic).properties
         found = Entry.of(properties, request.id)
         assert found is not None
@@ -299,14 +298,14 @@ FIXED = (Sql("select id, side, price * 10 as price from source"),)
 LEAVING_OUT = (Sql("select id, side, price from source where id <> 4"),)
 
 
-def ask_backfill(scene: Scene, first: int, to: int) -> backfill.Request:
+def ask_backfill(scene: Scene, first: int, to: int) -> BackfillRequest:
     ends = (Start("offsets", offsets={0: each}) for each in (first, to))
-    request = backfill.Request(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00", "ann", *ends)
+    request = BackfillRequest(uuid.uuid4().hex, "2026-01-01T00:00:00+00:00", "ann", *ends)
     scene.engine.table(scene.topic).set_properties({BACKFILL: request.to_json()})
     return request
 
 
-def backfilled(scene: Scene, request: backfill.Request) -> Entry:
+def backfilled(scene: Scene, request: BackfillRequest) -> Entry:
     properties = scene.engine.table(scene.topic).properties
     found = Entry.of(properties, request.id)
     assert found is not None

@@ -1,4 +1,4 @@
-"""A model's writer that goes back because a person has asked: what `glue_jobs.operations.rollback` does, with production's own
+"""A model's writer that goes back because a person has asked: what `glue_jobs.operations.time_travel` does, with production's own
 decisions.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calve.errors import CalveError
-from calve.requests.rollback import journey, require_readable
+from calve.requests.time_travel import journey, require_readable
 from calve.table.protocol import begin
 from tests.unit.calve.protocol_model.lake import MAIN, Metadata, Wanted
 from tests.unit.calve.protocol_model.world import Steps, World, commit, or_again

@@ -8,7 +8,7 @@ import pytest
 
 from calve.config.job import Start
 from calve.errors import CalveError
-from calve.requests.backfill import Request, range_of, remade_json
+from calve.requests.time_travel import BackfillRequest, range_of, remade_json
 from calve.table.protocol import Commit
 from calve.table.summary import BACKFILL, REMADE, remade_of
 
@@ -32,18 +32,18 @@ def test_a_range_that_the_topic_no_longer_holds_is_refused() -> None:
 
 
 def test_what_is_stored_is_read_as_it_was_meant() -> None:
-    request = Request("id", "at", "ann", Start("offsets", offsets={0: 3}), Start("timestamp", 7))
-    assert Request.pending({BACKFILL: request.to_json()}) == request
-    assert Request.pending({}) is None
+    request = BackfillRequest("id", "at", "ann", Start("offsets", offsets={0: 3}), Start("timestamp", 7))
+    assert BackfillRequest.pending({BACKFILL: request.to_json()}) == request
+    assert BackfillRequest.pending({}) is None
     for unknown in ("[]", "{}", "no json", '{"start": {}, "to": 3}', '{"start": 1, "to": 3}'):
         with pytest.raises(ValueError, match=r"."):
-            Request.pending({BACKFILL: unknown})
+            BackfillRequest.pending({BACKFILL: unknown})
     assert remade_of({REMADE: remade_json({1: (3, 8), 0: (0, 2)})}) == {0: (0, 2), 1: (3, 8)}
     assert remade_of({}) == {}
 
 
 def test_a_request_that_a_commit_names_is_done() -> None:
     line = [Commit(2, 1, {}), Commit(1, None, {BACKFILL: "a"})]
-    asked = Request("a", "at", "ann", Start("offsets"), Start("offsets"))
+    asked = BackfillRequest("a", "at", "ann", Start("offsets"), Start("offsets"))
     assert asked.done_by(line) == line[1]
     assert replace(asked, id="b").done_by(line) is None

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.config.job import Budget
-from calve.requests.backfill import remade_json
 from calve.requests.expired_history import MOST_SPANS, ExpiredHistory, earlier
 from calve.requests.forget import began_at
+from calve.requests.time_travel import remade_json
 from calve.rounds.dead_letter_policy import spent
 from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit, complete_until

@@ -8,7 +8,7 @@ import pytest
 
 from calve.errors import CalveError
 from calve.requests.requests import HISTORY_KEPT, Entry, outdated
-from calve.requests.rollback import Request, at_moment, before_offsets, journey, require_readable
+from calve.requests.time_travel import RollbackRequest, at_moment, before_offsets, journey, require_readable
 from calve.table.position import Ledger, Offsets
 from calve.table.protocol import Begin, Commit
 from calve.table.summary import encode
@@ -74,12 +74,12 @@ def test_what_would_not_be_read_again_refuses_the_way() -> None:
 
 
 def test_a_request_is_what_it_was_written_as_or_none() -> None:
-    request = Request("id", "at", "ann", "rewind", 2)
-    assert Request.pending({"calve.travel": request.to_json()}) == request
-    assert Request.pending({}) is None
+    request = RollbackRequest("id", "at", "ann", "rewind", 2)
+    assert RollbackRequest.pending({"calve.travel": request.to_json()}) == request
+    assert RollbackRequest.pending({}) is None
     for unknown in ('{"id": "x"}', "[]", "no json"):
         with pytest.raises(ValueError, match=r"."):
-            Request.pending({"calve.travel": unknown})
+            RollbackRequest.pending({"calve.travel": unknown})
 
 
 def test_the_history_keeps_the_newest_entries() -> None:

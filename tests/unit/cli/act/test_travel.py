@@ -12,10 +12,9 @@ import pytest
 from pyiceberg.table import Table
 from typer.testing import CliRunner
 
-import calve.requests.backfill
 from calve.outputs.job_status import TableState
 from calve.requests.requests import Entry, Pause
-from calve.requests.rollback import Request
+from calve.requests.time_travel import BackfillRequest, RollbackRequest
 from calve.table.position import Ledger, Offsets
 from calve.table.summary import PAUSED, encode
 from cli.act import requests
@@ -80,14 +79,14 @@ def test_what_will_happen_is_said_before_anybody_is_asked(main: Table) -> None:
         assert "1 dead letters go" in text
         assert "this needs the consent of a person" in error
     main.refresh()
-    assert Request.pending(main.properties) is None
+    assert RollbackRequest.pending(main.properties) is None
 
 
 def test_a_request_that_no_job_answers_stays_and_a_second_one_is_refused(main: Table) -> None:
     code, _, error = run("rewind", "trades", "--to", "0:3", "--yes")
     assert (code, "no job has answered" in error) == (1, True)
     main.refresh()
-    waiting = Request.pending(main.properties)
+    waiting = RollbackRequest.pending(main.properties)
     assert waiting is not None
     assert (waiting.what, waiting.snapshot) == ("rewind", snapshots(main)[-2])
     assert "waits already, since" in run("rollback", "trades", "--to", str(waiting.snapshot), "--yes")[2]
@@ -121,7 +120,7 @@ def test_a_backfill_asks_for_a_range_by_offsets_or_moments(main: Table) -> None:
     code, _, error = run("backfill", "trades", "--from", "0:1", "--to", "2026-01-01T00:00:00Z", "--yes")
     assert (code, "no job has answered" in error) == (1, True)
     main.refresh()
-    waiting = calve.requests.backfill.Request.pending(main.properties)
+    waiting = BackfillRequest.pending(main.properties)
     assert waiting is not None
     assert (waiting.start.offsets, waiting.to.timestamp_ms) == ({0: 1}, 1_767_225_600_000)
     assert "waits already" in run("backfill", "trades", "--from", "0:1", "--yes")[2]

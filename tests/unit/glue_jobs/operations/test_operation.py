@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from calve.requests.rollback import Request
+from calve.requests.time_travel import RollbackRequest
 from calve.table.position import Position
 from calve.table.summary import TRAVEL
 from glue_jobs.operations import operation
 from glue_jobs.operations.operation import Operation, handle
 
-WAITING = {TRAVEL: Request("1", "2026-01-31", "ada", "rollback", 7).to_json()}
+WAITING = {TRAVEL: RollbackRequest("1", "2026-01-31", "ada", "rollback", 7).to_json()}
 
 
-class Noted(Operation[Request, str]):
-    kind = Request
+class Noted(Operation[RollbackRequest, str]):
+    kind = RollbackRequest
 
-    def run(self, request: Request) -> str:
+    def run(self, request: RollbackRequest) -> str:
         return f"{request.snapshot} by {self.meter}"
 
-    def refused(self, request: Request | None, why: str) -> str:
+    def refused(self, request: RollbackRequest | None, why: str) -> str:
         return why
 
     def answer(self, answer: str) -> None:

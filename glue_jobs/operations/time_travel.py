@@ -1,4 +1,9 @@
-"""Backfill: make the rows of an offset range again and replace the old ones, in one commit that moves no offset (ADR 32)."""
+"""Read records again (ADR 32).
+
+A rollback goes to an earlier snapshot. One metadata commit moves main and answers the request, so it happens once. As after any
+rollback, the dead letters are brought level, and the next round reads from that snapshot's position. A backfill makes the rows of
+an offset range again and replaces the old ones, in one commit that moves no offset.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +13,77 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 
-from calve.errors import CalveError
-from calve.requests.backfill import Range, Request, range_of, remade_json
+from calve.errors import CalveError, Retryable
 from calve.requests.forget import position_after
 from calve.requests.requests import Entry, now, outdated
+from calve.requests.time_travel import (
+    BackfillRequest,
+    Range,
+    RollbackRequest,
+    journey,
+    range_of,
+    remade_json,
+    require_readable,
+)
 from calve.table.position import Ledger
-from calve.table.protocol import bytes_per_record, check_ledger, recheck
-from calve.table.summary import BACKFILL, REMADE, ledger_of
+from calve.table.protocol import begin, bytes_per_record, check_ledger, recheck
+from calve.table.summary import BACKFILL, REMADE, TRAVEL, ledger_of
 from glue_jobs.columns.expressions import OFFSET, PARTITION, at, keys_of
 from glue_jobs.engines.batch import PLACE, USUAL_BYTES, Batch, errors_of_source
 from glue_jobs.iceberg.staging import Staged, discard, rows_of, whole
 from glue_jobs.index.table_index import TableIndex
 from glue_jobs.modes.staging import engine_of, stage_batch
-from glue_jobs.operations.operation import Operation
+from glue_jobs.operations.operation import RAISED, Operation
 from glue_jobs.operations.publishing import publish_work
 from glue_jobs.process import faults
 
 
-class Backfill(Operation[Request, Entry]):
+class Rollback(Operation[RollbackRequest, Entry]):
+    """snapshot: the one that main goes back to; None: main stays."""
+
+    kind = RollbackRequest
+    raised = (*RAISED, Retryable)
+    snapshot: int | None = None
+
+    def refused(self, request: RollbackRequest | None, why: str) -> Entry:
+        if request is None:
+            return Entry("unknown", now(), "rollback", "", problem=why)
+        return Entry(request.id, now(), request.what, _asked(request), request.by, problem=why)
+
+    def run(self, request: RollbackRequest) -> Entry:
+        config, cluster = self.table.config, self.table.services.cluster
+        way = journey(tuple(self.table.main.ancestors()), request.snapshot)
+        if self.base.offsets:
+            topic = cluster.state(config.topic)
+            first = {} if way.position.offsets else cluster.first_offsets(topic, config.start)
+            require_readable(way, topic.key, begin(way.position, topic, first=first, on_data_loss="suspend"))
+        told = f"{_asked(request)}: {way.reread} offsets are read again"
+        self.snapshot = way.to.id
+        return Entry(request.id, now(), request.what, told, request.by)
+
+    def answer(self, answer: Entry) -> None:
+        table, main = self.table, self.table.main
+        removed = [TRAVEL, *outdated(main.properties)]
+        if self.snapshot is None:
+            main.set_properties(answer.property(), remove=removed)
+            main.refresh()
+        else:
+            main.roll_back(self.snapshot, answer.property(), remove=removed)
+        faults.point("rewind.completed", table.config.name)
+        facts = {"request": answer.id, "what": answer.what, "result": answer.told, "problem": answer.problem}
+        table.event("rewind.completed", **facts)
+
+
+def _asked(request: RollbackRequest) -> str:
+    return f"{request.what} to snapshot {request.snapshot}"
+
+
+class Backfill(Operation[BackfillRequest, Entry]):
     """An answer says how many rows were replaced by how many."""
 
-    kind = Request
+    kind = BackfillRequest
 
-    def refused(self, request: Request | None, why: str) -> Entry:
+    def refused(self, request: BackfillRequest | None, why: str) -> Entry:
         if request is None:
             return Entry("unknown", now(), "backfill", "", problem=why)
         return Entry(request.id, now(), "backfill", "backfill", request.by, problem=why)
@@ -43,7 +96,7 @@ class Backfill(Operation[Request, Entry]):
         main.refresh()
         table.event("backfill.completed", request=answer.id, result=answer.told, problem=answer.problem)
 
-    def run(self, request: Request) -> Entry:
+    def run(self, request: BackfillRequest) -> Entry:
         self.request = request
         with errors_of_source(self.table.config):
             result = self._run()

@@ -1,24 +1,31 @@
-"""Roll a table back to an earlier snapshot, and ingestion with it: later offsets are read again (ADR 32)."""
+"""Read records again (ADR 32).
+
+A rollback takes a table and its position back to an earlier snapshot: later offsets are read again. A backfill makes the rows of
+an offset range again and replaces the old ones, in one commit that moves no offset. It replaces only rows whose records were rows
+before and are rows now, so the ledgers of the original rounds stay true.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import takewhile
 from typing import ClassVar, Literal
 
+from calve.config.job import Start
 from calve.errors import CalveError
 from calve.requests.requests import WaitingRequest
 from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Begin, Commit, nearest_position
-from calve.table.summary import TRAVEL, ends_of, has_position, ledger_of, starts_of
+from calve.table.summary import BACKFILL, TRAVEL, ends_of, has_position, ledger_of, starts_of
 
 What = Literal["rollback", "rewind"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request(WaitingRequest):
+class RollbackRequest(WaitingRequest):
     """The snapshot to roll main back to. `what`: whether the person chose it by a time of the table or a place in the topic."""
 
     NAME: ClassVar[str] = TRAVEL
@@ -116,3 +123,33 @@ def require_readable(way: Journey, topic: TopicKey, start: Begin) -> None:
             f"the table would lose offsets that would not be read again: {ranges}",
             fix="choose a newer snapshot",
         )
+
+
+Range = dict[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillRequest(WaitingRequest):
+    """The records from `start` to `to` (exclusive); each end is offsets of partitions, or a record timestamp."""
+
+    NAME: ClassVar[str] = BACKFILL
+    by: str
+    start: Start
+    to: Start
+
+
+def range_of(start: Offsets, to: Offsets, *, held: Offsets, log_start: Offsets) -> Range:
+    """The offsets between both ends that the table has read. Raises CalveError: there are none, or some have expired."""
+    found = {p: (o, min(to[p], held[p])) for p, o in start.items() if p in to and p in held}
+    found = {p: (a, b) for p, (a, b) in found.items() if a < b}
+    if not found:
+        raise CalveError("the table has read no records of this range")
+    if gone := sorted(p for p, (a, _) in found.items() if a < log_start.get(p, 0)):
+        raise CalveError(
+            f"the topic no longer holds the range: partition {gone[0]} begins at {log_start[gone[0]]} now"
+        )
+    return found
+
+
+def remade_json(offsets: Range) -> str:
+    return json.dumps({str(p): [a, b] for p, (a, b) in sorted(offsets.items())})
