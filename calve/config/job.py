@@ -135,6 +135,7 @@ class Source:
     rest: of undeclared JSON properties. column: of keys, and of values that are one column. message: None: the file's first.
     document: of MongoDB's events: the schema of documents (`calve.schema.documents.declared`); None: rows are no documents.
     infer: the columns of JSON come from its records; None: from a schema.
+    cloudevents: the column of the attributes of CloudEvents, whose data the values are; None: the records are no CloudEvents.
     """
 
     subject: str | None = None
@@ -146,6 +147,7 @@ class Source:
     message: str | None = None
     document: str | None = None
     infer: Infer | None = None
+    cloudevents: str | None = None
 
     @property
     def registered(self) -> bool:

@@ -11,6 +11,7 @@ from calve.decoding.field_quarantine import leaves as leaves_of
 from calve.decoding.field_quarantine import only
 from calve.decoding.formats import FIELDS, FORMATS, REGISTERED, Top, columns, writer
 from calve.errors import Suspended
+from calve.schema import cloud_events
 from calve.schema.change_events import DOCUMENT, of_event
 from calve.schema.columns import Json, struct, tags_of
 from calve.schema.evolution import Change, SchemaProblem, plain
@@ -32,6 +33,7 @@ class DecodePlan:
     numbers: `_kafka.schema_id` of the table's own schemas, if it differs from the id.
     columns: what all writers read values as: columns of the table, or the parts of a change event.
     document: how MongoDB's documents in change events are read; None: the rows of the events are no documents.
+    event: the column of the attributes of CloudEvents, whose data the values are; None: the records are no CloudEvents.
     """
 
     writers: tuple[Writer, ...]
@@ -42,6 +44,12 @@ class DecodePlan:
     numbers: Mapping[int, int] = default(default_factory=dict)
     columns: Json = default(default_factory=struct)
     document: DecodePlan | None = None
+    event: str | None = None
+
+    @property
+    def made(self) -> list[Json]:
+        """All columns that values make."""
+        return [*self.columns["fields"], *(event_columns(self.event)["fields"] if self.event else ())]
 
     @property
     def row_of_event(self) -> Json:
@@ -64,6 +72,11 @@ class DecodePlan:
 MAX_OTHERS = 100
 """The most schemas of other tables whose records are counted apart."""
 OTHER_SCHEMA = "change the schema, or leave the topic out of calve.yaml"
+
+
+def event_columns(name: str) -> Json:
+    """The column of CloudEvents' attributes."""
+    return columns(cloud_events.SCHEMA, Top(name))
 
 
 def first_columns(versions: Sequence[Schema], title: str, top: Top = FIELDS) -> Json:

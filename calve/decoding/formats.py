@@ -24,7 +24,7 @@ class Top:
 
     column: the whole value is this one column, as for a key; None: its fields are the columns.
     rest: an additional column for fields that a JSON schema does not declare.
-    taken: a name that no field may have, because the key's column has it.
+    taken, event: names that no field may have: those of the columns of keys and of CloudEvents' attributes.
     message: the message of a Protobuf file, with or without package; None: the first.
     changes: it is a change event; the columns are the fields of its row, with Debezium's types.
     `order`: fields of its `source` that are also read. `document`: the schema of MongoDB's documents in it, which `rest` is then
@@ -38,6 +38,7 @@ class Top:
     changes: bool = False
     order: tuple[str, ...] = ()
     document: Schema | None = None
+    event: str | None = None
 
     @property
     def of_document(self) -> Top:
@@ -74,7 +75,11 @@ def columns(schema: Schema, top: Top = FIELDS) -> Json:
             found = row_of(found, top.document and own_columns(top.document, top.of_document))
     except (ValueError, LookupError, TypeError, AttributeError):
         raise SchemaProblem("", f"this is no {schema.type} schema") from None
-    for word, column, fix in (("key", top.taken, "key: {column: NAME}"), ("rest", top.rest, "rest: NAME")):
+    for word, column, fix in (
+        ("key", top.taken, "key: {column: NAME}"),
+        ("rest", top.rest, "rest: NAME"),
+        ("cloudevents", top.event, "cloudevents: NAME"),
+    ):
         names = [each["name"] for each in found["fields"]]
         clashing = [name for name in names if column and name.lower() == column.lower()]
         if len(clashing) > (word == "rest"):

@@ -18,6 +18,7 @@ from calve.decoding.field_quarantine import leaves as leaves_of
 from calve.decoding.formats import Top, concerns
 from calve.errors import CalveError, Retryable, Suspended
 from calve.registry.registry import FRAMED, Declared, Inferred, Registry, identity
+from calve.schema import cloud_events
 from calve.schema.columns import CHANGE, Json, struct
 from calve.schema.documents import declared
 from calve.schema.evolution import Change, Rule, apply
@@ -142,7 +143,7 @@ class Part:
         """The columns of a table that this part makes."""
         if self.is_key:
             return table | {"fields": [each for each in table["fields"] if each["name"] == self.top.column]}
-        others = (self.top.taken, CHANGE["name"] if self.top.changes else None)
+        others = (self.top.taken, self.top.event, CHANGE["name"] if self.top.changes else None)
         return table | {"fields": [each for each in table["fields"] if each["name"] not in others]}
 
     def versions(self) -> tuple[list[Schema], list[Schema]]:
@@ -170,7 +171,7 @@ class Part:
         top, shared = self.top, self.schemas.shared
         found = decode_plan.decoding(table, versions, foreign, self.wire, top, shared=shared, fields=fields)
         problem = decode_plan.misfit(table, versions, versions[-1].id, self.top)
-        ours = {each.lower() for each in (self.top.taken, self.top.rest) if each}
+        ours = {each.lower() for each in (self.top.taken, self.top.rest, self.top.event) if each}
         taken = problem and problem.path.lower() in ours and problem.rule is Rule.FIELD_NAME_RESERVED
         if taken or not (self.wire.size or found.writers):
             why = f": {problem.message}" if problem else " cannot be read as the columns of the table"
@@ -193,7 +194,7 @@ class RecordSchemas:
     @property
     def own_columns(self) -> frozenset[str]:
         """Columns named by calve.yaml, not by a schema."""
-        named = (self.key_column, self.value.top.column, self.value.top.rest)
+        named = (self.key_column, self.value.top.column, self.value.top.rest, self.value.top.event)
         return frozenset(each for each in named if each)
 
     def take(self, learnt: str | None) -> None:
@@ -222,12 +223,14 @@ class RecordSchemas:
         return (self.key.schemas.learn(keys) if self.key else False) or found
 
     def first_columns(self, versions: Versions) -> Json:
-        """The columns of a table that does not exist yet: the key's first, the newest change's last.
+        """The columns of a table that does not exist yet: the key's first, the newest change's or the event's last.
 
         Raises as `calve.decoding.decode_plan.first_columns`.
         """
         data = decode_plan.first_columns(versions.values, self.value.schemas.title, self.value.top)
         fields = [*data["fields"], CHANGE] if self.value.top.changes else data["fields"]
+        if self.value.top.event is not None:
+            fields = [*fields, *decode_plan.event_columns(self.value.top.event)["fields"]]
         if self.key is not None:
             key = decode_plan.first_columns(versions.keys, self.key.schemas.title, self.key.top)
             fields = [*key["fields"], *fields]
@@ -256,6 +259,7 @@ class RecordSchemas:
         """How records become rows of the table. `fields`: as in `decode_plan.decoding`. Raises as `Part.decoding`."""
         share = self.value.share(table)
         values = self.value.decoding(share, versions.values, versions.foreign_values, fields)
+        values = replace(values, event=self.value.top.event)
         if self.key is None:
             return values
         share = self.key.share(table)
@@ -275,19 +279,25 @@ class RecordSchemas:
         return {path: own for path, own in found.items() if path in held}
 
     def _parts(self, table: Json, versions: Versions) -> Iterator[tuple[Json, list[Schema], Top]]:
-        """The columns, the schemas and the top level of the keys, then of the values."""
+        """The columns, the schemas and the top level of the keys, then of the values, then of CloudEvents' attributes."""
         for part, found in ((self.key, versions.keys), (self.value, versions.values)):
             if part is not None:
                 yield part.share(table), found, part.top
+        if event := self.value.top.event:
+            own = [each for each in table["fields"] if each["name"] == event]
+            yield table | {"fields": own}, [cloud_events.SCHEMA], Top(event)
 
     def read_with(self, versions: Versions) -> dict[str, str]:
         """The schemas of values and keys: `calve.registry.registry.identity` of the only schema, or `FRAMED`.
 
-        Framed values are left out, and keys without a column. `document`: the schema of documents in them.
+        Framed values are left out, and keys without a column. `document`: the schema of documents in them. `event`: the column of
+        CloudEvents' attributes.
         """
         found = {} if self.value.wire.size else {"value": identity(versions.values[-1])}
         if self.value.top.document is not None:
             found["document"] = identity(self.value.top.document)
+        if self.value.top.event is not None:
+            found["event"] = self.value.top.event
         if self.key is not None:
             found["key"] = FRAMED if self.key.wire.size else identity(versions.keys[-1])
         return found
@@ -336,7 +346,7 @@ def record_schemas_of(table: job.Table, registry: Registry | None) -> RecordSche
     if table.key is not None:
         key = part(table.key, "key", Top(table.key.column or KEY, message=table.key.message))
     taken = key.top.column if key else None
-    top = Top(table.value.column, table.value.rest, taken, table.value.message)
+    top = Top(table.value.column, table.value.rest, taken, table.value.message, event=table.value.cloudevents)
     if table.mode.reads_changes:
         top = of_changes(top, table.value, table.mode.source_order)
     return RecordSchemas(part(table.value, "value", top), key)

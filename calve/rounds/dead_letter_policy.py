@@ -191,6 +191,7 @@ _FIXES = {
     "null_value": "give table {table} a mode in which records without a value delete rows: `upsert`",
     "null_key": "name a key in the mode of table {table} that its records have",
     "truncation": "let the database not empty the table whose history table {table} keeps",
+    "bad_event": "in calve.yaml, remove `value: {{cloudevents: NAME}}` of table {table}: its records are no CloudEvents",
     "expectation_unmet": "correct `expect` of table {table}: its records do not meet it",
     "value_unavailable": "let the database log whole rows (PostgreSQL: REPLICA IDENTITY FULL), or let the steps of table {table}"
     " not compute with columns that may be large",

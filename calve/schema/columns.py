@@ -23,6 +23,7 @@ REASONS = {
     "unknown_schema_id": "the registry knows no schema of this id",
     "incompatible_schema": "the schema of this id cannot be read as a row of this table",
     "bad_change": "the change event has an unknown operation, lacks its row, or has a document that does not match its file",
+    "bad_event": "the record is no valid CloudEvent, or one of a format that calve does not read",
     "malformed": "the payload does not match its schema: truncated, an invalid length, a wrong type, or a number too long",
     "trailing_bytes": "bytes are left over after the payload was decoded",
     "null_key": "a key column of the table is null, so the record identifies no row",

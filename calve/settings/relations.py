@@ -246,7 +246,13 @@ def _schemas(table: Entry, folder: Path) -> Iterator[Problem]:
     changes = (
         isinstance(table.get("change_data"), dict) or mapping(table, "history").get("of") == "change_data"
     )
-    of_value = Top(rest=_name(value, "rest"), taken=taken, message=_text(value, "message"), changes=changes)
+    of_value = Top(
+        rest=_name(value, "rest"),
+        taken=taken,
+        message=_text(value, "message"),
+        changes=changes,
+        event=_name(value, "cloudevents"),
+    )
     of_key = Top(taken, message=_text(key, "message"))
     document = _text(value, "document")
     if document and document != AS_TEXT:

@@ -20,6 +20,7 @@ from calve.schema.wire import NO_ID, Schema
 from calve.table.position import Offsets
 from cli.verify.claim import Round, Rounds
 from cli.verify.counts import Filters, Key
+from cli.verify.formats.cloud_events import Events
 from cli.verify.formats.decoding import Decoded, Decoder, Decoding, Keys, Values
 from cli.verify.formats.fields import CONFLUENT, GLUE, Unreadable
 from cli.verify.steps.shape import Shapes
@@ -194,14 +195,24 @@ class Decoders:
     def _decoder(self, columns: pa.Schema, read_with: ReadWith) -> Decoder:
         """The decoder of values and keys. Raises LookupError if a schema no longer exists."""
         value, key = self.sources.value, self._keys(columns, read_with)
-        others = {SYSTEM_COLUMN, key.column if key else SYSTEM_COLUMN}
+        events = self._events(columns, read_with)
+        others = {SYSTEM_COLUMN, *(each.column for each in (key, events) if each)}
         top = Top(value.column, value.rest, message=value.message)
         if self.changes is not None:
             top = of_changes(top, value, self.changes)
         if top.document and read_with is not None and read_with.get("document") != identity(top.document):
             raise LookupError
         own = pa.schema([each for each in columns if each.name not in others])
-        return Decoder(columns, self.topic, self._values(own, value, "value", top, read_with), key)
+        return Decoder(columns, self.topic, self._values(own, value, "value", top, read_with), key, events)
+
+    def _events(self, table: pa.Schema, read_with: ReadWith) -> Events | None:
+        name, noted = self.sources.value.cloudevents, None if read_with is None else read_with.get("event")
+        if noted not in (None, name):
+            raise LookupError
+        if name is None or name not in table.names:
+            return None
+        read = read_with is None or noted is not None
+        return Events(table.field(name), framed=self.sources.value.framed, read=read)
 
     def _keys(self, table: pa.Schema, read_with: ReadWith) -> Keys | None:
         source = self.sources.key

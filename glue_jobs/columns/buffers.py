@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calve.config.job import PartName
-from calve.schema.wire import Wire
+from calve.decoding.decode_plan import DecodePlan
 from glue_jobs.columns.texts import Bytes, Longs
 
 ROOM = 4_194_304
@@ -40,8 +40,8 @@ def spans_of(values: pa.Array) -> Spans:
     return Spans(data, offsets[:-1], sizes, np.arange(size))
 
 
-PartOf = Callable[[PartName, Wire], tuple[pa.Array, NDArray[np.int32]]]
-"""The values or keys of some records, in a wire format, and their sizes as received."""
+PartOf = Callable[[PartName, DecodePlan], tuple[pa.Array, NDArray[np.int32], pa.Array | None]]
+"""The values or keys of some records, in the plan's wire format; their sizes as received; of CloudEvents, their headers."""
 
 
 class Buffers:

@@ -43,7 +43,7 @@ class Judged:
     @classmethod
     def of(cls, decoding: DecodePlan, mode: Mode) -> dict[PartName, Judged]:
         """The parts of a record that are judged: its value, and its key if that is read."""
-        columns = struct(*(decoding.columns["fields"] or [NOTHING]))
+        columns = struct(*(decoding.made or [NOTHING]))
         if mode.reads_changes:
             row = decoding.row_of_event
             value = cls(decoding, struct(*row["fields"], CHANGE), tuple(mode.source_order))
@@ -83,7 +83,7 @@ def judging(decoding: DecodePlan, mode: Mode) -> tuple[T.StructType, Callable[[]
     def judges() -> Judges:
         known = {part: each.judge() for part, each in parts.items()}
         return lambda part_of: [
-            pa.concat_arrays([*judge.judge(*part_of(part, parts[part].decoding.wire))])
+            pa.concat_arrays([*judge.judge(*part_of(part, parts[part].decoding))])
             for part, judge in known.items()
         ]
 
@@ -98,15 +98,16 @@ def decode(records: DataFrame, decoding: DecodePlan, mode: Mode = APPEND) -> Dat
 
 
 def _column(part: PartName, judged: Judged) -> Column:
-    def judge(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    def judge(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         judge = judged.judge()
-        for each in batches:
-            yield from judge.judge(each)
+        for values, headers in batches:
+            yield from judge.judge(values, headers=headers)
 
     made: Any = arrow_udf(judge, judged.kind)  # type: ignore[call-overload]
-    # Otherwise Spark evaluates it again for each condition on its result that it pushes down.
     value = named_column(part, judged.decoding.wire, F.col(part), F.col("headers"))
-    return made.asNondeterministic()(value)  # type: ignore[no-any-return]
+    headers = F.col("headers") if judged.decoding.event else F.lit(None)
+    # Otherwise Spark evaluates it again for each condition on its result that it pushes down.
+    return made.asNondeterministic()(value, headers)  # type: ignore[no-any-return]
 
 
 def marked(decoded: DataFrame, decoding: DecodePlan, mode: Mode = APPEND) -> DataFrame:

@@ -14,6 +14,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.config.job import PartName
+from calve.decoding.decode_plan import DecodePlan
 from calve.schema.columns import KAFKA, MOST_MILLIS, UNDELIVERED
 from calve.schema.wire import GUID_MAGIC, GUID_SIZE, HEADERS, Wire
 from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
@@ -161,11 +162,15 @@ def named(records: Records, part: PartName, chosen: Longs, wire: Wire) -> Spans:
     return _joined(plain, found, wire, wire.by_guid)
 
 
-def named_array(records: Records, part: PartName, wire: Wire) -> tuple[pa.Array, NDArray[np.int32]]:
+def named_array(
+    records: Records, part: PartName, decoding: DecodePlan
+) -> tuple[pa.Array, NDArray[np.int32], pa.Array | None]:
     """As `glue_jobs.columns.buffers.PartOf`."""
-    found = named(records, part, np.arange(len(records)), wire)
+    every = np.arange(len(records))
+    found = named(records, part, every, decoding.wire)
     sizes = records.value_size if part == "value" else records.key_size
-    return parts(pa.binary(), found.data, found.places, found.sizes), sizes
+    headers = header_lists(records, every) if decoding.event else None
+    return parts(pa.binary(), found.data, found.places, found.sizes), sizes, headers
 
 
 def _joined(spans: Spans, headers: Longs, wire: Wire, by_guid: bytes) -> Spans:

@@ -133,4 +133,4 @@ def explained(decoding: DecodePlan) -> Column:
     key = received["key"]
     if decoding.key is not None:
         key = named_column("key", decoding.key.wire, key, received["headers"])
-    return explanation(decoding, F.col(REJECT), value, key)
+    return explanation(decoding, F.col(REJECT), value, key, received["headers"])

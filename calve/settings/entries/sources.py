@@ -130,6 +130,7 @@ class SourceSection(PartSection):
     column: fields.ColumnName | None = None
     document: fields.Text | None = None
     infer: InferSection | None = None
+    cloudevents: fields.ColumnName | None = None
 
     @property
     def infers(self) -> bool:
@@ -174,12 +175,13 @@ def unknown_beside_inference(
 ) -> Iterator[Problem]:
     """named: columns that the table must have from its start, and where calve.yaml names them."""
     types = value.infer.types if value.infer else {}
-    taken = {"rest": value.rest_column, "key": key.column if key else None}
+    taken = {"rest": value.rest_column, "key": key.column if key else None, "cloudevents": value.cloudevents}
     owners = {column.lower(): part for part, column in taken.items() if column}
     for path in types:
         if part := owners.get(path.partition(".")[0].lower()):
-            fix = f"remove it, or give that column another name: `{'rest: NAME' if part == 'rest' else 'key: {column: NAME}'}`"
-            yield Problem(("value", "infer", "types", path), f"is the column of the {part}", fix)
+            said = "key: {column: NAME}" if part == "key" else f"{part}: NAME"
+            fix = f"remove it, or give that column another name: `{said}`"
+            yield Problem(("value", "infer", "types", path), f"is the column of `{part}`", fix)
     for place, path in named:
         if path not in types and path.partition(".")[0].lower() not in {*owners, SYSTEM_COLUMN}:
             kind = "timestamptz" if place == ("event_time",) else "TYPE"

@@ -341,9 +341,15 @@ class TableSection(TableOptions):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         named = [self.value.rest_column, (self.value.column or "value") if self.value.kept else None]
-        if self.key and self.key.column.lower() in {each.lower() for each in named if each}:
-            reason = f'"{self.key.column}" is the name of a column of the values, too'
-            yield Problem(("key", "column"), reason, "give it another name")
+        parts = {
+            ("value", "cloudevents"): self.value.cloudevents,
+            ("key", "column"): self.key.column if self.key else None,
+        }
+        for path, column in parts.items():
+            if column and column.lower() in {each.lower() for each in named if each}:
+                reason = f'"{column}" is the name of another column of the records, too'
+                yield Problem(path, reason, "give it another name")
+            named.append(column)
         modes = [name for name in MODES if getattr(self, name) is not None]
         for each in modes[1:]:
             reason = f"cannot be used together with `{modes[0]}`: a table has one mode"
@@ -403,6 +409,9 @@ class TableSection(TableOptions):
         if self.value.rest is not None and self.value.document is None:
             fix = "remove it; of MongoDB's documents, add `document: FILE`"
             yield Problem(("value", "rest"), "has no use with `change_data`", fix)
+        if self.value.cloudevents is not None:
+            reason = "has no use with `change_data`: calve reads Debezium's own events"
+            yield Problem(("value", "cloudevents"), reason, "remove it, and let Debezium write them")
         yield from self._document_problems("change_data" if self.change_data else "history")
 
     def _order_problems(self) -> Iterator[Problem]:

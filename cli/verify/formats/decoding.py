@@ -24,6 +24,7 @@ from calve.schema.wire import BARE, Schema
 from calve.schema.writers import reframed
 from cli.verify.columns import arrow_columns, iceberg_columns, with_children
 from cli.verify.formats.avro import AvroWriter
+from cli.verify.formats.cloud_events import Event, Events
 from cli.verify.formats.fields import (
     CONFLUENT,
     FIRST,
@@ -338,18 +339,22 @@ class Decoder:
     topic: str
     values: Values
     key: Keys | None = None
+    events: Events | None = None
 
     def rows(self, records: Records, *, tombstones: bool = False) -> Decoded:
         decoded: dict[Writer | None, tuple[list[int], list[Any]]] = {}
         refused: Refused = []
         keys: dict[int, Any] = {}
         key_values = self.key.of(records) if self.key else []
-        for place, value in enumerate(self.values.of(records)):
+        attributes: dict[int, Any] = {}
+        for place, event in enumerate(self._opened(records, tombstones=tombstones)):
+            value = None
             try:
+                value, attributes[place] = _good(event)
                 writer, row = (None, None) if tombstones else self.values.decode(value)
                 keys[place] = self.key.read(key_values[place]) if self.key else None
             except Unreadable as error:
-                of_value = None if tombstones else self.values.verdict(value)
+                of_value = None if tombstones or error is event else self.values.verdict(value)
                 refused.append((place, of_value or error.reason))
                 continue
             places, found = decoded.setdefault(writer, ([], []))
@@ -360,7 +365,8 @@ class Decoder:
             for kept, values in self._convertible(writer, places, found, refused):
                 key = self.key.array([keys[place] for place in kept]) if self.key else None
                 schema_id = writer.schema_id if writer else None
-                batches.append(self._batch(records.select(kept), values, key, schema_id))
+                events = self.events and self.events.array([attributes[place] for place in kept])
+                batches.append(self._batch(records.select(kept), values, key, events, schema_id))
         return Decoded(batches, refused)
 
     def dropped(self, _: Records) -> list[pa.RecordBatch]:
@@ -368,8 +374,17 @@ class Decoder:
 
     def doubtful(self, records: Records) -> set[int]:
         return {
-            place for place, value in enumerate(self.values.of(records)) if self.values.is_doubtful(value)
+            place
+            for place, event in enumerate(self._opened(records))
+            if not isinstance(event, Unreadable) and self.values.is_doubtful(event[0])
         }
+
+    def _opened(self, records: Records, *, tombstones: bool = False) -> Iterable[Event | Unreadable]:
+        """The values, and the attributes of CloudEvents."""
+        values = self.values.of(records)
+        if self.events is None or tombstones:
+            return [(value, {}) for value in values]
+        return self.events.of(records, values)
 
     def _convertible(
         self, writer: Writer | None, places: list[int], found: list[Any], refused: Refused
@@ -386,7 +401,9 @@ class Decoder:
         each = zip(places, found, strict=True)
         return [one for n, row in each for one in self._convertible(writer, [n], [row], refused)]
 
-    def _batch(self, records: Records, values: list[Any], key: Any, schema_id: int | None) -> pa.RecordBatch:
+    def _batch(
+        self, records: Records, values: list[Any], key: Any, events: Any, schema_id: int | None
+    ) -> pa.RecordBatch:
         kind = self.columns.field(SYSTEM_COLUMN).type
         facts = received(records, self.topic) | {"schema_id": [schema_id] * len(records)}
         kafka = [pa.array(facts[each.name], each.type) for each in kind]
@@ -394,7 +411,15 @@ class Decoder:
         made[SYSTEM_COLUMN] = pa.StructArray.from_arrays(kafka, fields=list(kind))
         if self.key is not None:
             made[self.key.column] = key
+        if self.events is not None:
+            made[self.events.column] = events
         return pa.record_batch([made[name] for name in self.columns.names], schema=self.columns)
+
+
+def _good(event: Event | Unreadable) -> Event:
+    if isinstance(event, Unreadable):
+        raise event
+    return event
 
 
 def received(records: Records, topic: str) -> dict[str, list[Any]]:

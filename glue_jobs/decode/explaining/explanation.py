@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
-from calve.decoding.decode_plan import DecodePlan
+from calve.decoding.decode_plan import DecodePlan, event_columns
 from calve.schema.wire import BARE
 from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
+from glue_jobs.columns.arrow_types import arrow_type
+from glue_jobs.columns.buffers import spans_of
 from glue_jobs.decode.explaining import avro_values, json_values, protobuf_values
 from glue_jobs.decode.explaining.walk import Misfit, Walk
 
-EXPLAINED = ("malformed", "trailing_bytes", "incompatible_schema", "key_malformed", "key_incompatible_schema")
+EXPLAINED = (
+    "malformed",
+    "trailing_bytes",
+    "incompatible_schema",
+    "bad_event",
+    "key_malformed",
+    "key_incompatible_schema",
+)
 """Reject reasons with an explanation: of the key if they begin with `key_`, else of the value."""
 MOST_EXPLAINED = 1_000
 """The most explained records per reason and task. The others get the sentence of their reason."""
@@ -57,22 +68,47 @@ class Explainer:
         return None
 
 
-def explanation(decoding: DecodePlan, reason: Column, value: Column, key: Column) -> Column:
+def explanation(decoding: DecodePlan, reason: Column, value: Column, key: Column, headers: Column) -> Column:
     """The explanation, or null. `value` and `key`: as `named_column`."""
 
-    def explained(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+    def explained(batches: Iterator[tuple[pa.Array, pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         explainer = Explainer(decoding)
-        for reasons, parts in batches:
+        for reasons, parts, theirs in batches:
+            held: Iterable[bytes | None] = (each.as_py() for each in parts)
+            faults: dict[int, str] = {}
+            if decoding.event:
+                held, faults = _opened(decoding, reasons, parts, theirs)
             found = [
-                None if data is None else explainer.explain(each, data)
-                for each, data in zip(reasons.to_pylist(), (each.as_py() for each in parts), strict=True)
+                faults.get(place) if data is None else explainer.explain(each, data)
+                for place, (each, data) in enumerate(zip(reasons.to_pylist(), held, strict=True))
             ]
             yield pa.array(found, pa.string())
 
     part = F.when(reason.startswith("key_"), key).otherwise(value)
     made: Any = arrow_udf(explained, StringType())  # type: ignore[call-overload]
-    found: Column = made.asNondeterministic()(reason, F.when(reason.isin(*EXPLAINED), part))
+    theirs = headers if decoding.event else F.lit(None)
+    found: Column = made.asNondeterministic()(reason, F.when(reason.isin(*EXPLAINED), part), theirs)
     return found
+
+
+def _opened(
+    decoding: DecodePlan, reasons: pa.Array, parts: pa.Array, headers: pa.Array
+) -> tuple[list[bytes | None], dict[int, str]]:
+    """The data of CloudEvents, and why a record is none, by place. Keys are left as they are."""
+    from glue_jobs.decode.machines.cloud_events import fault, opened  # where the job starts, it would compile
+
+    is_key = pc.starts_with(reasons, "key_")
+    kind = arrow_type(event_columns(decoding.event or ""))[0].type
+    found = opened(spans_of(pc.if_else(is_key, None, parts)), headers, kind, framed=decoding.wire.size > 0)
+    spans = found.spans
+    ends = zip(spans.places.tolist(), spans.sizes.tolist(), strict=True)
+    held = [None if size < 0 else spans.data[at : at + size].tobytes() for at, size in ends]
+    faults = dict(zip(found.bad.tolist(), map(fault, found.codes.tolist()), strict=True))
+    for place in faults:
+        held[place] = None
+    for place in np.flatnonzero(is_key).tolist():
+        held[place] = parts[place].as_py()
+    return held, faults
 
 
 def _explain(data: bytes, writer: Writer, walk: Walk, *, by_message: bool) -> None:

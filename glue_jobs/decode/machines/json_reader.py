@@ -207,7 +207,7 @@ class _Converted:
             case "date":
                 to_days(numbers, marks, data, self._of(leaf.level))
             case "timestamptz":
-                to_moments(numbers, marks, data, self._of(leaf.level))
+                to_moments(numbers, marks, data, self._of(leaf.level), False)  # noqa: FBT003 kernels have no names
             case "instant":
                 to_database_moments(numbers, marks, data, self._of(leaf.level))
             case "binary":

@@ -41,18 +41,25 @@ class Judge:
             np.array([n for _, n in known], np.int64),
         )
 
-    def judge(self, values: pa.Array, sizes: Places | None = None) -> Iterator[pa.Array]:
-        """The values (binary) in arrays of structs, in order. sizes: as received; None: those of the values."""
+    def judge(
+        self, values: pa.Array, sizes: Places | None = None, headers: pa.Array | None = None
+    ) -> Iterator[pa.Array]:
+        """The values (binary) in arrays of structs, in order. sizes: as received; None: those of the values.
+
+        headers: of the records, if those are CloudEvents.
+        """
         spans = spans_of(values)
         sizes = spans.sizes if sizes is None else sizes
         begin = 0
         while begin < len(values):
             end = max(begin + 1, int(np.searchsorted(spans.places, int(spans.places[begin]) + CHUNK_BYTES)))
-            yield self._judged(replace(spans, records=spans.records[begin:end]), begin, sizes[begin:end])
+            some = replace(spans, records=spans.records[begin:end])
+            theirs = None if headers is None else headers[begin:end]
+            yield self._judged(some, begin, sizes[begin:end], theirs)
             begin = end
 
-    def _judged(self, spans: Spans, begin: int, sizes: Places) -> pa.Array:
-        found, count = self._decoder.read(spans), spans.records.size
+    def _judged(self, spans: Spans, begin: int, sizes: Places, headers: pa.Array | None) -> pa.Array:
+        found, count = self._decoder.read(spans, headers), spans.records.size
         held, rejected = found.columns, found.rejected
         if self._events is not None:
             does = self._events.of(held, found.records.size)

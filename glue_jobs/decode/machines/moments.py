@@ -50,9 +50,9 @@ def _day(data: Any, at: Any) -> Any:
     return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468, np.int64(1)
 
 
-@kernel(PAIR(BYTES, types.int64, types.int64))
-def _moment(data: Any, at: Any, end: Any) -> Any:  # noqa: C901 one kernel
-    """The microseconds since 1970 of a text by RFC 3339, and 1; 0 if there are none."""
+@kernel(PAIR(BYTES, types.int64, types.int64, types.boolean))
+def _moment(data: Any, at: Any, end: Any, cut: Any) -> Any:  # noqa: C901 one kernel
+    """The microseconds since 1970 of a text by RFC 3339, and 1; 0 if there are none. cut: leave out parts of a microsecond."""
     nothing = (np.int64(0), np.int64(0))
     if end - at < 20:
         return nothing
@@ -77,7 +77,7 @@ def _moment(data: Any, at: Any, end: Any) -> Any:  # noqa: C901 one kernel
             digit = np.int64(data[U(at)]) - 48
             if digit < 0 or digit > 9:
                 break
-            if unit == 0 and digit != 0:
+            if unit == 0 and digit != 0 and not cut:
                 return nothing
             micros += digit * unit
             unit //= 10
@@ -168,12 +168,13 @@ def to_days(cells: Any, marks: Any, data: Any, wrong: Any) -> Any:
             wrong[row] |= good == 0
 
 
-@kernel(types.void(LONGS_OUT, BYTES, BYTES, BYTES_OUT))
-def to_moments(cells: Any, marks: Any, data: Any, wrong: Any) -> Any:
+@kernel(types.void(LONGS_OUT, BYTES, BYTES, BYTES_OUT, types.boolean))
+def to_moments(cells: Any, marks: Any, data: Any, wrong: Any, cut: Any) -> Any:
+    """cut: as in `_moment`."""
     for row in range(cells.size):
         if marks[row]:
             place = cells[row] >> 32
-            cells[row], good = _moment(data, place, place + (cells[row] & LENGTH))
+            cells[row], good = _moment(data, place, place + (cells[row] & LENGTH), cut)
             wrong[row] |= good == 0
 
 
@@ -188,7 +189,7 @@ def to_database_moments(cells: Any, marks: Any, data: Any, wrong: Any) -> Any:
             if way != 0:
                 cells[row] = np.int64(FIRST if way == BEFORE else LAST)
             else:
-                cells[row], good = _moment(data, place, end)
+                cells[row], good = _moment(data, place, end, False)  # noqa: FBT003 kernels have no names
             wrong[row] |= good == 0
 
 

@@ -12,7 +12,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.decoding.avro_program import program
-from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
+from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan, event_columns
 from calve.decoding.json_program import json_program
 from calve.schema.columns import Json
 from calve.schema.wire import Wire
@@ -74,6 +74,7 @@ class PartDecoder:
 
     def __init__(self, decoding: DecodePlan) -> None:
         self._decoding, self._schema = decoding, pa.schema(arrow_type(decoding.columns))
+        self._event = arrow_type(event_columns(decoding.event))[0] if decoding.event else None
         self._readers: dict[int, AnyReader] = {}
         self._plain = any(isinstance(each, PlainWriter) for each in decoding.writers)
         places = {each: min(place, MAX_OTHERS) for place, each in enumerate(decoding.other_ids)}
@@ -93,8 +94,20 @@ class PartDecoder:
     def wire(self) -> Wire:
         return self._decoding.wire
 
-    def read(self, spans: Spans) -> Found:
-        """The spans: as `glue_jobs.kafka.records.named`."""
+    def read(self, spans: Spans, headers: pa.Array | None = None) -> Found:
+        """The spans: as `glue_jobs.kafka.records.named`. headers: of their records, which are needed of CloudEvents."""
+        if self._event is None:
+            return self._read(spans)
+        from glue_jobs.decode.machines.cloud_events import opened  # few tables compile it
+
+        events = opened(spans, headers, self._event.type, framed=self.wire.size > 0)
+        found = self._read(events.spans)
+        column = events.column.take(pa.array(np.searchsorted(events.spans.records, found.records)))
+        columns = pa.table([*found.columns, column], [*found.columns.column_names, self._event.name])
+        rejected = [*found.rejected, ("bad_event", events.bad)] if events.bad.size else found.rejected
+        return replace(found, columns=columns, rejected=rejected)
+
+    def _read(self, spans: Spans) -> Found:
         foreign, rejected = list[tuple[int, Longs]](), list[tuple[str, Longs]]()
         found, tables, ids = [np.zeros(0, np.int64)], [], [pa.nulls(0, pa.int32())]
         for each in inflated(spans, self._decoding.wire):

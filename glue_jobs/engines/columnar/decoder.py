@@ -21,7 +21,7 @@ from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.texts import Longs
 from glue_jobs.decode.machines.change_events import Events, Mask
 from glue_jobs.decode.machines.parts import Found, PartDecoder
-from glue_jobs.kafka.records import DELIVERED, Records, named
+from glue_jobs.kafka.records import DELIVERED, Records, header_lists, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Decoder:
 
     def __init__(self, decoding: DecodePlan, columns: Json, mode: Mode = APPEND) -> None:
         self._schema = pa.schema(arrow_type(columns))
-        self._mode = mode
+        self._mode, self._has_events = mode, decoding.event is not None
         self._events = Events(decoding, mode.source_order) if mode.reads_changes else None
         self._value = PartDecoder(decoding)
         self._key = PartDecoder(decoding.key) if decoding.key else None
@@ -61,7 +61,8 @@ class Decoder:
         none = records.value_size[delivered] < 0
         judged = self._mode.deletes or self._mode.reads_changes
         values, empty = (delivered[~none], delivered[none]) if judged else (delivered, delivered[:0])
-        found = self._value.read(named(records, "value", values, self._value.wire))
+        headers = header_lists(records, values) if self._has_events else None
+        found = self._value.read(named(records, "value", values, self._value.wire), headers)
         rejected = np.ones(len(records), np.bool_)
         others = Counter[int]()
         for place, each in found.foreign:

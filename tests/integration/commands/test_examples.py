@@ -261,6 +261,32 @@ def test_infer(engine: Engine, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_cloudevents(engine: Engine, tmp_path: Path) -> None:
+    """The commands of its README, but for names and the way to the stack."""
+    name, file = f"sales_{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml"
+    file.write_text((EXAMPLES / "cloudevents" / "calve.yaml").read_text().replace("sales", name))
+    (tmp_path / "sale.json").write_text((EXAMPLES / "cloudevents" / "sale.json").read_text())
+    [job] = load_jobs(file)
+    assert script("cloudevents", "sales").send(job) == 220
+    ingest(engine, job)
+    dearest = (
+        f"SELECT item, price, event.source, event.time FROM {name} ORDER BY price DESC, event.source LIMIT 2"
+    )
+    asked = CliRunner().invoke(app, ["query", dearest, "--output", "json", "--config", str(file)])
+    assert asked.exit_code == 0, asked.output
+    assert [(each["item"], each["source"]) for each in json.loads(asked.stdout)] == [
+        ("i-99", "/till"),
+        ("i-99", "/web"),
+    ]
+    counted = CliRunner().invoke(
+        app, ["query", f"SELECT count(*) AS n FROM {name}", "--output", "json", "--config", str(file)]
+    )
+    assert json.loads(counted.stdout) == [{"n": 200}]
+    checked = CliRunner().invoke(app, ["verify", name, "--config", str(file)])
+    assert checked.exit_code == 0, checked.output
+
+
+@pytest.mark.long
 def test_move(engine: Engine, tmp_path: Path) -> None:
     """The commands of its README, but for names and the way to the stack."""
     name, file = f"trades_{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml"

@@ -26,6 +26,7 @@ TWO_GIGABYTES = b"\xfe\xff\xff\xff\x0f"
 OF_OTHERS = (
     "null_key",
     "bad_change",
+    "bad_event",
     "truncation",
     "no_route",
     "step_failed",

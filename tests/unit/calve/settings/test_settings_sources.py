@@ -162,10 +162,13 @@ def test_a_registry_is_needed_where_a_table_asks_one(asking: str) -> None:
         ("value: {format: string, column: a.b}", '.value.column  "a.b" is not a column name'),
         ("value: {format: string, column: _kafka}", '.value.column  "_kafka" is reserved'),
         ("key: {rest: more}", ".key.rest  is not a known key"),
-        ("key: {column: Value}, value: {format: string}", '.key.column  "Value" is the name of a column of'),
+        (
+            "key: {column: Value}, value: {format: string}",
+            '.key.column  "Value" is the name of another column',
+        ),
         (
             "key: {column: more}, value: {format: json, schema: schemas/a.json, rest: more}",
-            '.key.column    "more" is the name of a column of the values',
+            '.key.column    "more" is the name of another column of the records',
         ),
         ("value: {format: avro, schema: no.avsc}", '.value.schema  "no.avsc" cannot be read: No such file'),
         ("value: {format: avro, schema: schemas}", '.value.schema  "schemas" cannot be read: Is a directory'),
@@ -361,12 +364,12 @@ def test_records_may_make_the_columns(written: str, source: Source) -> None:
         (f"value: {{{INFER}, infer: {{types: {{a: long, a.b: long}}}}}}", "which has no fields with `long`"),
         (f"value: {{{INFER}, infer: {{types: {{a: long, A: long}}}}}}", "only by case"),
         (f"value: {{{INFER}, infer: {{depth: 1, types: {{a.b: long}}}}}}", "is deeper than 1"),
-        (f"value: {{{INFER}, infer: {{types: {{REST: long}}}}}}", "is the column of the rest"),
-        (f"value: {{{INFER}, infer: {{types: {{rest.a: long}}}}}}", "is the column of the rest"),
-        (f"key: {{format: string, column: rest}}, value: {{{INFER}}}", "name of a column of the values"),
+        (f"value: {{{INFER}, infer: {{types: {{REST: long}}}}}}", "is the column of `rest`"),
+        (f"value: {{{INFER}, infer: {{types: {{rest.a: long}}}}}}", "is the column of `rest`"),
+        (f"key: {{format: string, column: rest}}, value: {{{INFER}}}", "name of another column"),
         (
             f"key: {{format: string}}, value: {{{INFER}, infer: {{types: {{key: long}}}}}}",
-            "is the column of the key",
+            "is the column of `key`",
         ),
         (f"value: {{{INFER}}}, upsert: {{key: [id]}}", "cannot be used with `schema: infer`"),
         (f"value: {{{INFER}}}, change_data: {{}}", "cannot be used with `schema: infer`"),
@@ -377,6 +380,30 @@ def test_records_may_make_the_columns(written: str, source: Source) -> None:
     ],
 )
 def test_inference_that_says_too_little_or_too_much_is_refused(written: str, says: str) -> None:
+    assert says.lower() in refused(written).lower()
+
+
+def test_records_may_be_cloud_events() -> None:
+    job = loaded("value: {format: string, cloudevents: event}, event_time: event.time", stack=STACK)
+    assert job.tables[0].value == Source(format="string", prefix="none", cloudevents="event")
+    assert from_plain(Job, json.loads(json.dumps(asdict(job)))) == job
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("value: {cloudevents: _kafka}", "cloudevents"),
+        ("value: {format: string, cloudevents: value}", '"value" is the name of another column'),
+        (f"value: {{{INFER}, cloudevents: REST}}", '"rest" is the name of another column'),
+        ("key: {format: string, column: event}, value: {cloudevents: Event}", "give it another name"),
+        ("value: {cloudevents: event}, change_data: {}", "calve reads Debezium's own events"),
+        (
+            f"value: {{{INFER}, cloudevents: event, infer: {{types: {{event.id: string}}}}}}",
+            "is the column of `cloudevents`",
+        ),
+    ],
+)
+def test_a_column_of_attributes_that_cannot_be_is_refused(written: str, says: str) -> None:
     assert says.lower() in refused(written).lower()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.decoding.decode_plan import DecodePlan
 from calve.schema.wire import BARE, GLUE, HEADERS
 from cli.verify import topic
 from cli.verify.formats.fields import CONFLUENT
@@ -36,9 +37,9 @@ def test_the_kernel_joins_header_and_value_as_verify_does(given: Given) -> None:
     assert sum(map(len, chunks)) == len(given)
     for chunk in chunks:
         for part in ("value", "key"):
-            found, sizes = named_array(chunk, part, CONFLUENT)
+            found, sizes, _ = named_array(chunk, part, DecodePlan((), wire=CONFLUENT))
             assert found.to_pylist() == CONFLUENT.of(read, part)
             received = read.values if part == "value" else read.keys
             assert sizes.tolist() == [-1 if each is None else len(each) for each in received]
             for wire in (BARE, GLUE):
-                assert named_array(chunk, part, wire)[0].to_pylist() == received
+                assert named_array(chunk, part, DecodePlan((), wire=wire))[0].to_pylist() == received
