@@ -84,7 +84,7 @@ class Database:
             try:
                 with self.connection("postgres"):
                     return
-            except pg8000.dbapi.InterfaceError:
+            except (pg8000.dbapi.InterfaceError, pg8000.dbapi.DatabaseError):  # also: it is starting up
                 if self._postgres.poll() is not None or time.monotonic() > end:
                     raise Fatal(f"PostgreSQL did not start\n{tail(self.folder / 'postgres.log')}") from None
                 time.sleep(0.1)
