@@ -52,10 +52,22 @@ OTHER = 15
 """Instead of the place of a member: an extension."""
 BINARY, WHOLE, STRANGE = range(3)
 """Kinds of records: binary, structured, and structured in another format than JSON."""
-(NO_OBJECT, NO_JSON, FRAMED, TWICE, NO_TEXT, TWO_DATA, MISSING, NO_TIME, NO_UTF_8, NO_BASE64, TOO_MANY) = (
-    range(1, 12)
-)
+(
+    NO_EVENT,
+    NO_OBJECT,
+    NO_JSON,
+    FRAMED,
+    TWICE,
+    NO_TEXT,
+    TWO_DATA,
+    MISSING,
+    NO_TIME,
+    NO_UTF_8,
+    NO_BASE64,
+    TOO_MANY,
+) = range(1, 13)
 _FAULTS = {
+    NO_EVENT: f"it has no header {PREFIX}id, and no header {CONTENT_TYPE} that says {OF_JSON}",
     NO_OBJECT: "the value is not one JSON object, although the header content-type says so",
     NO_JSON: f"the header content-type names another event format than {OF_JSON}",
     FRAMED: "a structured event cannot have a schema of the registry: only binary events are read here",
@@ -437,7 +449,9 @@ def opened(spans: Spans, headers: pa.ListArray, kind: pa.StructType, *, framed: 
     found, given = _Members(spans, headers, framed=framed), spans.sizes[spans.records] >= 0
     columns = {name: found.texts(which) for which, name in enumerate(ATTRIBUTES)}
     held = found.within(spans, columns["datacontenttype"])
-    for which in (NAMES.index(name) for name in REQUIRED):
+    required = [NAMES.index(name) for name in REQUIRED]
+    found.note((found.kinds == BINARY) & (found.cells[:, required] == ABSENT).all(axis=1), NO_EVENT << 4)
+    for which in required:
         cells = found.cells[:, which]
         found.note((cells == ABSENT) | (cells & LENGTH == 0), MISSING << 4 | which)
     columns["time"] = found.moments(NAMES.index("time"))

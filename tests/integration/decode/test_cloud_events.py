@@ -98,7 +98,7 @@ def test_both_kinds_in_one_topic(engine: Engine, choice: EngineChoice) -> None:
     ]
     text = structured(6, {"price": "7"}).value
     bad: list[tuple[str, str, Sent]] = [
-        ("bad_event", '"id" is missing', (json.dumps(sale(4)).encode(), [])),
+        ("bad_event", "it has no header ce_id", (json.dumps(sale(4)).encode(), [])),
         ("bad_event", '"time" is not a time by RFC 3339', (b"{}", [*BINARY, ("ce_time", b"noon")])),
         ("bad_event", "not one JSON object", (text[:-1], headers_of(structured(6, {})))),
         ("malformed", "price: expected a double, found a string", structured(6, {"price": "7"})),

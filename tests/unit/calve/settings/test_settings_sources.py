@@ -195,6 +195,10 @@ def test_a_registry_is_needed_where_a_table_asks_one(asking: str) -> None:
             "a: calve.yaml gives this name to the column of key",
         ),
         (
+            "value: {format: json, schema: schemas/a.json, cloudevents: A}",
+            "a: calve.yaml gives this name to the column of cloudevents",
+        ),
+        (
             "value: {format: json, schema: schemas/a.json, rest: A}",
             "a: calve.yaml gives this name to the column of rest",
         ),

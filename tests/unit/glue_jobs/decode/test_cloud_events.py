@@ -112,13 +112,16 @@ def test_good_events(record: Record, wanted: Any) -> None:
     assert by_job([record]) == by_verify([record]) == [wanted]
 
 
+NO_HEADER = "it has no header ce_id, and no header content-type that says application/cloudevents+json"
 NOT_ONE = "the value is not one JSON object, although the header content-type says so"
 
 
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        ((b"1", []), '"id" is missing'),
+        ((b"1", []), NO_HEADER),
+        ((b"1", [("ce_x", b"1"), ("content-type", b"application/json")]), NO_HEADER),
+        ((b"1", [("ce_type", b"sold")]), '"id" is missing'),
         ((b"1", [*NAMED, ("ce_source", b"")]), '"source" is missing'),
         ((b"1", [*NAMED, ("ce_type", None)]), '"type" is missing'),
         ((b"1", [*NAMED, ("ce_subject", b"\xff")]), '"subject" is not UTF-8'),
