@@ -19,7 +19,6 @@ from calve.decoding.decode_plan import DecodePlan, event_columns
 from calve.schema.wire import BARE
 from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
 from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.columns.buffers import spans_of
 from glue_jobs.decode.explaining import avro_values, json_values, protobuf_values
 from glue_jobs.decode.explaining.walk import Misfit, Walk
 
@@ -95,7 +94,9 @@ def _opened(
     decoding: DecodePlan, reasons: pa.Array, parts: pa.Array, headers: pa.Array
 ) -> tuple[list[bytes | None], dict[int, str]]:
     """The data of CloudEvents, and why a record is none, by place. Keys are left as they are."""
-    from glue_jobs.decode.machines.cloud_events import fault, opened  # where the job starts, it would compile
+    # Where the job starts, this would compile.
+    from glue_jobs.columns.buffers import spans_of
+    from glue_jobs.decode.machines.cloud_events import fault, opened
 
     is_key = pc.starts_with(reasons, "key_")
     kind = arrow_type(event_columns(decoding.event or ""))[0].type
