@@ -17,7 +17,7 @@ from cloudevents.core.v1.event import CloudEvent
 
 from calve.config.job import EngineChoice, Source
 from calve.config.steps import Mask, Rule
-from calve.modes.upsert import Deduplicate
+from calve.modes.upsert import Deduplicate, Upsert
 from calve.requests.redrive import Request
 from calve.schema.columns import Transform
 from calve.schema.inference import Infer
@@ -74,10 +74,10 @@ class Topic:
         if name is None:
             engine.create(self.name, partitions=1)
 
-    def send(self, *records: Sent) -> None:
+    def send(self, *records: Sent, key: bytes | None = None) -> None:
         for each in records:
             value, headers = (each.value, headers_of(each)) if isinstance(each, KafkaMessage) else each
-            self._engine.producer.produce(self.name, value, headers=headers, partition=0)
+            self._engine.producer.produce(self.name, value, key, headers=headers, partition=0)
         self._engine.flush()
 
 
@@ -166,6 +166,25 @@ def test_attributes_are_columns_for_modes_and_steps(
     columns = ("event.id", "item", "event.extensions['tenant']", "length(event.subject) > 20")
     assert rows(engine, topic.name, *columns) == [(f"e{number}", None, "t1", True) for number in (1, 2, 3)]
     assert_proved(proof(engine, topic.name, value=SOURCE, steps=steps, masking=f"file:{secret}"))
+
+
+@pytest.mark.parametrize("choice", ["columnar", "rows"])
+def test_only_a_record_without_a_value_deletes(engine: Engine, choice: EngineChoice) -> None:
+    topic = Topic(engine)
+    for number in (1, 2):
+        topic.send(structured(number, sale(number), tenant="t1"), key=f"k{number}".encode())
+    topic.send((None, BINARY), key=b"k1")
+    topic.send(structured(3, None), key=b"k2")
+    steps = (Mask(fields={"event.extensions": Rule("null")}, key="keep"),)
+    settings: dict[str, Any] = {
+        "upsert": Upsert(("_kafka.key",), deletes=True),
+        "steps": steps,
+        "engine": choice,
+    }
+    (outcome,) = engine.drain(engine.target(topic.name, value=SOURCE, **settings))
+    assert outcome.ledger.rejected == {"null_value": 1}
+    assert rows(engine, topic.name, "item", "event.id", "event.extensions") == [("i2", "e2", None)]
+    assert_proved(proof(engine, topic.name, value=SOURCE, steps=steps))
 
 
 def test_events_of_inferred_columns(engine: Engine) -> None:

@@ -92,6 +92,13 @@ GOOD: list[tuple[Record, tuple[bytes | None, dict[str, Any] | None]]] = [
     ),
     (structured(data="a"), (b'"a"', attributes())),
     (
+        (
+            structured(data=1)[0],
+            [*NAMED, ("ce_x", b"1"), ("content-type", b"Application/CloudEvents+JSON \t")],
+        ),
+        (b"1", attributes()),
+    ),
+    (
         structured(data="a", datacontenttype="Application/X+JSON ;v=1"),
         (b'"a"', attributes(datacontenttype="Application/X+JSON ;v=1")),
     ),
@@ -112,7 +119,15 @@ def test_good_events(record: Record, wanted: Any) -> None:
     assert by_job([record]) == by_verify([record]) == [wanted]
 
 
+def test_good_events_of_both_kinds_in_one_batch() -> None:
+    """The order of the extensions' rows is that of the records, whatever kinds follow each other."""
+    for some in (GOOD, GOOD[::-1]):
+        given = [record for record, _ in some]
+        assert by_job(given) == by_verify(given) == [wanted for _, wanted in some]
+
+
 NO_HEADER = "it has no header ce_id, and no header content-type that says application/cloudevents+json"
+OTHER_FORMAT = "the header content-type names another event format than application/cloudevents+json"
 NOT_ONE = "the value is not one JSON object, although the header content-type says so"
 
 
@@ -143,10 +158,8 @@ NOT_ONE = "the value is not one JSON object, although the header content-type sa
         ((b"1", [*NAMED, *[("ce_x", None)] * 101]), "it has more than 100 extensions"),
         (structured(data=1, data_base64="AA=="), "both data and data_base64 are there"),
         (structured(data_base64="AA"), '"data_base64" is not Base64'),
-        (
-            (b"{}", [("content-type", b"application/cloudevents-batch+json")]),
-            "the header content-type names another event format than application/cloudevents+json",
-        ),
+        ((b"{}", [("content-type", b"application/cloudevents-batch+json")]), OTHER_FORMAT),
+        ((structured()[0], [("content-type", b"application/cloudevents+json2")]), OTHER_FORMAT),
     ],
 )
 def test_bad_events(record: Record, why: str) -> None:
