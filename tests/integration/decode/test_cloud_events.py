@@ -86,6 +86,14 @@ def rows(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(each) for each in found]
 
 
+@pytest.fixture
+def masking(tmp_path: Path) -> str:
+    secret = tmp_path / "keys.json"
+    listed = [{"id": "k1", "from": "2020-01-01T00:00:00Z", "key": base64.b64encode(bytes(32)).decode()}]
+    secret.write_text(json.dumps({"keys": listed}))
+    return f"file:{secret}"
+
+
 @pytest.mark.parametrize("choice", ["columnar", "rows"])
 def test_both_kinds_in_one_topic(engine: Engine, choice: EngineChoice) -> None:
     topic = Topic(engine)
@@ -144,12 +152,9 @@ def test_events_of_the_registry_are_binary(engine: Engine) -> None:
 
 @pytest.mark.parametrize("choice", ["columnar", "rows"])
 def test_attributes_are_columns_for_modes_and_steps(
-    engine: Engine, tmp_path: Path, choice: EngineChoice
+    engine: Engine, masking: str, choice: EngineChoice
 ) -> None:
     """Producers send an event again under its id; the subject is a person."""
-    secret = tmp_path / "keys.json"
-    listed = [{"id": "k1", "from": "2020-01-01T00:00:00Z", "key": base64.b64encode(bytes(32)).decode()}]
-    secret.write_text(json.dumps({"keys": listed}))
     topic = Topic(engine)
     for number in (1, 2, 1, 3, 2):
         topic.send(BOTH[number % 2](number, sale(number), subject="ann", tenant="t1"))
@@ -160,16 +165,16 @@ def test_attributes_are_columns_for_modes_and_steps(
         "partition_by": (Transform("event.time", "day"),),
         "steps": steps,
         "engine": choice,
-        "masking": f"file:{secret}",
+        "masking": masking,
     }
     engine.drain(engine.target(topic.name, **settings))
     columns = ("event.id", "item", "event.extensions['tenant']", "length(event.subject) > 20")
     assert rows(engine, topic.name, *columns) == [(f"e{number}", None, "t1", True) for number in (1, 2, 3)]
-    assert_proved(proof(engine, topic.name, value=SOURCE, steps=steps, masking=f"file:{secret}"))
+    assert_proved(proof(engine, topic.name, value=SOURCE, steps=steps, masking=masking))
 
 
 @pytest.mark.parametrize("choice", ["columnar", "rows"])
-def test_only_a_record_without_a_value_deletes(engine: Engine, choice: EngineChoice) -> None:
+def test_only_a_record_without_a_value_deletes(engine: Engine, masking: str, choice: EngineChoice) -> None:
     topic = Topic(engine)
     for number in (1, 2):
         topic.send(structured(number, sale(number), tenant="t1"), key=f"k{number}".encode())
@@ -180,11 +185,12 @@ def test_only_a_record_without_a_value_deletes(engine: Engine, choice: EngineCho
         "upsert": Upsert(("_kafka.key",), deletes=True),
         "steps": steps,
         "engine": choice,
+        "masking": masking,
     }
     (outcome,) = engine.drain(engine.target(topic.name, value=SOURCE, **settings))
     assert outcome.ledger.rejected == {"null_value": 1}
     assert rows(engine, topic.name, "item", "event.id", "event.extensions") == [("i2", "e2", None)]
-    assert_proved(proof(engine, topic.name, value=SOURCE, steps=steps))
+    assert_proved(proof(engine, topic.name, value=SOURCE, steps=steps, masking=masking))
 
 
 def test_events_of_inferred_columns(engine: Engine) -> None:
