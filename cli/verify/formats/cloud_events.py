@@ -97,7 +97,10 @@ def _fields(texts: dict[str, str | None], extensions: int) -> dict[str, Any]:
         raise ValueError
     if "time" in given:
         given["time"] = timestamp_us(TOO_FINE.sub(r"\1", given["time"]))
-    others = sorted(each for each in given.items() if each[0] not in ATTRIBUTES)
+    others = [each for each in given.items() if each[0] not in ATTRIBUTES]
+    others.sort(
+        key=lambda each: (len(each[0].encode()), each[0])
+    )  # the job's order: a shorter name comes first
     return {name: given.get(name) for name in ATTRIBUTES} | {EXTENSIONS: others or None}
 
 

@@ -15,10 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
-from calve.decoding.decode_plan import DecodePlan, event_columns
+from calve.decoding.decode_plan import DecodePlan
 from calve.schema.wire import BARE
 from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter, Writer
-from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.decode.explaining import avro_values, json_values, protobuf_values
 from glue_jobs.decode.explaining.walk import Misfit, Walk
 
@@ -99,8 +98,8 @@ def _opened(
     from glue_jobs.decode.machines.cloud_events import fault, opened
 
     is_key = pc.starts_with(reasons, "key_")
-    kind = arrow_type(event_columns(decoding.event or ""))[0].type
-    found = opened(spans_of(pc.if_else(is_key, None, parts)), headers, kind, framed=decoding.wire.size > 0)
+    values = spans_of(pc.if_else(is_key, None, parts))
+    found = opened(values, headers, framed=decoding.wire.size > 0)
     spans = found.spans
     ends = zip(spans.places.tolist(), spans.sizes.tolist(), strict=True)
     held = [None if size < 0 else spans.data[at : at + size].tobytes() for at, size in ends]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numba import types
 from numpy.typing import NDArray
 
+from calve.decoding.decode_plan import event_columns
 from calve.schema.cloud_events import (
     ATTRIBUTES,
     BASE64,
@@ -25,7 +26,7 @@ from calve.schema.cloud_events import (
     REQUIRED,
     STRUCTURED,
 )
-from glue_jobs.columns.arrow_types import not_utf_8
+from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
 from glue_jobs.columns.buffers import Spans, spans_of
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, PLACES_OUT, kernel
 from glue_jobs.columns.scanning import TRIPLE, U
@@ -35,6 +36,7 @@ from glue_jobs.decode.machines.json_scan import (
     PADDING,
     blank,
     number_end,
+    order,
     skip,
     string,
     unescape,
@@ -47,6 +49,7 @@ NAMES = (*ATTRIBUTES, DATA, BASE64)
 OF_DATA, OF_BASE64, OF_TYPE = (NAMES.index(each) for each in (DATA, BASE64, "datacontenttype"))
 WIDTH = len(NAMES) + 1
 """Cells of an event: its members, and its data as text if that is a string of JSON."""
+KIND = arrow_type(event_columns("event"))[0].type
 ABSENT = -1
 OTHER = 15
 """Instead of the place of a member: an extension."""
@@ -293,20 +296,9 @@ def _events(
     return count
 
 
-@kernel(types.int64(BYTES, types.int64, types.int64))
-def _order(data: Any, one: Any, other: Any) -> Any:
-    """Compares two texts, byte by byte: below 0, 0, or above."""
-    size, others = one & LENGTH, other & LENGTH
-    for place in range(min(size, others)):
-        found = np.int64(data[U((one >> 32) + place)]) - np.int64(data[U((other >> 32) + place)])
-        if found != 0:
-            return found
-    return size - others
-
-
 @kernel(types.int64(BYTES, LONGS_OUT, types.int64, BYTES, PLACES_OUT, PLACES_OUT))
 def _sorted(data: Any, pairs: Any, count: Any, kinds: Any, codes: Any, sizes: Any) -> Any:
-    """Bring the pairs of each record into the order of their names, and drop those without a value. Returns how many are left.
+    """Sort the pairs of each record by name (`order`), and drop those without a value. Returns how many are left.
 
     Of headers with one name the last counts; a member that is there twice is a fault. sizes: the pairs of each record.
     """
@@ -321,7 +313,7 @@ def _sorted(data: Any, pairs: Any, count: Any, kinds: Any, codes: Any, sizes: An
             continue
         for one in range(at + 1, end):
             name, value, place = pairs[U(3 * one + 1)], pairs[U(3 * one + 2)], one
-            while place > at and _order(data, pairs[U(3 * place - 2)], name) > 0:
+            while place > at and order(data, pairs[U(3 * place - 2)], name) > 0:
                 pairs[U(3 * place + 1)], pairs[U(3 * place + 2)] = (
                     pairs[U(3 * place - 2)],
                     pairs[U(3 * place - 1)],
@@ -331,7 +323,7 @@ def _sorted(data: Any, pairs: Any, count: Any, kinds: Any, codes: Any, sizes: An
         begin = kept
         for one in range(at, end):
             name, value = pairs[U(3 * one + 1)], pairs[U(3 * one + 2)]
-            if one + 1 < end and _order(data, name, pairs[U(3 * one + 4)]) == 0:
+            if one + 1 < end and order(data, name, pairs[U(3 * one + 4)]) == 0:
                 if kinds[row] == WHOLE and codes[row] == 0:
                     codes[row] = TWICE << 4 | OTHER
             elif value != ABSENT:
@@ -343,7 +335,10 @@ def _sorted(data: Any, pairs: Any, count: Any, kinds: Any, codes: Any, sizes: An
 
 
 class _Members:
-    """The members of all records, as cells in `data`. kinds, codes: of each record. pairs: extensions, by record."""
+    """The members of all records, as cells in `data`. kinds, codes, given (it has a value): of each record.
+
+    pairs: extensions, by record.
+    """
 
     def __init__(self, spans: Spans, headers: pa.ListArray, *, framed: bool) -> None:
         self._count = spans.records.size
@@ -359,10 +354,10 @@ class _Members:
             pairs, self.kinds,
         )  # fmt: skip
         self.pairs: NDArray[np.int64] = pairs[: 3 * number]
-        given = spans.sizes[spans.records] >= 0
+        self.given = spans.sizes[spans.records] >= 0
         self.note(self.kinds == STRANGE, NO_JSON << 4)
         self.note((self.kinds == WHOLE) & framed, FRAMED << 4)
-        self.note((self.kinds == WHOLE) & ~given, NO_OBJECT << 4)
+        self.note((self.kinds == WHOLE) & ~self.given, NO_OBJECT << 4)
         self.whole = np.flatnonzero((self.kinds == WHOLE) & (self.codes == 0))
         if self.whole.size:
             self._open(spans, found)
@@ -444,9 +439,9 @@ class _Members:
         return Spans(held, places, sizes, spans.records)
 
 
-def opened(spans: Spans, headers: pa.ListArray, kind: pa.StructType, *, framed: bool) -> Opened:
-    """Open events. headers: of the records of `spans`, in order. kind: of the column. framed: values begin with schema ids."""
-    found, given = _Members(spans, headers, framed=framed), spans.sizes[spans.records] >= 0
+def opened(spans: Spans, headers: pa.ListArray, *, framed: bool) -> Opened:
+    """Open events. headers: of the records of `spans`, in order. framed: values begin with schema ids."""
+    found = _Members(spans, headers, framed=framed)
     columns = {name: found.texts(which) for which, name in enumerate(ATTRIBUTES)}
     held = found.within(spans, columns["datacontenttype"])
     required = [NAMES.index(name) for name in REQUIRED]
@@ -457,9 +452,9 @@ def opened(spans: Spans, headers: pa.ListArray, kind: pa.StructType, *, framed: 
     columns["time"] = found.moments(NAMES.index("time"))
     columns["extensions"] = found.extensions()
     none = found.codes != 0
-    arrays, bad = [columns[each.name].cast(each.type) for each in kind], none & given
+    arrays, bad = [columns[each.name].cast(each.type) for each in KIND], none & found.given
     column = pa.StructArray.from_arrays(
-        arrays, fields=list(kind), mask=pa.array(none) if none.any() else None
+        arrays, fields=list(KIND), mask=pa.array(none) if none.any() else None
     )
     if bad.any():
         column, held = column.filter(pa.array(~bad)), replace(held, records=spans.records[~bad])

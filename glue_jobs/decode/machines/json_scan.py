@@ -225,7 +225,7 @@ def is_not_finite(data: Any, at: Any, size: Any) -> Any:
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64))
-def _order(data: Any, one: Any, other: Any) -> Any:
+def order(data: Any, one: Any, other: Any) -> Any:
     """Compares two texts (place << 32 | length), shorter ones first: -1, 0 or 1."""
     size, others = one & 0xFFFFFFFF, other & 0xFFFFFFFF
     if size != others:
@@ -245,7 +245,7 @@ def repeated(data: Any, names: Any, first: Any, last: Any) -> Any:
     if count <= FEW:
         for one in range(first, last):
             for other in range(one + 1, last):
-                found = found or _order(data, names[U(one)], names[U(other)]) == 0
+                found = found or order(data, names[U(one)], names[U(other)]) == 0
         return found
     begin = count // 2
     while count > 1:
@@ -258,15 +258,15 @@ def repeated(data: Any, names: Any, first: Any, last: Any) -> Any:
             names[U(first + count)] = names[U(first)]
         parent, child = begin, 2 * begin + 1
         while child < count:
-            if child + 1 < count and _order(data, names[U(first + child)], names[U(first + child + 1)]) < 0:
+            if child + 1 < count and order(data, names[U(first + child)], names[U(first + child + 1)]) < 0:
                 child += 1
-            if _order(data, held, names[U(first + child)]) >= 0:
+            if order(data, held, names[U(first + child)]) >= 0:
                 break
             names[U(first + parent)] = names[U(first + child)]
             parent, child = child, 2 * child + 1
         names[U(first + parent)] = held
     for place in range(first + 1, last):
-        found = found or _order(data, names[U(place - 1)], names[U(place)]) == 0
+        found = found or order(data, names[U(place - 1)], names[U(place)]) == 0
     return found
 
 

@@ -12,7 +12,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.decoding.avro_program import program
-from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan, event_columns
+from calve.decoding.decode_plan import MAX_OTHERS, DecodePlan
 from calve.decoding.json_program import json_program
 from calve.schema.columns import Json
 from calve.schema.wire import Wire
@@ -74,7 +74,7 @@ class PartDecoder:
 
     def __init__(self, decoding: DecodePlan) -> None:
         self._decoding, self._schema = decoding, pa.schema(arrow_type(decoding.columns))
-        self._event = arrow_type(event_columns(decoding.event))[0] if decoding.event else None
+        self._event = decoding.event
         self._readers: dict[int, AnyReader] = {}
         self._plain = any(isinstance(each, PlainWriter) for each in decoding.writers)
         places = {each: min(place, MAX_OTHERS) for place, each in enumerate(decoding.other_ids)}
@@ -100,10 +100,10 @@ class PartDecoder:
             return self._read(spans)
         from glue_jobs.decode.machines.cloud_events import opened  # few tables compile it
 
-        events = opened(spans, headers, self._event.type, framed=self.wire.size > 0)
+        events = opened(spans, headers, framed=self.wire.size > 0)
         found = self._read(events.spans)
         column = events.column.take(pa.array(np.searchsorted(events.spans.records, found.records)))
-        columns = pa.table([*found.columns, column], [*found.columns.column_names, self._event.name])
+        columns = pa.table([*found.columns, column], [*found.columns.column_names, self._event])
         rejected = [*found.rejected, ("bad_event", events.bad)] if events.bad.size else found.rejected
         return replace(found, columns=columns, rejected=rejected)
 

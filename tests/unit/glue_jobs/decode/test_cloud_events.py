@@ -41,7 +41,7 @@ def by_job(records: list[Record], *, framed: bool = False) -> list[Any]:
     """Of each record its data and attributes; or why it is no event."""
     values = pa.array([value for value, _ in records], pa.binary())
     lists = [[{"key": name, "value": value} for name, value in headers] or None for _, headers in records]
-    found = opened(spans_of(values), pa.array(lists, arrow_type(HEADERS)), COLUMN.type, framed=framed)
+    found = opened(spans_of(values), pa.array(lists, arrow_type(HEADERS)), framed=framed)
     made: list[Any] = [None] * len(records)
     for record, code in zip(found.bad.tolist(), found.codes.tolist(), strict=True):
         made[record] = fault(code)
