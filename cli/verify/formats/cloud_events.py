@@ -65,19 +65,17 @@ class Events:
     def _event(self, value: bytes | None, headers: Headers) -> Event:
         """Raises one of MALFORMED."""
         last = dict(headers)
-        own = sum(_is_extension(name) for name, _ in headers)
         said = (last.get(CONTENT_TYPE) or b"").decode(errors="replace").lower()
         if not said.startswith(STRUCTURED):
-            return value, _fields(_of_headers(last), own)
+            return value, _fields(_of_headers(last), sum(_is_extension(name) for name, _ in headers))
         if self._framed or value is None or not JSON_EVENT.fullmatch(said):
             raise ValueError
         members = _members(value.decode())
         data = members.pop(DATA, (None, ""))
         encoded, _ = members.pop(BASE64, (None, ""))
         texts = {name: _text(name, *each) for name, each in members.items()}
-        return _data(data, encoded, texts.get("datacontenttype")), _fields(
-            texts, len(texts.keys() - ATTRIBUTES.keys())
-        )
+        fields = _fields(texts, len(texts.keys() - ATTRIBUTES.keys()))
+        return _data(data, encoded, texts.get("datacontenttype")), fields
 
 
 def _of_headers(last: dict[str, bytes | None]) -> dict[str, str | None]:
@@ -91,17 +89,17 @@ def _is_extension(header: str) -> bool:
     return header.startswith(PREFIX) and header.removeprefix(PREFIX) not in ATTRIBUTES
 
 
-def _fields(texts: dict[str, str | None], extensions: int) -> dict[str, Any]:
+def _fields(texts: dict[str, str | None], count: int) -> dict[str, Any]:
+    """The fields of the column. count: of extensions, replaced headers included. Raises one of MALFORMED."""
     given: dict[str, Any] = {name: text for name, text in texts.items() if text is not None}
-    if extensions > MOST_EXTENSIONS or not all(given.get(name) for name in REQUIRED):
+    if count > MOST_EXTENSIONS or not all(given.get(name) for name in REQUIRED):
         raise ValueError
     if "time" in given:
         given["time"] = timestamp_us(TOO_FINE.sub(r"\1", given["time"]))
-    others = [each for each in given.items() if each[0] not in ATTRIBUTES]
-    others.sort(
-        key=lambda each: (len(each[0].encode()), each[0])
-    )  # the job's order: a shorter name comes first
-    return {name: given.get(name) for name in ATTRIBUTES} | {EXTENSIONS: others or None}
+    own = given.keys() - ATTRIBUTES.keys()
+    shortest_first = sorted(own, key=lambda name: (len(name.encode()), name))
+    extensions = [(name, given[name]) for name in shortest_first]
+    return {name: given.get(name) for name in ATTRIBUTES} | {EXTENSIONS: extensions or None}
 
 
 def _data(data: tuple[Any, str], encoded: Any, content_type: str | None) -> bytes | None:

@@ -50,6 +50,7 @@ OF_DATA, OF_BASE64, OF_TYPE = (NAMES.index(each) for each in (DATA, BASE64, "dat
 WIDTH = len(NAMES) + 1
 """Cells of an event: its members, and its data as text if that is a string of JSON."""
 KIND = arrow_type(event_columns("event"))[0].type
+"""The type of the column of attributes."""
 ABSENT = -1
 OTHER = 15
 """Instead of the place of a member: an extension."""
