@@ -69,7 +69,7 @@ CONTENTS = {
         "up": "cli.run.stack",
         "down": "cli.run.stack",
         "datagen": "cli.run.datagen.command",
-        "produce": "cli.run.produce",
+        "produce": "cli.run.stack",
         "run-job": "cli.run.jobs",
         "ingest": "cli.run.jobs",
         "mail": "cli.run.mail",

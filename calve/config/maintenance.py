@@ -42,7 +42,8 @@ class RowRetention:
 class Maintenance:
     """file_bytes: the target size of data files. snapshots_s: the age to which snapshots are kept; the newest `at_least` always
     stay, and at most `at_most`, even if that is less (one may be the table's, the other from `defaults`).
-    dead_letters_s, rows: None: kept for ever.
+    dead_letters_s, rows: None: kept for ever. one_name: files from before a column was renamed are rewritten, for readers that
+    find columns by name.
     """
 
     file_bytes: int = 128_000_000
@@ -51,18 +52,21 @@ class Maintenance:
     snapshots_at_most: int = 100
     dead_letters_s: float | None = None
     rows: RowRetention | None = None
+    one_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Statistics of a table, without reading its rows.
 
-    surplus_files: how many data files a merge of small ones would save (`surplus`). deleted_rows: rows that delete files remove.
+    surplus_files: how many data files a merge of small ones would save (`surplus`). renamed_files: those from before a column was
+    renamed, if that matters. deleted_rows: rows that delete files remove.
     oldest_*_s: ages. orphans_s: since the last check for orphan files. None: unknown, and so never due.
     """
 
     data_files: int = 0
     surplus_files: int = 0
+    renamed_files: int = 0
     delete_files: int = 0
     rows: int = 0
     deleted_rows: int = 0
@@ -104,6 +108,8 @@ def _due(figures: Figures, maintenance: Maintenance) -> Iterable[Due]:
         yield Due("manifests", f"{figures.manifests} manifests, {spare} fewer would do")
     if figures.surplus_files >= max(SURPLUS_FILES, SURPLUS_SHARE * figures.data_files):
         yield Due("compact", f"{figures.data_files} data files, {figures.surplus_files} fewer would do")
+    elif figures.renamed_files:
+        yield Due("compact", f"{figures.renamed_files} data files have the earlier name of a column")
     if why := _too_many_deletes(figures):
         yield Due("deletes", why)
     if _is_older(figures.orphans_s, ORPHANS_EVERY_S):

@@ -109,6 +109,11 @@ class IcebergRest(_Sorted):
 
 
 @dataclass(frozen=True, slots=True)
+class Delta(_Sorted):
+    """A Delta log beside each table. It has no settings."""
+
+
+@dataclass(frozen=True, slots=True)
 class Publish:
     """What is published. tables: without dead letters, and tables of patterns; patterns: expressions for their names."""
 
@@ -116,6 +121,7 @@ class Publish:
     patterns: tuple[str, ...] = ()
     snowflake: Snowflake | None = None
     iceberg_rest: IcebergRest | None = None
+    delta: Delta | None = None
 
 
 Window = Literal["previous_day", "previous_week", "previous_month"]

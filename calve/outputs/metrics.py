@@ -91,6 +91,11 @@ CATALOG_LAG = Metric("CatalogLag", "Seconds", _SYNC, _FUNCTION)
 CATALOG_REPAIRS = Metric("CatalogRepairs", "Count", _SYNC, _FUNCTION)
 CATALOG_FAILED = Metric("CatalogFailed", "Count", _SYNC, _FUNCTION)
 
+_DELTA = Function("delta")
+DELTA_FOLLOWED = Metric("DeltaFollowed", "Count", _DELTA, _FUNCTION)
+DELTA_LAG = Metric("DeltaLag", "Seconds", _DELTA, _FUNCTION)
+DELTA_FAILED = Metric("DeltaFailed", "Count", _DELTA, _FUNCTION)
+
 _SNOWFLAKE = Function("snowflake_refresh")
 SNOWFLAKE_LAG = Metric("SnowflakeLag", "Seconds", _SNOWFLAKE, _DEPLOYMENT)
 SNOWFLAKE_FAILED = Metric("SnowflakeFailed", "Count", _SNOWFLAKE, _DEPLOYMENT)

@@ -33,7 +33,7 @@ from calve.config.job import (
     part_name,
     part_of,
 )
-from calve.config.publishing import Emit, Export, Publish
+from calve.config.publishing import Delta, Emit, Export, Publish
 from calve.config.publishing import Measure as ExportMeasure
 from calve.config.steps import Route
 from calve.config.topics import name_pattern
@@ -153,7 +153,7 @@ def _table(name: str, table: TableSection, checked: Configuration, folder: Path)
     if partition_by is None:
         partition_by = [] if by_key or not table.event_time else [Transform(table.event_time, "day")]
     route = _route_of(name, checked.tables)
-    return resolved(
+    found = resolved(
         Table,
         checked.defaults,
         table,
@@ -170,6 +170,8 @@ def _table(name: str, table: TableSection, checked: Configuration, folder: Path)
         ),
         emit=_emit(table),
     )
+    by_name = checked.publish is not None and checked.publish.delta is not None
+    return replace(found, maintenance=replace(found.maintenance, one_name=by_name))
 
 
 def _mode(table: TableSection) -> dict[str, Any]:
@@ -327,4 +329,5 @@ def _publish(checked: Configuration, jobs: Sequence[Job]) -> Publish | None:
         patterns=tuple(name_pattern(table.name) for job in jobs for table in job.patterns),
         snowflake=snowflake.resolved(checked.name, jobs[0].lake.database) if snowflake else None,
         iceberg_rest=iceberg_rest.resolved() if iceberg_rest else None,
+        delta=Delta() if section.delta else None,
     )

@@ -79,6 +79,8 @@ TURN, HOLD, RETAINED = "calve.turn", "calve.hold", "calve.retained"
 REQUESTS = frozenset({REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN, RELEASE, MOVE, ADOPT})
 """Properties for which a loop ends its wait, and for which no snapshot expires."""
 FIELDS, TOTALS, EMITTED, SETTINGS = "calve.fields", "calve.totals", "calve.emitted", "calve.settings"
+RENAMED = "calve.renamed"
+"""The newest sequence number before columns were renamed: data files up to it have earlier names."""
 LEARNT = "calve.learnt"
 """The JSON Schema that the records of a table have made so far (`calve.schema.inference`)."""
 POSITION_TAG = "calve_position"

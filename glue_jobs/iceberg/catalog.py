@@ -20,6 +20,7 @@ from calve.names import OWNER_TAG, TableName
 from calve.schema.columns import Json, Transform, with_ids
 from calve.schema.evolution import Change
 from calve.table.protocol import Commit
+from calve.table.summary import RENAMED
 from glue_jobs.iceberg.glue import Glue
 from glue_jobs.process.java import Packages, elements, java_cause, java_class, strings
 
@@ -170,9 +171,15 @@ class Table:
     def evolve(self, changes: list[Change]) -> None:
         """Change columns in one commit. Columns that another writer added meanwhile stay unchanged."""
         with catalog_errors(f"table {self.name}"):
-            update = self.java.updateSchema()
+            transaction = self.java.newTransaction()
+            update = transaction.updateSchema()
             self.change(update, changes)
-            self._commit(update)
+            update.commit()
+            if any(each.kind == "rename" for each in changes):
+                newest = int(self.java.operations().current().lastSequenceNumber())
+                transaction.updateProperties().set(RENAMED, str(newest)).commit()
+            transaction.commitTransaction()
+            self.committed()
 
     def change(self, update: Any, changes: Iterable[Change]) -> None:
         """Add changes to Iceberg's `UpdateSchema`."""

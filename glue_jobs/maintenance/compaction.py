@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame
 from calve.config.maintenance import HOLD_S, MANIFEST_BYTES
 from calve.errors import Retryable
 from calve.table.protocol import nearest_position
-from calve.table.summary import HOLD, MAINTENANCE, has_position
+from calve.table.summary import HOLD, MAINTENANCE, RENAMED, has_position
 from glue_jobs.iceberg.catalog import Table, catalog_errors
 from glue_jobs.iceberg.commit_cost import CostMeter
 from glue_jobs.iceberg.layout import clustered, sort_columns
@@ -31,6 +32,7 @@ from glue_jobs.iceberg.rewriting import (
     replacement,
     write_rest,
 )
+from glue_jobs.iceberg.staging import Conflict
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class
 
@@ -50,6 +52,7 @@ def compact(
     budget_bytes: int,
     stop: Callable[[], bool],
     group_files: int = GROUP_FILES,
+    one_name: bool = False,
 ) -> Counter[str]:
     """Rewrite groups, most files first, until the budget is used; at least one. Raises Retryable: as `CarriedCommit.commit`.
 
@@ -59,7 +62,7 @@ def compact(
     while done["conflicts"] < CONFLICTS:
         upkept.refresh()
         until, head = time.monotonic() + PLAN_S, upkept.table.java.currentSnapshot()
-        chosen = groups(upkept.table, file_bytes, group_files)
+        chosen = groups(upkept.table, file_bytes, group_files, one_name=one_name)
         if not chosen:
             break
         for group in chosen:
@@ -71,8 +74,10 @@ def compact(
     return done
 
 
-def groups(table: Table, file_bytes: int, group_files: int = GROUP_FILES) -> list[Group]:
-    """The groups worth rewriting, as of the last refresh, most files first.
+def groups(
+    table: Table, file_bytes: int, group_files: int = GROUP_FILES, *, one_name: bool = False
+) -> list[Group]:
+    """The groups worth rewriting, as of the last refresh, most files first. one_name: see `calve.config.maintenance.Maintenance`.
 
     None if the table has records of a topic that was made again: only their files tell its incarnations apart.
     """
@@ -81,18 +86,40 @@ def groups(table: Table, file_bytes: int, group_files: int = GROUP_FILES) -> lis
         return []
     sizes = {"target-file-size-bytes": file_bytes, "max-file-group-size-bytes": group_files * file_bytes}
     options = OPTIONS | {name: str(size) for name, size in sizes.items()}
+    until = table.properties.get(RENAMED) if one_name else None
+    if until is not None:
+        every = planned(table, options | {"rewrite-all": "true"})
+        if found := [each for group in every if (each := _written_until(int(until), group, file_bytes))]:
+            return found
+        table.set_properties({}, remove=[RENAMED])
     return sorted(planned(table, options), key=lambda each: -len(each.tasks))
+
+
+def _written_until(sequence: int, group: Group, file_bytes: int) -> Group | None:
+    """The files of a group that are not newer than a sequence number."""
+    tasks = tuple(each for each in group.tasks if int(each.file().fileSequenceNumber()) <= sequence)
+    size = sum(int(each.file().fileSizeInBytes()) for each in tasks)
+    return replace(group, tasks=tasks, size_bytes=size, outputs=-(-size // file_bytes)) if tasks else None
 
 
 def _rewrite(upkept: CarriedCommit, head: Any, group: Group) -> dict[str, int]:
     """`head`: the snapshot at which the group was planned. Deletes from its files since then are a conflict."""
     table, meter = upkept.table, CostMeter(upkept.table.lake)
+    written = int(table.java.schema().schemaId())
     staged = write_rest(
         table, group.tasks, lambda rows: _laid_out(rows, table, group), split_bytes=group.split_bytes
     )
     faults.point("compact.staged", table.name.table)
     cost = meter.of_work(table, staged, read=len(group.tasks))
-    if not upkept.commit("compact", lambda: replacement(table, head, group.tasks, staged), cost, staged):
+
+    def replacing() -> Any:
+        if int(table.java.schema().schemaId()) != written:
+            raise Conflict(
+                "the schema has changed meanwhile: the new files may have the earlier name of a column"
+            )
+        return replacement(table, head, group.tasks, staged)
+
+    if not upkept.commit("compact", replacing, cost, staged):
         return {"conflicts": 1}
     faults.point("compact.committed", table.name.table)
     return {"files": len(group.tasks), "into": len(staged.files), "bytes": group.size_bytes}

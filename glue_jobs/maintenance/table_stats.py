@@ -18,7 +18,7 @@ from calve.config.spark_conf import CATALOG
 from calve.config.topics import expand, name_pattern
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.schema.columns import REJECTED_AT
-from calve.table.summary import INITIALISED, TOPIC
+from calve.table.summary import INITIALISED, RENAMED, TOPIC
 from glue_jobs.columns.expressions import at
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.purge import looked_at
@@ -68,6 +68,7 @@ def figures(table: Table, dead_letters: Table | None, maintenance: Maintenance) 
     return Figures(
         data_files=data_files,
         surplus_files=_surplus(table, maintenance.file_bytes) if data_files >= SURPLUS_FILES else 0,
+        renamed_files=_renamed(table) if maintenance.one_name else 0,
         delete_files=delete_files,
         rows=rows,
         deleted_rows=deleted,
@@ -93,6 +94,16 @@ def _surplus(table: Table, file_bytes: int) -> int:
     merged = F.ceil(F.sum("file_size_in_bytes") / file_bytes)
     spare = small.groupBy(*place).agg((F.count("*") - merged).alias("spare"))
     return int(spare.agg(F.coalesce(F.sum("spare"), F.lit(0))).collect()[0][0])
+
+
+def _renamed(table: Table) -> int:
+    """The number of data files from before a column was renamed."""
+    until = table.properties.get(RENAMED)
+    if until is None:
+        return 0
+    entries = table.lake.spark.table(f"{table.name.quoted(CATALOG)}.entries")
+    live = (F.col("status") < 2) & (F.col("data_file.content") == 0)
+    return entries.where(live & (F.col("file_sequence_number") <= int(until))).count()
 
 
 def _age(now: float, table: Table, column: str) -> float | None:

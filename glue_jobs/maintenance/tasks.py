@@ -55,7 +55,8 @@ class Work:
     def has_left(self) -> bool:
         """Whether a turn would find files to rewrite. Raises Retryable: the object store does not answer."""
         self.main.refresh()
-        return bool(groups(self.main, self.settings.maintenance.file_bytes, 1))
+        upkeep = self.settings.maintenance
+        return bool(groups(self.main, upkeep.file_bytes, 1, one_name=upkeep.one_name))
 
     def run(self, kind: Kind, stop: Stop, *, turn: bool = False) -> Found:
         """Do the due work of a kind and log it; returns its counts.
@@ -88,10 +89,20 @@ class Work:
         return dict(found)
 
     def _compacted(self, kind: Kind, stop: Stop, *, turn: bool) -> Found:
-        file_bytes = self.settings.maintenance.file_bytes
-        budget_bytes, group_files = (file_bytes, 1) if turn else (RUN_BYTES, GROUP_FILES)
-        bounds: dict[str, int] = {"budget_bytes": budget_bytes, "group_files": group_files}
-        found = self._of_both(lambda each: compact(each, file_bytes=file_bytes, stop=stop, **bounds))
+        upkeep = self.settings.maintenance
+        budget_bytes, group_files = (upkeep.file_bytes, 1) if turn else (RUN_BYTES, GROUP_FILES)
+
+        def compacted(upkept: CarriedCommit) -> Mapping[str, int]:
+            return compact(
+                upkept,
+                file_bytes=upkeep.file_bytes,
+                budget_bytes=budget_bytes,
+                stop=stop,
+                group_files=group_files,
+                one_name=upkeep.one_name and upkept.table is self.main,
+            )
+
+        found = self._of_both(compacted)
         if kind == "deletes":
             found["delete_files"] = rewrite_deletes(CarriedCommit(self.main, self.main))
         return found

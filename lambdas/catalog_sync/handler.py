@@ -18,11 +18,19 @@ from calve.config.publishing import IcebergRest
 from calve.outputs.metrics import CATALOG_FAILED, CATALOG_FOLLOWED, CATALOG_LAG, CATALOG_REPAIRS
 from lambdas.aws import read_text
 from lambdas.catalog_sync.catalog import Catalog, Server, tokens_of
-from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Outcome, Published, Sync, follow, withdraw
-from lambdas.catalog_sync.sync import reconcile as reconcile_all
+from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Sync, withdraw
 from lambdas.custom_resource import handler_of
 from lambdas.function import NAMESPACE, add
-from lambdas.publish_states import CommitBatch, PublishStates, make_pending, may_pass
+from lambdas.publish_states import (
+    CommitBatch,
+    Outcome,
+    Published,
+    PublishStates,
+    follow,
+    make_pending,
+    may_pass,
+)
+from lambdas.publish_states import reconcile as reconcile_all
 
 Client = Callable[[str], Any]
 SERVICE = "catalog_sync"
@@ -166,7 +174,7 @@ def _log(outcomes: Iterable[Outcome]) -> None:
 
 
 def _facts(outcome: Outcome) -> dict[str, Any]:
-    return {"table": outcome.table, "acts": [act.value for act in outcome.acts]}
+    return {"table": outcome.table, "acts": [*outcome.acts]}
 
 
 @cache

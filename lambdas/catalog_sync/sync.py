@@ -2,24 +2,34 @@
 
 The writer holds the table's lease and reads Glue while it holds it, so the catalog never moves back. The lease outlives the
 function that took it. After a write without an answer the lease is kept until it ends: the write may still arrive.
-A table is published if it has a row of state, or if its name matches in the databases of the deployment.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
 from calve.errors import CalveError, Fatal, Retryable
-from calve.names import DEAD_LETTERS_SUFFIX, TableName
+from calve.names import TableName
 from lambdas.catalog_sync.catalog import Catalog, Conflict, NotFound, Unanswered
-from lambdas.lake_tables import Head, databases_of, head, is_newer
-from lambdas.publish_states import Clock, Lease, PublishState, PublishStates, State, Target, leased, now_ms
+from lambdas.lake_tables import Head, head, is_newer
+from lambdas.publish_states import (
+    DROP,
+    Clock,
+    Lease,
+    Outcome,
+    Published,
+    PublishState,
+    PublishStates,
+    State,
+    Target,
+    leased,
+    now_ms,
+    unpublished,
+)
+from lambdas.publish_states import withdraw as withdraw_all
 
 
 class Act(StrEnum):
@@ -29,7 +39,7 @@ class Act(StrEnum):
     ABSENT = "absent"
     REGISTER = "register"
     MOVE = "move"
-    DROP = "drop"
+    DROP = DROP
     FOREIGN = "foreign"
     BEHIND = "behind"
 
@@ -64,40 +74,10 @@ def decide(head: Head | None, there: Head | None, ours: str | None) -> Act:
 OWNER = "calve.deployment"
 """Property of a namespace: the deployment that created it."""
 LOOKS = 6
-AT_ONCE = 8
-LATE_S = 60.0
-"""A commit that is missing for longer was lost, not delayed."""
 LEASE_MS = 180_000
 WRITE_MS = 60_000
 """The least rest of a lease for a write, which arrives sooner or never."""
 TARGET = Target.ICEBERG_REST
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result for one table. lag_s: from the commit until the catalog had it; None if nothing changed.
-
-    late_s: how long Glue had had it before the catalog. error: why the table could not be made equal.
-    """
-
-    table: str
-    state: State
-    acts: tuple[Act, ...] = ()
-    lag_s: float | None = None
-    late_s: float = 0.0
-    error: Exception | None = None
-
-    @property
-    def repaired(self) -> bool:
-        """Whether no recent commit explains the change."""
-        return Act.DROP in self.acts or (bool(self.acts) and self.late_s > LATE_S)
-
-    @property
-    def reason(self) -> str:
-        """The error in one line, for logs."""
-        if isinstance(self.error, CalveError):
-            return " ".join(str(self.error).split())
-        return f"{type(self.error).__name__}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +92,7 @@ class Sync:
     catalog: Catalog
     states: PublishStates
     deployment: str
+    target: Target = TARGET
     namespace: str | None = None
     moving_away: bool = False
     patience_s: float = 10.0
@@ -227,85 +208,17 @@ class _Turn:
             raise Retryable(f"another function is at work on {self.name}")
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What a deployment publishes.
-
-    tables: names, `database.table`. patterns: expressions for names of tables that do not exist yet.
-    database: of these; None: the databases that the deployment made, one per cluster.
-    """
-
-    deployment: str
-    tables: frozenset[str] = frozenset()
-    patterns: tuple[str, ...] = ()
-    database: str | None = None
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        raw = json.loads(text)
-        return cls(raw["deployment"], frozenset(raw["tables"]), tuple(raw["patterns"]), raw["database"])
-
-    def matches(self, glue: Any, name: TableName) -> bool:
-        return str(name) in self.tables or (
-            self._named(name.table) and name.database in self._databases(glue)
-        )
-
-    def unknown(self, glue: Any, known: Collection[TableName]) -> Iterator[TableName]:
-        """The tables in Glue that match and have no row yet."""
-        if not self.patterns:
-            return
-        for database in self._databases(glue):
-            pages = glue.get_paginator("get_tables").paginate(DatabaseName=database)
-            for table in (each["Name"] for page in pages for each in page["TableList"]):
-                name = TableName(database, table)
-                if self._named(table) and name not in known:
-                    yield name
-
-    def _named(self, table: str) -> bool:
-        return not table.endswith(DEAD_LETTERS_SUFFIX) and any(
-            re.fullmatch(pattern, table) for pattern in self.patterns
-        )
-
-    def _databases(self, glue: Any) -> list[str]:
-        return databases_of(glue, self.deployment) if self.database is None else [self.database]
-
-
-def known(states: PublishStates) -> list[TableName]:
-    found = (each.table.rpartition(".") for each in states.all(Target.ICEBERG_REST))
-    return sorted((TableName(database, table) for database, _, table in found), key=str)
-
-
-def follow(sync: Sync, names: Iterable[TableName], *, published: bool = True) -> list[Outcome]:
-    """Make these tables equal, or drop them if they are not published."""
-
-    def one(name: TableName) -> Outcome:
-        try:
-            return sync.table(name, published=published)
-        except Exception as error:  # noqa: BLE001 also an AWS client's: the other tables have their turn
-            return Outcome(str(name), State.FAILED, error=error)
-
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        return list(pool.map(one, dict.fromkeys(names)))
-
-
-def reconcile(sync: Sync, published: Published) -> list[Outcome]:
-    """Make all tables equal: those with a row, and new ones."""
-    there = known(sync.states)
-    return follow(sync, [*there, *published.unknown(sync.glue, there)])
-
-
 def withdraw(sync: Sync, published: Published) -> None:
     """Drop the tables with a row that are not published, and the namespaces of ours that are then empty.
 
     Raises:
         Retryable: a table could not be dropped.
     """
-    gone = [name for name in known(sync.states) if not published.matches(sync.glue, name)]
-    kept = [each for each in follow(sync, gone, published=False) if each.error]
-    drop_namespaces(sync, {sync.namespace_of(name) for name in gone})
-    if kept:
-        reasons = "; ".join(f"{each.table}: {each.reason}" for each in kept[:3])
-        raise Retryable(f"{len(kept)} tables could not be dropped: {reasons}")
+    gone = unpublished(sync, published)
+    try:
+        withdraw_all(sync, gone)
+    finally:
+        drop_namespaces(sync, {sync.namespace_of(name) for name in gone})
 
 
 def drop_namespaces(sync: Sync, names: Iterable[str]) -> None:

@@ -1,4 +1,7 @@
-"""Hand a job over at a deploy (`handle`), wait for it (`acknowledge`), keep it running (`watchdog`), start it (`start`)."""
+"""Hand a job over at a deploy (`handle`), wait for it (`acknowledge`), keep it running (`watchdog`), start it (`start`).
+
+`brokers` finds the bootstrap servers of an MSK cluster.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from aws_lambda_powertools.utilities.data_classes import (
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
+from calve.errors import ConfigError
 from calve.outputs.metrics import WATCHDOG_EXHAUSTED
 from lambdas.aws import Schedules
 from lambdas.custom_resource import fitting, handler_of, stack_status
@@ -28,6 +32,7 @@ from lambdas.job_control.jobs import Jobs
 from lambdas.job_control.jobs import start as start_job
 from lambdas.job_control.watchdog import Act, Ended, Environment, Watchdog
 
+IAM = "BootstrapBrokerStringSaslIam"
 SERVICE = "job_control"
 logger = Logger(service=SERVICE)
 tracer = Tracer(service=SERVICE)
@@ -84,6 +89,19 @@ def _acknowledge(request: CloudFormationCustomResourceEvent, time_left_s: float)
     return {"Tables": fitting(work.wait(wanted))}
 
 
+def _brokers(request: CloudFormationCustomResourceEvent, time_left_s: float) -> dict[str, str]:
+    """A cluster's bootstrap servers, as the attribute `Servers`. It creates nothing."""
+    if request.request_type == "Delete":
+        return {}
+    cluster = request.resource_properties["ClusterArn"]
+    servers = _client("kafka").get_bootstrap_brokers(ClusterArn=cluster).get(IAM)
+    if not servers:
+        raise ConfigError(
+            f"the cluster {cluster} has no IAM listener", fix="switch IAM access control on in MSK"
+        )
+    return {"Servers": str(servers)}
+
+
 _of_job = partial(
     handler_of,
     identify=lambda properties: from_properties(Wanted, properties).job_name,
@@ -93,6 +111,13 @@ _of_job = partial(
 )
 handle = _of_job(_hand_over, failed="job.not_handed_over", done="job.handed_over")
 acknowledge = _of_job(_acknowledge, failed="job.not_acknowledged", done="job.acknowledged")
+brokers = handler_of(
+    _brokers,
+    identify=lambda properties: str(properties["ClusterArn"]),
+    logger=logger,
+    tracer=tracer,
+    failed="brokers.not_found",
+)
 
 
 @cache

@@ -174,6 +174,11 @@ class Lake:
             f"{below}{end}" if end.startswith("/") else f"{below}/*{end}" for below in folders for end in ends
         ]
 
+    def delta_logs(self) -> list[str]:
+        """The ARNs of the objects of all Delta logs."""
+        tables = [f"{self.bucket_arn}/{self.prefix}{database}/*" for database in self.databases]
+        return [f"{below}/{folder}/*" for below in tables for folder in ("_delta_log", "_delta_vectors")]
+
     def control(self, job: str) -> str:
         """The key of a job's control object."""
         return f"{self.prefix}_calve/jobs/{job}.json"

@@ -111,7 +111,7 @@ class KeysStack(Stack):
                 secret=str(secret_arn(each.secret)),
                 name=secret_id(each.secret),
                 days=each.after_days,
-                code="cloud_keys" if cloud else "kafka_keys",
+                code="keys.cloud" if cloud else "keys.kafka",
                 environment=_environment(each, settings),
                 statements=[rights],
                 timeout=TIMEOUT,

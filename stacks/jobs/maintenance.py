@@ -10,11 +10,10 @@ from stacks.base.bundling import ROOT
 from stacks.base.function import Site
 from stacks.base.lake_formation import grants
 from stacks.base.roles import Lake, Statement, allow
-from stacks.jobs.ingest import IngestStack
+from stacks.jobs.ingest import IngestStack, job_schedule
 from stacks.jobs.ingest_job import GLUE_VERSION, GlueJob
 from stacks.jobs.ingest_role import WRITING_FILES
 from stacks.jobs.job_code import in_folder
-from stacks.jobs.job_control import job_schedule
 
 SCRIPT = ROOT / "glue_jobs" / "maintain.py"
 WORKER, WORKERS = "G.1X", 2

@@ -12,13 +12,13 @@ from calve.outputs import metrics as listed
 from calve.outputs.announcement import SUSPENDED, pattern, with_alerts
 from calve.outputs.metrics import Metric
 from stacks.base.rotation import Rotation
+from stacks.jobs.ingest import JobControl
 from stacks.jobs.ingest_job import IngestJob
-from stacks.jobs.job_control import JobControl
 from stacks.jobs.maintenance import MaintenanceStack
 from stacks.monitoring.board import A_WHOLE_DAY, HOUR, QUARTER, Board, measured
 from stacks.monitoring.job_metrics import JobMetrics
 from stacks.publishing.exports import ExportsStack, failures, writer_name
-from stacks.publishing.publish import CatalogSync
+from stacks.publishing.publish import Followers
 from stacks.publishing.snowflake import SnowflakePublisher
 
 
@@ -152,7 +152,7 @@ def of_maintenance(board: Board, maintenance: MaintenanceStack, metrics: Mapping
 TWO_LOOKS = 2
 
 
-def of_catalog(board: Board, catalog: CatalogSync) -> None:
+def of_catalog(board: Board, catalog: Followers) -> None:
     """An Iceberg REST catalog that is not synchronized with Glue."""
     name = catalog.reconcile.function.function_name
     failed = "Tables of the Iceberg REST catalog differ from Glue: calve status says which."
@@ -162,6 +162,19 @@ def of_catalog(board: Board, catalog: CatalogSync) -> None:
     board.alarm("catalog-failed", measure, failed, periods=TWO_LOOKS)
     board.errors("catalog-reconcile-errors", catalog.reconcile, not_compared)
     board.put_aside("catalog-messages-failed", catalog.feed.failed, not_followed)
+
+
+def of_delta(board: Board, delta: Followers) -> None:
+    """Delta logs that stay behind the tables."""
+    name = delta.reconcile.function.function_name
+    failed = "Delta logs stay behind their tables: calve status says which, and why."
+    not_compared = "The Delta logs were not compared with the tables."
+    not_followed = "Commits could not be followed in the Delta logs."
+    board.alarm(
+        "delta-failed", measured(listed.DELTA_FAILED, "Maximum", function=name), failed, periods=TWO_LOOKS
+    )
+    board.errors("delta-reconcile-errors", delta.reconcile, not_compared)
+    board.put_aside("delta-messages-failed", delta.feed.failed, not_followed)
 
 
 def of_snowflake(board: Board, snowflake: SnowflakePublisher) -> None:

@@ -129,7 +129,7 @@ class ExportLinks(Construct):
             self,
             "FirstKey",
             site,
-            code="link_keys",
+            code="keys.link",
             handler="first",
             environment={SECRET: self.keys.ref},
             statements=[rotating(self.keys.ref)],
@@ -142,7 +142,7 @@ class ExportLinks(Construct):
             site,
             secret=self.keys.ref,
             days=ROTATION_DAYS,
-            code="link_keys",
+            code="keys.link",
             environment={SECRET: self.keys.ref},
         )
         self.rotation.node.add_dependency(first)  # a schedule is tested with what is there

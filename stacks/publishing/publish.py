@@ -1,15 +1,16 @@
-"""Tables in Snowflake and in an Iceberg REST catalog. Stateless: all of it can be made again from the lake."""
+"""Tables in Snowflake, in an Iceberg REST catalog and as Delta. Stateless: all of it can be made again from the lake."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from aws_cdk import CfnOutput, CustomResource, Duration, Stack, aws_dynamodb, aws_secretsmanager
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from calve.config.publishing import CatalogBootstrap, IcebergRest, Publish
+from calve.config.publishing import CatalogBootstrap, Delta, IcebergRest, Publish
 from stacks.base.function import Function, Site, custom_resource, invoke
 from stacks.base.lake_formation import grants
 from stacks.base.resources import (
@@ -20,7 +21,7 @@ from stacks.base.resources import (
     table_of_states,
     text_file,
 )
-from stacks.base.roles import acknowledge, allow, secret_arn
+from stacks.base.roles import Statement, acknowledge, allow, secret_arn
 from stacks.publishing.snowflake import SnowflakePublisher
 
 FEED = Duration.minutes(1)
@@ -29,83 +30,139 @@ DEPLOY = Duration.minutes(15)
 ALL_ROLES = "PRINCIPAL_ROLE:ALL"
 
 
-class CatalogSync(Construct):
-    """Three functions of one code.
+@dataclass(frozen=True, slots=True)
+class Followers:
+    """The functions that follow commits, and that look at every table."""
 
-    The triggers depend on the custom resource: a delete removes them first, so nothing is registered while tables are dropped.
+    feed: CommitFeed
+    reconcile: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What makes tables equal at one target.
+
+    code: the module of `lambdas/`, which has `handle`, `feed` and `reconcile`. kind, id: of the custom resource.
+    properties: of its own beside the published tables. after: what must be there before it. says: of the look at all tables.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        site: Site,
-        publish: Publish,
-        catalog: IcebergRest,
-        states: aws_dynamodb.Table,
-    ) -> None:
-        super().__init__(scope, id)
-        made = None
-        self._secret = secret_arn(catalog.secret) if catalog.secret else None
-        if catalog.bootstrap:
-            within = Construct(self, "Bootstrap")
-            credentials, made = catalog_bootstrap(within, site, catalog, catalog.bootstrap)
-            self._secret = credentials.ref
-            catalog = replace(catalog, secret=f"aws:{self._secret}", scope=catalog.scope or ALL_ROLES)
-        self._site = site
-        self._catalog = catalog.to_json()
-        self._states = states
-        published = _published(site.deployment, publish)
-        self._published = text_file(self, "Published", json.dumps(published))
-        properties = {
-            "Catalog": self._catalog,
-            "Published": json.dumps(published | {"tables": [], "patterns": []}),
-            "PublishedFile": self._published.s3_object_url,
-            "StatesTable": states.table_name,
-        }
-        deploy = self._function("Deploy", "handle", DEPLOY)
-        resource = custom_resource(self, "Catalog", "CatalogSync", deploy, properties, DEPLOY)
-        if made:
-            resource.node.add_dependency(made)
-        follow = self._function("Follow", "feed", FEED)
-        self.feed = CommitFeed(self, "Feed", site, follow, FEED)
-        self.feed.node.add_dependency(resource)
-        self.reconcile = self._function("Reconcile", "reconcile", RECONCILE)
-        lookers = [each.role.role_arn for each in (deploy, follow, self.reconcile)]
-        grants(Construct(self, "Grants"), site, lookers=lookers, before=[resource])
-        says = "Every difference is found and repaired"
-        rule = invoke(self, "Every", self.reconcile, description=says, schedule="rate(5 minutes)")
-        rule.node.add_dependency(resource)
+    code: str
+    kind: str
+    id: str
+    says: str
+    environment: Mapping[str, str]
+    properties: Mapping[str, str]
+    statements: Sequence[Statement]
+    memory_mb: int = 256
+    after: CustomResource | None = None
 
-    def _function(self, id: str, handler: str, timeout: Duration) -> Function:
-        lake = self._site.lake
-        finding = ["glue:GetTable", "glue:GetTables", "glue:GetDatabases"]
-        secret = [allow(["secretsmanager:GetSecretValue"], [self._secret])] if self._secret else []
+
+def followers(
+    scope: Construct, site: Site, publish: Publish, states: aws_dynamodb.Table, following: Following
+) -> Followers:
+    """Three functions of one code. `scope`: their own.
+
+    The triggers depend on the custom resource: a delete removes them first, so nothing is published while tables are dropped.
+    """
+    published = _published(site.deployment, publish)
+    file = text_file(scope, "Published", json.dumps(published))
+    finding = ["glue:GetTable", "glue:GetTables", "glue:GetDatabases"]
+
+    def function(id: str, handler: str, timeout: Duration) -> Function:
         return Function(
-            self,
+            scope,
             id,
-            self._site,
-            code="catalog_sync",
+            site,
+            code=following.code,
             handler=handler,
             timeout=timeout,
+            memory_mb=following.memory_mb,
             environment={
-                "CATALOG": self._catalog,
-                "PUBLISHED_FILE": self._published.s3_object_url,
-                "STATES_TABLE": self._states.table_name,
+                **following.environment,
+                "PUBLISHED_FILE": file.s3_object_url,
+                "STATES_TABLE": states.table_name,
             },
             statements=[
-                allow(finding, lake.catalog_arns, because="all tables of the lake"),
-                allow(["s3:GetObject"], lake.metadata(), because="the metadata files of all tables"),
-                allow(WRITING_STATES, [self._states.table_arn]),
-                reading(self._published),
-                *lake.key("kms:Decrypt", through_s3=True),
-                *secret,
+                allow(finding, site.lake.catalog_arns, because="all tables of the lake"),
+                allow(WRITING_STATES, [states.table_arn]),
+                reading(file),
+                *following.statements,
             ],
         )
 
+    properties = {
+        **following.properties,
+        "Published": json.dumps(published | {"tables": [], "patterns": []}),
+        "PublishedFile": file.s3_object_url,
+        "StatesTable": states.table_name,
+    }
+    deploy = function("Deploy", "handle", DEPLOY)
+    resource = custom_resource(scope, following.id, following.kind, deploy, properties, DEPLOY)
+    if following.after:
+        resource.node.add_dependency(following.after)
+    follow = function("Follow", "feed", FEED)
+    feed = CommitFeed(scope, "Feed", site, follow, FEED)
+    feed.node.add_dependency(resource)
+    reconcile = function("Reconcile", "reconcile", RECONCILE)
+    lookers = [each.role.role_arn for each in (deploy, follow, reconcile)]
+    grants(Construct(scope, "Grants"), site, lookers=lookers, before=[resource])
+    rule = invoke(scope, "Every", reconcile, description=following.says, schedule="rate(5 minutes)")
+    rule.node.add_dependency(resource)
+    return Followers(feed, reconcile)
+
+
+def catalog_sync(
+    scope: Construct, site: Site, publish: Publish, catalog: IcebergRest, states: aws_dynamodb.Table
+) -> Followers:
+    """What keeps an Iceberg REST catalog equal to Glue. `scope`: its own."""
+    made, secret = None, secret_arn(catalog.secret) if catalog.secret else None
+    if catalog.bootstrap:
+        within = Construct(scope, "Bootstrap")
+        credentials, made = catalog_bootstrap(within, site, catalog, catalog.bootstrap)
+        secret = credentials.ref
+        catalog = replace(catalog, secret=f"aws:{secret}", scope=catalog.scope or ALL_ROLES)
+    following = Following(
+        code="catalog_sync",
+        kind="CatalogSync",
+        id="Catalog",
+        says="Every difference is found and repaired",
+        environment={"CATALOG": catalog.to_json()},
+        properties={"Catalog": catalog.to_json()},
+        statements=[
+            allow(["s3:GetObject"], site.lake.metadata(), because="the metadata files of all tables"),
+            *site.lake.key("kms:Decrypt", through_s3=True),
+            *([allow(["secretsmanager:GetSecretValue"], [secret])] if secret else []),
+        ],
+        after=made,
+    )
+    return followers(scope, site, publish, states, following)
+
+
+DELTA_MEMORY_MB = 1_024
+
+
+def delta_logs(scope: Construct, site: Site, publish: Publish, states: aws_dynamodb.Table) -> Followers:
+    """What writes a Delta log beside each table. `scope`: its own."""
+    lake = site.lake
+    following = Following(
+        code="delta",
+        kind="DeltaLogs",
+        id="Logs",
+        says="Every snapshot has its version in the Delta log",
+        environment={"DELTA": Delta().to_json()},
+        properties={"Deployment": site.deployment.name},
+        memory_mb=DELTA_MEMORY_MB,
+        statements=[
+            *lake.files("s3:GetObject", because="manifests, deletes and footers of all tables"),
+            allow(["s3:PutObject", "s3:DeleteObject"], lake.delta_logs(), because="the logs of all tables"),
+            *lake.key("kms:Decrypt", "kms:GenerateDataKey", through_s3=True),
+        ],
+    )
+    return followers(scope, site, publish, states, following)
+
 
 def _published(deployment: Deployment, publish: Publish) -> dict[str, object]:
-    """As `lambdas.catalog_sync.sync.Published`. If databases are named after clusters, tables are known by name alone."""
+    """As `lambdas.publish_states.Published`. If databases are named after clusters, tables are known by name alone."""
     per_cluster = deployment.lake.namespace == "cluster_id"
     names = [each.table for each in publish.tables]
     return {
@@ -155,19 +212,23 @@ def catalog_bootstrap(
 
 
 class PublishStack(Stack):
-    """Snowflake and an Iceberg REST catalog, if they are configured.
+    """Snowflake, an Iceberg REST catalog and Delta logs, if they are configured.
 
     states: how far each table is at each target; see `lambdas/publish_states.py`. catalog: synchronizes an Iceberg REST
-    catalog. snowflake: refreshes tables in Snowflake.
+    catalog. delta: writes Delta logs. snowflake: refreshes tables in Snowflake.
     """
 
     def __init__(self, scope: Construct, id: str, site: Site, publish: Publish) -> None:
-        super().__init__(scope, id, description="calve: Snowflake and Iceberg REST catalogs")
+        super().__init__(scope, id, description="calve: Snowflake, Iceberg REST catalogs and Delta logs")
         self.states = table_of_states(self, "States")
         CfnOutput(self, "PublishStatesTable", value=self.states.table_name)
-        self.catalog: CatalogSync | None = None
+        self.catalog: Followers | None = None
         if publish.iceberg_rest:
-            self.catalog = CatalogSync(self, "IcebergRest", site, publish, publish.iceberg_rest, self.states)
+            within = Construct(self, "IcebergRest")
+            self.catalog = catalog_sync(within, site, publish, publish.iceberg_rest, self.states)
+        self.delta: Followers | None = None
+        if publish.delta:
+            self.delta = delta_logs(Construct(self, "Delta"), site, publish, self.states)
         self.snowflake: SnowflakePublisher | None = None
         if publish.snowflake:
             shown = publish.snowflake, publish.tables

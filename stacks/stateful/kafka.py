@@ -149,7 +149,7 @@ class KafkaStack(Stack):
 
     def _servers(self, site: Site, cluster_arn: str) -> str:
         finding = [allow(["kafka:GetBootstrapBrokers"], [cluster_arn])]
-        function = Function(self, "Brokers", site, code="kafka_brokers", statements=finding)
+        function = Function(self, "Brokers", site, code="job_control", handler="brokers", statements=finding)
         properties = {"ClusterArn": cluster_arn}
         limit = Duration.minutes(2)
         resource = custom_resource(self, "BootstrapServers", "BootstrapServers", function, properties, limit)

@@ -16,8 +16,8 @@ import pytest
 from cli.exports import Delivered
 from cli.look.cost.measured import Daily
 from cli.look.page.command import Pages, handler
+from cli.look.status.metadata import SchemaVersion
 from cli.look.status.overview import History, Overview
-from cli.look.status.schemas import SchemaVersion
 from tests.browser.chromium import Chromium
 from tests.browser.test_page import CONTRAST, PICTURES
 from tests.unit.cli.look.test_status_screen import ORDERS

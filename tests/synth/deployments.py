@@ -17,6 +17,7 @@ from calve.config.job import Entry, GlueRegistry, Job, Kafka, Lake, Registry, Ta
 from calve.config.publishing import (
     Announce,
     CatalogBootstrap,
+    Delta,
     Export,
     IcebergRest,
     Publish,
@@ -93,6 +94,7 @@ MADE = Deployment(
         tables=(TableName("trading", "stock_trades"), TableName("trading", "users")),
         iceberg_rest=CATALOG,
         snowflake=SNOWFLAKE,
+        delta=Delta(),
     ),
 )
 

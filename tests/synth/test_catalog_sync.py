@@ -3,7 +3,8 @@
 import json
 
 from calve.config.publishing import IcebergRest
-from lambdas.catalog_sync.sync import LEASE_MS, WRITE_MS, Published
+from lambdas.catalog_sync.sync import LEASE_MS, WRITE_MS
+from lambdas.publish_states import Published
 from tests.synth.conftest import text
 from tests.synth.deployments import CATALOG
 from tests.synth.test_lake import statements

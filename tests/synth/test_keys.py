@@ -24,8 +24,8 @@ def test_each_secret_has_a_schedule_and_a_function_of_its_own(synthesized):
     assert days == {"calve/kafka": 30, "calve/kafka-emit": 7, "calve/registry": 30}
     assert not any(each["RotateImmediatelyOnUpdate"] for each in schedules)
     made = functions(synthesized, "trading-keys")
-    assert made["calve/kafka"]["Handler"] == "lambdas.kafka_keys.handler.rotate"
-    assert made["calve/registry"]["Handler"] == "lambdas.cloud_keys.handler.rotate"
+    assert made["calve/kafka"]["Handler"] == "lambdas.keys.kafka.rotate"
+    assert made["calve/registry"]["Handler"] == "lambdas.keys.cloud.rotate"
     registry = made["calve/registry"]["Environment"]["Variables"]
     assert (registry["KEYS_TO_RETAIN"], registry["REGISTRY"]) == ("3", "https://registry.example.com")
     kafka = json.loads(made["calve/kafka-emit"]["Environment"]["Variables"]["KAFKA"])

@@ -166,16 +166,21 @@ class SnowflakeSection(Section):
         )
 
 
+class DeltaSection(Section):
+    """A Delta log beside each table, over the same files; see docs/delta.md."""
+
+
 class PublishSection(Section):
     """Who else gets the tables. Absent: they are in Glue alone."""
 
     snowflake: SnowflakeSection | None = None
     iceberg_rest: IcebergRestSection | None = None
+    delta: DeltaSection | None = None
 
     def problems(self) -> Iterator[Problem]:
-        if self.snowflake is None and self.iceberg_rest is None:
-            fix = "name `snowflake:` or `iceberg_rest:`, or remove `publish`"
-            yield Problem((), "names no catalog to publish to", fix)
+        if self.snowflake is None and self.iceberg_rest is None and self.delta is None:
+            fix = "name `snowflake:`, `iceberg_rest:` or `delta: {}`, or remove `publish`"
+            yield Problem((), "names nothing to publish to", fix)
 
 
 class CsvSection(Section):

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from cli.console import duration, plain
 from cli.look.health import TableStatus
+from cli.look.status.metadata import SchemaVersion
 from cli.look.status.overview import History, Overview, lines
-from cli.look.status.schemas import SchemaVersion
 from cli.look.status.screen import (
     MARKS,
     MOST_TROUBLES,

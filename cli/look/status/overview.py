@@ -36,7 +36,7 @@ from cli.lake import Snapshot, Tables, ancestors, aws_errors, open_catalog, stat
 from cli.look.cost.measured import Daily, daily
 from cli.look.cost.model import rates
 from cli.look.health import TableStatus, Trouble, troubles
-from cli.look.status.schemas import SchemaVersion, versions
+from cli.look.status.metadata import SchemaVersion, versions
 from cli.look.status.survey import Survey
 from lambdas.publish_states import PublishState, PublishStates
 

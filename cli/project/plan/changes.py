@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from calve.config.deployment import Deployment, JobDeployment, Msk, Network, Workers
 from calve.config.engine_choice import MODES
 from calve.config.job import Table
-from calve.config.publishing import Export, IcebergRest, Publish, Snowflake
+from calve.config.publishing import Delta, Export, IcebergRest, Publish, Snowflake
 from calve.decoding.field_quarantine import leaves
 from calve.errors import CalveError, Retryable, Suspended
 from calve.modes.switch import described
@@ -19,7 +19,7 @@ from calve.schema.evolution import changes as changes_of
 from cli.look.cost.model import Load, Rates, bill
 from cli.project.plan import change as rules
 from cli.project.plan.change import NOTHING, Change, Consequence, Difference, Kind, differences, flat, terms
-from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget
+from cli.project.plan.deployed import Deployed, DeployedJob, DeployedTable, DeployedTarget, Target
 
 LAYOUT = ("partition_by", "sort_by", "format_version")
 
@@ -192,6 +192,7 @@ def _of_exports(exports: Iterable[Export], deployed: Mapping[str, Export]) -> It
 PLACE = {
     "iceberg_rest": ("uri", "warehouse", "namespace"),
     "snowflake": ("account", "database", "schema", "tables"),
+    "delta": (),
 }
 """The keys of a table's place in a target."""
 SHOWN = 10
@@ -206,9 +207,7 @@ def _of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget])
         yield Change("publish", name, "-", consequences=tuple(_dropped(target.tables)))
 
 
-def _target(
-    name: str, wanted: IcebergRest | Snowflake, publish: Publish, deployed: DeployedTarget | None
-) -> Change:
+def _target(name: str, wanted: Target, publish: Publish, deployed: DeployedTarget | None) -> Change:
     tables = {each.table for each in publish.tables}
     if deployed is None:
         note = f"of {_listed(tables) or 'the tables of topics by expression'}"
@@ -232,7 +231,7 @@ def _target(
     return Change("publish", name, "~", tuple(found), consequences=tuple(consequences))
 
 
-def _unmade(settings: IcebergRest | Snowflake) -> dict[str, str]:
+def _unmade(settings: Target) -> dict[str, str]:
     """Settings without those that differ before and after a deploy: one that makes a catalog also makes its credentials."""
     if isinstance(settings, IcebergRest) and settings.bootstrap:
         settings = replace(settings, secret=None, scope=None)
@@ -279,13 +278,14 @@ def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) 
     targets = [each.settings for each in deployed.targets.values()]
     rest = next((each for each in targets if isinstance(each, IcebergRest)), None)
     snowflake = next((each for each in targets if isinstance(each, Snowflake)), None)
+    delta = next((each for each in targets if isinstance(each, Delta)), None)
     there = replace(
         deployment,
         jobs=jobs,
         msk=Msk() if deployed.cluster else None,
         network=Network() if deployed.endpoints else None,
         exports=tuple(deployed.exports.values()),
-        publish=Publish((), iceberg_rest=rest, snowflake=snowflake) if targets else None,
+        publish=Publish((), iceberg_rest=rest, snowflake=snowflake, delta=delta) if targets else None,
     )
     after = {line.part: line.configured for line in bill(deployment, load, rates).lines}
     lines = bill(there, load, rates).lines if jobs else []

@@ -26,17 +26,24 @@ from calve.schema.wire import HEADERS
 from calve.settings import load
 from calve.settings.resolving import StackDefaults
 from cli.config import load_jobs
+from cli.console import Console
+from cli.embedded import aws
+from cli.embedded.cdk import App
 from cli.lake import open_catalog
 from cli.main import app
 from cli.progress import LineProgress
 from cli.run.datagen.plan import Plan
 from cli.run.datagen.produce import Target, produce
+from cli.run.jobs import run_deployed
 from cli.verify.topic import Sources
 from cli.verify.verification import verify
 from glue_jobs.ingest import openers_of, run
 from glue_jobs.kafka.cluster import Cluster
+from lambdas.publish_states import PublishStates, State
+from lambdas.publish_states import Target as Published
 from tests.integration.outputs.test_emit import records
 from tests.integration.requests.test_release import document
+from tests.integration.support.deployed import destroy
 from tests.integration.support.engine import Engine, until
 from tests.integration.support.proofs import assert_proved
 from tests.integration.support.running import answering, running
@@ -284,6 +291,35 @@ def test_cloudevents(engine: Engine, tmp_path: Path) -> None:
     assert json.loads(counted.stdout) == [{"n": 200}]
     checked = CliRunner().invoke(app, ["verify", name, "--config", str(file)])
     assert checked.exit_code == 0, checked.output
+
+
+@pytest.mark.long
+def test_delta(engine: Engine, tmp_path: Path) -> None:
+    """The commands of its README, but for names and the way to the stack."""
+    name, file = f"delta{uuid.uuid4().hex[:6]}", tmp_path / "calve.yaml"
+    text = (EXAMPLES / "delta" / "calve.yaml").read_text()
+    text = text.replace("name: delta", f"name: {name}").replace("topic: balances", f"topic: balances-{name}")
+    file.write_text(text)
+    (tmp_path / "balance.json").write_text((EXAMPLES / "delta" / "balance.json").read_text())
+    [job] = load_jobs(file)
+    assert script("delta", "balances").send(job) == 210
+    made, progress = App(engine.stack, file), LineProgress(lambda _: None)
+    outputs = replace(made, context={"delete_data": f"yes-delete-{name}"}).deploy(progress)
+    states = PublishStates(
+        outputs[f"{name}-publish"]["PublishStatesTable"], aws.client("dynamodb", engine.stack.aws_endpoint)
+    )
+    assert run_deployed(engine.stack, f"{name}-main", Console(), drain=True, memory="1g", quick=True) == 0
+
+    def synced() -> bool:
+        found = states.find(Published.DELTA, f"{name}.balances")
+        return found is not None and found.state is State.SYNCED
+
+    until(synced, seconds=90)
+    assert script("delta", "read").totals(engine.stack, name, "balances") == {
+        "accounts": 40,
+        "cents": 121_180,
+    }
+    destroy(made, progress)
 
 
 @pytest.mark.long

@@ -23,9 +23,9 @@ from cli.embedded import aws
 from cli.embedded.stack import Stack
 from lambdas.catalog_sync.catalog import Server
 from lambdas.catalog_sync.handler import open_sync
-from lambdas.catalog_sync.sync import LEASE_MS, Outcome, Sync, drop_namespaces, reconcile, withdraw
-from lambdas.catalog_sync.sync import Published as Wanted
-from lambdas.publish_states import State, Target, now_ms
+from lambdas.catalog_sync.sync import LEASE_MS, Sync, drop_namespaces, withdraw
+from lambdas.publish_states import Outcome, State, Target, now_ms, reconcile
+from lambdas.publish_states import Published as Wanted
 from tests.integration.support.servers.gate import Answer, Request
 from tests.integration.support.servers.rest_catalogs import (
     CLIENT,

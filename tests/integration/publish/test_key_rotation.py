@@ -20,7 +20,7 @@ from calve.config.publishing import Emit
 from calve.errors import Retryable
 from calve.names import TableName
 from glue_jobs.ingest import run
-from lambdas.kafka_keys import handler
+from lambdas.keys import kafka as handler
 from tests.integration.outputs.test_emit import places, records
 from tests.integration.support.engine import DATABASE, Engine, everything, until
 from tests.integration.support.servers import outages
@@ -190,7 +190,7 @@ def test_a_user_that_cannot_do_what_the_one_in_use_can_does_not_come_into_use(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lambdas.kafka_client.Broker.copy_rights", lambda *_: None)
-    monkeypatch.setattr("lambdas.kafka_keys.handler.ATTEMPTS", 2)
+    monkeypatch.setattr("lambdas.keys.kafka.ATTEMPTS", 2)
     with pytest.raises(Retryable, match="does not see"):
         scene.rotate()
     texts = json.loads(scene.secrets.get_secret_value(SecretId=scene.secret)["SecretString"])

@@ -20,7 +20,7 @@ from calve.registry.confluent import ConfluentRegistry
 from calve.secrets import HeldSecret, Redacted
 from cli.embedded.kafka import write_certificates
 from lambdas.catalog_sync.catalog import Server as CatalogServer
-from lambdas.cloud_keys.handler import Cloud
+from lambdas.keys.cloud import Cloud
 from lambdas.snowflake.sql_api import KeyPair, Session
 
 Act = Callable[["Handler"], None]

@@ -68,12 +68,10 @@ class OAuthGate(Gate):
 
 
 @dataclass
-class Published:
-    """A catalog, and a database of the lake."""
+class Tables:
+    """A database of the lake."""
 
     stack: Stack
-    uri: str
-    gate: OAuthGate
     database: str
 
     def lake(self) -> Lake:
@@ -83,6 +81,25 @@ class Published:
             endpoint=self.stack.aws_endpoint,
             region=self.stack.region,
         )
+
+    def table(self, name: str) -> Table:
+        """A new table of the lake, where the job would make it, with one commit."""
+        lake = self.lake()
+        catalog = open_catalog(lake)
+        catalog.create_namespace_if_not_exists(
+            self.database, {"location": f"{lake.warehouse}/{self.database}"}
+        )
+        made = catalog.create_table((self.database, name), pa.schema([("n", pa.int64())]))
+        append(made)
+        return made
+
+
+@dataclass
+class Published(Tables):
+    """A catalog, and a database of the lake."""
+
+    uri: str
+    gate: OAuthGate
 
     def reader(self) -> RestCatalog:
         """PyIceberg, with OAuth."""
@@ -112,17 +129,6 @@ class Published:
         )
         return connection
 
-    def table(self, name: str) -> Table:
-        """A new table of the lake, where the job would make it, with one commit."""
-        lake = self.lake()
-        catalog = open_catalog(lake)
-        catalog.create_namespace_if_not_exists(
-            self.database, {"location": f"{lake.warehouse}/{self.database}"}
-        )
-        made = catalog.create_table((self.database, name), pa.schema([("n", pa.int64())]))
-        append(made)
-        return made
-
 
 def append(table: Table, rows: int = 3) -> None:
     table.append(pa.table({"n": list(range(rows))}))
@@ -144,7 +150,7 @@ def rest_catalog(stack: Stack, folder: Path) -> Iterator[str]:
 @contextmanager
 def behind_oauth(stack: Stack, folder: Path) -> Iterator[Published]:
     with rest_catalog(stack, folder) as uri, OAuthGate(uri) as gate:
-        yield Published(stack, gate.url, gate, f"published_{uuid.uuid4().hex[:8]}")
+        yield Published(stack, f"published_{uuid.uuid4().hex[:8]}", gate.url, gate)
 
 
 @dataclass

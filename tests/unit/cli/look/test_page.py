@@ -18,8 +18,8 @@ from cli.look.cost.measured import Daily
 from cli.look.health import TableStatus
 from cli.look.page.command import Pages, handler
 from cli.look.page.page import Addresses, page
+from cli.look.status.metadata import SchemaVersion
 from cli.look.status.overview import History, Overview
-from cli.look.status.schemas import SchemaVersion
 from tests.unit.cli.look.test_status_screen import ORDERS
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)

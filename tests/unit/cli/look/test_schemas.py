@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
-from cli.look.status.schemas import versions
+from cli.look.status.metadata import versions
 from tests.unit.cli.folder_catalog import FolderCatalog
 
 FIRST = Schema(

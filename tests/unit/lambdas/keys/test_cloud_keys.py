@@ -7,8 +7,8 @@ import pytest
 
 from calve.errors import Fatal, Retryable
 from calve.secrets import Redacted
-from lambdas.cloud_keys import handler
-from lambdas.cloud_keys.handler import ATTEMPTS, Cloud, CloudKeys
+from lambdas.keys import cloud as handler
+from lambdas.keys.cloud import ATTEMPTS, Cloud, CloudKeys
 from lambdas.rotation import Rotation
 from tests.unit.lambdas.context import Context
 from tests.unit.lambdas.keys.confluent_cloud import ConfluentCloud, serving

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from calve.errors import Fatal, Retryable
-from lambdas.kafka_keys.handler import AlternatingUsers, MskPassword
+from lambdas.keys.kafka import AlternatingUsers, MskPassword
 from lambdas.rotation import Rotation
 from tests.unit.lambdas.keys.conftest import Dying, Killed, deaths
 

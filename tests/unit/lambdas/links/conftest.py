@@ -225,7 +225,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> World:
 def forget() -> None:
     from lambdas.download.handler import downloads
     from lambdas.export_notify.handler import parts
-    from lambdas.link_keys.handler import rotation
+    from lambdas.keys.link import rotation
 
     for cached in (downloads, parts, rotation):
         cached.cache_clear()
@@ -241,7 +241,7 @@ def logged(world: World, capsys: pytest.CaptureFixture[str]) -> Iterator[Callabl
     """Everything that the functions have written since the last look: log lines, metrics, anything else."""
     from lambdas.download import handler as download
     from lambdas.export_notify import handler as export_notify
-    from lambdas.link_keys import handler as link_keys
+    from lambdas.keys import link as link_keys
 
     lines = StringIO()
     handlers = [each for module in (download, export_notify, link_keys) for each in module.logger.handlers]

@@ -4,7 +4,7 @@ import uuid
 import pytest
 
 from calve.errors import Fatal
-from lambdas.link_keys.handler import first, rotate
+from lambdas.keys.link import first, rotate
 from lambdas.tokens import Keys, new_link_id, sign, verify
 from tests.alarms import failed
 from tests.unit.lambdas.context import Context

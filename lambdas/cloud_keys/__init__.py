@@ -1,1 +1,0 @@
-"""Rotation of Confluent Cloud API keys."""

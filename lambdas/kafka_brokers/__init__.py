@@ -1,1 +1,0 @@
-"""Reports the bootstrap servers of an MSK cluster to a deploy; CloudFormation does not."""

@@ -1,1 +1,0 @@
-"""Rotation of the passwords of Kafka's SCRAM users."""

@@ -1,0 +1,1 @@
+"""Keys that rotate: of Confluent Cloud, of Kafka's users, and of the links in mails."""

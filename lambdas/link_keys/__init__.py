@@ -1,1 +1,0 @@
-"""The signing keys of the links: the first one, and their rotation."""
