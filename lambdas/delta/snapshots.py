@@ -219,7 +219,7 @@ class Lake:
         own = [each for each in snapshot.manifests(self.io) if each.added_snapshot_id == snapshot.snapshot_id]
         for manifest in own:
             for entry in self._entries(manifest):
-                if entry.snapshot_id != snapshot.snapshot_id or entry.status is ManifestEntryStatus.EXISTING:
+                if entry.status is ManifestEntryStatus.EXISTING:
                     continue
                 file = entry.data_file
                 if file.content is not DataFileContent.DATA:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import readers
 from tests.combinations import table
 
 ROOT = Path(__file__).parents[2]
@@ -81,3 +82,8 @@ def anchor(heading: str) -> str:
 def test_what_combines_with_which_mode_is_what_the_code_says() -> None:
     """`python -m tests.combinations` writes the table."""
     assert table() in (ROOT / "docs" / "modes.md").read_text(encoding="utf-8")
+
+
+def test_the_readers_of_the_page_are_those_that_a_test_compares() -> None:
+    """`python -m tests.readers` writes the table."""
+    assert readers.table() in (ROOT / "docs" / "readers.md").read_text(encoding="utf-8")

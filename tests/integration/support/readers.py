@@ -1,33 +1,47 @@
-"""Readers of a Delta log that are not calve's: deltalake, DuckDB, and Spark with Delta's own library."""
+"""Readers of tables that are not calve's: of Iceberg, and of the Delta log beside it.
+
+Spark with Iceberg's own library is the measure. Spark with Delta's library is a process of its own.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import duckdb
+import polars as pl
 import pyarrow as pa
+from datafusion import SessionContext
 from deltalake import DeltaTable, QueryBuilder
+from pyiceberg.table import Table as IcebergTable
 
 from calve.config.job import Lake
+from calve.names import TableName
 from cli.embedded import aws
 from cli.embedded.stack import Stack
+from cli.lake import load, open_catalog
 from cli.look.query.answer import connect
+from lambdas.delta.log import DeltaLog
+from lambdas.delta.snapshots import Lake as LakeFiles
+from lambdas.delta.sync import Mirror
 
+Row = dict[str, Any]
 Rows = list[str]
 """Each row as text, sorted."""
 
 
-def rows_of(table: pa.Table) -> Rows:
+def rows_of(table: pa.Table, as_read: Callable[[Row], Row] = lambda row: row) -> Rows:
     """All rows, in a form that is the same for each reader."""
-    names = sorted(table.column_names)
-    return sorted(repr([(name, _plain(row[name])) for name in names]) for row in table.to_pylist())
+    return sorted(repr(_plain(as_read(row))) for row in table.to_pylist())
 
 
 def _plain(value: Any) -> Any:
@@ -38,7 +52,77 @@ def _plain(value: Any) -> Any:
             return sorted((_plain(key), _plain(one)) for key, one in value)
         case list():
             return [_plain(each) for each in value]
+        case datetime() if value.tzinfo:
+            return value.astimezone(UTC).isoformat()
     return value
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A library that reads an Iceberg table by its metadata.
+
+    fault: what it reads otherwise than Spark, in words. as_read: a row of Spark's with this fault. fails: whether it cannot read
+    the table, by this fault.
+    """
+
+    read: Callable[[Lake, TableName], pa.Table]
+    fault: str = ""
+    as_read: Callable[[Row], Row] = lambda row: row
+    fails: Callable[[IcebergTable], bool] = lambda table: False
+
+
+def loaded(lake: Lake, name: TableName) -> IcebergTable:
+    found = load(open_catalog(lake), name)
+    assert found is not None
+    return found
+
+
+def _columns_at_head(table: IcebergTable) -> int | None:
+    head = table.current_snapshot()
+    return head.schema_id if head else table.schema().schema_id
+
+
+def _by_pyiceberg(lake: Lake, name: TableName) -> pa.Table:
+    return loaded(lake, name).scan().to_arrow()
+
+
+def _by_duckdb(lake: Lake, name: TableName) -> pa.Table:
+    with connect(lake) as connection:
+        place = loaded(lake, name).metadata_location
+        return connection.execute("SELECT * FROM iceberg_scan(?)", [place]).to_arrow_table()
+
+
+def _by_polars(lake: Lake, name: TableName) -> pa.Table:
+    with warnings.catch_warnings(category=pl.exceptions.PerformanceWarning, action="ignore"):
+        return pl.scan_iceberg(loaded(lake, name), reader_override="native").collect().to_arrow()
+
+
+def _by_datafusion(lake: Lake, name: TableName) -> pa.Table:
+    table, context = loaded(lake, name), SessionContext()
+    table.io.properties |= {
+        "s3.access-key-id": aws.ACCESS_KEY,
+        "s3.secret-access-key": aws.SECRET_KEY,
+        "s3.region": lake.region or aws.REGION,
+        "s3.path-style-access": "true",
+    }
+    context.register_table("found", table)
+    return context.sql("SELECT * FROM found").to_arrow_table()
+
+
+OF_ICEBERG: Mapping[str, Reader] = {
+    "PyIceberg 0.12": Reader(
+        _by_pyiceberg,
+        "A list of structs that is null is read as an empty one: for example `_kafka.headers` of a record without headers",
+        lambda row: row | {"_kafka": row["_kafka"] | {"headers": row["_kafka"]["headers"] or []}},
+    ),
+    "DuckDB 1.5": Reader(_by_duckdb),
+    "Polars 2.1": Reader(_by_polars),
+    "DataFusion 54 with pyiceberg-core 0.11": Reader(
+        _by_datafusion,
+        "It fails while the newest snapshot lacks columns of the table, for example after a rollback",
+        fails=lambda table: _columns_at_head(table) != table.schema().schema_id,
+    ),
+}
 
 
 def by_deltalake(lake: Lake, location: str) -> Rows:
@@ -60,7 +144,18 @@ def by_duckdb(lake: Lake, location: str) -> Rows:
         return rows_of(connection.execute("SELECT * FROM delta_scan(?)", [location]).to_arrow_table())
 
 
-OF_DELTA: Mapping[str, Callable[[Lake, str], Rows]] = {"deltalake": by_deltalake, "DuckDB": by_duckdb}
+def catch_up(stack: Stack, lake: Lake, name: TableName, s3: Any = None) -> int:
+    """Write the missing versions of a table's Delta log; their number. s3: another client for the log."""
+    table = loaded(lake, name)
+    files = LakeFiles(table.io, table.metadata)
+    log = DeltaLog(s3 or aws.client("s3", stack.aws_endpoint), table.location())
+    return Mirror(name.table, files, log).catch_up()
+
+
+OF_DELTA: Mapping[str, Callable[[Lake, str], Rows]] = {
+    "deltalake 1.6": by_deltalake,
+    "DuckDB 1.5": by_duckdb,
+}
 
 
 def by_spark(stack: Stack, location: str, folder: Path) -> list[Rows]:

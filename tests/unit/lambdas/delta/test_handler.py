@@ -53,16 +53,17 @@ def test_from_nothing_to_nothing(world: World) -> None:
     assert feed(TRADES, TRADES, OTHER) == []
     assert (states(), world.rows(TRADES)) == ({"trades": State.SYNCED, "users": State.PENDING}, 3)
     (file,) = (task.file.file_path for task in table.scan().plan_files())
-    delete_positions(table, file, [1])
-    world.show(TRADES, table.refresh())
-    world.append(USERS, 2)
-    handler.reconcile({}, Context())
-    assert (world.rows(TRADES), world.rows(USERS)) == (2, 2)
+    for position in (1, 2):  # a data file may have several files of deletes
+        delete_positions(table, file, [position])
+        world.show(TRADES, table.refresh())
+        world.append(USERS, 2)
+        handler.reconcile({}, Context())
+        assert (world.rows(TRADES), world.rows(USERS)) == (3 - position, 2 * position)
 
     update = world.side.request("Update", world.properties(TRADES), PhysicalResourceId="x")
     handler.handle(update, Context())
     assert not world.s3.list_objects_v2(Bucket="lake", Prefix="trading/users/").get("KeyCount")
-    assert world.rows(TRADES) == 2
+    assert world.rows(TRADES) == 1
 
     handler.handle(world.side.request("Delete", world.properties(TRADES), PhysicalResourceId="x"), Context())
     assert [each["Reason"] for each in world.side.answers if each["Status"] == "FAILED"] == []
