@@ -350,6 +350,22 @@ def follow(follower: Follower, names: Iterable[TableName], *, published: bool = 
         return list(pool.map(one, dict.fromkeys(names)))
 
 
+def follow_batch(
+    follower: Follower, published: Published, event: Mapping[str, Any]
+) -> tuple[list[Outcome], dict[str, Any]]:
+    """Follow the commits in a batch of messages: the outcomes, and Lambda's answer with the messages to deliver again."""
+    batch = CommitBatch.of(event)
+    names = [
+        name
+        for name in batch.about
+        if follower.states.find(follower.target, str(name)) is not None
+        or published.matches(follower.glue, name)
+    ]
+    outcomes = follow(follower, names)
+    again = {each.table for each in outcomes if may_pass(each.error)}
+    return outcomes, batch.answer([name for name in names if str(name) in again])
+
+
 def reconcile(follower: Follower, published: Published) -> list[Outcome]:
     """Make all tables equal: those with a row, and new ones."""
     there = known(follower)

@@ -22,13 +22,11 @@ from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Sync, withdraw
 from lambdas.custom_resource import handler_of
 from lambdas.function import NAMESPACE, add
 from lambdas.publish_states import (
-    CommitBatch,
     Outcome,
     Published,
     PublishStates,
-    follow,
+    follow_batch,
     make_pending,
-    may_pass,
 )
 from lambdas.publish_states import reconcile as reconcile_all
 
@@ -105,18 +103,10 @@ def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Follow the commits in a batch of messages; returns the messages to deliver again."""
     # Several deployments share the namespace of metrics.
     metrics.add_dimension("function", context.function_name)
-    batch = CommitBatch.of(event)
-    sync, published = _sync(), _published()
-    names = [
-        name
-        for name in batch.about
-        if sync.states.find(TARGET, str(name)) is not None or published.matches(sync.glue, name)
-    ]
-    outcomes = follow(sync, names)
-    add(metrics, CATALOG_FOLLOWED, len(names))
+    outcomes, answer = follow_batch(_sync(), _published(), event)
+    add(metrics, CATALOG_FOLLOWED, len(outcomes))
     _log(outcomes)
-    again = {each.table for each in outcomes if may_pass(each.error)}
-    return batch.answer([name for name in names if str(name) in again])
+    return answer
 
 
 @logger.inject_lambda_context(log_event=False)

@@ -19,13 +19,11 @@ from lambdas.custom_resource import handler_of
 from lambdas.delta.sync import LEASE_MS, TARGET, DeltaSync
 from lambdas.function import NAMESPACE, add
 from lambdas.publish_states import (
-    CommitBatch,
     Outcome,
     Published,
     PublishStates,
-    follow,
+    follow_batch,
     make_pending,
-    may_pass,
     unpublished,
     withdraw,
 )
@@ -44,18 +42,11 @@ metrics = Metrics(namespace=NAMESPACE, service=SERVICE)
 def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Follow the commits in a batch of messages; returns the messages to deliver again."""
     metrics.add_dimension("function", context.function_name)
-    batch, sync = CommitBatch.of(event), _sync(os.environ["STATES_TABLE"])
-    published = _published(os.environ["PUBLISHED_FILE"])
-    names = [
-        name
-        for name in batch.about
-        if sync.states.find(TARGET, str(name)) is not None or published.matches(sync.glue, name)
-    ]
-    outcomes = follow(sync, names)
-    add(metrics, DELTA_FOLLOWED, len(names))
+    sync, published = _sync(os.environ["STATES_TABLE"]), _published(os.environ["PUBLISHED_FILE"])
+    outcomes, answer = follow_batch(sync, published, event)
+    add(metrics, DELTA_FOLLOWED, len(outcomes))
     _log(outcomes)
-    again = {each.table for each in outcomes if may_pass(each.error)}
-    return batch.answer([name for name in names if str(name) in again])
+    return answer
 
 
 @logger.inject_lambda_context(log_event=False)

@@ -24,6 +24,7 @@ from cli.embedded import aws
 from glue_jobs.maintenance.tasks import Work
 from lambdas.delta import log
 from lambdas.delta.log import DeltaLog
+from lambdas.delta.sync import READ_ONLY
 from tests.integration.support.engine import DATABASE, TRADE, Engine, at
 from tests.integration.support.readers import OF_DELTA, Rows, by_spark, catch_up, delta_table, rows_of
 from tests.integration.support.records.keyed import Users
@@ -303,7 +304,10 @@ def test_a_writer_of_delta_refuses_the_table(engine: Engine) -> None:
     there = delta_table(engine.job().lake, table.location)
     with pytest.raises(DeltaError, match="feature"):
         write_deltalake(there, pa.table({"id": [1]}), mode="append")
+    table.sql("DELETE FROM {t} WHERE id = 1")
+    table.catch_up()
     assert_equal(table)
+    assert READ_ONLY in (table.log.read().protocol or {})["writerFeatures"]
 
 
 @dataclass
