@@ -86,12 +86,10 @@ def groups(
         return []
     sizes = {"target-file-size-bytes": file_bytes, "max-file-group-size-bytes": group_files * file_bytes}
     options = OPTIONS | {name: str(size) for name, size in sizes.items()}
-    until = table.properties.get(RENAMED) if one_name else None
-    if until is not None:
+    if one_name and (until := table.properties.get(RENAMED)):
         every = planned(table, options | {"rewrite-all": "true"})
         if found := [each for group in every if (each := _written_until(int(until), group, file_bytes))]:
             return found
-        table.set_properties({}, remove=[RENAMED])
     return sorted(planned(table, options), key=lambda each: -len(each.tasks))
 
 

@@ -68,7 +68,7 @@ def figures(table: Table, dead_letters: Table | None, maintenance: Maintenance) 
     return Figures(
         data_files=data_files,
         surplus_files=_surplus(table, maintenance.file_bytes) if data_files >= SURPLUS_FILES else 0,
-        renamed_files=_renamed(table) if maintenance.one_name else 0,
+        renamed_files=renamed_files(table) if maintenance.one_name else 0,
         delete_files=delete_files,
         rows=rows,
         deleted_rows=deleted,
@@ -96,7 +96,7 @@ def _surplus(table: Table, file_bytes: int) -> int:
     return int(spare.agg(F.coalesce(F.sum("spare"), F.lit(0))).collect()[0][0])
 
 
-def _renamed(table: Table) -> int:
+def renamed_files(table: Table) -> int:
     """The number of data files from before a column was renamed."""
     until = table.properties.get(RENAMED)
     if until is None:

@@ -18,13 +18,14 @@ from calve.config.maintenance import TURN_KINDS, Kind
 from calve.log import event
 from calve.outputs.announcement import sent_to
 from calve.schema.columns import REJECTED_AT
-from calve.table.summary import REDRIVE, TURN
+from calve.table.summary import REDRIVE, RENAMED, TURN
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.purge import ORPHAN_AGE_S, sweep
 from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.maintenance.between_rounds import expire
 from glue_jobs.maintenance.compaction import GROUP_FILES, compact, groups, rewrite_deletes, rewrite_manifests
 from glue_jobs.maintenance.retention import retain
+from glue_jobs.maintenance.table_stats import renamed_files
 from glue_jobs.process.java import ENDING, problem
 from glue_jobs.table.open_table import OpenTable
 
@@ -103,6 +104,8 @@ class Work:
             )
 
         found = self._of_both(compacted)
+        if upkeep.one_name and RENAMED in self.main.properties and not renamed_files(self.main):
+            self.main.set_properties({}, remove=[RENAMED])
         if kind == "deletes":
             found["delete_files"] = rewrite_deletes(CarriedCommit(self.main, self.main))
         return found

@@ -36,7 +36,7 @@ from lambdas.publish_states import (
 )
 
 TARGET = Target.DELTA
-LEASE_MS = 300_000
+LEASE_MS = 310_000
 """Longer than a function may run."""
 MOST_STEPS = 30
 """The most snapshots that become versions of their own in one turn."""
@@ -252,7 +252,6 @@ class DeltaSync:
         lake = Lake(load_file_io(dict(self.file_io), metadata.location), metadata)
         versions = Mirror(row.table, lake, DeltaLog(self.s3, metadata.location)).catch_up()
         now, lag_s = self.clock(), row.lag_s
-        late_s = (now - wanted.updated_ms) / 1000 if versions else 0.0
         if versions and wanted.committed_ms is not None:
             lag_s = max(0, now - wanted.committed_ms) / 1000
         shown = row.become(
@@ -265,9 +264,7 @@ class DeltaSync:
         )
         if shown != row:
             self.states.put(shown, holder)
-        return Outcome(
-            row.table, State.SYNCED, (WRITE,) * bool(versions), lag_s if versions else None, late_s
-        )
+        return Outcome(row.table, State.SYNCED, (WRITE,) * bool(versions), lag_s if versions else None)
 
     def _removed(self, row: PublishState, there: Head | None, holder: str) -> Outcome:
         if there:
