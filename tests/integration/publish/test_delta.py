@@ -367,8 +367,10 @@ class Dice:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("commits", [20, pytest.param(100, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("version", "commits"),
+    [(2, 15), *(pytest.param(version, 100, marks=pytest.mark.full) for version in (2, 3))],
+)
 def test_random_commits_are_the_same_rows_for_each_reader(
     engine: Engine, version: int, commits: int, tmp_path: Path
 ) -> None:
