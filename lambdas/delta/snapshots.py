@@ -99,10 +99,10 @@ def _type(kind: IcebergType, path: str) -> Any:
     return _NAMES[type(kind)]
 
 
-def reader_features(schema: Schema, *, vectors: bool) -> set[str]:
-    """The features of the protocol that a reader needs for the rows."""
+def reader_features(columns: str, *, vectors: bool) -> set[str]:
+    """The features of the protocol that a reader needs for the rows. columns: as `schema_string`."""
     found = {"deletionVectors"} if vectors else set()
-    return found | ({"timestampNtz"} if '"timestamp_ntz"' in schema_string(schema) else set())
+    return found | ({"timestampNtz"} if '"timestamp_ntz"' in columns else set())
 
 
 def renamed(schemas: Iterable[Schema], now: Schema) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pyiceberg.io import load_file_io
@@ -62,7 +63,7 @@ class Mirror:
         """
         metadata, state = self.lake.metadata, self.log.read()
         current, before = metadata.current_snapshot(), state.version
-        same_columns = state.metadata == _metadata(self.name, metadata, since=state.metadata)
+        same_columns = state.metadata == self._described(since=state.metadata)
         at = state.positions.get(_writer(metadata), {}).get("version")
         if same_columns and at == (current.snapshot_id if current else NO_SNAPSHOT):
             return 0
@@ -109,7 +110,7 @@ class Mirror:
         actions = [*self._files(state, changes, vectors)]
         for (action,) in (each.values() for each in actions):
             action["dataChange"] = not rewritten
-        described = _metadata(self.name, self.lake.metadata, since=state.metadata)
+        described = self._described(since=state.metadata)
         if described != state.metadata:
             actions.insert(0, {"metaData": described})
         held = state.plus(actions).files.values()
@@ -155,7 +156,7 @@ class Mirror:
     def _protocol(self, state: LogState, *, vectors: bool) -> Action:
         """The lowest protocol for the rows. A feature stays, because earlier versions may need it."""
         held = (state.protocol or {}).get("readerFeatures", ())
-        features = sorted(reader_features(self.lake.metadata.schema(), vectors=vectors) | set(held))
+        features = sorted(reader_features(self._columns, vectors=vectors) | set(held))
         if not features:
             return {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [READ_ONLY]}
         return {
@@ -163,6 +164,23 @@ class Mirror:
             "minWriterVersion": 7,
             "readerFeatures": features,
             "writerFeatures": [*features, READ_ONLY],
+        }
+
+    @cached_property
+    def _columns(self) -> str:
+        return schema_string(self.lake.metadata.schema())
+
+    def _described(self, *, since: Action | None) -> Action:
+        """The table's description. since: the last one; a table keeps the time of the first."""
+        metadata = self.lake.metadata
+        return {
+            "id": str(metadata.table_uuid),
+            "name": self.name,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": self._columns,
+            "partitionColumns": [],
+            "configuration": {},
+            "createdTime": since["createdTime"] if since else metadata.last_updated_ms,
         }
 
     def _require_names(self, files: Iterable[DataFile]) -> None:
@@ -194,19 +212,6 @@ def _steps(metadata: TableMetadata, at: int | None) -> list[Snapshot] | None:
 
 def _writer(metadata: TableMetadata) -> str:
     return f"iceberg:{metadata.table_uuid}"
-
-
-def _metadata(name: str, metadata: TableMetadata, *, since: Action | None = None) -> Action:
-    """The table's description. since: the last one; a table keeps the time of the first."""
-    return {
-        "id": str(metadata.table_uuid),
-        "name": name,
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": schema_string(metadata.schema()),
-        "partitionColumns": [],
-        "configuration": {},
-        "createdTime": since["createdTime"] if since else metadata.last_updated_ms,
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ def test_types_comments_and_nulls() -> None:
     ]
     first = json.loads(schema_string(schema))["fields"][0]
     assert (first["nullable"], first["metadata"]) == (False, {"comment": "the id"})
-    assert reader_features(schema, vectors=False) == {"timestampNtz"}
-    assert reader_features(Schema(schema.fields[0]), vectors=True) == {"deletionVectors"}
+    assert reader_features(schema_string(schema), vectors=False) == {"timestampNtz"}
+    assert reader_features(schema_string(Schema(schema.fields[0])), vectors=True) == {"deletionVectors"}
 
 
 @pytest.mark.parametrize(
