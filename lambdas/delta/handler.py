@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -65,13 +66,8 @@ def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
 def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None:
     """New tables become pending. The logs of tables that are no longer published are deleted."""
     properties = request.resource_properties
-    sync = DeltaSync(
-        _client("glue"),
-        _client("s3"),
-        PublishStates(properties["StatesTable"], _client("dynamodb")),
-        # A crashed function holds its table's lease that long: a slow delete is better than a failed one.
-        patience_s=LEASE_MS / 1000 + 10,
-    )
+    # A crashed function holds its table's lease that long: a slow delete is better than a failed one.
+    sync = replace(_sync(properties["StatesTable"]), patience_s=LEASE_MS / 1000 + 10)
     if request.request_type == "Delete":
         withdraw(sync, unpublished(sync, Published(properties["Deployment"])))
         return

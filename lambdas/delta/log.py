@@ -125,7 +125,7 @@ class DeltaLog:
             if len(data) <= INLINE:
                 made[path] = {"storageType": "i", "pathOrInlineDv": z85(data), **said}
                 continue
-            place = {"pathOrInlineDv": f"{self.location.rstrip('/')}/{name}", "offset": len(body)}
+            place = {"pathOrInlineDv": f"{self._root}{name}", "offset": len(body)}
             made[path] = {"storageType": "p", **place, **said}
             body += struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
         if len(body) > 1:
@@ -134,11 +134,11 @@ class DeltaLog:
 
     def path_of(self, location: str) -> str:
         """A data file as an action names it: relative to the table if it lies below it, percent-encoded."""
-        return quote(location.removeprefix(f"{self.location.rstrip('/')}/"), safe="/:")
+        return quote(location.removeprefix(self._root), safe="/:")
 
     def location_of(self, path: str) -> str:
         decoded = unquote(path)
-        return decoded if "://" in decoded else f"{self.location.rstrip('/')}/{decoded}"
+        return decoded if "://" in decoded else f"{self._root}{decoded}"
 
     def drop(self) -> None:
         """Delete the log and its vectors; no data file."""
@@ -180,6 +180,10 @@ class DeltaLog:
 
     def _put(self, key: str, body: bytes, **options: str) -> None:
         self.s3.put_object(Bucket=self._bucket, Key=key, Body=body, **options)
+
+    @cached_property
+    def _root(self) -> str:
+        return f"{self.location.rstrip('/')}/"
 
     @cached_property
     def _bucket(self) -> str:

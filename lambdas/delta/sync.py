@@ -7,7 +7,6 @@ point is caught up by the next turn.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -113,8 +112,9 @@ class Mirror:
         described = self._described(since=state.metadata)
         if described != state.metadata:
             actions.insert(0, {"metaData": described})
-        held = state.plus(actions).files.values()
-        protocol = self._protocol(state, vectors=any("deletionVector" in each for each in held))
+        protocol = self._protocol(
+            state, vectors=any("deletionVector" in each.get("add", ()) for each in actions)
+        )
         if protocol != state.protocol:
             actions.insert(0, {"protocol": protocol})
         at = snapshot.snapshot_id if snapshot else NO_SNAPSHOT
@@ -154,7 +154,10 @@ class Mirror:
         }
 
     def _protocol(self, state: LogState, *, vectors: bool) -> Action:
-        """The lowest protocol for the rows. A feature stays, because earlier versions may need it."""
+        """The lowest protocol for the rows. A feature stays: earlier versions and files may need it.
+
+        vectors: whether a file of this version has one.
+        """
         held = (state.protocol or {}).get("readerFeatures", ())
         features = sorted(reader_features(self._columns, vectors=vectors) | set(held))
         if not features:
@@ -253,7 +256,7 @@ class DeltaSync:
         if wanted is None:
             self.states.put(row.become(State.PENDING, self.clock()), holder)
             return Outcome(row.table, State.PENDING)
-        metadata = TableMetadataUtil.parse_raw(json.dumps(read(self.s3, wanted.metadata_location)))
+        metadata = TableMetadataUtil.parse_obj(read(self.s3, wanted.metadata_location))
         lake = Lake(load_file_io(dict(self.file_io), metadata.location), metadata)
         versions = Mirror(row.table, lake, DeltaLog(self.s3, metadata.location)).catch_up()
         now, lag_s = self.clock(), row.lag_s
