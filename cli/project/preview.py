@@ -18,7 +18,7 @@ from calve.table.protocol import bounded
 from cli.config import Common, TableArgument, load_jobs, table_named
 from cli.look.query.command import shown
 from cli.spark import local_session
-from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT
+from glue_jobs.columns.expressions import FILTERED, IDLE, OTHER, REJECT
 from glue_jobs.decode.decode import decode
 from glue_jobs.engines.batch import errors_of_source
 from glue_jobs.iceberg.catalog import Lake

@@ -18,7 +18,7 @@ from calve.config.masking_keys import Key, pads
 from calve.names import SYSTEM_COLUMN
 from calve.requests.redrive import Request
 from calve.schema.columns import DEAD_LETTERS, LATER, REDRIVEN, SEALED, UNDELIVERED
-from glue_jobs.columns.helpers import REFUSED
+from glue_jobs.columns.expressions import REFUSED
 from glue_jobs.columns.tokens import frame_of, hmac_hex, struct_of
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.staging import FILE

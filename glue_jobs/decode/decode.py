@@ -21,8 +21,18 @@ from calve.modes.mode import APPEND, Mode
 from calve.names import quote
 from calve.schema.change_events import DELETES, SAYS, TRUNCATES
 from calve.schema.columns import CHANGE, Json, field, struct
-from glue_jobs.columns.expressions import named_column, spark_type
-from glue_jobs.columns.helpers import DECODED, IDLE, OTHER, REFUSED, REJECT, SCHEMA_ID, SIZE, TOMBSTONE
+from glue_jobs.columns.expressions import (
+    DECODED,
+    IDLE,
+    OTHER,
+    REFUSED,
+    REJECT,
+    SCHEMA_ID,
+    SIZE,
+    TOMBSTONE,
+    named_column,
+    spark_type,
+)
 
 if TYPE_CHECKING:
     from glue_jobs.columns.buffers import PartOf

@@ -17,8 +17,7 @@ from calve.decoding.decode_plan import MAX_OTHERS
 from calve.errors import Retryable, Suspended
 from calve.rounds.dead_letter_policy import Rejects
 from calve.table.position import Offsets, TopicKey
-from glue_jobs.columns.expressions import OFFSET, PARTITION, at, key_names
-from glue_jobs.columns.helpers import RECEIVED, REJECT, RULE
+from glue_jobs.columns.expressions import OFFSET, PARTITION, RECEIVED, REJECT, RULE, at, key_names
 from glue_jobs.dead_letters.records import encrypted
 from glue_jobs.decode.decode import judging, marked
 from glue_jobs.iceberg.layout import tasks_for

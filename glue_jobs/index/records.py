@@ -12,8 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, at, false, key_columns
-from glue_jobs.columns.helpers import TOMBSTONE
+from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, at, false, key_columns
 from glue_jobs.index.decision import KeyedRecords, KeyRule, order_of
 from glue_jobs.index.hashing import hashes
 from glue_jobs.process.workers import map_in_arrow

@@ -23,12 +23,11 @@ from glue_jobs.iceberg.delete_files import NO_FILES, LiveFile, LiveFiles, write_
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.iceberg.staging import FILE, POSITION, Deletes, Staged, rows_of
 from glue_jobs.iceberg.storage import Storage
-from glue_jobs.index.data_files import KeyColumns, Keys, is_readable, read_keys, read_values
+from glue_jobs.index.data_files import KeyColumns, Keys, is_readable, read_keys, read_rows, read_values
 from glue_jobs.index.decision import KeyedRecords, order_of, ranks, starts
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.index.key_index import DeleteFiles, Held, KeyIndex, LiveRows
 from glue_jobs.index.runs import NO_ORDER, Places
-from glue_jobs.index.whole_rows import read_rows
 from glue_jobs.process.workers import map_in_arrow
 
 ORDER, NUMBER = "order", "calve:number"

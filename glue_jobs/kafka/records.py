@@ -20,8 +20,7 @@ from calve.schema.wire import GUID_MAGIC, GUID_SIZE, HEADERS, Wire
 from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
 from glue_jobs.columns.buffers import Spans
 from glue_jobs.columns.kernels import BYTES, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.columns.scanning import PAIR
-from glue_jobs.columns.texts import LENGTH, NOTHING, Bytes, Longs, copy, lay_out, texts, validity
+from glue_jobs.columns.texts import LENGTH, NOTHING, PAIR, Bytes, Longs, copy, lay_out, texts, validity
 
 DELIVERED = 0
 BAD_TIMESTAMP, RECORD_TOO_LARGE, BATCH_TOO_LARGE, CORRUPT_BATCH = range(1, len(UNDELIVERED) + 1)

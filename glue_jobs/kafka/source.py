@@ -17,7 +17,7 @@ from calve.names import quote
 from calve.schema.columns import MOST_MILLIS, UNDELIVERED
 from calve.table.position import Offsets
 from glue_jobs.columns.buffers import PartOf
-from glue_jobs.columns.helpers import REFUSED
+from glue_jobs.columns.expressions import REFUSED
 from glue_jobs.kafka.client import Settings
 from glue_jobs.kafka.fetching import CHUNK_BYTES, Range, fetch, planned
 from glue_jobs.kafka.records import Records, header_lists, named_array, parts

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Observation
 
 from calve.errors import Retryable
 from calve.modes.upsert import Deduplicate
-from glue_jobs.columns.helpers import TOMBSTONE
+from glue_jobs.columns.expressions import TOMBSTONE
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.choice import loaded
 from glue_jobs.iceberg.delete_files import LiveFile

@@ -18,13 +18,14 @@ from calve.schema.columns import CHANGE
 from glue_jobs.columns.expressions import (
     OFFSET,
     PARTITION,
+    REJECT,
     TIMESTAMP,
+    TOMBSTONE,
     at,
     key_columns,
     key_names,
     keys_of,
 )
-from glue_jobs.columns.helpers import REJECT, TOMBSTONE
 from glue_jobs.engines.batch import Batch
 from glue_jobs.iceberg.staging import Staged, discard
 from glue_jobs.index.table_index import hashed

@@ -22,8 +22,7 @@ from glue_jobs.modes.aggregate import stage_groups, stage_totals
 from glue_jobs.modes.by_key import decided, stage_by_key
 from glue_jobs.modes.change_data import stage_change_data
 from glue_jobs.modes.filling import TooLarge
-from glue_jobs.modes.history import stage_versions
-from glue_jobs.modes.versions import MOST_BYTES, placed
+from glue_jobs.modes.history import MOST_BYTES, placed, stage_versions
 from glue_jobs.process import faults
 from glue_jobs.table.counts import Counts, counted_records, observe_records, with_counted_rows
 from glue_jobs.table.open_table import OpenTable

@@ -29,6 +29,7 @@ from glue_jobs.columns.expressions import (
     OFFSET,
     PARTITION,
     TIMESTAMP,
+    TOMBSTONE,
     at,
     by_columns,
     false,
@@ -36,7 +37,6 @@ from glue_jobs.columns.expressions import (
     key_names,
     keys_of,
 )
-from glue_jobs.columns.helpers import TOMBSTONE
 from glue_jobs.dead_letters.records import DEAD_LETTER, UNDECRYPTED, as_records
 from glue_jobs.decode.decode import decode
 from glue_jobs.engines.batch import PLACE

@@ -23,8 +23,7 @@ from calve.schema.columns import REDRIVEN
 from calve.table.position import Ledger, TopicKey
 from calve.table.protocol import check_ledger
 from calve.table.summary import COUNTS, REDRIVE, REDRIVE_RESULT
-from glue_jobs.columns.expressions import false
-from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT, SIZE
+from glue_jobs.columns.expressions import FILTERED, IDLE, OTHER, REJECT, SIZE, false
 from glue_jobs.dead_letters.records import (
     DEAD_LETTER,
     RECORD,

@@ -22,8 +22,19 @@ from calve.rounds.dead_letter_policy import MAX_GROUPS, Group, Rejects
 from calve.schema.columns import REASONS
 from calve.schema.wire import FIRST_GUID, GUID_SIZE, Wire
 from calve.table.position import Offsets
-from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, false, named_column
-from glue_jobs.columns.helpers import FILTERED, OTHER, RECEIVED, REJECT, RULE, SIZE
+from glue_jobs.columns.expressions import (
+    FILTERED,
+    OFFSET,
+    OTHER,
+    PARTITION,
+    RECEIVED,
+    REJECT,
+    RULE,
+    SIZE,
+    TIMESTAMP,
+    false,
+    named_column,
+)
 from glue_jobs.table.records import explained
 
 MAX_UNKNOWN_IDS = 1_000

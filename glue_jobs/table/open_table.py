@@ -37,8 +37,7 @@ from calve.table.protocol import (
     position_commit,
 )
 from calve.table.summary import POSITION_TAG, TOPIC_KEY, encode, ends_of, root
-from glue_jobs.columns.expressions import OFFSET, PARTITION, false
-from glue_jobs.columns.helpers import TOMBSTONE
+from glue_jobs.columns.expressions import OFFSET, PARTITION, TOMBSTONE, false
 from glue_jobs.columns.tokens import MaskingKeys
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Lake, Table

@@ -14,18 +14,23 @@ from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import LATER, REASONS, Json
 from calve.schema.inference import SHAPE
 from calve.table.position import TopicKey
-from glue_jobs.columns.expressions import OFFSET, PARTITION, at, false, named_column, spark_type
-from glue_jobs.columns.helpers import (
+from glue_jobs.columns.expressions import (
     DECODED,
     FILTERED,
     IDLE,
+    OFFSET,
     OTHER,
+    PARTITION,
     RECEIVED,
     REJECT,
     RULE,
     SCHEMA_ID,
     SIZE,
     TOMBSTONE,
+    at,
+    false,
+    named_column,
+    spark_type,
 )
 from glue_jobs.decode.explaining.explanation import explanation
 

@@ -35,8 +35,7 @@ from calve.config.steps import (
 from calve.errors import Suspended
 from calve.names import quote, quote_path
 from calve.schema.columns import CHANGE, KAFKA, Json, struct
-from glue_jobs.columns.expressions import false
-from glue_jobs.columns.helpers import FILTERED, REJECT, RULE
+from glue_jobs.columns.expressions import FILTERED, REJECT, RULE, false
 from glue_jobs.columns.tokens import any_keys
 from glue_jobs.transform.flatten import exploded, run_flatten
 from glue_jobs.transform.lookup import run_lookup

@@ -26,8 +26,7 @@ from pyspark.sql.types import StructField, StructType
 
 from calve.config.steps import UNMET, Expect, Filter, Sql
 from calve.names import SYSTEM_COLUMN
-from glue_jobs.columns.expressions import false
-from glue_jobs.columns.helpers import FILTERED, TOMBSTONE
+from glue_jobs.columns.expressions import FILTERED, TOMBSTONE, false
 from glue_jobs.process.java import elements
 from glue_jobs.transform.query_rules import (
     SOURCE,

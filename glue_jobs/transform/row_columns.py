@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType, StructType
 from calve.errors import Suspended
 from calve.names import SYSTEM_COLUMN, nearest
 from calve.schema.columns import CHANGE
-from glue_jobs.columns.helpers import FILTERED, IDLE, OTHER, REJECT, TOMBSTONE
+from glue_jobs.columns.expressions import FILTERED, IDLE, OTHER, REJECT, TOMBSTONE
 
 CHANGE_FIELDS = [each["name"] for each in CHANGE["type"]["fields"]]
 

@@ -14,8 +14,7 @@ from pyspark.sql import types as T
 
 from calve.schema.change_events import UNAVAILABLE, UPDATES
 from calve.schema.columns import CHANGE
-from glue_jobs.columns.expressions import at, false
-from glue_jobs.columns.helpers import REJECT
+from glue_jobs.columns.expressions import REJECT, at, false
 from glue_jobs.transform.row_columns import has_changes, is_live
 
 LACKS_VALUE = "value_unavailable"

@@ -13,8 +13,7 @@ from pyspark.sql import functions as F
 
 from calve.schema.change_events import slots
 from calve.schema.columns import CHANGE, MOST_MILLIS
-from glue_jobs.columns.expressions import false
-from glue_jobs.columns.helpers import DECODED, IDLE, TOMBSTONE
+from glue_jobs.columns.expressions import DECODED, IDLE, TOMBSTONE, false
 from tests.spark_decoder.shapes import kept_within_years
 
 WRITES, DELETES, TRUNCATES, SAYS = ("c", "r", "u"), "d", "t", "m"

@@ -29,8 +29,18 @@ from calve.modes.mode import APPEND, Mode
 from calve.schema.columns import field, struct
 from calve.schema.wire import GLUE, Wire
 from calve.schema.writers import AvroWriter, JsonWriter, PlainWriter, ProtobufWriter
-from glue_jobs.columns.expressions import case, false, spark_type
-from glue_jobs.columns.helpers import DECODED, OTHER, REFUSED, REJECT, SCHEMA_ID, SIZE, TOMBSTONE
+from glue_jobs.columns.expressions import (
+    DECODED,
+    OTHER,
+    REFUSED,
+    REJECT,
+    SCHEMA_ID,
+    SIZE,
+    TOMBSTONE,
+    case,
+    false,
+    spark_type,
+)
 from tests.numpy_protobuf import decoder as numpy_protobuf
 from tests.spark_decoder.change_events import is_bad, tombstones_and_idle, with_rows
 from tests.spark_decoder.json_values import JsonValue

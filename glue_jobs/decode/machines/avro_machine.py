@@ -13,7 +13,7 @@ from numba import types
 
 from calve.decoding.avro_operations import CELL, JUMP_TO, MARKED, NULL, SECOND, WIDTH, A, B, Op
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.columns.scanning import PAIR, TRIPLE, U, little, varint
+from glue_jobs.columns.texts import PAIR, TRIPLE, U, little, varint
 from glue_jobs.decode.machines.cells import clear
 
 (

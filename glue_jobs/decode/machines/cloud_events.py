@@ -29,8 +29,7 @@ from calve.schema.cloud_events import (
 from glue_jobs.columns.arrow_types import arrow_type, not_utf_8
 from glue_jobs.columns.buffers import Spans, spans_of
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, PLACES_OUT, kernel
-from glue_jobs.columns.scanning import TRIPLE, U
-from glue_jobs.columns.texts import LENGTH, NOTHING, Bytes, Longs, copy, lay_out, texts
+from glue_jobs.columns.texts import LENGTH, NOTHING, TRIPLE, Bytes, Longs, U, copy, lay_out, texts
 from glue_jobs.decode.machines.json_scan import (
     DEEPEST,
     PADDING,

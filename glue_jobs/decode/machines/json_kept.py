@@ -13,8 +13,7 @@ import numpy as np
 from numba import types
 
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.columns.scanning import PAIR, TRIPLE, U
-from glue_jobs.columns.texts import LENGTH
+from glue_jobs.columns.texts import LENGTH, PAIR, TRIPLE, U
 from glue_jobs.decode.machines.json_scan import SHORT, put, unit
 
 GROWTH = 2.5

@@ -16,8 +16,7 @@ from numba.extending import intrinsic
 from calve.decoding.avro_operations import CELL, MARKED, SECOND, WIDTH
 from calve.decoding.json_program import COUNT, END, FIELD_WIDTH, FIRST, LEVEL, NODE, SPREAD, Kind
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.columns.scanning import TRIPLE, U, eight
-from glue_jobs.columns.texts import LENGTH
+from glue_jobs.columns.texts import LENGTH, TRIPLE, U, eight
 from glue_jobs.decode.machines.cells import clear
 from glue_jobs.decode.machines.json_scan import (
     blank,

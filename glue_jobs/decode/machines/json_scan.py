@@ -10,7 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS_OUT, kernel
-from glue_jobs.columns.scanning import PAIR, U, character_end, digits, eight
+from glue_jobs.columns.texts import PAIR, U, character_end, digits, eight
 
 DEEPEST, MOST_DIGITS, MOST_NAME = 998, 1000, 50_000
 """Limits: objects and lists inside each other, digits of a number, UTF-16 units of a name."""

@@ -12,8 +12,7 @@ import numpy as np
 from numba import types
 
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, kernel
-from glue_jobs.columns.scanning import TRIPLE, U
-from glue_jobs.columns.texts import LENGTH
+from glue_jobs.columns.texts import LENGTH, TRIPLE, U
 from glue_jobs.decode.machines.json_machine import QUOTED
 
 MOST_DIGITS = 38

@@ -13,8 +13,7 @@ from numba import types
 from calve.schema.columns import FIRST_MICROS as FIRST
 from calve.schema.columns import LAST_MICROS as LAST
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS_OUT, kernel
-from glue_jobs.columns.scanning import PAIR, U, digits
-from glue_jobs.columns.texts import LENGTH, Longs
+from glue_jobs.columns.texts import LENGTH, PAIR, Longs, U, digits
 
 MOST_OFFSET_MINUTES = 18 * 60
 DAY_MICROS = 86_400_000_000

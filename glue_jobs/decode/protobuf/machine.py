@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from glue_jobs.columns.kernels import BYTES, BYTES_OUT, LONGS, LONGS_OUT, PLACES, kernel
-from glue_jobs.columns.scanning import PAIR, U, character_end, little, varint
+from glue_jobs.columns.texts import PAIR, U, character_end, little, varint
 from glue_jobs.decode.machines.cells import clear
 from glue_jobs.decode.protobuf.program import WIDTH, Kind
 

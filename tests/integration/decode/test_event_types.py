@@ -16,7 +16,7 @@ from calve.config.job import Source
 from calve.config.spark_conf import CATALOG
 from calve.decoding.decode_plan import MAX_OTHERS
 from calve.table.position import Ledger
-from glue_jobs.columns.helpers import OTHER, REJECT, SIZE
+from glue_jobs.columns.expressions import OTHER, REJECT, SIZE
 from glue_jobs.table.counts import counted_records, observe_records
 from tests.integration.support.engine import DATABASE, Engine, everything
 from tests.integration.support.proofs import assert_proved, proof

@@ -19,7 +19,7 @@ from calve.decoding.decode_plan import DecodePlan
 from calve.schema.change_events import UNAVAILABLE, of_event
 from calve.schema.columns import CHANGE, FIRST_MICROS, LAST_MICROS, MOST_MILLIS, Json, field, struct
 from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.columns.helpers import DECODED, IDLE, TOMBSTONE
+from glue_jobs.columns.expressions import DECODED, IDLE, TOMBSTONE
 from glue_jobs.decode.machines.change_events import Events, lacking
 from glue_jobs.process.workers import map_in_arrow
 from glue_jobs.transform.unavailable import lacks_values as lacks_values_by_rows

@@ -28,7 +28,7 @@ from calve.schema.columns import KAFKA, Json, field, struct
 from calve.schema.wire import BARE, CONFLUENT, GLUE, Schema
 from calve.schema.writers import PlainWriter
 from glue_jobs.columns.arrow_types import arrow_type
-from glue_jobs.columns.helpers import OTHER, REFUSED, REJECT, SIZE
+from glue_jobs.columns.expressions import OTHER, REFUSED, REJECT, SIZE
 from glue_jobs.decode.decode import decode
 from glue_jobs.engines.columnar.decoder import Decoder
 from glue_jobs.engines.columnar.tasks import kafka_column

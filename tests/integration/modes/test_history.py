@@ -19,7 +19,7 @@ from calve.requests import forget
 from calve.table.summary import FORGET
 from glue_jobs.engines.choice import RowEngine
 from glue_jobs.index import table_index
-from glue_jobs.modes import versions
+from glue_jobs.modes import history
 from tests.integration.modes.test_changes_agree import reasons
 from tests.integration.requests.test_redrive_by_key import redriven
 from tests.integration.support.engine import Engine
@@ -140,7 +140,7 @@ def made_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         return by_rows(*given)
 
     if request.param == "too large":
-        monkeypatch.setattr(versions, "MOST_BYTES", 0)
+        monkeypatch.setattr(history, "MOST_BYTES", 0)
     else:
         monkeypatch.setattr(table_index, "_rows_at", None)  # Arrow reads the rows that may change
     monkeypatch.setattr(RowEngine, "stage", stage)

@@ -18,7 +18,7 @@ from calve.config.job import Kafka
 from calve.errors import Fatal, Retryable
 from calve.table.protocol import TopicState
 from cli.verify.topic import Reader
-from glue_jobs.columns.helpers import REFUSED
+from glue_jobs.columns.expressions import REFUSED
 from glue_jobs.kafka import client as connecting
 from glue_jobs.kafka import source
 from glue_jobs.kafka.client import Leaders, client_of, drop_client, settings_of

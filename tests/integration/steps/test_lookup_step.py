@@ -14,7 +14,7 @@ from calve.config.spark_conf import CATALOG
 from calve.config.steps import Lookup
 from calve.errors import Retryable, Suspended
 from calve.names import TableName
-from glue_jobs.columns.helpers import FILTERED, REJECT
+from glue_jobs.columns.expressions import FILTERED, REJECT
 from glue_jobs.transform import lookup
 from glue_jobs.transform.lookup import Lookups, require_unique, run_lookup
 from glue_jobs.transform.row_columns import data

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from calve.config.steps import Route
 from calve.errors import Suspended
-from glue_jobs.columns.helpers import FILTERED, REJECT
+from glue_jobs.columns.expressions import FILTERED, REJECT
 from glue_jobs.transform.chain import run_route
 from glue_jobs.transform.row_columns import data
 from tests.integration.support.records.frames import by_offset, frame, outcome

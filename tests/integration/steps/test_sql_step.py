@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from calve.config.steps import Filter, Sql
 from calve.errors import Suspended
-from glue_jobs.columns.helpers import FILTERED, REJECT, TOMBSTONE
+from glue_jobs.columns.expressions import FILTERED, REJECT, TOMBSTONE
 from glue_jobs.transform.query import run_filter, run_sql
 from glue_jobs.transform.row_columns import data
 from tests.integration.support.records.frames import by_offset, frame, outcome

@@ -15,8 +15,7 @@ from calve.config.steps import Step
 from calve.modes.mode import APPEND
 from calve.names import SYSTEM_COLUMN, quote
 from calve.schema.columns import Json
-from glue_jobs.columns.expressions import OFFSET, at
-from glue_jobs.columns.helpers import FILTERED, REJECT
+from glue_jobs.columns.expressions import FILTERED, OFFSET, REJECT, at
 from glue_jobs.columns.tokens import any_keys, key_frame
 from glue_jobs.engines.columnar_steps.chain import Steps
 from glue_jobs.engines.columnar_steps.planning import columnar_steps

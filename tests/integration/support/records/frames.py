@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from glue_jobs.columns.helpers import FILTERED, REJECT
+from glue_jobs.columns.expressions import FILTERED, REJECT
 from glue_jobs.transform.row_columns import data
 
 

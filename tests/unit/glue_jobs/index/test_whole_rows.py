@@ -11,8 +11,7 @@ import pytest
 
 from calve.errors import Retryable
 from glue_jobs.iceberg.delete_files import LiveFile
-from glue_jobs.index.data_files import Unreadable
-from glue_jobs.index.whole_rows import rows_at
+from glue_jobs.index.data_files import Unreadable, rows_at
 from tests.unit.glue_jobs.index.test_data_files import STORAGE, field, numbered, written
 
 ITEM = {"type": "struct", "fields": [field(5, "price", "double"), field(6, "note", "string")]}
