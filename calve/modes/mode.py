@@ -43,6 +43,11 @@ class Mode:
         return False
 
     @property
+    def only_adds(self) -> bool:
+        """Whether rows of earlier rounds stay as they are, so that digests prove them."""
+        return self.kind == "append"
+
+    @property
     def keep_deleted(self) -> bool:
         """Whether deleted rows stay, marked."""
         return False

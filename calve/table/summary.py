@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any
 
 from calve.errors import Suspended
@@ -57,6 +58,8 @@ MOVED = "calve.moved"
 """JSON: the incarnations in `TO` that the table has left for a copy on another cluster."""
 CARRIED = (FORMAT_OF, ROUND, WRITER, CLUSTER_ID, TOPIC, TOPIC_ID, TO, DEAD_LETTERS, REDRIVES, MODE, MOVED)
 """Entries that a commit without moved offsets carries forward."""
+DIGEST = "calve.digest"
+"""JSON: the digests of the rows that a commit added (`calve.table.digests`)."""
 ANNOUNCED = "announced"
 """In `METRICS`: the sequence number up to which the table's snapshots have been announced (`calve.outputs.announcement`)."""
 COUNTS = "counts"
@@ -78,6 +81,8 @@ FORGET_FOUND, FORGOTTEN, FORGET_LEFT = "calve.forget-found", "calve.forgotten", 
 TURN, HOLD, RETAINED = "calve.turn", "calve.hold", "calve.retained"
 REQUESTS = frozenset({REDRIVE, FORGET, FORGET_LEFT, TRAVEL, BACKFILL, TURN, RELEASE, MOVE, ADOPT})
 """Properties for which a loop ends its wait, and for which no snapshot expires."""
+DIGESTS = "calve.digests"
+"""The newest file of the digests whose snapshots have expired."""
 FIELDS, TOTALS, EMITTED, SETTINGS = "calve.fields", "calve.totals", "calve.emitted", "calve.settings"
 RENAMED = "calve.renamed"
 """The newest sequence number before columns were renamed: data files up to it have earlier names."""
@@ -87,6 +92,7 @@ POSITION_TAG = "calve_position"
 """The tag that keeps the snapshot of the position when others expire snapshots."""
 
 Summary = Mapping[str, str]
+NOTHING: Summary = MappingProxyType({})
 
 
 PROPERTIES = {
@@ -127,6 +133,12 @@ def starts_of(summary: Summary) -> Mapping[TopicKey, Offsets]:
 def ends_of(summary: Summary) -> dict[TopicKey, Offsets]:
     """The committed offsets; empty without a position."""
     return decode_offsets(summary.get(TO, "{}"))
+
+
+def mode_of(summary: Summary) -> str:
+    """The name of the table's mode at the commit."""
+    mode = summary.get(MODE)
+    return str(json.loads(mode)["mode"]) if mode else "append"
 
 
 def is_first(summary: Summary) -> bool:
@@ -223,8 +235,9 @@ def encode(
     start: Mapping[TopicKey, Offsets],
     ledger: Ledger,
     metrics: Mapping[str, Any],
+    digest: Mapping[str, str] = NOTHING,
 ) -> dict[str, str]:
-    """The summary entries of a data commit; `decode` reads them."""
+    """The summary entries of a data commit; `decode` reads them. digest: as `calve.table.digests.entry`."""
     summary = {
         FORMAT_OF: str(_format(position)),
         ROUND: position.round,
@@ -248,7 +261,7 @@ def encode(
         summary[MODE] = position.mode
     if position.moved:
         summary[MOVED] = json.dumps([*map(str, position.moved)])
-    return summary
+    return summary | dict(digest)
 
 
 def _below(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calve.errors import CalveError
+from calve.errors import CalveError, ConfigError
 from cli.config import Common, TableArgument, kafka_in, load_jobs, table_named
 from cli.console import Console
 
@@ -35,39 +35,58 @@ FormerOption = Annotated[
 ]
 
 
+WithoutKafka = Annotated[
+    bool,
+    typer.Option(
+        "--without-kafka", help="Prove rows by the digests of the commits that added them, years later, too."
+    ),
+]
+
+
 def verify(
     table: TableArgument,
     *,
     allow_unproved: AllowUnproved = False,
     former: FormerOption = None,
+    without_kafka: WithoutKafka = False,
     given: Common,
 ) -> None:
     """Prove that a table is what its topic says.
 
     No gap, no duplicate, ledgers balanced, contents equal. Reads the topic and the table again, both without Spark. Exits
     with 1 where anything is wrong or could not be proved, with 3 where this command itself has a fault: the table was not
-    checked then.
+    checked then. With `--without-kafka` it proves that the rows are those that each round added, also when the topic is gone.
 
     Example:
       calve verify stock_trades
+      calve verify stock_trades --without-kafka
     """
     from cli.conditions import Conditions
     from cli.kafka import cluster_database
     from cli.lake import load, open_catalog
+    from cli.verify.digests import verify_digests
     from cli.verify.topic import Sources
     from cli.verify.verification import verify
 
     console = given.console
+    if without_kafka and former is not None:
+        raise ConfigError(
+            "--from-cluster and --without-kafka exclude each other", fix="leave out one of them"
+        )
     job, wanted = table_named(load_jobs(given.config, given.env, tables=[table]), table)
-    sources = Sources.of(open_catalog(job.lake), job, wanted)
-    name = job.table_name(wanted, cluster_database(job))
-    if load(sources.catalog, name) is None:
+    catalog, name = open_catalog(job.lake), job.table_name(wanted, cluster_database(job))
+    held = load(catalog, name)
+    if held is None:
         raise Conditions.of([job])[0].missing(name)
-    found = verify(name, sources, console.progress())
-    if former is not None:
-        left = replace(sources, kafka=kafka_in(former, given))
-        found = found.with_former(verify(name, left, console.progress()))
-    show(console, found)
+    if without_kafka:
+        found = verify_digests(held, console.progress())
+    else:
+        sources = Sources.of(catalog, job, wanted)
+        found = verify(name, sources, console.progress())
+        if former is not None:
+            left = replace(sources, kafka=kafka_in(former, given))
+            found = found.with_former(verify(name, left, console.progress()))
+    show(console, found, digests=not without_kafka)
     if found.fault:
         raise typer.Exit(FAULT)
     if not found.ok or not (found.complete or allow_unproved):

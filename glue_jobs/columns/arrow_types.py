@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from calve.schema.columns import Json, decimal_digits
 
+FIELD_ID = b"PARQUET:field_id"
+"""The key of a column's field id in the metadata of its Arrow field."""
 PRIMITIVES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),

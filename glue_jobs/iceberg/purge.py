@@ -29,6 +29,7 @@ from calve.config.publishing import EXPORTS
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable
 from glue_jobs.columns.expressions import at, kind_at
+from glue_jobs.iceberg import kept_digests
 from glue_jobs.iceberg.catalog import Table, catalog_errors
 from glue_jobs.iceberg.rewriting import CarriedCommit
 from glue_jobs.process import faults
@@ -107,6 +108,7 @@ def _reached(table: Table) -> set[str]:
     for snapshot in elements(table.java.snapshots()):
         found.add(str(snapshot.manifestListLocation()))
         found |= {str(each.path()) for each in elements(snapshot.allManifests(io))}
+    found |= {path for path, _ in kept_digests.chain(table)}
     for each in (*elements(table.java.statisticsFiles()), *elements(table.java.partitionStatisticsFiles())):
         found.add(str(each.path()))
     rows = table.lake.spark.table(f"{table.name.quoted(CATALOG)}.all_files").select("file_path").distinct()

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.names import quote
 from calve.schema.evolution import Change
+from calve.table.digests import Sums
 from calve.table.protocol import Commit
 from glue_jobs.iceberg.catalog import Table, catalog_errors, commit_of
 from glue_jobs.iceberg.exposure import require_own_paths
@@ -66,6 +67,7 @@ class Staged:
     `deletes`: position deletes of rows that the data files or tombstones replace.
     `counts`: the result of `counts`, if the table counts a column. `cpu_s`: CPU seconds of tasks that Spark does not
     report. `discarded`: the number of files that were written and deleted again, because no row of them stays.
+    `sums`: of the rows, if the table's mode only adds rows.
     """
 
     files: tuple[Any, ...]
@@ -75,6 +77,7 @@ class Staged:
     counts: Mapping[str, Any] | None = None
     cpu_s: float = 0.0
     discarded: int = 0
+    sums: Sums | None = None
 
     @classmethod
     def of(cls, files: Iterable[Any]) -> Self:

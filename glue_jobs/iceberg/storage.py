@@ -19,8 +19,6 @@ from pyspark.sql import SparkSession
 from calve.config.spark_conf import CATALOG, NAMES_KEY
 from calve.errors import Fatal, Retryable
 
-FIELD_ID = b"PARQUET:field_id"
-"""The key of a column's field id in the metadata of its Arrow field."""
 ATTEMPTS = 4
 """Attempts per request. After them the round is retried with growing delays."""
 SMALL_AT_ONCE = {"allow_delayed_open": True} if int(pa.__version__.partition(".")[0]) >= 21 else {}

@@ -1,4 +1,4 @@
-"""Data files, which tasks read by Arrow: keys, values, and whole rows as the table has them now.
+"""Data files, which tasks read by Arrow: keys, values, sums of rows, and whole rows as the table has them now.
 
 The driver gets 24 bytes for a row's key, however long it is. Files name columns as they were once.
 """
@@ -20,11 +20,13 @@ from pyspark import SparkContext
 
 from calve.schema.columns import Json
 from calve.schema.evolution import column_at
-from glue_jobs.columns.arrow_types import arrow_type
+from calve.table.digests import Sums, together
+from glue_jobs.columns.arrow_types import FIELD_ID, arrow_type
 from glue_jobs.columns.arrow_types import column_at as values_at
+from glue_jobs.columns.digest import sums_of
 from glue_jobs.decode.machines.cells import Items
 from glue_jobs.iceberg.delete_files import LiveFile, deleted_positions
-from glue_jobs.iceberg.storage import FIELD_ID, Storage, failures
+from glue_jobs.iceberg.storage import Storage, failures
 from glue_jobs.index.decision import order_of, ranks
 from glue_jobs.index.hashing import Hashes, hashes
 from glue_jobs.process.workers import TaskError, cpu_since_last_s
@@ -32,6 +34,8 @@ from glue_jobs.process.workers import TaskError, cpu_since_last_s
 V = TypeVar("V")
 FEW, FEW_KEYS, FEW_VALUES = 8, 500_000, 5_000_000
 """The driver itself reads so many files, if they have no more rows together: a Spark job takes longer. Keys are hashed."""
+SUMMED_AT_ONCE = 65_536
+"""Rows whose hashes are made at once."""
 
 
 READABLE = ("POSITION_DELETES PARQUET", "POSITION_DELETES PUFFIN")
@@ -212,6 +216,35 @@ def read_each(
         found |= done[0]
         cpu_s += done[1]
     return found, cpu_s
+
+
+def sums_of_files(
+    context: SparkContext, staged: Sequence[Any], storage: Storage
+) -> tuple[Sums | None, float]:
+    """The sums of the rows of Iceberg's new data files, and the CPU seconds of workers; None: a file is not Parquet.
+
+    Raises Retryable: the object store failed.
+    """
+
+    def read(file: LiveFile) -> Sums:
+        with failures(), storage.open(file.path) as source, pq.ParquetFile(source) as found:
+            return together(map(sums_of, found.iter_batches(SUMMED_AT_ONCE)))
+
+    files = [
+        LiveFile(
+            n,
+            str(each.location()),
+            str(each.format()),
+            int(each.recordCount()),
+            int(each.fileSizeInBytes()),
+            (),
+        )
+        for n, each in enumerate(staged)
+    ]
+    if any(each.format != "PARQUET" for each in files):
+        return None, 0.0
+    found, cpu_s = read_each(context, files, FEW_KEYS, read)
+    return together(found.values()), cpu_s
 
 
 def _paths(fields: Iterable[pa.Field], way: tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:

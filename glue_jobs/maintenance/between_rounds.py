@@ -32,7 +32,9 @@ from calve.table.summary import (
 )
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.commit_cost import CostMeter
+from glue_jobs.iceberg.kept_digests import keep
 from glue_jobs.iceberg.layout import clustered, tasks_for
+from glue_jobs.iceberg.purge import delete
 from glue_jobs.iceberg.rewriting import Group, planned, replacement, write_rest
 from glue_jobs.iceberg.staging import commit
 from glue_jobs.process import faults
@@ -234,7 +236,7 @@ def expire(settings: job.Table, main: Table, dead_letters: Table | None, *, said
     """Expire snapshots of the table and of its dead letters; returns their number. A waiting request prevents it.
 
     said: the sequence number up to which snapshots have been announced; None if nobody announces them.
-    Raises Retryable: the catalog or the object store failed.
+    Raises Retryable: the catalog or the object store failed, or another writer was faster.
     """
     main.refresh()
     line = list(main.ancestors())
@@ -246,8 +248,11 @@ def expire(settings: job.Table, main: Table, dead_letters: Table | None, *, said
     gone = 0
     if kept < len(line):
         noted = earlier(line, kept, ExpiredHistory.of(main.properties, line), settings.dead_letter_budget)
-        main.set_properties({EARLIER: noted.to_json()})
+        digests = keep(main, line[kept:])
+        faults.point("expiry.kept", settings.name)
+        main.note({EARLIER: noted.to_json()} | digests.properties)
         faults.point("expiry.noted", settings.name)
+        delete(main, digests.files)
         main.set_tag(POSITION_TAG, stood.snapshot)  # else it may hold a snapshot that is no ancestor
         gone = _expire(settings, main, line, kept)
     if dead_letters is None or not is_level(stood, dead_letters.ancestors()):

@@ -51,6 +51,7 @@ from glue_jobs.columns.expressions import OFFSET, PARTITION, TIMESTAMP, at
 from glue_jobs.dead_letters.records import PLACE
 from glue_jobs.iceberg import purge
 from glue_jobs.iceberg.catalog import Table
+from glue_jobs.iceberg.kept_digests import keep_without
 from glue_jobs.iceberg.layout import clustered, tasks_for
 from glue_jobs.iceberg.rewriting import data_manifests, merging_manifests, overwriting, unmoved, write_rest
 from glue_jobs.iceberg.staging import (
@@ -125,6 +126,7 @@ class Forget(Operation[Request, Entry]):
         dead = _gone_dead_letters(opened, dead_letters, places) if dead_letters else None
         found = self._noted(rows, dead)
         self.changed = True
+        self._keep_digests(found)
         removed = self._purge_main(rows)
         if dead is not None:
             removed += self._purge_dead_letters(places)
@@ -180,6 +182,22 @@ class Forget(Operation[Request, Entry]):
         faults.point("forget.noted", opened.config.name)
         opened.main.refresh()
         return found
+
+    def _keep_digests(self, found: Found) -> None:
+        """Write the digests to a file before all snapshots expire, without those that the found rows are in.
+
+        A digest and the rows that stay would give the hash of a row that is gone.
+        """
+        main = self.table.main
+        places: dict[str, list[list[int]]] = {}
+        for partitions in found.row_places.values():
+            for partition, ranges in partitions.items():
+                places.setdefault(partition, []).extend(ranges)
+        kept = keep_without(main, list(main.ancestors()), places)
+        if kept.properties:
+            main.note(kept.properties)
+            faults.point("forget.digested", self.table.config.name)
+            purge.delete(main, kept.files)
 
     def _purge_main(self, rows: Gone) -> int:
         """Raises LostRace if another round committed meanwhile, Retryable if only others committed."""

@@ -25,6 +25,8 @@ from calve.table.summary import (
     carried_position,
     encode,
 )
+from glue_jobs.iceberg.kept_digests import chain
+from glue_jobs.iceberg.purge import delete
 from glue_jobs.iceberg.staging import NOTHING, Ambiguous, leave
 from glue_jobs.operations.operation import RAISED, Operation
 from glue_jobs.operations.publishing import publish_round
@@ -121,7 +123,7 @@ class ReleaseTable(Operation[Release, Entry]):
             main.refresh()
             table.event("release.completed", snapshot_id=None, **facts)
             return
-        stood = position_commit(main.ancestors())
+        stood, digests = position_commit(main.ancestors()), [path for path, _ in chain(main)]
         if stood is None:
             raise AssertionError("a table at a position has the commit of it")
         summary = carried_position(stood.summary)
@@ -136,6 +138,7 @@ class ReleaseTable(Operation[Release, Entry]):
             )
         except Ambiguous as error:
             raise Retryable(error.message) from None
+        delete(main, digests)
         faults.point("table.released", table.config.name)
         table.event("release.completed", snapshot_id=snapshot, **facts)
         raise Suspended(

@@ -12,6 +12,7 @@ from typing import Any
 from calve.errors import CalveError, LostRace, Retryable, Suspended
 from calve.requests.expired_history import ExpiredHistory
 from calve.rounds.dead_letter_policy import RejectCounts, check_rejects
+from calve.table.digests import entry
 from calve.table.position import Ledger, Position, TopicKey
 from calve.table.protocol import (
     TopicState,
@@ -105,6 +106,7 @@ def publish_work(
         start={},
         ledger=ledger,
         metrics=measured | table.carried(),
+        digest=entry(staged.sums),
     )
     return publish_round(table.main, staged, summary | dict(entries), base=base, round_id=position.round)[0]
 

@@ -18,6 +18,7 @@ from calve.errors import Retryable, Suspended
 from calve.modes.upsert import require_tombstones
 from calve.requests.requests import Pause
 from calve.rounds.expectations import Rules, check_rules, missed, require_expected
+from calve.table.digests import entry
 from calve.table.position import Ledger
 from calve.table.protocol import (
     begin,
@@ -296,6 +297,7 @@ class Round:
             start={key: planned.since},
             ledger=audited.ledger,
             metrics={name: each for name, each in (metrics | stated).items() if each not in (None, {}, [])},
+            digest=entry(written.files.sums),
         )
         began = time.monotonic()
         snapshot, files = publish_round(table.main, written.files, summary, base=base, round_id=self.id)

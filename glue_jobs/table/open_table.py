@@ -43,6 +43,7 @@ from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.layout import clustered
 from glue_jobs.iceberg.staging import NOTHING, Staged, publish, stage
+from glue_jobs.iceberg.storage import Storage
 from glue_jobs.process import faults
 from glue_jobs.table.counts import observe_rows
 from glue_jobs.table.records import flattened, rows, with_keys
@@ -175,7 +176,17 @@ class OpenTable(TablePlan):
     def stage(self, rows: DataFrame, tasks: int, stage_id: str) -> Staged:
         """Write rows in the table's layout as data files that no snapshot contains, in at most `tasks` tasks."""
         laid_out = clustered(rows, self.main, tasks)
-        return stage(self.main, laid_out, stage_id, count_by=self.config.count_by)
+        staged = stage(self.main, laid_out, stage_id, count_by=self.config.count_by)
+        return self._summed(staged) if self.mode.only_adds else staged
+
+    def _summed(self, staged: Staged) -> Staged:
+        """With the sums of the rows, as the files have them. Files of another format than Parquet have none."""
+        from glue_jobs.index.data_files import sums_of_files
+
+        spark = self.services.lake.spark
+        sums, cpu_s = sums_of_files(spark.sparkContext, staged.files, Storage.of(spark))
+        self.worker_s.add(cpu_s)
+        return replace(staged, sums=sums)
 
     @property
     def made_for(self) -> TopicKey | None:

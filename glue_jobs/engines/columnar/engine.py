@@ -15,6 +15,7 @@ from pyspark import SparkContext
 
 from calve.config.engine_choice import Unsupported
 from calve.modes.aggregate import Aggregate
+from calve.table.digests import together
 from glue_jobs.engines.batch import Batch
 from glue_jobs.engines.columnar.layouts import Layout, layout
 from glue_jobs.engines.columnar.parquet import Files, Written
@@ -101,7 +102,9 @@ class ColumnarEngine:
         counted = TaskCounts.together(each.counted for each in done)
         written = [file for each in done for file in each.files]
         staged = staged_files(table, work.layout, written, counted.values)
-        staged = replace(staged, cpu_s=sum(each.cpu_s for each in done))
+        sums = together(each.sums for each in done if each.sums is not None)
+        cpu_s = sum(each.cpu_s for each in done)
+        staged = replace(staged, cpu_s=cpu_s, sums=sums if work.mode.only_adds else None)
         left: KeyedFiles | Totals | None = None
         if work.fold is not None:
             parts = [each.totals.rows for each in done if each.totals is not None]

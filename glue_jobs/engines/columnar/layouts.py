@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from calve.config.engine_choice import Unsupported
 from calve.schema.columns import Json, Transform
-from glue_jobs.columns.arrow_types import leaf_type
-from glue_jobs.iceberg.storage import FIELD_ID, Storage
+from glue_jobs.columns.arrow_types import FIELD_ID, leaf_type
+from glue_jobs.iceberg.storage import Storage
 
 METRICS = "write.metadata.metrics."
 PARQUET = "write.parquet."

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from calve.errors import Fatal
+from calve.table.digests import Sums, together
+from glue_jobs.columns.digest import sums_of
 from glue_jobs.decode.machines.change_events import lacking
 from glue_jobs.engines.columnar.arranging import arranged
 from glue_jobs.engines.columnar.layouts import FLOATS, Layout, Leaf, leaves, schema
@@ -48,6 +50,7 @@ class Files:
     Only one file is open at a time. So memory is at most three batches and one row group, for any number of partitions,
     and all rows that the task sets aside.
     rule: of a table by key; of each batch, only rows that may stay are written. seen: is given all rows that are written.
+    digested: `sums` has the sums of all rows.
     changes: rows are changes of a database. All rows of keys with a row that lacks values are set aside, not written.
     """
 
@@ -58,8 +61,10 @@ class Files:
         rule: KeyRule | None = None,
         seen: Callable[[pa.Table], None] = lambda _: None,
         *,
+        digested: bool = False,
         changes: bool = False,
     ) -> None:
+        self.sums: Sums | None = {} if digested else None
         self._layout = layout
         self._location = location
         self._rule = rule
@@ -84,6 +89,8 @@ class Files:
         table = self._fitted(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows)
         if not table.num_rows:
             return
+        if self.sums is not None:
+            self.sums = together([self.sums, sums_of(table)])
         self._pending.append(table)
         self._pending_bytes += table.nbytes
         if self._pending_bytes >= self._layout.batch_bytes:

@@ -22,6 +22,7 @@ from calve.modes.history import History
 from calve.modes.mode import APPEND, Mode
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
+from calve.table.digests import Sums
 from glue_jobs.columns.arrow_types import column_at
 from glue_jobs.columns.texts import Longs
 from glue_jobs.engines.columnar.decoder import Decoded, Decoder
@@ -216,7 +217,7 @@ class Work:
 class TaskResult:
     """deletions: records that delete rows. cpu_s: CPU seconds of the worker's process that no other task has reported.
 
-    totals: of an aggregate table, instead of files: a row for each group of the task's records. aside: as `Files.aside`.
+    totals: of an aggregate table, instead of files: a row for each group of the task's records. aside, sums: as those of `Files`.
     """
 
     files: tuple[Written, ...]
@@ -225,6 +226,7 @@ class TaskResult:
     cpu_s: float = 0.0
     totals: Totals | None = None
     aside: pa.Table | None = None
+    sums: Sums | None = None
 
 
 class VersionsAside(Files):
@@ -253,7 +255,8 @@ def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | 
     if isinstance(mode, History):
         files: Files = VersionsAside(work.layout, location, mode)
     else:
-        files = Files(work.layout, location, work.rule, seen, changes=mode.reads_changes)
+        digested = mode.only_adds
+        files = Files(work.layout, location, work.rule, seen, digested=digested, changes=mode.reads_changes)
     totals = Gathered(work.fold) if work.fold else None
     try:
         counted = TaskCounts.together(_chunks(work, ranges, files, totals))
@@ -264,6 +267,7 @@ def run_task(work: Work, ranges: tuple[Range, ...], place: str) -> TaskResult | 
             files.deletions,
             totals=totals.together() if totals else None,
             aside=files.aside,
+            sums=files.sums,
         )
     except Exception as error:  # noqa: BLE001 returned as a value
         files.abort()

@@ -323,6 +323,32 @@ def test_delta(engine: Engine, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_digests(engine: Engine, tmp_path: Path) -> None:
+    """The commands of its README, but for names and the way to the stack."""
+    name, file = f"payments_{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml"
+    text = (EXAMPLES / "digests" / "calve.yaml").read_text()
+    file.write_text(text.replace("payments", name))
+    (tmp_path / "payment.json").write_text((EXAMPLES / "digests" / "payment.json").read_text())
+    [job] = load_jobs(file)
+    payments, change = script("digests", "payments"), script("digests", "change")
+    for day in (1, 2, 3):
+        assert payments.send(job, day) == 100
+        engine.drain(openers_of(job, engine.lake, engine.cluster)[0])
+    assert payments.delete(job) == name
+    until(lambda: engine.key(name) is None)
+    arguments = ["verify", name, "-c", str(file), "--without-kafka", "--output", "json"]
+    proved = CliRunner().invoke(app, arguments)
+    assert proved.exit_code == 0, proved.output
+    (check,) = json.loads(proved.stdout)["checks"]
+    assert (check["state"], check["figures"]) == ("proved", {"rounds": 3, "rows": 300})
+    change.change(job, job.lake.database)
+    failed = CliRunner().invoke(app, arguments)
+    assert failed.exit_code == 1
+    (finding,) = json.loads(failed.stdout)["findings"]
+    assert (finding["partition"], finding["offsets"]) == (0, [[100, 200]])
+
+
+@pytest.mark.long
 def test_move(engine: Engine, tmp_path: Path) -> None:
     """The commands of its README, but for names and the way to the stack."""
     name, file = f"trades_{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml"

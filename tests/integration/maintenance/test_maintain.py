@@ -26,7 +26,7 @@ from glue_jobs.maintenance.retention import retain
 from glue_jobs.maintenance.tasks import Work
 from tests.integration.support.crashing import OF_MAINTENANCE, Died, dying
 from tests.integration.support.engine import Engine, at, each_time, everything
-from tests.integration.support.proofs import assert_proved, proof
+from tests.integration.support.proofs import assert_proved, proof, proof_of_digests
 from tests.integration.support.records.keyed import Users
 from tests.integration.support.records.persons import Scene
 from tests.integration.support.running import running
@@ -249,6 +249,11 @@ def test_rows_leave_at_the_moment_that_they_are_old_enough(engine: Engine) -> No
     gone = retain(CarriedCommit(table, table), "rows", "at", before + DAY, budget_bytes=10**9)
     assert gone["rows"] == 0
     assert_proved(proof(engine, topic))
+    checks = proof_of_digests(engine, topic).checks
+    assert [(each.name, each.state) for each in checks] == [
+        ("digests", "proved"),
+        ("beyond retention", "not verifiable"),
+    ]
     engine.sql("DELETE FROM {t} WHERE id = 4", topic)
     assert proof(engine, topic).findings
 

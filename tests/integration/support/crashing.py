@@ -489,7 +489,7 @@ OF_FOREIGN = ("reject.discarded", "reject.restaged")
 """Points that a job passes where a record is framed with an id of another subject."""
 OF_SWITCH = ("switch.staged", "switch.marked", "switch.held", "switch.committed")
 OF_EMIT = ("emit.written", "emit.noted")
-OF_EXPIRY = ("expiry.noted", "snapshots.expired")
+OF_EXPIRY = ("expiry.kept", "expiry.noted", "snapshots.expired")
 OF_MAINTENANCE = (
     *(each for each in faults.INNER if each.startswith(("compact.", "retention.", "metadata.", "orphans."))),
     *OF_EXPIRY,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from pyiceberg.catalog import Catalog
+
 from calve.config.job import AnyRegistry, Lake, Source
 from calve.config.steps import Step
+from calve.errors import CalveError
 from calve.names import TableName
-from cli.lake import open_catalog
+from cli.lake import load, open_catalog
 from cli.progress import LineProgress
+from cli.verify.digests import verify_digests
 from cli.verify.findings import Verification
 from cli.verify.topic import Sources
 from cli.verify.verification import verify
@@ -23,10 +29,10 @@ def proof(
     steps: tuple[Step, ...] = (),
     masking: str | None = None,
 ) -> Verification:
+    """By the topic. Where that finds no fault, the digests of the table must find none, either."""
     job = engine.job()
-    lake = Lake(DATABASE, job.lake.warehouse, endpoint=engine.stack.aws_endpoint, region=engine.stack.region)
     sources = Sources(
-        open_catalog(lake),
+        _catalog(engine),
         job.kafka,
         registry or job.registry,
         engine.stack.region,
@@ -35,7 +41,22 @@ def proof(
         steps,
         masking,
     )
-    return verify(TableName(DATABASE, table), sources, LineProgress(lambda _: None))
+    found = verify(TableName(DATABASE, table), sources, LineProgress(lambda _: None))
+    if found.ok:
+        with suppress(CalveError):  # no digests
+            assert proof_of_digests(engine, table).findings == ()
+    return found
+
+
+def proof_of_digests(engine: Engine, table: str) -> Verification:
+    held = load(_catalog(engine), TableName(DATABASE, table))
+    assert held is not None
+    return verify_digests(held, LineProgress(lambda _: None))
+
+
+def _catalog(engine: Engine) -> Catalog:
+    job, stack = engine.job(), engine.stack
+    return open_catalog(Lake(DATABASE, job.lake.warehouse, endpoint=stack.aws_endpoint, region=stack.region))
 
 
 def assert_proved(found: Verification) -> None:

@@ -13,8 +13,9 @@ import pytest
 from pyroaring import BitMap64
 
 from calve.errors import Retryable
+from glue_jobs.columns.arrow_types import FIELD_ID
 from glue_jobs.iceberg.delete_files import DeleteFile, LiveFile, _parquet, _vector
-from glue_jobs.iceberg.storage import FIELD_ID, Storage
+from glue_jobs.iceberg.storage import Storage
 from glue_jobs.index.data_files import KeyColumns, Unreadable
 from glue_jobs.index.hashing import hashes
 
