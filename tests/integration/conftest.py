@@ -3,6 +3,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -65,7 +66,17 @@ def own_warehouse(request: pytest.FixtureRequest) -> None:
     """A command or job that an earlier test ran in this process has set the session's own to that of its lake."""
     if "spark" in request.fixturenames:
         stack, session = request.getfixturevalue("stack"), request.getfixturevalue("spark")
+        require_jvm(session)
         session.conf.set(f"spark.sql.catalog.{CATALOG}.warehouse", warehouse(stack))
+
+
+def require_jvm(session: SparkSession) -> None:
+    """Fail with the reason if the session's JVM has ended: no later test of this process can pass."""
+    jvm: Any = session.sparkContext._gateway
+    if (code := jvm.proc.poll()) is not None:
+        logs = [each.read_text()[:3_000] for each in Path.cwd().glob("hs_err_pid*.log")]
+        free = Path("/proc/meminfo").read_text().splitlines()[2]
+        pytest.fail("\n".join([f"Spark's JVM has ended with {code}. {free}", *logs]), pytrace=False)
 
 
 @pytest.fixture(scope="session")
