@@ -202,7 +202,7 @@ def test_rows_deleted_since_the_plan_do_not_come_back(engine: Engine) -> None:
         users.scramble(dice, 60, keys=24)
         engine.drain(target)
 
-    with at("compact.committed", a_round):
+    with at("compact.staged", a_round):
         done = do(engine, users.topic, "compact")
     assert done["conflicts"] > 0
     assert users.held() == users.state

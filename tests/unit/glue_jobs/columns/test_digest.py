@@ -202,6 +202,13 @@ def test_values_that_change_places_are_seen() -> None:
         assert sums_of(placed(changed, fields)) != before
 
 
+def test_every_nan_is_the_same_value_and_no_infinity() -> None:
+    bits = np.array([0x7FF8 << 48, 0xFFF8 << 48, (0x7FF0 << 48) + 1, 0x7FF0 << 48], np.uint64)
+    fields = [field(1, "a", pa.float64())]
+    found = [hashes_of(placed([{"a": each}], fields))[0] for each in bits.view(np.float64).tolist()]
+    assert found[0] == found[1] == found[2] != found[3]
+
+
 def test_iceberg_s_own_columns_are_no_values() -> None:
     batch = placed([{"long": 1}], FIELDS[:1])
     lineage = field(2_147_483_540, "_row_id", pa.int64())
