@@ -7,6 +7,7 @@ widened. Digests of two sets of rows add up to that of both.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -110,17 +111,15 @@ class RoundDigest:
             round_of(summary) or "", commit.sequence, commit.committed_at, parts, replaces=bool(remade)
         )
 
-    def without(self, places: Mapping[str, Iterable[Iterable[int]]]) -> Self:
-        """No digest of ranges with any of these places. places: partition -> ranges [from, to)."""
-        return replace(
-            self,
-            parts={
-                p: replace(each, digest=None)
-                if any(a < each.end and each.start < b for a, b in places.get(str(p), ()))
-                else each
-                for p, each in self.parts.items()
-            },
-        )
+    def without(self, places: Mapping[str, Sequence[Sequence[int]]]) -> Self:
+        """No digest of ranges with any of these places. places: partition -> ranges [from, to), sorted, without overlaps."""
+        parts = dict(self.parts)
+        for partition, each in self.parts.items():
+            ranges = places.get(str(partition), ())
+            before = bisect_left(ranges, each.end, key=lambda found: found[0])
+            if before and each.start < ranges[before - 1][1]:
+                parts[partition] = replace(each, digest=None)
+        return replace(self, parts=parts)
 
     def line(self) -> str:
         parts = {

@@ -32,6 +32,8 @@ CHECK, CHANGED, AGED = "digests", "changed by a request", "beyond retention"
 UNKNOWN: State = "not verifiable"
 AT_ONCE = 65_536
 """Rows that are read and hashed at once."""
+SHOWN = 100
+"""The most ranges of offsets that are named one by one."""
 
 
 @dataclass(slots=True)
@@ -50,14 +52,17 @@ class Group:
     found: int = 0
     sum: int = 0
 
-    def joined(self, other: Group) -> Group:
-        digest = None if self.digest is None or other.digest is None else self.digest + other.digest
-        return replace(
-            self,
-            end=max(self.end, other.end),
-            rows=self.rows + other.rows,
-            digest=None if digest is None else digest % MODULUS,
-            rounds=[*self.rounds, *other.rounds],
+    @classmethod
+    def together(cls, groups: Sequence[Group]) -> Group:
+        """One of several, in order."""
+        digests = [each.digest for each in groups if each.digest is not None]
+        return cls(
+            groups[0].partition,
+            groups[0].start,
+            max(each.end for each in groups),
+            sum(each.rows for each in groups),
+            sum(digests) % MODULUS if len(digests) == len(groups) else None,
+            [each for group in groups for each in group.rounds],
         )
 
     def outcome(self, aged: int) -> str:
@@ -211,13 +216,15 @@ def _replaced(groups: Iterable[Group], by: Claimed) -> Iterator[Group]:
 
 
 def _joined(groups: Iterable[Group]) -> list[Group]:
-    found: list[Group] = []
+    found: list[list[Group]] = []
+    end = 0
     for each in sorted(groups, key=lambda each: (each.start, each.end)):
-        if found and each.start < found[-1].end:
-            found[-1] = found[-1].joined(each)
+        if found and each.start < end:
+            found[-1].append(each)
         else:
-            found.append(each)
-    return found
+            found.append([each])
+        end = max(end, each.end)
+    return [each[0] if len(each) == 1 else Group.together(each) for each in found]
 
 
 def _batches(table: Table, tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
@@ -280,6 +287,9 @@ def _judged(
         if groups.beyond:
             text = f"{groups.beyond:,} rows have offsets that no round has read yet"
             findings.append(Finding(CHECK, text, partition))
+    if len(findings) > SHOWN:
+        text = f"{len(findings) - SHOWN:,} more ranges differ"
+        findings = [*findings[:SHOWN], Finding(CHECK, text)]
     checks = [
         Check(name, UNKNOWN, {"rounds": len(each.rounds), "rows": each.rows})
         for name, each in tallies.items()

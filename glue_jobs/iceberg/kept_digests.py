@@ -8,10 +8,9 @@ Iceberg takes no file of a folder with `_` for an orphan.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 from calve.table.digests import DigestFile, RoundDigest, after_other_modes, digests_of
 from calve.table.protocol import Commit
@@ -19,6 +18,7 @@ from calve.table.summary import DIGESTS
 from glue_jobs.iceberg.catalog import Table, catalog_errors
 from glue_jobs.process.java import write_text
 
+Places = Mapping[str, Sequence[Sequence[int]]]
 FULL = 20_000
 """The ranges of offsets in a file: about a megabyte. Each expiry writes the newest file again."""
 
@@ -55,7 +55,7 @@ def keep(table: Table, gone: Sequence[Commit]) -> Kept:
         return Kept(_written(table, found), [path] if path else [])
 
 
-def keep_without(table: Table, line: Sequence[Commit], places: Mapping[str, Iterable[Any]]) -> Kept:
+def keep_without(table: Table, line: Sequence[Commit], places: Places) -> Kept:
     """Write all digests again, those of files and of the commits of `line`, newest first, but none of the ranges with `places`.
 
     places: as those of `RoundDigest.without`. Raises Retryable: the object store failed.

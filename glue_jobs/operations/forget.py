@@ -24,6 +24,7 @@ from calve.requests.expired_history import ExpiredHistory
 from calve.requests.forget import (
     Entry,
     Found,
+    Places,
     Request,
     began_at,
     column_problem,
@@ -31,6 +32,7 @@ from calve.requests.forget import (
     places_of,
     position_after,
     to_json,
+    united,
 )
 from calve.requests.redrive import is_level
 from calve.requests.requests import now
@@ -189,11 +191,8 @@ class Forget(Operation[Request, Entry]):
         A digest and the rows that stay would give the hash of a row that is gone.
         """
         main = self.table.main
-        places: dict[str, list[list[int]]] = {}
-        for partitions in found.row_places.values():
-            for partition, ranges in partitions.items():
-                places.setdefault(partition, []).extend(ranges)
-        kept = keep_without(main, list(main.ancestors()), places)
+        of_any_topic = reduce(united, ({"": each} for each in found.row_places.values()), Places())
+        kept = keep_without(main, list(main.ancestors()), of_any_topic.get("", {}))
         if kept.properties:
             main.note(kept.properties)
             faults.point("forget.digested", self.table.config.name)

@@ -73,7 +73,17 @@ def test_a_commit_without_a_digest_or_with_another_version_claims_nothing() -> N
         DigestFile.parse('{"previous": null, "v": 2}\n')
 
 
-@pytest.mark.parametrize(("places", "left"), [([[3, 4]], False), ([[0, 3], [7, 9]], True), ([[6, 8]], False)])
+@pytest.mark.parametrize(
+    ("places", "left"),
+    [
+        ([[3, 4]], False),
+        ([[0, 3], [7, 9]], True),
+        ([[6, 8]], False),
+        ([[0, 9]], False),
+        ([[0, 1], [4, 5], [9, 10]], False),
+        ([], True),
+    ],
+)
 def test_a_range_with_a_forgotten_place_has_no_digest(places: list[list[int]], left: bool) -> None:
     found = RoundDigest("r", 1, 0.0, {0: Claimed(3, 7, 4, 99), 1: Claimed(0, 9, 9, 98)})
     blanked = found.without({"0": places})

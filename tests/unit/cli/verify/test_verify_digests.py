@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calve.table.digests import Claimed, RoundDigest
-from cli.verify.digests import AGED, CHANGED, CHECK, Group, Groups, grouped
+from cli.verify.digests import AGED, CHANGED, CHECK, SHOWN, Group, Groups, _judged, grouped
 
 
 def added(
@@ -25,6 +25,13 @@ def test_rounds_are_groups_of_their_own_and_overlapping_ones_are_one() -> None:
     assert ranges(added(1, 0, 9), added(2, 2, 4), added(3, 9, 12)) == [(0, 9, 11, 20), (9, 12, 3, 10)]
     assert ranges(added(1, 0, 5), added(2, 4, 9, digest=None)) == [(0, 9, 10, None)]
     assert ranges(added(1, 0, 5, digest=2**64 - 1), added(2, 4, 9, digest=3)) == [(0, 9, 10, 2)]
+
+
+def test_many_differences_are_counted() -> None:
+    groups = Groups(grouped([added(n, n, n + 1) for n in range(SHOWN + 5)])[0], to=1_000)
+    (check,), findings = _judged({0: groups}, {}, 0)
+    assert (check.state, len(findings)) == ("failed", SHOWN + 1)
+    assert findings[-1].message == "5 more ranges differ"
 
 
 def test_a_backfill_replaces_the_rounds_inside_of_it_and_opens_those_across_its_ends() -> None:
