@@ -10,6 +10,7 @@ from calve.errors import Suspended
 from calve.modes.mode import Mode
 from calve.schema.columns import Json
 from calve.table.position import Offsets, TopicKey, decode_offsets, encode_offsets
+from calve.table.summary import kind_of
 
 Switch = Literal["fold", "open", "version"]
 """`fold`: the rows become what upserts would have made of them. `open`: they stay, and each further record is a row.
@@ -134,11 +135,6 @@ def described(columns: Json, mode: str | None) -> str:
 def _by(mode: str) -> str:
     by = json.loads(mode).get("hashed_by")
     return f"hashed by the masking key {', '.join(by)}" if by else "not hashed"
-
-
-def kind_of(mode: str | None) -> str:
-    """The name of the mode."""
-    return "append" if mode is None else str(json.loads(mode)["mode"])
 
 
 def _paths(columns: Json, above: str) -> dict[int, str]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, Self
 
-from calve.modes.switch import kind_of
 from calve.requests.expired_history import Span, span_of
 from calve.requests.requests import WaitingRequest
 from calve.stored import Stored
@@ -21,7 +20,7 @@ from calve.table.position import (
     TopicKey,
 )
 from calve.table.protocol import Commit
-from calve.table.summary import REDRIVE, REDRIVE_RESULT, ledger_of, round_of
+from calve.table.summary import REDRIVE, REDRIVE_RESULT, kind_of, ledger_of, round_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -176,6 +176,22 @@ def after_other_modes(line: Sequence[Commit]) -> Sequence[Commit]:
     """The commits, newest first, down to one of another mode than append. That mode may have changed any row before it."""
     other = (n for n, each in enumerate(line) if mode_of(each.summary) != "append")
     return line[: next(other, len(line))]
+
+
+def chain(newest: str | None, read: Callable[[str], DigestFile | None]) -> Iterator[tuple[str, DigestFile]]:
+    """The files and their paths, the newest first. read: a file by its path; None: it is gone."""
+    path = newest
+    while path and (file := read(path)) is not None:
+        yield path, file
+        path = file.previous
+
+
+def all_digests(line: Sequence[Commit], files: Iterable[DigestFile]) -> Sequence[RoundDigest]:
+    """The digests of files, the newest first, and of commits, newest first: of the oldest first, each round once."""
+    own = after_other_modes(line)
+    older = [*files][::-1] if len(own) == len(line) else []
+    kept = DigestFile(None, [each for file in older for each in file.digests])
+    return kept.plus(digests_of(own)).digests
 
 
 def _read(summary: Mapping[str, str], topic: TopicKey) -> dict[int, tuple[int, int]]:

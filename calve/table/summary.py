@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from types import MappingProxyType
 from typing import Any
 
 from calve.errors import Suspended
@@ -92,7 +91,6 @@ POSITION_TAG = "calve_position"
 """The tag that keeps the snapshot of the position when others expire snapshots."""
 
 Summary = Mapping[str, str]
-NOTHING: Summary = MappingProxyType({})
 
 
 PROPERTIES = {
@@ -137,8 +135,12 @@ def ends_of(summary: Summary) -> dict[TopicKey, Offsets]:
 
 def mode_of(summary: Summary) -> str:
     """The name of the table's mode at the commit."""
-    mode = summary.get(MODE)
-    return str(json.loads(mode)["mode"]) if mode else "append"
+    return kind_of(summary.get(MODE))
+
+
+def kind_of(mode: str | None) -> str:
+    """The name of a mode that a position notes."""
+    return "append" if mode is None else str(json.loads(mode)["mode"])
 
 
 def is_first(summary: Summary) -> bool:
@@ -235,9 +237,8 @@ def encode(
     start: Mapping[TopicKey, Offsets],
     ledger: Ledger,
     metrics: Mapping[str, Any],
-    digest: Mapping[str, str] = NOTHING,
 ) -> dict[str, str]:
-    """The summary entries of a data commit; `decode` reads them. digest: as `calve.table.digests.entry`."""
+    """The summary entries of a data commit; `decode` reads them."""
     summary = {
         FORMAT_OF: str(_format(position)),
         ROUND: position.round,
@@ -261,7 +262,7 @@ def encode(
         summary[MODE] = position.mode
     if position.moved:
         summary[MOVED] = json.dumps([*map(str, position.moved)])
-    return summary | dict(digest)
+    return summary
 
 
 def _below(
@@ -283,7 +284,7 @@ def _format(position: Position) -> int:
     if any(len(parts) >= WIDE for parts in position.offsets.values()):
         return WITHOUT_MOVES
     if position.mode:
-        kind = json.loads(position.mode)["mode"]
+        kind = kind_of(position.mode)
         if position.redrives and kind not in ("append", "deduplicate"):
             return WITHOUT_WIDE
         return FIRST_MODES if kind in ("append", "upsert", "deduplicate") else WITHOUT_OVERTAKEN

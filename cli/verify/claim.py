@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calve.errors import Suspended
-from calve.modes.switch import kind_of
 from calve.requests.expired_history import ExpiredHistory, Span, span_of
 from calve.table.position import Ledger, Offsets, Position, TopicKey
 from calve.table.protocol import Commit
-from calve.table.summary import ADOPT, ADOPTED, ends_of, has_position, round_of, starts_of, topic_of
+from calve.table.summary import ADOPT, ADOPTED, ends_of, has_position, kind_of, round_of, starts_of, topic_of
 from cli import lake
 from cli.verify.findings import Check, Finding
 

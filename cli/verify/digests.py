@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +16,10 @@ from pyiceberg.io.pyarrow import _read_all_delete_files
 
 from calve.config.maintenance import retained
 from calve.errors import CalveError, Suspended
-from calve.modes.switch import kind_of
 from calve.names import SYSTEM_COLUMN, TableName
-from calve.table.digests import MODULUS, Claimed, DigestFile, RoundDigest, after_other_modes, digests_of
-from calve.table.position import Offsets
-from calve.table.summary import DIGESTS
+from calve.table.digests import MODULUS, Claimed, DigestFile, RoundDigest, all_digests, chain
+from calve.table.position import Offsets, TopicKey
+from calve.table.summary import DIGESTS, kind_of
 from cli import lake
 from cli.verify.findings import Check, Finding, State, Verification
 
@@ -43,7 +43,6 @@ class Group:
     rows, digest: what they added; None: this is not known any more. found, sum: what the table has.
     """
 
-    partition: int
     start: int
     end: int
     rows: int
@@ -57,7 +56,6 @@ class Group:
         """One of several, in order."""
         digests = [each.digest for each in groups if each.digest is not None]
         return cls(
-            groups[0].partition,
             groups[0].start,
             max(each.end for each in groups),
             sum(each.rows for each in groups),
@@ -139,15 +137,14 @@ def verify_digests(table: Table, progress: Progress) -> Verification:
             f"table {name} has no digests: in mode {kind}, a later round changes rows of earlier ones",
             fix=f"prove it by its topic: calve verify {name.table}",
         )
-    digests = _digests(table)
+    files = chain(table.properties.get(DIGESTS), partial(_read, table))
+    digests = all_digests(lake.ancestors(table), (file for _, file in files))
     if not digests:
         raise CalveError(
             f"table {name} has no digests: no round of this release, or a later one, has added rows",
             fix=f"prove it by its topic: calve verify {name.table}",
         )
-    to: Offsets = {}
-    for offsets in position.offsets.values():
-        to |= {p: max(offset, to.get(p, 0)) for p, offset in offsets.items()}
+    to = _highest(position.offsets)
     groups = grouped(digests)
     partitions = {p: Groups(groups.get(p, []), to.get(p, 0)) for p in sorted({*groups, *to})}
     others = 0
@@ -159,24 +156,17 @@ def verify_digests(table: Table, progress: Progress) -> Verification:
             others += _count(batch, partitions)
             task.update(batch.num_rows)
     aged = retained(lake.ancestors(table), table.properties)
-    until: Offsets = {}
-    for offsets in aged.to.values() if aged else ():
-        until |= offsets
-    checks, findings = _judged(partitions, until, others)
+    checks, findings = _judged(partitions, _highest(aged.to) if aged else {}, others)
     seconds = round(time.monotonic() - began, 1)
     return Verification(str(name), position.topic, checks, findings, seconds=seconds)
 
 
-def _digests(table: Table) -> list[RoundDigest]:
-    """All digests of the table, oldest first: those of files, then those of snapshots."""
-    files, path = [], table.properties.get(DIGESTS)
-    while path and (file := _read(table, path)) is not None:
-        files.append(file)
-        path = file.previous
-    line = lake.ancestors(table)
-    own = after_other_modes(line)
-    kept = [each for file in reversed(files) for each in file.digests] if len(own) == len(line) else []
-    return [*DigestFile(None, kept).plus(digests_of(own)).digests]
+def _highest(by_topic: Mapping[TopicKey, Offsets]) -> Offsets:
+    """Of each partition the highest offset in any incarnation of the topic."""
+    found: Offsets = {}
+    for offsets in by_topic.values():
+        found |= {p: max(offset, found.get(p, 0)) for p, offset in offsets.items()}
+    return found
 
 
 def _read(table: Table, path: str) -> DigestFile | None:
@@ -201,7 +191,7 @@ def grouped(digests: Iterable[RoundDigest]) -> dict[int, list[Group]]:
             before = found.setdefault(partition, [])
             if each.replaces:
                 before[:] = _replaced(before, claimed)
-            group = Group(partition, claimed.start, claimed.end, claimed.rows, claimed.digest, [each])
+            group = Group(claimed.start, claimed.end, claimed.rows, claimed.digest, [each])
             before.append(group)
     return {partition: _joined(groups) for partition, groups in found.items()}
 
@@ -229,11 +219,12 @@ def _joined(groups: Iterable[Group]) -> list[Group]:
 
 def _batches(table: Table, tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
     """The live rows as their files have them: names and types of any time, with the ids of fields."""
-    for each in tasks:
-        path = each.file.file_path
-        with lake.aws_errors(f"table {'.'.join(table.name())}"):
-            deleted = _read_all_delete_files(table.io, [each]).get(path, ())
-            gone = np.concatenate([np.empty(0, np.int64), *(part.to_numpy() for part in deleted)])
+    with lake.aws_errors(f"table {'.'.join(table.name())}"):
+        deleted = _read_all_delete_files(table.io, tasks)
+        for path in (each.file.file_path for each in tasks):
+            gone = np.concatenate(
+                [np.empty(0, np.int64), *(part.to_numpy() for part in deleted.get(path, ()))]
+            )
             first = 0
             with table.io.new_input(path).open() as stream, pq.ParquetFile(stream) as file:
                 for batch in file.iter_batches(AT_ONCE):

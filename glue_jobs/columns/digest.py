@@ -10,6 +10,7 @@ with their place, entries of a map without one. Partition and offset are values 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -19,7 +20,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from calve.names import SYSTEM_COLUMN
-from calve.table.digests import MODULUS, Sum, Sums
+from calve.table.digests import MODULUS, Sum, Sums, together
 from glue_jobs.columns.arrow_types import FIELD_ID
 from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, kernel
 from glue_jobs.columns.texts import U, eight, little
@@ -143,20 +144,20 @@ def _close(sums: Any, ends: Any, found: Any) -> None:
 
 def sums_of(rows: pa.Table | pa.RecordBatch) -> Sums:
     """The sums of a table's rows by Kafka's partition. Each row has a place, and each field its id (`FIELD_ID`)."""
-    found: dict[int, Sum] = {}
-    for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
-        if not batch.num_rows:
-            continue
-        partitions, offsets = places_of(batch)
-        changes = () if partitions.min() == partitions.max() else np.flatnonzero(np.diff(partitions)) + 1
-        runs = np.array([0, *changes, len(partitions)], np.int64)
-        totals = np.empty(len(runs) - 1, np.uint64)
-        _close(row_sums(batch), runs, totals)
-        for first, end, total in zip(runs[:-1].tolist(), runs[1:].tolist(), totals.tolist(), strict=True):
-            here, partition = offsets[first:end], int(partitions[first])
-            part = Sum(end - first, total, int(here.min()), int(here.max()) + 1)
-            found[partition] = found[partition].plus(part) if partition in found else part
-    return found
+    batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+    return together(part for batch in batches if batch.num_rows for part in _runs(batch))
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[Sums]:
+    """The sums of neighbouring rows of one partition."""
+    partitions, offsets = places_of(batch)
+    changes = () if partitions.min() == partitions.max() else np.flatnonzero(np.diff(partitions)) + 1
+    runs = np.array([0, *changes, len(partitions)], np.int64)
+    totals = np.empty(len(runs) - 1, np.uint64)
+    _close(row_sums(batch), runs, totals)
+    for first, end, total in zip(runs[:-1].tolist(), runs[1:].tolist(), totals.tolist(), strict=True):
+        here = offsets[first:end]
+        yield {int(partitions[first]): Sum(end - first, total, int(here.min()), int(here.max()) + 1)}
 
 
 def places_of(batch: pa.RecordBatch) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

@@ -8,11 +8,12 @@ Iceberg takes no file of a folder with `_` for an orphan.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
-from calve.table.digests import DigestFile, RoundDigest, after_other_modes, digests_of
+from calve.table.digests import DigestFile, RoundDigest, after_other_modes, all_digests, chain, digests_of
 from calve.table.protocol import Commit
 from calve.table.summary import DIGESTS
 from glue_jobs.iceberg.catalog import Table, catalog_errors
@@ -45,7 +46,7 @@ def keep(table: Table, gone: Sequence[Commit]) -> Kept:
     own, path = after_other_modes(gone), table.properties.get(DIGESTS)
     with catalog_errors(f"table {table.name}, digests"):
         if len(own) < len(gone):
-            return _instead(table, digests_of(own), dict(chain(table)))
+            return _instead(table, digests_of(own), files_of(table))
         newest = (path and _read(table, path)) or DigestFile(None, ())
         found = newest.plus(digests_of(own))
         if found == newest:
@@ -60,12 +61,10 @@ def keep_without(table: Table, line: Sequence[Commit], places: Places) -> Kept:
 
     places: as those of `RoundDigest.without`. Raises Retryable: the object store failed.
     """
-    own = after_other_modes(line)
     with catalog_errors(f"table {table.name}, digests"):
-        files = dict(chain(table))
-        older = reversed(files.values()) if len(own) == len(line) else ()
-        found = DigestFile(None, [each for file in older for each in file.digests]).plus(digests_of(own))
-        return _instead(table, [each.without(places) for each in found.digests], files)
+        files = files_of(table)
+        found = all_digests(line, files.values())
+        return _instead(table, [each.without(places) for each in found], files)
 
 
 def _instead(table: Table, digests: Sequence[RoundDigest], files: Mapping[str, DigestFile]) -> Kept:
@@ -75,12 +74,9 @@ def _instead(table: Table, digests: Sequence[RoundDigest], files: Mapping[str, D
     return Kept(_written(table, DigestFile(None, digests)), [*files])
 
 
-def chain(table: Table) -> Iterator[tuple[str, DigestFile]]:
-    """The files with digests and their paths, the newest first."""
-    path = table.properties.get(DIGESTS)
-    while path and (file := _read(table, path)) is not None:
-        yield path, file
-        path = file.previous
+def files_of(table: Table) -> dict[str, DigestFile]:
+    """The files with digests by their paths, the newest first."""
+    return dict(chain(table.properties.get(DIGESTS), partial(_read, table)))
 
 
 def _read(table: Table, path: str) -> DigestFile | None:

@@ -108,7 +108,7 @@ def _reached(table: Table) -> set[str]:
     for snapshot in elements(table.java.snapshots()):
         found.add(str(snapshot.manifestListLocation()))
         found |= {str(each.path()) for each in elements(snapshot.allManifests(io))}
-    found |= {path for path, _ in kept_digests.chain(table)}
+    found |= {*kept_digests.files_of(table)}
     for each in (*elements(table.java.statisticsFiles()), *elements(table.java.partitionStatisticsFiles())):
         found.add(str(each.path()))
     rows = table.lake.spark.table(f"{table.name.quoted(CATALOG)}.all_files").select("file_path").distinct()

@@ -25,7 +25,7 @@ from calve.table.summary import (
     carried_position,
     encode,
 )
-from glue_jobs.iceberg.kept_digests import chain
+from glue_jobs.iceberg.kept_digests import files_of
 from glue_jobs.iceberg.purge import delete
 from glue_jobs.iceberg.staging import NOTHING, Ambiguous, leave
 from glue_jobs.operations.operation import RAISED, Operation
@@ -123,7 +123,7 @@ class ReleaseTable(Operation[Release, Entry]):
             main.refresh()
             table.event("release.completed", snapshot_id=None, **facts)
             return
-        stood, digests = position_commit(main.ancestors()), [path for path, _ in chain(main)]
+        stood, digests = position_commit(main.ancestors()), [*files_of(main)]
         if stood is None:
             raise AssertionError("a table at a position has the commit of it")
         summary = carried_position(stood.summary)

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 from calve.errors import Suspended
 from calve.modes.history import History
 from calve.modes.mode import Mode
-from calve.modes.switch import folded_to, kind_of, opened
+from calve.modes.switch import folded_to, opened
 from calve.modes.switch import switch as change_of
 from calve.requests.redrive import Request, position_after
 from calve.schema.columns import HISTORY
 from calve.table.position import Ledger, Offsets, Position
 from calve.table.protocol import ancestry_is_cut, check_ledger
-from calve.table.summary import ADOPTED, REDRIVE, ledger_of
+from calve.table.summary import ADOPTED, REDRIVE, kind_of, ledger_of
 from glue_jobs.columns.expressions import (
     OFFSET,
     PARTITION,

@@ -106,9 +106,9 @@ def publish_work(
         start={},
         ledger=ledger,
         metrics=measured | table.carried(),
-        digest=entry(staged.sums),
     )
-    return publish_round(table.main, staged, summary | dict(entries), base=base, round_id=position.round)[0]
+    summary |= {**entry(staged.sums), **entries}
+    return publish_round(table.main, staged, summary, base=base, round_id=position.round)[0]
 
 
 def _refused(main: Table, base: Position, error: CalveError) -> CalveError:

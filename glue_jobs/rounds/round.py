@@ -297,8 +297,8 @@ class Round:
             start={key: planned.since},
             ledger=audited.ledger,
             metrics={name: each for name, each in (metrics | stated).items() if each not in (None, {}, [])},
-            digest=entry(written.files.sums),
         )
+        summary |= entry(written.files.sums)
         began = time.monotonic()
         snapshot, files = publish_round(table.main, written.files, summary, base=base, round_id=self.id)
         commit_ms = _ms(began)

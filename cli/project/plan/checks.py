@@ -16,11 +16,11 @@ from calve.config.publishing import Export
 from calve.config.steps import masked_columns
 from calve.errors import CalveError, Retryable, Suspended, topic_missing
 from calve.modes.aggregate import Aggregate, columns_of, require_same_columns
-from calve.modes.switch import kind_of
 from calve.rounds import column_rules as rules
 from calve.schema.columns import KAFKA, Json, Transform, struct, with_ids
 from calve.schema.evolution import apply, column_at, data_columns
 from calve.settings.problems import Problem
+from calve.table.summary import kind_of
 from cli.project.plan.change import Change
 from cli.project.plan.deployed import DeployedTable
 from cli.project.plan.survey import Foreseen, Read, Records, Survey

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calve.modes.aggregate import Aggregate
-from calve.modes.switch import folded_as, folded_to, kind_of
+from calve.modes.switch import folded_as, folded_to
 from calve.names import RECORD_KEY, SYSTEM_COLUMN
 from calve.schema.columns import CHANGE
+from calve.table.summary import kind_of
 from cli.verify.columns import column_at, column_hashes, row_hashes
 
 if TYPE_CHECKING:

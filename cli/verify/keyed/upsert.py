@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.modes.switch import kind_of
+from calve.table.summary import kind_of
 from cli.verify.claim import Round, numbers_of
 from cli.verify.columns import row_hashes
 from cli.verify.counts import Key

@@ -84,7 +84,7 @@ def faults_of(engine: Engine, topic: str) -> list[str]:
 
 def kept(engine: Engine, topic: str) -> list[list[RoundDigest]]:
     """The digests of each file, the newest file first."""
-    return [[*file.digests] for _, file in kept_digests.chain(engine.table(topic))]
+    return [[*file.digests] for file in kept_digests.files_of(engine.table(topic)).values()]
 
 
 def expire_all(engine: Engine, topic: str) -> None:

@@ -9,10 +9,11 @@ from calve.errors import Suspended
 from calve.modes.aggregate import Aggregate, Measure, Window
 from calve.modes.history import History, with_history
 from calve.modes.mode import APPEND, Mode
-from calve.modes.switch import described, folded_as, folded_to, kind_of, opened, require_kind, switch
+from calve.modes.switch import described, folded_as, folded_to, opened, require_kind, switch
 from calve.modes.upsert import ChangeData, Deduplicate, Upsert, require_tombstones
 from calve.schema.columns import field, list_of, struct, with_ids
 from calve.table.position import TopicKey
+from calve.table.summary import kind_of
 
 COLUMNS = with_ids(
     struct(

@@ -32,9 +32,8 @@ def commit(
 ) -> Commit:
     position = Position({TOPIC: to}, f"round{number}", "me", "topic", mode=mode)
     starts = {TOPIC: start} if start else {}
-    summary = encode(
-        position=position, topic=TOPIC, start=starts, ledger=Ledger(), metrics={}, digest=entry(sums)
-    )
+    summary = encode(position=position, topic=TOPIC, start=starts, ledger=Ledger(), metrics={})
+    summary |= entry(sums)
     return Commit(number, number - 1, summary, 60.0 * number, number)
 
 

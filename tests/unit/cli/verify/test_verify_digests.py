@@ -73,4 +73,4 @@ def test_what_differs_is_said(found: int, total: int, aged: int, outcome: str) -
 
 
 def test_a_group_without_a_digest_is_open() -> None:
-    assert Group(0, 0, 1, 1, None, [added(1, 0, 1)]).outcome(0) == CHANGED
+    assert Group(0, 1, 1, None, [added(1, 0, 1)]).outcome(0) == CHANGED
